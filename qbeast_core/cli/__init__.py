@@ -1,0 +1,1 @@
+"""Command line of qbeast; it has no commands yet."""

@@ -1,0 +1,199 @@
+"""Every error and warning qbeast raises on purpose.
+
+::
+
+    QbeastError
+    ├── InvalidInputError        (also a ValueError)         an argument cannot be used
+    │   ├── InvalidColumnsError                              columns to index: unknown, repeated, not indexable, too many
+    │   └── SchemaMismatchError                              rows do not fit the table's columns
+    ├── InvalidMetadataError     (also a ValueError)         stored metadata breaks the format
+    ├── TableExistsError         (also a FileExistsError)    the mode forbids writing to it
+    ├── TableNotFoundError       (also a FileNotFoundError)  there is no Delta table
+    ├── NotQbeastTableError      (also a ValueError)         a Delta table without Qbeast metadata
+    ├── UnsupportedTableError                                a feature or partitioning we must not touch
+    ├── VersionNotFoundError     (also a LookupError)        no such version or no version that old
+    ├── CommitConflictError                                  another writer's change forbids ours
+    ├── CommitUnknownError                                   nobody can tell whether the commit landed
+    └── StorageError             (also an OSError)           the store refused a read or a write
+
+    QbeastWarning                (a UserWarning)
+    ├── CorruptTagWarning                                    a file's index tags are unreadable: it is read whole
+    └── DesignEffectWarning                                  equal keys cluster the sample
+
+Catch `QbeastError` to catch them all. Codes never change; facts are attributes; every error survives pickling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+__all__ = [
+    "CommitConflictError",
+    "CommitUnknownError",
+    "CorruptTagWarning",
+    "DesignEffectWarning",
+    "InvalidColumnsError",
+    "InvalidInputError",
+    "InvalidMetadataError",
+    "NotQbeastTableError",
+    "QbeastError",
+    "QbeastWarning",
+    "SchemaMismatchError",
+    "StorageError",
+    "TableExistsError",
+    "TableNotFoundError",
+    "UnsupportedTableError",
+    "VersionNotFoundError",
+]
+
+
+def _rebuild(cls: type[QbeastError], args: tuple[Any, ...], state: dict[str, Any]) -> QbeastError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error
+
+
+class QbeastError(Exception):
+    """Base of every error raised on purpose; catch this one to catch them all."""
+
+    code: ClassVar[str] = "qbeast"
+    """Stable and machine-readable: codes may be added, never renamed."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without calling ``__init__``, so that errors survive leaving a worker process."""
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class InvalidInputError(QbeastError, ValueError):
+    """An argument cannot be used as given; nothing was read or written because of it."""
+
+    code = "invalid-input"
+
+    def __init__(self, message: str, *, argument: str | None = None) -> None:
+        self.argument = argument
+        super().__init__(message)
+
+
+class InvalidColumnsError(InvalidInputError):
+    """The columns to index are unknown, repeated, not indexable, too many or not those of the table."""
+
+    code = "invalid-columns"
+
+    def __init__(self, message: str, *, columns: Sequence[str] = ()) -> None:
+        self.columns = tuple(columns)
+        super().__init__(message, argument="columns")
+
+
+class SchemaMismatchError(InvalidInputError):
+    """The rows do not fit the table's columns; `problems` lists every difference."""
+
+    code = "schema-mismatch"
+
+    def __init__(self, message: str, *, problems: Sequence[str] = ()) -> None:
+        self.problems = tuple(problems)
+        super().__init__(message, argument="df")
+
+
+class InvalidMetadataError(QbeastError, ValueError):
+    """Stored metadata does not follow the Qbeast format."""
+
+    code = "invalid-metadata"
+
+
+class TableExistsError(QbeastError, FileExistsError):
+    """A table, or something else, is at the path and the mode forbids writing to it."""
+
+    code = "table-exists"
+
+    def __init__(self, message: str, *, path: str) -> None:
+        self.path = path
+        super().__init__(message)
+
+
+class TableNotFoundError(QbeastError, FileNotFoundError):
+    """There is no Delta table at the path."""
+
+    code = "table-not-found"
+
+    def __init__(self, message: str, *, path: str) -> None:
+        self.path = path
+        super().__init__(message)
+
+
+class NotQbeastTableError(QbeastError, ValueError):
+    """The Delta table at the path carries no Qbeast metadata."""
+
+    code = "not-a-qbeast-table"
+
+    def __init__(self, message: str, *, path: str) -> None:
+        self.path = path
+        super().__init__(message)
+
+
+class UnsupportedTableError(QbeastError):
+    """The table uses a feature that this library must not read or write."""
+
+    code = "unsupported-table"
+
+    def __init__(self, message: str, *, path: str, feature: str) -> None:
+        self.path = path
+        self.feature = feature
+        super().__init__(message)
+
+
+class VersionNotFoundError(QbeastError, LookupError):
+    """The table has no such version, or none that old."""
+
+    code = "version-not-found"
+
+    def __init__(self, message: str, *, path: str, version: object) -> None:
+        self.path = path
+        self.version = version
+        super().__init__(message)
+
+
+class CommitConflictError(QbeastError):
+    """Another writer's change forbids this commit; nothing of it is visible."""
+
+    code = "commit-conflict"
+
+    def __init__(self, message: str, *, table: str, version: int, attempts: int) -> None:
+        self.table = table
+        self.version = version
+        self.attempts = attempts
+        super().__init__(message)
+
+
+class CommitUnknownError(QbeastError):
+    """The store failed while the commit was written and cannot tell whether it landed."""
+
+    code = "commit-unknown"
+
+    def __init__(self, message: str, *, table: str, version: int, txn_id: str) -> None:
+        self.table = table
+        self.version = version
+        self.txn_id = txn_id
+        super().__init__(message)
+
+
+class StorageError(QbeastError, OSError):
+    """The store refused a read or a write: missing rights, full disk, lost network."""
+
+    code = "storage"
+
+    def __init__(self, message: str, *, path: str) -> None:
+        self.path = path
+        super().__init__(message)
+
+
+class QbeastWarning(UserWarning):
+    """Base of every warning qbeast gives."""
+
+
+class CorruptTagWarning(QbeastWarning):
+    """The index tags of a file cannot be read: the file is read whole, no row is lost."""
+
+
+class DesignEffectWarning(QbeastWarning):
+    """Rows with equal index keys live or die together in a sample, and here they are many."""

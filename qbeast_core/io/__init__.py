@@ -1,0 +1,1 @@
+"""Bytes: stores, Parquet files and pages."""

@@ -1,0 +1,1 @@
+"""The Delta log as values, pure: actions, statistics, protocol and conflict rules."""

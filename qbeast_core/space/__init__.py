@@ -1,0 +1,1 @@
+"""Kernels on NumPy arrays: hashes, weights, coordinates, cubes and boxes."""

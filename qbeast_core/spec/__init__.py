@@ -1,0 +1,1 @@
+"""The Qbeast format as frozen pydantic values; knows no engine."""

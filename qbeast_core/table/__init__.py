@@ -1,0 +1,1 @@
+"""The shell: clock, ids, retries and storage around the pure parts."""

@@ -1,0 +1,1 @@
+"""The OTree as pure functions: statistics, domains, thresholds, assignment, packing."""
