@@ -50,6 +50,7 @@ __all__ = [
 
 def _rebuild(cls: type[QbeastError], args: tuple[Any, ...], state: dict[str, Any]) -> QbeastError:
     error = cls.__new__(cls, *args)
+    error.args = args  # an OSError leaves them to __init__, which is not called here
     error.__dict__.update(state)
     return error
 
