@@ -1,0 +1,24 @@
+"""Names for the NumPy arrays the kernels take and give."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "BoolArray",
+    "F64Array",
+    "I32Array",
+    "I64Array",
+    "U8Array",
+    "U32Array",
+    "U64Array",
+]
+
+BoolArray = npt.NDArray[np.bool_]
+F64Array = npt.NDArray[np.float64]
+I32Array = npt.NDArray[np.int32]
+I64Array = npt.NDArray[np.int64]
+U8Array = npt.NDArray[np.uint8]
+U32Array = npt.NDArray[np.uint32]
+U64Array = npt.NDArray[np.uint64]
