@@ -1,0 +1,47 @@
+"""Scala's ``MurmurHash3.bytesHash``: the coordinate of hashed columns (format 4)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qbeast_core.space.arrays import I32Array, I64Array, U8Array
+from qbeast_core.space.murmur import finalize, fold_words
+
+__all__ = ["bytes_hash"]
+
+_SEED = 0x3C074A61
+_BLOCK_ROWS = 1 << 16
+
+
+def bytes_hash(data: U8Array, offsets: I64Array) -> I32Array:
+    """Hash spans of bytes as the JVM's hash transformation does.
+
+    Every byte, sign-extended, is mixed as one 32-bit word. This is not murmur3_x86_32.
+
+    Parameters
+    ----------
+    data
+        All bytes, uint8.
+    offsets
+        Ascending, shape (n + 1,): row i is ``data[offsets[i]:offsets[i + 1]]``.
+
+    Returns
+    -------
+    I32Array
+        One hash a row, shape (n,).
+
+    Examples
+    --------
+    >>> bytes_hash(np.frombuffer(b"aabcd", np.uint8), np.array([0, 0, 1, 5])).tolist()
+    [-1579025880, -185275570, -1200447635]
+    """
+    rows = len(offsets) - 1
+    out = np.full(rows, _SEED, np.uint32)
+    for start in range(0, rows, _BLOCK_ROWS):
+        state = out[start : start + _BLOCK_ROWS]
+        block = offsets[start : start + len(state) + 1]
+        words = data[block[0] : block[-1]].view(np.int8).astype(np.int32).view(np.uint32)
+        lengths = np.diff(block)
+        fold_words(state, words, block[:-1] - block[0], lengths, 1)
+        finalize(state, lengths.astype(np.uint32))
+    return out.view(np.int32)
