@@ -1,0 +1,194 @@
+"""Polars columns as the NumPy carriers that the kernels of `qbeast_core.space` work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from qbeast_core.errors import InvalidColumnsError
+from qbeast_core.space.arrays import BoolArray, I32Array
+from qbeast_core.space.columns import IndexColumn, NumberColumn, NumberKind, StringColumn
+from qbeast_core.space.spark_hash import spark_hash
+from qbeast_core.spec.data_type import DataType
+
+__all__ = ["data_type_of", "frame_weights", "index_columns", "to_index_column"]
+
+_KINDS: Final[dict[pl.DataType, NumberKind]] = {
+    pl.Int8(): "int8",
+    pl.Int16(): "int16",
+    pl.Int32(): "int32",
+    pl.Int64(): "int64",
+    pl.Float32(): "float32",
+    pl.Float64(): "float64",
+    pl.Date(): "date",
+}
+_DATA_TYPES: Final[dict[NumberKind, DataType]] = {
+    "int8": "IntegerDataType",
+    "int16": "IntegerDataType",
+    "int32": "IntegerDataType",
+    "int64": "LongDataType",
+    "float32": "FloatDataType",
+    "float64": "DoubleDataType",
+    "date": "DateDataType",
+    "timestamp": "TimestampDataType",
+    "decimal": "DecimalDataType",
+}
+_INDEXABLE: Final = "byte, short, int, long, float, double, decimal, date, timestamp, timestamp_ntz and string"
+_LONG_DECIMAL_DIGITS: Final = 18
+_HASH_BATCH_ROWS: Final = 1 << 20
+
+
+def data_type_of(name: str, dtype: pl.DataType) -> DataType:
+    """Return the format's data type for a Polars column type (format 3).
+
+    Parameters
+    ----------
+    name : str
+        Column name, for the error.
+    dtype : polars.DataType
+        The column's type.
+
+    Returns
+    -------
+    DataType
+        The name stored in revisions.
+
+    Raises
+    ------
+    InvalidColumnsError
+        If columns of that type cannot be indexed.
+
+    Examples
+    --------
+    >>> data_type_of("price", pl.Float64())
+    'DoubleDataType'
+    """
+    if dtype == pl.String:
+        return "StringDataType"
+    kind = _kind_of(dtype)
+    if kind is None:
+        msg = (
+            f"column {name!r} has type {dtype} and cannot be indexed; nothing was written. "
+            f"Columns of these types can: {_INDEXABLE}."
+        )
+        raise InvalidColumnsError(msg, columns=[name])
+    return _DATA_TYPES[kind]
+
+
+def to_index_column(series: pl.Series) -> IndexColumn:
+    """Return a Polars column as the carrier of the kernels.
+
+    Parameters
+    ----------
+    series : polars.Series
+        A column of an indexable type; timestamps of any unit count as microseconds.
+
+    Returns
+    -------
+    IndexColumn
+        Same rows; where possible the memory is shared.
+
+    Raises
+    ------
+    InvalidColumnsError
+        If the type cannot be indexed.
+
+    Examples
+    --------
+    >>> to_index_column(pl.Series("x", [1, None], dtype=pl.Int32)).nulls
+    array([False,  True])
+    """
+    data_type_of(series.name, series.dtype)
+    nulls: BoolArray | None = series.is_null().to_numpy() if series.null_count() else None
+    if series.dtype == pl.String:
+        return _string_column(series, nulls)
+    kind = _kind_of(series.dtype) or "int64"
+    if isinstance(series.dtype, pl.Decimal):
+        return _decimal_column(series, nulls)
+    whole = series.cast(pl.Datetime("us")) if kind == "timestamp" else series
+    physical = whole.to_physical()
+    values = (physical.fill_null(0) if nulls is not None else physical).to_numpy()
+    return NumberColumn(kind, values, nulls)
+
+
+def index_columns(frame: pl.DataFrame, names: Sequence[str]) -> list[IndexColumn]:
+    """Return the named columns of `frame` as carriers, in that order.
+
+    Examples
+    --------
+    >>> [len(c) for c in index_columns(pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), ["b", "a"])]
+    [2, 2]
+    """
+    return [to_index_column(frame.get_column(name)) for name in names]
+
+
+def frame_weights(frame: pl.DataFrame, names: Sequence[str]) -> I32Array:
+    """Return every row's weight: Spark's hash of the indexed columns, in order (format 6).
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        Rows with at least the named columns.
+    names : sequence of str
+        Indexed columns in the order of the table.
+
+    Returns
+    -------
+    ndarray of int32, shape (rows,)
+        Weights over the whole int32 range.
+
+    Examples
+    --------
+    >>> frame_weights(pl.DataFrame({"a": [None]}, schema={"a": pl.Int64}), ["a"])
+    array([42], dtype=int32)
+    """
+    parts = [
+        spark_hash(index_columns(batch, names), rows=batch.height)
+        for batch in _row_slices(frame.select(names))
+    ]
+    return np.concatenate(parts) if parts else np.empty(0, np.int32)
+
+
+def _row_slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
+    return frame.iter_slices(_HASH_BATCH_ROWS)  # bounds the copies that strings and nulls need
+
+
+def _kind_of(dtype: pl.DataType) -> NumberKind | None:
+    if isinstance(dtype, pl.Datetime):
+        return "timestamp"
+    if isinstance(dtype, pl.Decimal):
+        return "decimal"
+    return _KINDS.get(dtype)
+
+
+def _decimal_column(series: pl.Series, nulls: BoolArray | None) -> NumberColumn:
+    dtype = series.dtype
+    if not isinstance(dtype, pl.Decimal):
+        msg = f"{series.name!r} is not a decimal column"
+        raise TypeError(msg)
+    precision = dtype.precision or 38
+    if precision <= _LONG_DECIMAL_DIGITS:
+        values = series.to_physical().fill_null(0).cast(pl.Int64).to_numpy()
+    else:
+        array = _one_chunk(series)
+        words = np.frombuffer(array.buffers()[1], dtype=np.int64).reshape(-1, 2)
+        values = words[array.offset : array.offset + len(array)]
+    return NumberColumn("decimal", values, nulls, precision=precision, scale=dtype.scale)
+
+
+def _string_column(series: pl.Series, nulls: BoolArray | None) -> StringColumn:
+    array = _one_chunk(series)
+    _, offsets, data = array.buffers()
+    bounds = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+    empty = data is None or data.size == 0
+    octets = np.empty(0, np.uint8) if empty else np.frombuffer(data, dtype=np.uint8)
+    return StringColumn(octets, bounds if len(bounds) else np.zeros(1, np.int64), nulls)
+
+
+def _one_chunk(series: pl.Series) -> pa.Array:
+    array = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

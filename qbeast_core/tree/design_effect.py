@@ -1,0 +1,43 @@
+"""How much equal index keys cluster a sample."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from qbeast_core.space.arrays import I32Array
+
+__all__ = ["CLUSTERED", "design_effect"]
+
+CLUSTERED: Final = 2.0
+"""Above this design effect a sample says noticeably less than its rows suggest."""
+
+
+def design_effect(weights: I32Array) -> float:
+    """Return the design effect of sampling by weight: ``sum(m_k ** 2) / n`` over index keys.
+
+    Rows with equal keys have equal weights and live or die together, so the variance of a sampled count
+    is this many times that of sampling row by row; 1.0 is the best there is.
+
+    Parameters
+    ----------
+    weights : ndarray of int32, shape (n,)
+        One weight per row; distinct keys that share a weight by chance (about n / 2**32) count as one.
+
+    Returns
+    -------
+    float
+        At least 1.0; 1.0 for no rows.
+
+    Examples
+    --------
+    >>> design_effect(np.array([1, 1, 2, 3], dtype=np.int32))
+    1.5
+    """
+    if not len(weights):
+        return 1.0
+    ordered = np.sort(weights)
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    sizes = np.diff(np.append(starts, len(ordered))).astype(np.float64)
+    return float(np.dot(sizes, sizes) / len(ordered))

@@ -1,0 +1,159 @@
+"""The tree a revision already has, rebuilt from its live blocks (format 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U64Array
+from qbeast_core.space.cubes import Cubes
+from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.tree.codes import child_codes
+
+__all__ = ["ExistingLevel", "ExistingTree", "existing_tree"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExistingLevel:
+    """Cubes of one depth, sorted by `keys`; every cube's parent is in the level above.
+
+    Parameters
+    ----------
+    keys : ndarray of int64, shape (n,)
+        ``(parent position << dimensions) | child code``, strictly increasing.
+    domains : ndarray of float64, shape (n,)
+        Rows estimated to lie in the cube's region.
+    thresholds : ndarray of int32, shape (n,)
+        Smallest ``maxWeight`` of the cube's live blocks; meaningless without one.
+    has_blocks : ndarray of bool, shape (n,)
+        Whether the cube has a live block.
+    lowest_below : ndarray of int32, shape (n,)
+        Smallest ``minWeight`` of live blocks of descendants, the greatest weight if there are none.
+    has_descendants : ndarray of bool, shape (n,)
+        Whether a descendant has a live block.
+    """
+
+    keys: I64Array
+    domains: F64Array
+    thresholds: I32Array
+    has_blocks: BoolArray
+    lowest_below: I32Array
+    has_descendants: BoolArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExistingTree:
+    """Levels from the root down; `dimensions` bits name a child."""
+
+    dimensions: int
+    levels: tuple[ExistingLevel, ...]
+
+    @property
+    def cube_count(self) -> int:
+        """Cubes with live blocks."""
+        return sum(int(level.has_blocks.sum()) for level in self.levels)
+
+    def find(self, depth: int, keys: I64Array) -> I64Array:
+        """Return the position of each key among the cubes of `depth`, -1 where there is none."""
+        if depth >= len(self.levels) or not len(self.levels[depth].keys):
+            return np.full(len(keys), -1, np.int64)
+        known = self.levels[depth].keys
+        at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+        return np.where(known[at] == keys, at, -1)
+
+
+def existing_tree(
+    cubes: Cubes, *, min_weights: I32Array, max_weights: I32Array, element_counts: I64Array
+) -> ExistingTree:
+    """Rebuild domains and thresholds of a revision from its live blocks.
+
+    Tree sizes are summed bottom-up from the blocks' rows; a child's domain is its share of its
+    siblings' tree sizes times its parent's domain. Cubes without blocks are filled in.
+
+    Parameters
+    ----------
+    cubes : Cubes
+        One cube per live, not replicated block; shape (n,).
+    min_weights, max_weights : ndarray of int32, shape (n,)
+        The blocks' weight bounds.
+    element_counts : ndarray of int64, shape (n,)
+        The blocks' rows.
+
+    Returns
+    -------
+    ExistingTree
+        No levels when there are no blocks.
+    """
+    if not len(cubes.depth):
+        return ExistingTree(cubes.dimensions, ())
+    depth = cubes.depth.astype(np.int64)
+    keys, positions = _place(cubes, depth)
+    sizes = [_sums(p, element_counts[depth >= k], len(q)) for k, (q, p) in enumerate(zip(keys, positions, strict=True))]
+    levels: list[ExistingLevel] = []
+    domains = sizes[0]
+    for k, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
+        if k:
+            domains = _child_domains(level_keys >> cubes.dimensions, sizes[k], levels[-1].domains)
+        reaching = depth >= k
+        own = depth[reaching] == k
+        levels.append(
+            _level(
+                level_keys,
+                domains,
+                position,
+                own,
+                min_weights[reaching],
+                max_weights[reaching],
+            )
+        )
+    return ExistingTree(cubes.dimensions, tuple(levels))
+
+
+def _place(cubes: Cubes, depth: I64Array) -> tuple[list[I64Array], list[I64Array]]:
+    """Per level: the sorted cube keys, and where each block that reaches the level lies in them."""
+    position = np.zeros(len(depth), np.int64)
+    keys, positions = [np.zeros(1, np.int64)], [position.copy()]
+    for k in range(1, int(depth.max()) + 1):
+        reaching = np.flatnonzero(depth >= k)
+        shift = (depth[reaching] - k).astype(np.uint64)
+        cells: U64Array = cubes.cells[reaching] >> shift[:, None]
+        key = (position[reaching] << cubes.dimensions) | child_codes(cells)
+        level_keys, at = np.unique(key, return_inverse=True)
+        position[reaching] = at
+        keys.append(level_keys)
+        positions.append(at.astype(np.int64))
+    return keys, positions
+
+
+def _sums(position: I64Array, counts: I64Array, size: int) -> F64Array:
+    return np.bincount(position, weights=counts, minlength=size)
+
+
+def _child_domains(parents: I64Array, tree_sizes: F64Array, parent_domains: F64Array) -> F64Array:
+    siblings = np.bincount(parents, weights=tree_sizes, minlength=len(parent_domains))
+    share = np.divide(tree_sizes, siblings[parents], out=np.zeros_like(tree_sizes), where=siblings[parents] > 0)
+    return share * parent_domains[parents]
+
+
+def _level(
+    keys: I64Array,
+    domains: F64Array,
+    position: I64Array,
+    own: BoolArray,
+    min_weights: I32Array,
+    max_weights: I32Array,
+) -> ExistingLevel:
+    size = len(keys)
+    thresholds = np.full(size, MAX_WEIGHT, np.int32)
+    np.minimum.at(thresholds, position[own], max_weights[own])
+    lowest_below = np.full(size, MAX_WEIGHT, np.int32)
+    np.minimum.at(lowest_below, position[~own], min_weights[~own])
+    return ExistingLevel(
+        keys=keys,
+        domains=domains,
+        thresholds=thresholds,
+        has_blocks=np.bincount(position[own], minlength=size) > 0,
+        lowest_below=lowest_below,
+        has_descendants=np.bincount(position[~own], minlength=size) > 0,
+    )

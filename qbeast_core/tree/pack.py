@@ -1,0 +1,128 @@
+"""Cubes into files: rows in order of depth, cube and weight, cut into files of about equal rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.tree.build import Assignment
+
+__all__ = ["PackedFiles", "pack_files", "page_rows_for", "row_order", "rows_per_file"]
+
+_FILE_MEMORY_BYTES: Final = 64 << 20
+_MIN_FILE_ROWS: Final = 1 << 16
+_MAX_FILE_ROWS: Final = 1 << 20
+_MIN_PAGE_ROWS: Final = 256
+_MAX_PAGE_ROWS: Final = 2048
+_PAGES_PER_CUBE: Final = 8
+_PAGES_PER_FILE: Final = 32
+_SNAP_SHARE: Final = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedFiles:
+    """Which rows and blocks each file holds, as runs of the ordered rows.
+
+    Parameters
+    ----------
+    file_starts : ndarray of int64, shape (files + 1,)
+        File i holds the ordered rows ``[file_starts[i], file_starts[i + 1])``.
+    block_starts : ndarray of int64, shape (blocks + 1,)
+        The same for blocks, in file order; no block crosses a file's end.
+    block_cube : ndarray of int64, shape (blocks,)
+        Position of each block's cube in the assignment.
+    file_first_block : ndarray of int64, shape (files + 1,)
+        File i holds the blocks ``[file_first_block[i], file_first_block[i + 1])``.
+    """
+
+    file_starts: I64Array
+    block_starts: I64Array
+    block_cube: I64Array
+    file_first_block: I64Array
+
+
+def row_order(assignment: Assignment, weights: I32Array) -> I64Array:
+    """Return the rows in order of depth, cube and weight.
+
+    Parameters
+    ----------
+    assignment : Assignment
+        Where each row goes.
+    weights : ndarray of int32, shape (rows,)
+        The rows' weights.
+
+    Returns
+    -------
+    ndarray of int64, shape (rows,)
+        Row numbers.
+    """
+    key = assignment.row_cube.astype(np.uint64) << np.uint64(32)
+    key |= (weights.astype(np.int64) + (1 << 31)).astype(np.uint64)
+    return np.argsort(key)
+
+
+def rows_per_file(row_bytes: float) -> int:
+    """Return how many rows a file aims at, given a row's bytes in memory.
+
+    Examples
+    --------
+    >>> rows_per_file(160.0)
+    419430
+    """
+    return int(min(max(_FILE_MEMORY_BYTES / max(row_bytes, 1.0), _MIN_FILE_ROWS), _MAX_FILE_ROWS))
+
+
+def page_rows_for(file_rows: int, *, cube_size: int) -> int:
+    """Return the rows of a data page: an eighth of a cube, less in small files; a power of two.
+
+    Examples
+    --------
+    >>> page_rows_for(400_000, cube_size=16_384), page_rows_for(28_000, cube_size=4_096)
+    (2048, 512)
+    """
+    wanted = max(min(cube_size // _PAGES_PER_CUBE, file_rows // _PAGES_PER_FILE), 1)
+    return min(max(1 << (wanted.bit_length() - 1), _MIN_PAGE_ROWS), _MAX_PAGE_ROWS)
+
+
+def pack_files(counts: I64Array, *, file_rows: int) -> PackedFiles:
+    """Cut the ordered rows into files of about `file_rows` rows, at the end of a cube where one is near.
+
+    A cube larger than a file is spread over several, lower weights first.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (cubes,)
+        Rows of each cube, in file order, each at least one.
+    file_rows : int
+        Rows a file aims at.
+
+    Returns
+    -------
+    PackedFiles
+        No file for no rows.
+
+    Examples
+    --------
+    >>> packed = pack_files(np.array([4, 3, 5]), file_rows=6)
+    >>> packed.file_starts.tolist(), packed.block_cube.tolist()
+    ([0, 7, 12], [0, 1, 2])
+    """
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+    rows = int(ends[-1])
+    file_count = max(1, round(rows / file_rows)) if rows else 0
+    cuts = np.array([rows * i // file_count for i in range(file_count + 1)] if file_count else [0], np.int64)
+    slack = max(rows // max(file_count, 1) // _SNAP_SHARE, 1)
+    after = np.minimum(np.searchsorted(ends, cuts), len(ends) - 1)
+    before = np.maximum(after - 1, 0)
+    nearest = np.where(np.abs(ends[after] - cuts) <= np.abs(cuts - ends[before]), ends[after], ends[before])
+    file_starts = np.unique(np.where(np.abs(nearest - cuts) <= slack, nearest, cuts))
+    block_starts = np.union1d(ends, file_starts)
+    return PackedFiles(
+        file_starts=file_starts,
+        block_starts=block_starts,
+        block_cube=np.searchsorted(ends, block_starts[:-1], side="right") - 1,
+        file_first_block=np.searchsorted(block_starts, file_starts),
+    )

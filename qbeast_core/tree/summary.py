@@ -1,0 +1,184 @@
+"""What one pass over the indexed columns learns; summaries of batches add up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.space.arrays import U64Array
+from qbeast_core.space.coordinates import number_values
+from qbeast_core.space.columns import NumberColumn
+from qbeast_core.spec.data_type import DataType
+from qbeast_core.tree.columns import data_type_of, to_index_column
+
+__all__ = ["SAMPLE_ROWS", "ColumnSummary", "IndexSummary", "merge_summaries", "sampled_numbers", "summarise"]
+
+SAMPLE_ROWS: Final = 1 << 16
+"""Rows of the uniform sample kept for quantiles; a rank is then known to about 0.2 %."""
+
+_KEY: Final = "__row_key"
+_WHOLE: Final = frozenset({"IntegerDataType", "LongDataType", "TimestampDataType", "DateDataType"})
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSummary:
+    """Range of one indexed column.
+
+    Parameters
+    ----------
+    name : str
+        Column name.
+    data_type : DataType
+        The format's type.
+    nulls : int
+        Rows that are null.
+    lowest, highest : int, float, str or None
+        Smallest and greatest finite value in the format's unit (timestamps and dates in epoch
+        milliseconds, decimals as float); None when there is none. NaN and infinities are left out.
+    """
+
+    name: str
+    data_type: DataType
+    nulls: int
+    lowest: float | str | None
+    highest: float | str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexSummary:
+    """Rows, ranges and a uniform sample of the indexed columns.
+
+    The sample keeps the rows with the smallest keys, a hash of the row's number: it does not depend on
+    weights, which repeat with the keys they hash.
+    """
+
+    rows: int
+    columns: tuple[ColumnSummary, ...]
+    sample: pl.DataFrame
+
+    def values(self, name: str) -> pl.Series:
+        """Return the sampled values of a column, nulls included."""
+        return self.sample.get_column(name)
+
+
+def summarise(frame: pl.DataFrame, names: Sequence[str], *, first_row: int = 0) -> IndexSummary:
+    """Summarise one batch of rows.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        Rows with at least the indexed columns.
+    names : sequence of str
+        Indexed columns, in order.
+    first_row : int, default 0
+        Number of the batch's first row in the whole input, so that batches draw different samples.
+
+    Returns
+    -------
+    IndexSummary
+        Mergeable with those of other batches.
+
+    Examples
+    --------
+    >>> s = summarise(pl.DataFrame({"a": [3, None, 1]}), ["a"])
+    >>> s.rows, s.columns[0].lowest, s.columns[0].highest, s.columns[0].nulls
+    (3, 1, 3, 1)
+    """
+    picked = frame.select(names)
+    keys = _row_keys(first_row, frame.height)
+    if frame.height > SAMPLE_ROWS:
+        kept = np.sort(np.argpartition(keys, SAMPLE_ROWS)[:SAMPLE_ROWS])
+        sample = picked[kept].with_columns(pl.Series(_KEY, keys[kept]))
+    else:
+        sample = picked.with_columns(pl.Series(_KEY, keys))
+    columns = tuple(_column(picked.get_column(name)) for name in names)
+    return IndexSummary(frame.height, columns, sample)
+
+
+def merge_summaries(parts: Sequence[IndexSummary]) -> IndexSummary:
+    """Add up the summaries of several batches; the order does not matter.
+
+    Parameters
+    ----------
+    parts : sequence of IndexSummary
+        At least one, all of the same columns.
+
+    Returns
+    -------
+    IndexSummary
+        What one pass over all batches would have found.
+    """
+    return reduce(_merge, parts)
+
+
+def sampled_numbers(values: pl.Series) -> pl.Series:
+    """Return the finite, non-null values of a numeric column as sorted float64 in the format's unit.
+
+    Examples
+    --------
+    >>> sampled_numbers(pl.Series([2.0, None, float("nan"), 1.0])).to_list()
+    [1.0, 2.0]
+    """
+    column = to_index_column(values.drop_nulls())
+    if not isinstance(column, NumberColumn):
+        msg = f"{values.name!r} is not a numeric column"
+        raise TypeError(msg)
+    numbers = pl.Series(values.name, number_values(column), dtype=pl.Float64)
+    return numbers.filter(numbers.is_finite()).sort()
+
+
+def _merge(left: IndexSummary, right: IndexSummary) -> IndexSummary:
+    sample = pl.concat([left.sample, right.sample])
+    if sample.height > SAMPLE_ROWS:
+        sample = sample.bottom_k(SAMPLE_ROWS, by=_KEY)
+    columns = tuple(_merge_columns(a, b) for a, b in zip(left.columns, right.columns, strict=True))
+    return IndexSummary(left.rows + right.rows, columns, sample)
+
+
+def _merge_columns(left: ColumnSummary, right: ColumnSummary) -> ColumnSummary:
+    lows = [c.lowest for c in (left, right) if c.lowest is not None]
+    highs = [c.highest for c in (left, right) if c.highest is not None]
+    # All values of one column are of one kind; text orders by code points, which is UTF-8 byte order.
+    return ColumnSummary(
+        left.name,
+        left.data_type,
+        left.nulls + right.nulls,
+        min(lows) if lows else None,  # type: ignore[type-var] # numbers or texts, never both
+        max(highs) if highs else None,  # type: ignore[type-var] # numbers or texts, never both
+    )
+
+
+def _column(values: pl.Series) -> ColumnSummary:
+    data_type = data_type_of(values.name, values.dtype)
+    finite = values.filter(values.is_finite()) if values.dtype.is_float() else values
+    ends = pl.Series(values.name, [finite.min(), finite.max()], dtype=values.dtype)
+    lowest, highest = _in_format_unit(ends, data_type)
+    return ColumnSummary(values.name, data_type, values.null_count(), lowest, highest)
+
+
+def _in_format_unit(ends: pl.Series, data_type: DataType) -> tuple[float | str | None, float | str | None]:
+    if ends.null_count():
+        return None, None
+    if data_type == "StringDataType":
+        return str(ends[0]), str(ends[1])
+    if data_type in {"IntegerDataType", "LongDataType"}:
+        return int(ends[0]), int(ends[1])  # exact beyond 2**53
+    column = to_index_column(ends)
+    numbers = number_values(column) if isinstance(column, NumberColumn) else np.zeros(2)
+    if data_type in _WHOLE:
+        return int(numbers[0]), int(numbers[1])
+    return float(numbers[0]), float(numbers[1])
+
+
+def _row_keys(first_row: int, rows: int) -> U64Array:
+    """A well-mixed 64-bit number per row number (the finaliser of splitmix64)."""
+    with np.errstate(over="ignore"):
+        x = np.arange(first_row + 1, first_row + rows + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
