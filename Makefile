@@ -1,0 +1,72 @@
+# What a developer does here; `make help` lists it. Needs Python >= 3.11, git and make; the rest goes into .venv.
+
+VENV    := .venv
+BIN     := $(VENV)/bin
+WORKERS ?= 2
+# The first Python on the path that is new enough; say PYTHON=... to choose another.
+PYTHON  ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+             $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
+INSTALL  = $(PIP) install -c constraints.txt --build-constraint constraints.txt -e . $(addprefix --group ,$(1))
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all pytest pytest-all bench lint types format install clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo ## write a table, sample it, filter it, draw it (demo-output/)
+	$(BIN)/python examples/demo.py
+
+test: lint types pytest ## everything CI runs: style, layers, types, tests
+
+test-all: lint types pytest-all ## the same with the slow sweeps
+
+pytest: $(VENV)/.dev ## the tests alone
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+pytest-all: $(VENV)/.dev ## the tests with the slow sweeps
+	$(BIN)/python -m pytest -n $(WORKERS) --slow
+
+bench: $(VENV)/.bench ## run every benchmark: one table of targets beside figures (benchmarks/out/)
+	$(BIN)/python -m benchmarks.run_all
+
+lint: $(VENV)/.dev ## ruff and the layers of the packages
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
+	$(BIN)/lint-imports --no-cache
+
+types: $(VENV)/.dev ## mypy and pyright, both strict
+	$(BIN)/mypy
+	$(BIN)/python -m pyright
+
+format: $(VENV)/.dev ## put the code into shape
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format --quiet .
+
+install: $(VENV)/.dev ## the virtual environment for development
+
+clean: ## remove the virtual environment, caches and outputs
+	rm -rf $(VENV) .cache demo-output benchmarks/out build *.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# A stamp per set of packages: a second call costs nothing.
+$(VENV)/.pip: constraints.txt
+	@test -n "$(PYTHON)" || { echo 'no Python >= 3.11 on the path: say make PYTHON=/path/to/python' >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade -c constraints.txt pip
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.pip pyproject.toml
+	$(call INSTALL,demo)
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.pip pyproject.toml
+	$(call INSTALL,test lint demo)
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.pip pyproject.toml
+	$(call INSTALL,bench)
+	@touch $@

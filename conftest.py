@@ -1,0 +1,48 @@
+"""What tests and doctests run under: `--slow`, Hypothesis profiles, spawn not fork, a directory of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from typing import NoReturn
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No deadline: the first call of a lazily loaded engine is slow, and machines are shared.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# CI repeats itself: a new counterexample is found by whoever runs the tests next, not by chance in a landing.
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+
+
+def _no_fork() -> NoReturn:
+    message = "os.fork() in a test: Polars and obstore hold threads and deadlock after a fork; use spawn"
+    raise AssertionError(message)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("ci" if os.environ.get("CI") else "default")
+    multiprocessing.set_start_method("spawn", force=True)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(os, "fork", _no_fork)
+    config.add_cleanup(patch.undo)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--slow"):
+        return
+    skip = pytest.mark.skip(reason="slow: run it with --slow")
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def _directory_of_its_own(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let docstrings write tables with plain names ("sales") and leave nothing behind."""
+    if isinstance(request.node, pytest.DoctestItem):
+        monkeypatch.chdir(request.getfixturevalue("tmp_path"))

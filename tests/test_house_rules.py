@@ -1,0 +1,60 @@
+"""Files stay small, functions short, and every module says what it is about and what it offers."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(
+    path
+    for package in ("qbeast", "qbeast_core", "qbeast_spark_bridge")
+    for path in (ROOT / package).rglob("*.py")
+)
+MOST_LINES = 300
+MOST_FUNCTION_LINES = 40
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _code_lines(function: Function, text: list[str]) -> int:
+    """Count the lines of code: a long contract in the docstring, blank lines and comments are no length."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    if not body:
+        return 0
+    lines = (line.strip() for line in text[body[0].lineno - 1 : body[-1].end_lineno])
+    return sum(1 for line in lines if line and not line.startswith("#"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_a_module_is_one_small_idea(path: Path) -> None:
+    text = path.read_text().splitlines()
+    assert len(text) <= MOST_LINES, f"{len(text)} lines: two ideas in one file?"
+    tree = ast.parse("\n".join(text))
+    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
+    long = {function.name: _code_lines(function, text) for function in functions}
+    assert not {name: lines for name, lines in long.items() if lines > MOST_FUNCTION_LINES}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_a_module_introduces_itself(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), "say in one line what the file is about"
+    defined = [node for node in tree.body if isinstance(node, Function | ast.ClassDef)]
+    public = {node.name for node in defined if not node.name.startswith("_")}
+    assert public <= _listed(tree), "every public name stands in __all__"
+
+
+def _listed(tree: ast.Module) -> set[str]:
+    values = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]
+    ]
+    return {str(name) for value in values for name in ast.literal_eval(value)}
