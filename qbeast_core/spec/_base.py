@@ -1,0 +1,62 @@
+"""What every value of the format shares: one pydantic configuration and one way to refuse broken text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from qbeast_core.errors import InvalidMetadataError
+
+__all__ = ["Number", "SpecModel", "invalid_metadata", "read_text"]
+
+T = TypeVar("T")
+
+Number: TypeAlias = int | float
+"""A JSON number, finite, of any size; ``0`` stays an int and ``0.0`` a float."""
+
+_HEAD: Final = 100
+_MOST_PROBLEMS: Final = 5
+
+
+class SpecModel(BaseModel):
+    """An immutable value: snake_case in Python, camelCase on disk.
+
+    Unknown keys are kept and written back after the known ones, so that what a newer writer adds survives.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="allow",
+        allow_inf_nan=False,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
+
+
+def invalid_metadata(what: str, text: str, problems: Iterable[str]) -> InvalidMetadataError:
+    """Return the error for stored text that breaks the format: all problems and the head of the text."""
+    found = list(problems)
+    listed = "; ".join(found[:_MOST_PROBLEMS])
+    more = f"; and {len(found) - _MOST_PROBLEMS} more" if len(found) > _MOST_PROBLEMS else ""
+    head = text[:_HEAD] + ("..." if len(text) > _HEAD else "")
+    return InvalidMetadataError(
+        f"{what} does not follow the Qbeast format: {listed}{more}. It begins with {head!r}. "
+        "Nothing was changed; if another program wrote it, a newer qbeast may be able to read it."
+    )
+
+
+def read_text(read: Callable[[str], T], text: str, *, what: str) -> T:
+    """Return ``read(text)``; what pydantic refuses becomes an `InvalidMetadataError` about `what`."""
+    try:
+        return read(text)
+    except ValidationError as error:
+        # Without input and context: the head of the text is quoted once, and values may be long.
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+        problems = [f"{'.'.join(map(str, one['loc'])) or 'text'}: {one['msg']}" for one in details]
+        raise invalid_metadata(what, text, problems) from error

@@ -1,0 +1,70 @@
+"""Column specs: what a user writes to say how a column is indexed, ``name`` or ``name:kind`` (format 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from qbeast_core.errors import InvalidColumnsError
+
+__all__ = ["ColumnKind", "ColumnSpec", "parse_column_spec"]
+
+ColumnKind: TypeAlias = Literal["auto", "linear", "hashing", "quantiles", "histogram"]
+
+_KINDS: Final[dict[str, ColumnKind]] = {
+    "auto": "auto",
+    "linear": "linear",
+    "hashing": "hashing",
+    "hash": "hashing",
+    "quantiles": "quantiles",
+    "quantile": "quantiles",
+    "histogram": "histogram",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """A column to index and how; ``"auto"`` leaves the choice to the writer.
+
+    Examples
+    --------
+    >>> str(ColumnSpec("price", "quantiles")), str(ColumnSpec("price"))
+    ('price:quantiles', 'price')
+    """
+
+    name: str
+    kind: ColumnKind = "auto"
+
+    def __str__(self) -> str:
+        """Return the text that parses to this spec."""
+        plain = self.kind == "auto" and parse_column_spec(self.name).name == self.name
+        return self.name if plain else f"{self.name}:{self.kind}"
+
+
+def parse_column_spec(text: str) -> ColumnSpec:
+    """Return the column and the kind that `text` asks for.
+
+    What follows the last colon is a kind only if it is a known one (``hash`` and ``quantile`` are accepted
+    too); else the colon belongs to the name.
+
+    Raises
+    ------
+    InvalidColumnsError
+        If the name is empty.
+
+    Examples
+    --------
+    >>> parse_column_spec("price:quantile")
+    ColumnSpec(name='price', kind='quantiles')
+    >>> parse_column_spec("ns:price")
+    ColumnSpec(name='ns:price', kind='auto')
+    """
+    head, colon, tail = text.rpartition(":")
+    kind = _KINDS.get(tail) if colon else None
+    name = text if kind is None else head
+    if not name:
+        message = (
+            f"a column to index has no name: {text!r}. Nothing was written. Write 'name' or 'name:kind'."
+        )
+        raise InvalidColumnsError(message, columns=[text])
+    return ColumnSpec(name, "auto" if kind is None else kind)

@@ -1,0 +1,121 @@
+"""The ``qbeast.layout`` tag: how a file of ours is cut into pages (format 7).
+
+A file's blocks stand in the order of its rows, so page k holds rows ``[k * page_rows, (k + 1) * page_rows)``
+and the blocks these rows belong to.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import from_json
+
+from qbeast_core.spec._base import invalid_metadata, read_text
+
+__all__ = ["LAYOUT_VERSION", "PageLayout", "dump_layout", "parse_layout"]
+
+LAYOUT_VERSION: Final = 1
+"""The one version known here; a file with another is read without its layout."""
+
+_WHAT: Final = "a page layout tag"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageLayout:
+    """How a file is cut into pages, and how its weights rise.
+
+    Attributes
+    ----------
+    page_rows : int
+        Rows per page, at least 1; the last page may hold fewer.
+    tail_bytes : int
+        Length of the file's end that holds indexes and footer, at least 8.
+    weights : tuple of int
+        Per page, the high 16 bits (arithmetic shift) of its first row's weight, each in [-32768, 32767].
+    design_effect : float or None
+        How much equal index keys cluster a sample of the file's write, 1.0 = not at all; None = not measured.
+    v : int
+        Version of the tag.
+    """
+
+    page_rows: int
+    tail_bytes: int
+    weights: tuple[int, ...]
+    design_effect: float | None = None
+    v: Literal[1] = LAYOUT_VERSION
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+    rows: Annotated[int, Field(ge=1)]
+    tail: Annotated[int, Field(ge=8)]
+    w: str
+    deff: float | None = None
+
+
+def parse_layout(text: str) -> PageLayout | None:
+    """Return the layout of a file; None if the tag is of an unknown version, and so to be ignored.
+
+    Raises
+    ------
+    InvalidMetadataError
+        If `text` is no JSON object with a version, or breaks the version it names.
+
+    Examples
+    --------
+    >>> parse_layout('{"v":1,"rows":2048,"tail":41234,"w":"AIAAAA=="}')
+    PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0), design_effect=None, v=1)
+    >>> parse_layout('{"v":2,"pages":[]}') is None
+    True
+    """
+    stored = _read_object(text)
+    version = stored.get("v")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise invalid_metadata(_WHAT, text, ["v must be an integer"])
+    if version != LAYOUT_VERSION:
+        return None
+    fields = read_text(lambda _: _Stored.model_validate(stored), text, what=_WHAT)
+    try:
+        packed = b64decode(fields.w, validate=True)
+        weights = struct.unpack(f"<{len(packed) // 2}h", packed)
+    except (ValueError, struct.error) as error:
+        raise invalid_metadata(_WHAT, text, [f"w: not base64 of 16-bit integers: {error}"]) from error
+    return PageLayout(
+        page_rows=fields.rows, tail_bytes=fields.tail, weights=weights, design_effect=fields.deff
+    )
+
+
+def dump_layout(layout: PageLayout) -> str:
+    """Return the tag: compact JSON, weights as base64 of little-endian int16, no ``deff`` where unknown.
+
+    Examples
+    --------
+    >>> dump_layout(PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0), design_effect=1.02))
+    '{"v":1,"rows":2048,"tail":41234,"w":"AIAAAA==","deff":1.02}'
+    """
+    packed = struct.pack(f"<{len(layout.weights)}h", *layout.weights)
+    stored: dict[str, int | float | str] = {
+        "v": layout.v,
+        "rows": layout.page_rows,
+        "tail": layout.tail_bytes,
+        "w": b64encode(packed).decode("ascii"),
+    }
+    if layout.design_effect is not None:
+        stored["deff"] = layout.design_effect
+    return json.dumps(stored, separators=(",", ":"), allow_nan=False)
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    try:
+        stored = from_json(text)
+    except ValueError as error:
+        raise invalid_metadata(_WHAT, text, [str(error)]) from error
+    if not isinstance(stored, dict):
+        raise invalid_metadata(_WHAT, text, ["not a JSON object"])
+    return stored

@@ -1,0 +1,130 @@
+"""Revision: the space that a generation of files is indexed in (format 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from qbeast_core.spec._base import SpecModel, read_text
+from qbeast_core.spec.transformation import EmptyTransformation, Transformation
+from qbeast_core.spec.transformer import EmptyTransformer, Transformer
+
+__all__ = ["STAGING_REVISION_ID", "Revision", "staging_revision"]
+
+STAGING_REVISION_ID: Final = 0
+"""The revision that owns every file without Qbeast tags."""
+
+
+class Revision(SpecModel):
+    """Indexed columns, what each became, and the size of a cube; immutable.
+
+    Two revisions are equal if they write the same JSON. One that was read writes the very text it was read
+    from, whatever the spelling of its numbers and the place of keys unknown here.
+
+    Attributes
+    ----------
+    revision_id : int
+        0 (staging) or more; ids grow by one.
+    timestamp_ms : int
+        When it was made, milliseconds since 1970 UTC.
+    table_id : str
+        Path or URI of the table.
+    desired_cube_size : int
+        Rows per cube, at least 1; a soft limit.
+    column_transformers : tuple of Transformer
+        One per indexed column, in order, at least one.
+    transformations : tuple of Transformation
+        As many as transformers, or none: a table without rows may have no space yet.
+
+    Examples
+    --------
+    >>> revision = staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500)
+    >>> Revision.from_json(revision.to_json()) == revision
+    True
+    >>> revision.with_id(3).columns
+    ('x',)
+    """
+
+    revision_id: Annotated[int, Field(alias="revisionID", ge=0)]
+    timestamp_ms: Annotated[int, Field(alias="timestamp")]
+    table_id: Annotated[str, Field(alias="tableID")]
+    desired_cube_size: Annotated[int, Field(ge=1)]
+    column_transformers: Annotated[tuple[Transformer, ...], Field(min_length=1)]
+    transformations: tuple[Transformation, ...]
+    _text: str | None = PrivateAttr(default=None)  # only where it differs from what the fields would write
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the revision stored as `text`.
+
+        Raises
+        ------
+        InvalidMetadataError
+            If `text` is no JSON or breaks the format; the message lists the problems.
+        """
+        revision = read_text(cls.model_validate_json, text, what="a revision")
+        if revision.model_dump_json() != text:
+            revision._text = text  # noqa: SLF001 -- its own class
+        return revision
+
+    def to_json(self) -> str:
+        """Return the text it was read from, or else compact JSON in the key order of the format."""
+        return self.model_dump_json() if self._text is None else self._text
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the indexed columns, in order."""
+        return tuple(transformer.column_name for transformer in self.column_transformers)
+
+    def with_id(self, revision_id: int) -> Self:
+        """Return the same space under another id, 0 or more."""
+        return self.model_copy(update={"revision_id": revision_id})
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy; one with other fields forgets the text it was read from. Fields are not checked."""
+        copied = super().model_copy(update=update, deep=deep)
+        if update:
+            copied._text = None  # noqa: SLF001 -- its own class
+        return copied
+
+    @model_validator(mode="after")
+    def _one_transformation_per_column(self) -> Self:
+        columns, found = len(self.column_transformers), len(self.transformations)
+        if found not in (0, columns):
+            message = f"there must be as many transformations as columns ({columns}) or none, got {found}"
+            raise ValueError(message)
+        if len(set(self.columns)) != columns:
+            message = f"a column is indexed twice: {', '.join(self.columns)}"
+            raise ValueError(message)
+        return self
+
+
+def staging_revision(columns: Sequence[str], *, timestamp_ms: int, table_id: str, cube_size: int) -> Revision:
+    """Return revision 0 of a table: its columns are known, its space is not.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        The columns to index, in order.
+    timestamp_ms : int
+        Milliseconds since 1970 UTC; one less than that of a revision 1 written beside it.
+    table_id : str
+        Path or URI of the table.
+    cube_size : int
+        Rows per cube, at least 1.
+
+    Examples
+    --------
+    >>> staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500).transformations
+    (EmptyTransformation(class_name='io.qbeast.core.transform.EmptyTransformation'),)
+    """
+    return Revision(
+        revision_id=STAGING_REVISION_ID,
+        timestamp_ms=timestamp_ms,
+        table_id=table_id,
+        desired_cube_size=cube_size,
+        column_transformers=tuple(EmptyTransformer(column_name=column) for column in columns),
+        transformations=tuple(EmptyTransformation() for _ in columns),
+    )

@@ -1,0 +1,162 @@
+"""Column transformers: what the user asked for, one class per class of the JVM (format 3 and 4)."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+
+from pydantic import AliasChoices, Field
+
+from qbeast_core.errors import InvalidColumnsError
+from qbeast_core.spec._base import SpecModel
+from qbeast_core.spec.data_type import DataType, OrderedDataType
+
+__all__ = [
+    "CDFNumericQuantilesTransformer",
+    "CDFStringQuantilesTransformer",
+    "EmptyTransformer",
+    "HashTransformer",
+    "LinearTransformer",
+    "StringHistogramTransformer",
+    "Transformer",
+    "TransformerKind",
+    "transformer_for",
+]
+
+TransformerKind: TypeAlias = Literal["linear", "hashing", "quantiles", "histogram", "empty"]
+
+
+class LinearTransformer(SpecModel):
+    """Min-max scaling of an ordered column."""
+
+    kind: ClassVar[TransformerKind] = "linear"
+    class_name: Literal["io.qbeast.core.transform.LinearTransformer"] = (
+        "io.qbeast.core.transform.LinearTransformer"
+    )
+    column_name: str
+    data_type: DataType
+
+
+class HashTransformer(SpecModel):
+    """A hash of the value's text; order is lost."""
+
+    kind: ClassVar[TransformerKind] = "hashing"
+    class_name: Literal["io.qbeast.core.transform.HashTransformer"] = (
+        "io.qbeast.core.transform.HashTransformer"
+    )
+    column_name: str
+    data_type: DataType
+
+
+class CDFNumericQuantilesTransformer(SpecModel):
+    """The rank among quantiles of an ordered column; its type is stored as ``orderedDataType``."""
+
+    kind: ClassVar[TransformerKind] = "quantiles"
+    class_name: Literal["io.qbeast.core.transform.CDFNumericQuantilesTransformer"] = (
+        "io.qbeast.core.transform.CDFNumericQuantilesTransformer"
+    )
+    column_name: str
+    # NOTE: the one transformer that the JVM spells differently; the common spelling is read too.
+    data_type: Annotated[
+        OrderedDataType,
+        Field(
+            validation_alias=AliasChoices("orderedDataType", "dataType"),
+            serialization_alias="orderedDataType",
+        ),
+    ]
+
+
+class CDFStringQuantilesTransformer(SpecModel):
+    """The rank among quantiles of a string column; no type is stored."""
+
+    kind: ClassVar[TransformerKind] = "quantiles"
+    data_type: ClassVar[DataType] = "StringDataType"
+    class_name: Literal["io.qbeast.core.transform.CDFStringQuantilesTransformer"] = (
+        "io.qbeast.core.transform.CDFStringQuantilesTransformer"
+    )
+    column_name: str
+
+
+class StringHistogramTransformer(SpecModel):
+    """The rank in a histogram of a string column; deprecated: read, never written."""
+
+    kind: ClassVar[TransformerKind] = "histogram"
+    class_name: Literal["io.qbeast.core.transform.StringHistogramTransformer"] = (
+        "io.qbeast.core.transform.StringHistogramTransformer"
+    )
+    column_name: str
+    data_type: DataType
+
+
+class EmptyTransformer(SpecModel):
+    """A column of the staging revision; neither a type nor a space is known."""
+
+    kind: ClassVar[TransformerKind] = "empty"
+    data_type: ClassVar[DataType | None] = None
+    class_name: Literal["io.qbeast.core.transform.EmptyTransformer"] = (
+        "io.qbeast.core.transform.EmptyTransformer"
+    )
+    column_name: str
+
+
+Transformer: TypeAlias = Annotated[
+    LinearTransformer
+    | HashTransformer
+    | CDFNumericQuantilesTransformer
+    | CDFStringQuantilesTransformer
+    | StringHistogramTransformer
+    | EmptyTransformer,
+    Field(discriminator="class_name"),
+]
+"""Any stored transformer, told apart by its ``className``; all have `kind`, `column_name`, `data_type`."""
+
+_NOT_HASHED: Final = ("DateDataType", "TimestampDataType")
+
+
+def transformer_for(
+    column: str,
+    *,
+    kind: Literal["linear", "hashing", "quantiles", "histogram"],
+    data_type: DataType,
+) -> Transformer:
+    """Return the transformer that the writer stores for a column.
+
+    Parameters
+    ----------
+    column : str
+        Name of the indexed column.
+    kind : {"linear", "hashing", "quantiles", "histogram"}
+        What was asked for; ``"histogram"`` is for strings alone and stored as quantiles.
+    data_type : DataType
+        The column's stored type.
+
+    Returns
+    -------
+    Transformer
+        The class the JVM names for this kind and type.
+
+    Raises
+    ------
+    InvalidColumnsError
+        If the kind does not fit the type: linear for strings, hashing for dates and timestamps,
+        histogram for anything but strings.
+
+    Examples
+    --------
+    >>> type(transformer_for("brand", kind="quantiles", data_type="StringDataType")).__name__
+    'CDFStringQuantilesTransformer'
+    """
+    if kind == "hashing" and data_type not in _NOT_HASHED:
+        return HashTransformer(column_name=column, data_type=data_type)
+    if data_type == "StringDataType":
+        if kind in ("quantiles", "histogram"):
+            return CDFStringQuantilesTransformer(column_name=column)
+    elif kind == "linear":
+        return LinearTransformer(column_name=column, data_type=data_type)
+    elif kind == "quantiles":
+        return CDFNumericQuantilesTransformer(column_name=column, data_type=data_type)
+    fitting = "quantiles or hashing" if data_type == "StringDataType" else "linear or quantiles"
+    message = (
+        f"column {column!r} of type {data_type} cannot be indexed by {kind}. Nothing was written. "
+        f"Ask for {fitting}, or name no type and let qbeast choose."
+    )
+    raise InvalidColumnsError(message, columns=[column])
