@@ -1,0 +1,209 @@
+"""The actions of a Delta log as frozen values, and the lines of JSON they are stored as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeAlias
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.spec.block import Block
+
+__all__ = [
+    "Action",
+    "AddFile",
+    "Commit",
+    "CommitInfo",
+    "Metadata",
+    "Protocol",
+    "RemoveFile",
+    "Txn",
+    "dump_commit",
+    "parse_commit",
+]
+
+
+class _Action(BaseModel):
+    """snake_case in Python, camelCase in the log; unknown keys are kept and written back."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="allow",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
+
+
+class AddFile(_Action):
+    """A data file that belongs to the table from this commit on.
+
+    Attributes
+    ----------
+    path : str
+        As it stands in the log: relative to the table, percent-encoded.
+    size : int
+        Bytes.
+    modification_time : int
+        Milliseconds since 1970 UTC.
+    data_change : bool
+        False if the rows come from files removed by the same commit, or the same file is added again.
+    stats : str or None
+        Delta statistics as JSON text (`qbeast_core.log.stats`).
+    tags : Mapping or None
+        Tag keys and texts (format 7).
+    partition_values : Mapping
+        Empty: Qbeast tables are unpartitioned.
+    deletion_vector : Mapping or None
+        The descriptor as it stands in the log.
+    blocks : tuple of Block or None
+        Blocks still to be spelled: a commit writes them as the ``blocks`` tag, in the dialect it finds. Never
+        part of the JSON. None: the file is not indexed, or its tags are complete.
+    """
+
+    path: str
+    size: int
+    modification_time: int
+    data_change: bool = True
+    stats: str | None = None
+    tags: Mapping[str, str | None] | None = None
+    partition_values: Mapping[str, str | None] = {}
+    deletion_vector: Mapping[str, Any] | None = None
+    blocks: Annotated[tuple[Block, ...] | None, Field(exclude=True)] = None
+
+
+class RemoveFile(_Action):
+    """A data file that leaves the table with this commit.
+
+    ``deletion_timestamp`` (ms) tells vacuum how long to spare the file; a deletion vector that the add
+    carried has to be repeated here, or the file stays live.
+    """
+
+    path: str
+    deletion_timestamp: int | None = None
+    data_change: bool = True
+    extended_file_metadata: bool | None = None
+    partition_values: Mapping[str, str | None] | None = None
+    size: int | None = None
+    tags: Mapping[str, str | None] | None = None
+    deletion_vector: Mapping[str, Any] | None = None
+
+
+class Metadata(_Action):
+    """What the table is: identity, schema and configuration; the newest one counts as a whole."""
+
+    id: str
+    schema_string: str
+    configuration: Mapping[str, str] = {}
+    partition_columns: tuple[str, ...] = ()
+    name: str | None = None
+    description: str | None = None
+    created_time: int | None = None
+    format: Mapping[str, Any] = {"provider": "parquet", "options": {}}
+
+
+class Protocol(_Action):
+    """What a program must understand to read or write the table; no features before versions 3 and 7."""
+
+    min_reader_version: int
+    min_writer_version: int
+    reader_features: tuple[str, ...] | None = None
+    writer_features: tuple[str, ...] | None = None
+
+
+class Txn(_Action):
+    """An application's own progress: the table holds everything up to `version` of `app_id`."""
+
+    app_id: str
+    version: int
+    last_updated: int | None = None
+
+
+class CommitInfo(_Action):
+    """Provenance; ``txn_id`` is how a writer recognises its own commit."""
+
+    timestamp: int | None = None
+    operation: str | None = None
+    txn_id: str | None = None
+    in_commit_timestamp: int | None = None
+
+
+Action: TypeAlias = AddFile | RemoveFile | Metadata | Protocol | Txn | CommitInfo
+
+_KEYS: Final[Mapping[type[Action], str]] = {
+    CommitInfo: "commitInfo",
+    Protocol: "protocol",
+    Metadata: "metaData",
+    Txn: "txn",
+    RemoveFile: "remove",
+    AddFile: "add",
+}
+_TYPES: Final[Mapping[str, type[Action]]] = {key: model for model, key in _KEYS.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One version of the log; kinds of actions that no writer here needs are left out."""
+
+    version: int
+    commit_info: CommitInfo | None = None
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    txns: tuple[Txn, ...] = ()
+    adds: tuple[AddFile, ...] = ()
+    removes: tuple[RemoveFile, ...] = ()
+
+
+def dump_commit(actions: Iterable[Action]) -> bytes:
+    r"""Return the body of a commit: one JSON object a line, each line ended.
+
+    Examples
+    --------
+    >>> dump_commit([Txn(app_id="loader", version=7)])
+    b'{"txn":{"appId":"loader","version":7}}\n'
+    """
+    return b"".join(
+        orjson.dumps(
+            {_KEYS[type(action)]: action.model_dump(exclude_none=True)}, option=orjson.OPT_APPEND_NEWLINE
+        )
+        for action in actions
+    )
+
+
+def parse_commit(body: bytes, *, version: int) -> Commit:
+    """Return the actions of one commit; an empty body is a commit without any.
+
+    Raises
+    ------
+    InvalidMetadataError
+        If a line is no JSON object or lacks what its kind of action needs.
+
+    Examples
+    --------
+    >>> parse_commit(b'{"txn":{"appId":"loader","version":7}}', version=3).txns[0].version
+    7
+    """
+    found: dict[type[Action], list[Any]] = {model: [] for model in _KEYS}
+    try:
+        for line in body.splitlines():
+            for key, raw in orjson.loads(line).items() if line.strip() else ():
+                model = _TYPES.get(key)
+                if model is not None and raw is not None:
+                    found[model].append(model.model_validate(raw))
+    except (ValueError, AttributeError) as error:  # no JSON, not an object, or a field is missing
+        message = f"version {version} of the Delta log is damaged: {error}"
+        raise InvalidMetadataError(message) from error
+    return Commit(
+        version=version,
+        commit_info=next(iter(found[CommitInfo]), None),
+        protocol=next(iter(found[Protocol]), None),
+        metadata=next(iter(found[Metadata]), None),
+        txns=tuple(found[Txn]),
+        adds=tuple(found[AddFile]),
+        removes=tuple(found[RemoveFile]),
+    )

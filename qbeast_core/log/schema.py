@@ -1,0 +1,183 @@
+"""Delta schemas: from and to Polars types, and whether files of one schema fit another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import orjson
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError, UnsupportedTableError
+
+__all__ = ["schema_from_delta", "schema_problems", "schema_to_delta"]
+
+_DeltaType: TypeAlias = str | dict[str, Any]
+
+_NAMES: Final[Mapping[pl.DataType, str]] = {
+    pl.Int8(): "byte",
+    pl.Int16(): "short",
+    pl.Int32(): "integer",
+    pl.Int64(): "long",
+    pl.Float32(): "float",
+    pl.Float64(): "double",
+    pl.String(): "string",
+    pl.Binary(): "binary",
+    pl.Boolean(): "boolean",
+    pl.Date(): "date",
+    pl.Datetime("us", "UTC"): "timestamp",
+    pl.Datetime("us"): "timestamp_ntz",
+}
+_TYPES: Final[Mapping[str, pl.DataType]] = {name: dtype for dtype, name in _NAMES.items()}
+_DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+
+
+def schema_to_delta(schema: pl.Schema) -> str:
+    """Return the ``schemaString`` of these columns, all of them nullable.
+
+    Parameters
+    ----------
+    schema : pl.Schema
+        Signed integers, floats, decimals, strings, binary, booleans, dates, ``Datetime("us")`` with UTC or no
+        zone, and structs, lists and arrays of them.
+
+    Raises
+    ------
+    InvalidInputError
+        Names every column of another type: unsigned integers, categoricals, times, durations, nulls, other
+        units or zones. The caller casts or refuses them.
+
+    Examples
+    --------
+    >>> schema_to_delta(pl.Schema({"x": pl.Int64}))
+    '{"type":"struct","fields":[{"name":"x","type":"long","nullable":true,"metadata":{}}]}'
+    """
+    unknown = [f"{name} ({dtype})" for name, dtype in _strangers("", schema)]
+    if unknown:
+        message = (
+            f"Delta has no type for {', '.join(unknown)}. Nothing was written; cast to one it has: signed integers, "
+            'floats, decimals, strings, binary, booleans, dates, Datetime("us") in UTC or without a zone.'
+        )
+        raise InvalidInputError(message, argument="df")
+    return orjson.dumps(_struct(schema)).decode()
+
+
+def schema_from_delta(schema_string: str, *, path: str = "the table") -> pl.Schema:
+    """Return the Polars types of a Delta schema: maps become ``pl.Map``, timestamps microseconds.
+
+    `path` names the table in the message.
+
+    Raises
+    ------
+    UnsupportedTableError
+        The schema holds a type this library does not know, for example ``variant``.
+
+    Examples
+    --------
+    >>> schema_from_delta('{"type":"struct","fields":[{"name":"x","type":"decimal(9,2)"}]}')
+    Schema([('x', Decimal(precision=9, scale=2))])
+    """
+    fields = orjson.loads(schema_string)["fields"]
+    return pl.Schema({field["name"]: _from_delta(field["type"], path) for field in fields})
+
+
+def schema_problems(files: str, table: str) -> list[str]:
+    """Return why files written for one schema do not belong into a table of another; empty: they do.
+
+    Every column of the files must be in the table with the same type and be allowed its nulls; columns that
+    only the table has must be nullable, because the files give nulls there.
+
+    Parameters
+    ----------
+    files, table : str
+        Two ``schemaString``: the one the files were written for, and the table's.
+
+    Examples
+    --------
+    >>> schema_problems(schema_to_delta(pl.Schema({"x": pl.Int64})),
+    ...                 schema_to_delta(pl.Schema({"x": pl.String})))
+    ['x is string now, the files hold long']
+    """
+    ours, theirs = _fields(files), _fields(table)
+    problems: list[str] = []
+    for name, field in ours.items():
+        found = theirs.get(name)
+        if found is None:
+            problems.append(f"{name} is gone")
+        elif _bare(found["type"]) != _bare(field["type"]):
+            problems.append(f"{name} is {_told(found['type'])} now, the files hold {_told(field['type'])}")
+        elif field.get("nullable", True) and not found.get("nullable", True):
+            problems.append(f"{name} allows no nulls now")
+    added = (field for name, field in theirs.items() if name not in ours)
+    problems += [
+        f"{field['name']} is new and allows no nulls" for field in added if not field.get("nullable", True)
+    ]
+    return problems
+
+
+def _strangers(above: str, fields: Mapping[str, Any]) -> Iterator[tuple[str, pl.DataType]]:
+    for name, dtype in fields.items():
+        path = f"{above}{name}"
+        if isinstance(dtype, pl.Struct):
+            yield from _strangers(f"{path}.", dtype.to_schema())
+        elif isinstance(dtype, pl.List | pl.Array):
+            yield from _strangers(f"{path}.", {"element": dtype.inner})
+        elif dtype not in _NAMES and not isinstance(dtype, pl.Decimal):
+            yield path, dtype
+
+
+def _struct(fields: Mapping[str, Any]) -> dict[str, Any]:
+    listed = [
+        {"name": name, "type": _to_delta(dtype), "nullable": True, "metadata": {}}
+        for name, dtype in fields.items()
+    ]
+    return {"type": "struct", "fields": listed}
+
+
+def _to_delta(dtype: Any) -> _DeltaType:
+    if isinstance(dtype, pl.Struct):
+        return _struct(dtype.to_schema())
+    if isinstance(dtype, pl.List | pl.Array):
+        return {"type": "array", "elementType": _to_delta(dtype.inner), "containsNull": True}
+    if isinstance(dtype, pl.Decimal):
+        return f"decimal({dtype.precision},{dtype.scale})"
+    return _NAMES[dtype]
+
+
+def _from_delta(told: Any, path: str) -> Any:
+    if isinstance(told, dict):
+        match told["type"]:
+            case "struct":
+                return pl.Struct(
+                    {field["name"]: _from_delta(field["type"], path) for field in told["fields"]}
+                )
+            case "array":
+                return pl.List(_from_delta(told["elementType"], path))
+            case "map":
+                return pl.Map(_from_delta(told["keyType"], path), _from_delta(told["valueType"], path))
+            case _:
+                pass
+    elif told in _TYPES:
+        return _TYPES[told]
+    elif (digits := _DECIMAL.fullmatch(told)) is not None:
+        return pl.Decimal(int(digits[1]), int(digits[2]))
+    message = (
+        f"{path} has a column of type {_told(told)}, which qbeast does not support. Nothing was changed."
+    )
+    raise UnsupportedTableError(message, path=path, feature=_told(told))
+
+
+def _fields(schema_string: str) -> dict[str, dict[str, Any]]:
+    return {field["name"]: field for field in orjson.loads(schema_string)["fields"]}
+
+
+def _bare(told: Any) -> Any:
+    """Return a type without what does not bind a file: fields' metadata (comments and the like)."""
+    if isinstance(told, dict):
+        return {key: _bare(value) for key, value in told.items() if key != "metadata"}
+    return [_bare(one) for one in told] if isinstance(told, list) else told
+
+
+def _told(told: Any) -> str:
+    return told if isinstance(told, str) else orjson.dumps(told).decode()

@@ -1,0 +1,191 @@
+"""Statistics of a data file as Delta stores them: row count, bounds and null counts per leaf column.
+
+A bound is written only where every reader may rely on it: none beyond NaN or an infinity (JSON has neither,
+and engines disagree on NaN), no cut string below the real maximum, no timestamp below the last microsecond.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+import orjson
+import polars as pl
+
+__all__ = ["Leaf", "file_stats", "stats_columns"]
+
+Leaf: TypeAlias = tuple[str, ...]
+"""Names from a column down to a field that is no struct."""
+
+_DEFAULT_LEAVES: Final = 32
+_MOST_CHARACTERS: Final = 32
+_LAST_CHARACTER: Final = "\U0010ffff"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_DAY: Final = (date.min - _EPOCH.date()).days
+_LAST_DAY: Final = (date.max - _EPOCH.date()).days
+_DAY_US: Final = 86_400_000_000
+_NAME_PART: Final = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^`.,]+?))\s*([.,]|$)")
+
+
+def stats_columns(schema: pl.Schema, configuration: Mapping[str, str]) -> list[Leaf]:
+    """Return the leaf columns that a table wants statistics of, in schema order.
+
+    Parameters
+    ----------
+    schema : pl.Schema
+        The table's columns.
+    configuration : Mapping of str to str
+        ``delta.dataSkippingStatsColumns`` names columns or structs; without it the first
+        ``delta.dataSkippingNumIndexedCols`` leaves count (32 by default, -1: all).
+
+    Examples
+    --------
+    >>> schema = pl.Schema({"a": pl.Int64, "s": pl.Struct({"x": pl.Int8, "y": pl.String})})
+    >>> stats_columns(schema, {"delta.dataSkippingStatsColumns": "s.y,a"})
+    [('a',), ('s', 'y')]
+    """
+    leaves = [leaf for leaf, _ in _leaves((), schema)]
+    named = configuration.get("delta.dataSkippingStatsColumns")
+    if named is not None:
+        wanted = set(_parse_names(named))
+        return [leaf for leaf in leaves if any(leaf[:end] in wanted for end in range(1, len(leaf) + 1))]
+    text = configuration.get("delta.dataSkippingNumIndexedCols", "")
+    count = int(text) if re.fullmatch(r"-?\d{1,9}", text) else _DEFAULT_LEAVES
+    return leaves if count < 0 else leaves[:count]
+
+
+def file_stats(frame: pl.DataFrame, *, columns: Sequence[Leaf] | None = None) -> str:
+    """Return the ``stats`` text of an add action for a file of these rows.
+
+    Numbers, dates, timestamps and strings get bounds; other types a null count only. Strings are cut after 32
+    characters, the maximum upwards. Timestamps are in milliseconds, the maximum rounded up. Bounds that are
+    missing mean nothing is known: the maximum of a float column with NaN, an infinite bound, a year beyond
+    9999.
+
+    Parameters
+    ----------
+    frame : pl.DataFrame
+        The rows of the file, in the types of the table.
+    columns : sequence of Leaf, optional
+        The leaves to describe (`stats_columns`); default: the first 32.
+
+    Examples
+    --------
+    >>> file_stats(pl.DataFrame({"x": [1.5, None, float("nan")], "s": ["b", "a", "b"]}))
+    '{"numRecords":3,"minValues":{"x":1.5,"s":"a"},"maxValues":{"s":"b"},"nullCount":{"x":1,"s":0}}'
+    """
+    leaves = stats_columns(frame.schema, {}) if columns is None else list(columns)
+    known = dict(_leaves((), frame.schema))
+    dtypes = [known[leaf] for leaf in leaves]
+    asked = [one for i, leaf in enumerate(leaves) for one in _questions(str(i), _field(leaf), dtypes[i])]
+    answers = frame.select(asked).row(0, named=True) if asked else {}
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, Any] = {}
+    for i, (leaf, dtype) in enumerate(zip(leaves, dtypes, strict=True)):
+        _put(nulls, leaf, answers[f"{i}.nulls"])
+        minimum, maximum = answers.get(f"{i}.min"), answers.get(f"{i}.max")
+        _put(low, leaf, None if minimum is None else _lower(minimum, dtype))
+        unbounded = maximum is None or answers.get(f"{i}.nan", False)
+        _put(high, leaf, None if unbounded else _upper(maximum, dtype))
+    stats = {"numRecords": frame.height, "minValues": low, "maxValues": high, "nullCount": nulls}
+    return orjson.dumps(stats).decode()
+
+
+def _leaves(above: Leaf, fields: pl.Schema) -> Iterator[tuple[Leaf, pl.DataType]]:
+    for name, dtype in fields.items():
+        if isinstance(dtype, pl.Struct):
+            yield from _leaves((*above, name), pl.Schema(dtype.to_schema()))
+        else:
+            yield (*above, name), dtype
+
+
+def _parse_names(text: str) -> Iterator[Leaf]:
+    """Split ``a,b.c,`d.e` `` into names: backticks quote, a dot goes into a struct."""
+    parts: list[str] = []
+    for match in _NAME_PART.finditer(text):
+        quoted, plain, end = match.groups()
+        parts.append(plain if quoted is None else quoted.replace("``", "`"))
+        if end != ".":
+            yield tuple(parts)
+            parts = []
+
+
+def _field(leaf: Leaf) -> pl.Expr:
+    expr = pl.col(leaf[0])
+    for name in leaf[1:]:
+        expr = expr.struct.field(name)
+    return expr
+
+
+def _questions(key: str, column: pl.Expr, dtype: pl.DataType) -> Iterator[pl.Expr]:
+    yield column.null_count().alias(f"{key}.nulls")
+    if dtype.is_temporal():
+        # As integers: Python's own types end at the year 9999.
+        column = column.dt.cast_time_unit("us") if isinstance(dtype, pl.Datetime) else column
+        column = column.to_physical()
+    elif not (dtype.is_numeric() or dtype == pl.String):
+        return
+    yield column.min().alias(f"{key}.min")
+    yield column.max().alias(f"{key}.max")
+    if dtype.is_float():
+        yield column.is_nan().any().alias(f"{key}.nan")
+
+
+def _put(stats: dict[str, Any], leaf: Leaf, value: Any) -> None:
+    if value is None:
+        return
+    for name in leaf[:-1]:
+        stats = stats.setdefault(name, {})
+    stats[leaf[-1]] = value
+
+
+def _lower(value: Any, dtype: pl.DataType) -> Any:
+    if isinstance(dtype, pl.Datetime):
+        return _timestamp(value // 1000, dtype)
+    if isinstance(value, str):
+        return value[:_MOST_CHARACTERS]
+    # Engines that order -0.0 before 0.0 would take one zero for less than the other.
+    return (-0.0 if value == 0 else _finite(value)) if dtype.is_float() else _plain(value, dtype)
+
+
+def _upper(value: Any, dtype: pl.DataType) -> Any:
+    if isinstance(dtype, pl.Datetime):
+        return _timestamp(-(-value // 1000), dtype)
+    if isinstance(value, str):
+        return _cut_above(value)
+    return (0.0 if value == 0 else _finite(value)) if dtype.is_float() else _plain(value, dtype)
+
+
+def _plain(value: Any, dtype: pl.DataType) -> Any:
+    if dtype == pl.Date:
+        inside = _FIRST_DAY <= value <= _LAST_DAY
+        return (_EPOCH.date() + timedelta(days=value)).isoformat() if inside else None
+    # A JSON number with every digit: a float would round decimals beyond the 15th.
+    return orjson.Fragment(format(value, "f").encode()) if dtype.is_decimal() else value
+
+
+def _finite(value: float) -> float | None:
+    return value if abs(value) < float("inf") else None
+
+
+def _timestamp(milliseconds: int, dtype: pl.Datetime) -> str | None:
+    if not _FIRST_DAY <= milliseconds * 1000 // _DAY_US <= _LAST_DAY:
+        return None
+    moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    text = moment.replace(tzinfo=None).isoformat(
+        sep=" " if dtype.time_zone is None else "T", timespec="milliseconds"
+    )
+    return text if dtype.time_zone is None else f"{text}Z"
+
+
+def _cut_above(text: str) -> str | None:
+    """Return a text of about 32 characters that is not below `text`; None where there is no short one."""
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    for end in range(_MOST_CHARACTERS, min(len(text), 2 * _MOST_CHARACTERS)):
+        if text[end] != _LAST_CHARACTER:  # a cut before the last character of all could not go up
+            return text[:end] + ("\x7f" if text[end] < "\x7f" else _LAST_CHARACTER)
+    return text if len(text) <= 2 * _MOST_CHARACTERS else None
