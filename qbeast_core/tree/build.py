@@ -201,10 +201,9 @@ class _Builder:
         threshold = np.asarray(fraction_to_weight(fraction), np.int64)
         if self.tree.levels:
             leaf, threshold = self._respect_live_blocks(level, depth, free, leaf, threshold)
-        threshold = np.where(leaf, MAX_WEIGHT, np.maximum(threshold, MIN_WEIGHT)).astype(np.int32)
-        leaf = leaf | (threshold == MAX_WEIGHT)
+        final: I32Array = np.where(leaf, MAX_WEIGHT, np.maximum(threshold, MIN_WEIGHT)).astype(np.int32)
         # The threshold in force may differ from the computed one: children build on what is in force.
-        return leaf, np.asarray(weight_to_fraction(threshold), np.float64), threshold
+        return leaf | (final == MAX_WEIGHT), weight_to_fraction(final), final
 
     def _respect_live_blocks(
         self, level: _Level, depth: int, free: I32Array, leaf: BoolArray, threshold: I64Array
@@ -221,7 +220,9 @@ class _Builder:
         empty = blocks & (free > threshold)
         threshold = np.where(empty, np.maximum(threshold, live.thresholds[at]), threshold)
         # Without blocks of its own a cube may not reach over its descendants' rows.
-        threshold = np.where(orphaned, np.minimum(threshold, live.lowest_below[at].astype(np.int64) - 1), threshold)
+        threshold = np.where(
+            orphaned, np.minimum(threshold, live.lowest_below[at].astype(np.int64) - 1), threshold
+        )
         leaf = (leaf | (level.rows <= self.smallest_block_rows)) & ~orphaned if depth < MAX_DEPTH else leaf
         return leaf, threshold
 
@@ -264,7 +265,9 @@ class _Builder:
         bits = (code[:, None] >> np.arange(dimensions - 1, -1, -1)) & 1
         existing = np.full(len(keys), -1, np.int64)
         known = level.existing[parent] >= 0
-        existing[known] = self.tree.find(depth + 1, (level.existing[parent][known] << dimensions) | code[known])
+        existing[known] = self.tree.find(
+            depth + 1, (level.existing[parent][known] << dimensions) | code[known]
+        )
         domains = counts.astype(np.float64)
         if (existing >= 0).any():
             domains[existing >= 0] += self.tree.levels[depth + 1].domains[existing[existing >= 0]]

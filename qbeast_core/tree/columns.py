@@ -37,7 +37,9 @@ _DATA_TYPES: Final[dict[NumberKind, DataType]] = {
     "timestamp": "TimestampDataType",
     "decimal": "DecimalDataType",
 }
-_INDEXABLE: Final = "byte, short, int, long, float, double, decimal, date, timestamp, timestamp_ntz and string"
+_INDEXABLE: Final = (
+    "byte, short, int, long, float, double, decimal, date, timestamp, timestamp_ntz and string"
+)
 _LONG_DECIMAL_DIGITS: Final = 18
 _HASH_BATCH_ROWS: Final = 1 << 20
 

@@ -89,7 +89,10 @@ def existing_tree(
         return ExistingTree(cubes.dimensions, ())
     depth = cubes.depth.astype(np.int64)
     keys, positions = _place(cubes, depth)
-    sizes = [_sums(p, element_counts[depth >= k], len(q)) for k, (q, p) in enumerate(zip(keys, positions, strict=True))]
+    sizes = [
+        _sums(p, element_counts[depth >= k], len(q))
+        for k, (q, p) in enumerate(zip(keys, positions, strict=True))
+    ]
     levels: list[ExistingLevel] = []
     domains = sizes[0]
     for k, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
@@ -97,16 +100,8 @@ def existing_tree(
             domains = _child_domains(level_keys >> cubes.dimensions, sizes[k], levels[-1].domains)
         reaching = depth >= k
         own = depth[reaching] == k
-        levels.append(
-            _level(
-                level_keys,
-                domains,
-                position,
-                own,
-                min_weights[reaching],
-                max_weights[reaching],
-            )
-        )
+        bounds = (min_weights[reaching], max_weights[reaching])
+        levels.append(_level(level_keys, domains, position, own, bounds))
     return ExistingTree(cubes.dimensions, tuple(levels))
 
 
@@ -127,12 +122,14 @@ def _place(cubes: Cubes, depth: I64Array) -> tuple[list[I64Array], list[I64Array
 
 
 def _sums(position: I64Array, counts: I64Array, size: int) -> F64Array:
-    return np.bincount(position, weights=counts, minlength=size)
+    return np.bincount(position, weights=counts, minlength=size).astype(np.float64, copy=False)
 
 
 def _child_domains(parents: I64Array, tree_sizes: F64Array, parent_domains: F64Array) -> F64Array:
     siblings = np.bincount(parents, weights=tree_sizes, minlength=len(parent_domains))
-    share = np.divide(tree_sizes, siblings[parents], out=np.zeros_like(tree_sizes), where=siblings[parents] > 0)
+    share = np.divide(
+        tree_sizes, siblings[parents], out=np.zeros_like(tree_sizes), where=siblings[parents] > 0
+    )
     return share * parent_domains[parents]
 
 
@@ -141,9 +138,9 @@ def _level(
     domains: F64Array,
     position: I64Array,
     own: BoolArray,
-    min_weights: I32Array,
-    max_weights: I32Array,
+    bounds: tuple[I32Array, I32Array],
 ) -> ExistingLevel:
+    min_weights, max_weights = bounds
     size = len(keys)
     thresholds = np.full(size, MAX_WEIGHT, np.int32)
     np.minimum.at(thresholds, position[own], max_weights[own])

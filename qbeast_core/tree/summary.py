@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.space.arrays import U64Array
-from qbeast_core.space.coordinates import number_values
 from qbeast_core.space.columns import NumberColumn
+from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.data_type import DataType
 from qbeast_core.tree.columns import data_type_of, to_index_column
 
@@ -148,8 +148,8 @@ def _merge_columns(left: ColumnSummary, right: ColumnSummary) -> ColumnSummary:
         left.name,
         left.data_type,
         left.nulls + right.nulls,
-        min(lows) if lows else None,  # type: ignore[type-var] # numbers or texts, never both
-        max(highs) if highs else None,  # type: ignore[type-var] # numbers or texts, never both
+        min(lows) if lows else None,
+        max(highs) if highs else None,
     )
 
 
@@ -176,7 +176,7 @@ def _in_format_unit(ends: pl.Series, data_type: DataType) -> tuple[float | str |
 
 
 def _row_keys(first_row: int, rows: int) -> U64Array:
-    """A well-mixed 64-bit number per row number (the finaliser of splitmix64)."""
+    """Return a well-mixed 64-bit number per row number (the finaliser of splitmix64)."""
     with np.errstate(over="ignore"):
         x = np.arange(first_row + 1, first_row + rows + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,0 +1,286 @@
+"""Does this data need a new revision, and which (format 3 and 4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
+from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, OrderedDataType
+from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.transformation import (
+    CDFNumericQuantilesTransformation,
+    CDFStringQuantilesTransformation,
+    IdentityToZeroTransformation,
+    IdentityTransformation,
+    LinearTransformation,
+    NullToZeroTransformation,
+    Transformation,
+    linear_transformation,
+)
+from qbeast_core.spec.transformer import Transformer
+from qbeast_core.tree.fit import ColumnBounds, Fitted, fit_column, fit_range, float_or_int
+from qbeast_core.tree.quantiles import merge_numeric_quantiles, merge_text_quantiles
+from qbeast_core.tree.summary import ColumnSummary, IndexSummary, sampled_numbers
+
+__all__ = ["MOST_CUBES", "Growth", "IndexWish", "default_cube_size", "first_revision", "next_revision"]
+
+MOST_CUBES: Final = 65_000
+"""A tree with more cubes gets a larger cube size at the next append."""
+
+_SMALLEST_CUBE: Final = 4096
+_USUAL_CUBE: Final = 16_384
+_CUBES_OF_SMALL_TABLE: Final = 16
+_CUBES_OF_LARGE_TABLE: Final = 32_768
+_OUTSIDE_SHARE: Final = 0.4
+_LIMITS: Final[dict[OrderedDataType, tuple[float, float]]] = {
+    "IntegerDataType": (-(2**31), 2**31 - 1),
+    "LongDataType": (-(2**63), 2**63 - 1),
+    "TimestampDataType": (-(2**63) // 1000, (2**63 - 1) // 1000),
+    "DateDataType": (-(2**31) * 86_400_000, (2**31 - 1) * 86_400_000),
+    "FloatDataType": (-3.4028234663852886e38, 3.4028234663852886e38),
+}
+_DOUBLE_LIMITS: Final = (-1.7976931348623157e308, 1.7976931348623157e308)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexWish:
+    """What a write asks of the index: columns, cube size (None: keep or choose), bounds, dialect."""
+
+    specs: tuple[ColumnSpec, ...]
+    cube_size: int | None
+    dialect: BlocksDialect
+    bounds: Mapping[str, ColumnBounds] = field(default_factory=dict[str, ColumnBounds])
+
+    def bounds_of(self, name: str) -> ColumnBounds:
+        """Return what the caller says about a column."""
+        return self.bounds.get(name, ColumnBounds())
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How the newest revision fares: its rows, those outside each column's quantiles, its cubes."""
+
+    rows: int = 0
+    outside_rows: Mapping[str, float] = field(default_factory=dict[str, float])
+    cubes: int = 0
+
+
+def default_cube_size(rows: int) -> int:
+    """Return the cube size for a table that begins with this many rows.
+
+    Small cubes make filters sharp; they grow so that a table keeps some tens of thousands at most.
+
+    Examples
+    --------
+    >>> default_cube_size(28_000), default_cube_size(6_000_000), default_cube_size(10**9)
+    (4096, 16384, 30517)
+    """
+    small = min(max(rows // _CUBES_OF_SMALL_TABLE, _SMALLEST_CUBE), _USUAL_CUBE)
+    return max(small, rows // _CUBES_OF_LARGE_TABLE)
+
+
+def first_revision(wish: IndexWish, summary: IndexSummary, *, table_id: str, timestamp_ms: int) -> Revision:
+    """Return revision 1 of a table that begins with the summarised rows.
+
+    Parameters
+    ----------
+    wish : IndexWish
+        Columns and options.
+    summary : IndexSummary
+        Of all rows.
+    table_id : str
+        Path or URI of the table.
+    timestamp_ms : int
+        Milliseconds since 1970 UTC.
+    """
+    fitted = [
+        _fit(wish, spec, column, summary) for spec, column in zip(wish.specs, summary.columns, strict=True)
+    ]
+    size = wish.cube_size or default_cube_size(summary.rows)
+    return _revision(1, fitted, cube_size=size, table_id=table_id, timestamp_ms=timestamp_ms)
+
+
+def next_revision(
+    current: Revision, wish: IndexWish, summary: IndexSummary, *, growth: Growth, timestamp_ms: int
+) -> Revision:
+    """Return the revision to index an append with: `current` itself, or the one that supersedes it.
+
+    A linear range that the data leaves is widened by its own length on that side, so that steady growth
+    costs a new revision per doubling. Quantiles clamp; they are drawn anew when two fifths of the
+    revision's rows, the new ones included, lie outside.
+
+    Parameters
+    ----------
+    current : Revision
+        The table's newest revision.
+    wish : IndexWish
+        The specs must name the table's columns, in order.
+    summary : IndexSummary
+        Of the rows to append.
+    growth : Growth
+        State of `current`.
+    timestamp_ms : int
+        Of a new revision, milliseconds since 1970 UTC.
+
+    Returns
+    -------
+    Revision
+        `current` itself (the same object) when nothing has to change; else with the next id.
+    """
+    pairs = list(zip(current.column_transformers, current.transformations, strict=False))
+    fitted: list[Fitted] = []
+    for i, (spec, column) in enumerate(zip(wish.specs, summary.columns, strict=True)):
+        known = pairs[i] if i < len(pairs) else None
+        if known is None or spec.kind not in {"auto", known[0].kind, _stored_as(spec.kind)}:
+            fitted.append(_fit(wish, spec, column, summary))
+        else:
+            fitted.append((known[0], _evolved(known, column, summary, wish, growth)))
+    size = wish.cube_size or _kept_cube_size(current, growth)
+    if size == current.desired_cube_size and fitted == pairs:
+        return current
+    return _revision(
+        current.revision_id + 1, fitted, cube_size=size, table_id=current.table_id, timestamp_ms=timestamp_ms
+    )
+
+
+def _stored_as(kind: str) -> str:
+    return "quantiles" if kind == "histogram" else kind
+
+
+def _kept_cube_size(current: Revision, growth: Growth) -> int:
+    return current.desired_cube_size * (4 if growth.cubes > MOST_CUBES else 1)
+
+
+def _fit(wish: IndexWish, spec: ColumnSpec, column: ColumnSummary, summary: IndexSummary) -> Fitted:
+    bounds = wish.bounds_of(spec.name)
+    return fit_column(spec.kind, column, summary.values(column.name), bounds=bounds, dialect=wish.dialect)
+
+
+def _revision(
+    number: int, fitted: Sequence[Fitted], *, cube_size: int, table_id: str, timestamp_ms: int
+) -> Revision:
+    return Revision(
+        revision_id=number,
+        timestamp_ms=timestamp_ms,
+        table_id=table_id,
+        desired_cube_size=cube_size,
+        column_transformers=tuple(transformer for transformer, _ in fitted),
+        transformations=tuple(transformation for _, transformation in fitted),
+    )
+
+
+def _evolved(
+    known: Fitted, column: ColumnSummary, summary: IndexSummary, wish: IndexWish, growth: Growth
+) -> Transformation:
+    transformer, now = known
+    bounds = wish.bounds_of(column.name)
+    sample = summary.values(column.name)
+    if isinstance(now, LinearTransformation):
+        return _widened(now, column, bounds)
+    if isinstance(now, IdentityTransformation | IdentityToZeroTransformation | NullToZeroTransformation):
+        return _beyond_one_value(transformer, now, column, sample, wish)
+    if isinstance(now, CDFNumericQuantilesTransformation | CDFStringQuantilesTransformation):
+        return _requantiled(now, column, summary, wish, growth)
+    return now  # hash and histogram are never superseded by data
+
+
+def _widened(now: LinearTransformation, column: ColumnSummary, bounds: ColumnBounds) -> Transformation:
+    lowest, highest = fit_range(column, bounds)
+    low = now.min_number if lowest is None else min(float_or_int(lowest), now.min_number)
+    high = now.max_number if highest is None else max(float_or_int(highest), now.max_number)
+    if low == now.min_number and high == now.max_number:
+        return now
+    least, most = _LIMITS.get(now.ordered_data_type, _DOUBLE_LIMITS)
+    whole = now.ordered_data_type in INTEGER_DATA_TYPES
+    span = int(high) - int(low) if whole else float(high) - float(low)
+    span = span if math.isfinite(span) else 0.0
+    low = max(low - span, least) if low < now.min_number else low
+    high = min(high + span, most) if high > now.max_number else high
+    return linear_transformation(now.ordered_data_type, min_number=low, max_number=high, null_value=low)
+
+
+def _beyond_one_value(
+    transformer: Transformer,
+    now: IdentityTransformation | IdentityToZeroTransformation | NullToZeroTransformation,
+    column: ColumnSummary,
+    sample: pl.Series,
+    wish: IndexWish,
+) -> Transformation:
+    value = None if isinstance(now, NullToZeroTransformation) else now.identity_value
+    bounds = wish.bounds_of(column.name)
+    low, high = fit_range(column, ColumnBounds(value, value))
+    known = replace(column, lowest=low, highest=high)
+    lowest, highest = fit_range(known, bounds)
+    if lowest is None or (lowest == highest == value and bounds.quantiles is None):
+        return now
+    kind: ColumnKind = "quantiles" if transformer.kind == "quantiles" else "linear"
+    return fit_column(kind, known, sample, bounds=bounds, dialect=wish.dialect)[1]
+
+
+def _requantiled(
+    now: CDFNumericQuantilesTransformation | CDFStringQuantilesTransformation,
+    column: ColumnSummary,
+    summary: IndexSummary,
+    wish: IndexWish,
+    growth: Growth,
+) -> Transformation:
+    bounds = wish.bounds_of(column.name)
+    sample, batch_rows = summary.values(column.name), summary.rows
+    if bounds.quantiles is not None:
+        given = fit_column("quantiles", column, sample, bounds=bounds, dialect=wish.dialect)[1]
+        return now if given == now else given
+    if column.lowest is None:
+        return now
+    if isinstance(now, CDFStringQuantilesTransformation):
+        return _requantiled_text(now, column, sample, batch_rows, growth)
+    values = sampled_numbers(sample).to_numpy()
+    outside = _share((values < now.quantiles[0]) | (values > now.quantiles[-1]))
+    rows = batch_rows - column.nulls
+    if not _too_many_outside(outside * rows, rows, column.name, growth):
+        return now
+    ends = np.array([float_or_int(column.lowest), float_or_int(column.highest or column.lowest)], np.float64)
+    knots = merge_numeric_quantiles(
+        np.array(now.quantiles), float(growth.rows), np.sort(np.concatenate([ends, values])), float(rows)
+    )
+    return CDFNumericQuantilesTransformation(quantiles=tuple(knots), data_type=now.data_type)
+
+
+def _requantiled_text(
+    now: CDFStringQuantilesTransformation,
+    column: ColumnSummary,
+    sample: pl.Series,
+    batch_rows: int,
+    growth: Growth,
+) -> Transformation:
+    texts = sample.drop_nulls()
+    first, last = now.quantiles[0], now.quantiles[-1]
+    one_value = len(now.quantiles) == 2 and last == first + "\0"
+    outside = _share(((texts < first) | (texts > last)).to_numpy())
+    rows = batch_rows - column.nulls
+    if one_value:
+        if outside == 0.0 and column.lowest in {first, None}:
+            return now
+    elif not _too_many_outside(outside * rows, rows, column.name, growth):
+        return now
+    ends = pl.Series([column.lowest, column.highest], dtype=pl.String)
+    old = [first] if one_value and growth.rows else [] if one_value else list(now.quantiles)
+    knots = merge_text_quantiles(
+        old, float(growth.rows), pl.concat([texts.alias(""), ends.alias("")]), float(rows)
+    )
+    return CDFStringQuantilesTransformation(quantiles=tuple(knots)) if len(knots) > 1 else now
+
+
+def _too_many_outside(new_outside: float, new_rows: float, name: str, growth: Growth) -> bool:
+    outside = growth.outside_rows.get(name, 0.0) + new_outside
+    return new_outside > 0 and outside > _OUTSIDE_SHARE * (growth.rows + new_rows)
+
+
+def _share(mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:
+    return float(mask.mean()) if len(mask) else 0.0

@@ -1,0 +1,222 @@
+"""From the data of a column to its transformation: what a new space looks like (format 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.column_spec import ColumnKind
+from qbeast_core.spec.data_type import DataType, OrderedDataType
+from qbeast_core.spec.transformation import (
+    CDFNumericQuantilesTransformation,
+    CDFStringQuantilesTransformation,
+    HashTransformation,
+    Transformation,
+    identity_transformation,
+    linear_transformation,
+)
+from qbeast_core.spec.transformer import Transformer, transformer_for
+from qbeast_core.tree.quantiles import is_near_uniform, numeric_quantiles, text_quantiles
+from qbeast_core.tree.summary import ColumnSummary, sampled_numbers
+
+__all__ = [
+    "ColumnBounds",
+    "Fitted",
+    "fit_column",
+    "fit_range",
+    "float_or_int",
+    "identity_or_unit",
+    "text_space",
+]
+
+Fitted = tuple[Transformer, Transformation]
+
+_NULL_HASH: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBounds:
+    """What the caller says about a column: bounds in the format's unit, or quantiles.
+
+    Bounds are merged with the data's own and never narrow them; quantiles replace those of the data.
+    """
+
+    lowest: float | str | None = None
+    highest: float | str | None = None
+    quantiles: tuple[float, ...] | tuple[str, ...] | None = None
+
+
+def fit_column(
+    kind: ColumnKind,
+    summary: ColumnSummary,
+    sample: pl.Series,
+    *,
+    bounds: ColumnBounds,
+    dialect: BlocksDialect,
+) -> Fitted:
+    """Choose a column's transformer and transformation from its data.
+
+    Parameters
+    ----------
+    kind : ColumnKind
+        What was asked for; ``"auto"`` decides: near-uniform ordered columns become linear, skewed
+        ones and strings quantiles (linear and hashing in dialect ``"qbeast-spark"``).
+    summary : ColumnSummary
+        The column's range.
+    sample : polars.Series
+        A uniform sample of the column, nulls included.
+    bounds : ColumnBounds
+        What the caller knows beyond the data.
+    dialect : BlocksDialect
+        Who else must read the table.
+
+    Returns
+    -------
+    tuple of Transformer and Transformation
+        Ready to stand in a revision.
+
+    Raises
+    ------
+    InvalidColumnsError
+        If the kind does not fit the column's type.
+    """
+    lowest, highest = fit_range(summary, bounds)
+    chosen = kind
+    if chosen == "auto":
+        quantiles = bounds.quantiles is not None
+        chosen = "quantiles" if quantiles else _choose(summary.data_type, sample, lowest, highest, dialect)
+    transformer = transformer_for(summary.name, kind=chosen, data_type=summary.data_type)
+    if transformer.kind == "hashing":
+        return transformer, HashTransformation(null_value=_NULL_HASH)
+    if summary.data_type == "StringDataType":
+        return transformer, _text(sample, lowest, highest, bounds)
+    numeric: OrderedDataType = summary.data_type
+    if transformer.kind == "quantiles":
+        return transformer, _quantiles(numeric, sample, lowest, highest, bounds)
+    if lowest is None or highest is None or lowest == highest:
+        return transformer, identity_or_unit(numeric, lowest, dialect)
+    low, high = float_or_int(lowest), float_or_int(highest)
+    return transformer, linear_transformation(numeric, min_number=low, max_number=high, null_value=low)
+
+
+def fit_range(summary: ColumnSummary, bounds: ColumnBounds) -> tuple[float | str | None, float | str | None]:
+    """Return the column's range, widened to the caller's bounds where these reach further.
+
+    Examples
+    --------
+    >>> fit_range(ColumnSummary("a", "LongDataType", 0, 3, 5), ColumnBounds(lowest=4, highest=9))
+    (3, 9)
+    """
+    lows = _ordered([v for v in (summary.lowest, bounds.lowest) if v is not None])
+    highs = _ordered([v for v in (summary.highest, bounds.highest) if v is not None])
+    return (lows[0] if lows else None), (highs[-1] if highs else None)
+
+
+def identity_or_unit(
+    data_type: OrderedDataType, value: float | str | None, dialect: BlocksDialect
+) -> Transformation:
+    """Return the space of a column with one value, or with none.
+
+    Released JVMs fail on the identity transformation: in their dialect the column becomes linear over
+    ``[v, v + 1]``, or ``[0, 1]`` for nulls only.
+
+    Examples
+    --------
+    >>> identity_or_unit("LongDataType", 7, "qbeast-spark").max_number
+    8
+    """
+    number = None if value is None else float_or_int(value)
+    if dialect != "qbeast-spark":
+        return identity_transformation(data_type, value=number)
+    low = 0 if number is None else number
+    high: float = low + 1
+    if not low < high:  # v + 1 is not representable: the neighbouring float, or the unit below
+        high = float(np.nextafter(low, np.inf))
+    return linear_transformation(data_type, min_number=low, max_number=high, null_value=low)
+
+
+def text_space(value: str | None) -> CDFStringQuantilesTransformation:
+    r"""Return the space of a string column with fewer than two values.
+
+    Examples
+    --------
+    >>> text_space("a").quantiles
+    ('a', 'a\x00')
+    """
+    only = value or ""
+    return CDFStringQuantilesTransformation(quantiles=(only, only + "\0"))
+
+
+def float_or_int(value: float | str) -> float:
+    """Return a number as it is; the range of a numeric column holds no text."""
+    if isinstance(value, str):
+        msg = f"a numeric column needs numeric bounds, got the text {value!r}"
+        raise InvalidInputError(msg, argument="column_stats")
+    return value
+
+
+def _ordered(values: list[float | str]) -> list[float] | list[str]:
+    texts = [v for v in values if isinstance(v, str)]
+    numbers = [v for v in values if not isinstance(v, str)]
+    if texts and numbers:
+        msg = f"column bounds and data disagree in type: {values}; give bounds of the column's own type"
+        raise InvalidInputError(msg, argument="column_stats")
+    return sorted(texts) or sorted(numbers)
+
+
+def _choose(
+    data_type: DataType,
+    sample: pl.Series,
+    lowest: float | str | None,
+    highest: float | str | None,
+    dialect: BlocksDialect,
+) -> Literal["linear", "hashing", "quantiles"]:
+    if data_type == "StringDataType":
+        return "hashing" if dialect == "qbeast-spark" else "quantiles"
+    if dialect == "qbeast-spark" or isinstance(lowest, str) or isinstance(highest, str):
+        return "linear"
+    if lowest is None or highest is None or lowest == highest:
+        return "linear"
+    values = sampled_numbers(sample).to_numpy()
+    near = is_near_uniform(values, lowest=float(lowest), highest=float(highest))
+    return "linear" if near else "quantiles"
+
+
+def _quantiles(
+    data_type: OrderedDataType,
+    sample: pl.Series,
+    lowest: float | str | None,
+    highest: float | str | None,
+    bounds: ColumnBounds,
+) -> Transformation:
+    if bounds.quantiles is not None:
+        knots = sorted({float(float_or_int(q)) for q in bounds.quantiles})
+    elif lowest is None or highest is None or lowest == highest:
+        return identity_transformation(data_type, value=None if lowest is None else float_or_int(lowest))
+    else:
+        values = sampled_numbers(sample).to_numpy()
+        knots = numeric_quantiles(
+            values, lowest=float(float_or_int(lowest)), highest=float(float_or_int(highest))
+        )
+    if len(knots) < 2:
+        return identity_transformation(data_type, value=lowest if not isinstance(lowest, str) else None)
+    return CDFNumericQuantilesTransformation(quantiles=tuple(knots), data_type=data_type)
+
+
+def _text(
+    sample: pl.Series, lowest: float | str | None, highest: float | str | None, bounds: ColumnBounds
+) -> CDFStringQuantilesTransformation:
+    if bounds.quantiles is not None:
+        knots = sorted({str(q) for q in bounds.quantiles})
+    elif isinstance(lowest, str) and isinstance(highest, str) and lowest != highest:
+        knots = text_quantiles(sample, lowest=lowest, highest=highest)
+    else:
+        return text_space(lowest if isinstance(lowest, str) else None)
+    return (
+        CDFStringQuantilesTransformation(quantiles=tuple(knots)) if len(knots) > 1 else text_space(knots[0])
+    )

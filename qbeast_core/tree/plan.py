@@ -1,0 +1,139 @@
+"""The plan of a write: which rows go to which file, in which order, in which blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from qbeast_core.space.arrays import I32Array, I64Array, U32Array
+from qbeast_core.space.coordinates import to_coordinates
+from qbeast_core.space.cubes import encode_cubes
+from qbeast_core.spec.block import Block
+from qbeast_core.spec.revision import Revision
+from qbeast_core.tree.build import Assignment, assign_rows, grid
+from qbeast_core.tree.columns import to_index_column
+from qbeast_core.tree.existing import ExistingTree
+from qbeast_core.tree.pack import PackedFiles, pack_files, page_rows_for, row_order
+
+__all__ = ["FilePlan", "IndexPlan", "plan_index"]
+
+_SMALLEST_APPENDED_BLOCK = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FilePlan:
+    """One file to write.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (n,)
+        Row numbers of the input, in the order of the file.
+    weights : ndarray of int32, shape (n,)
+        Their weights.
+    blocks : tuple of Block
+        In the order of the rows they hold.
+    page_rows : int
+        Rows of a data page.
+    """
+
+    rows: I64Array
+    weights: I32Array
+    blocks: tuple[Block, ...]
+    page_rows: int
+
+    @property
+    def page_weights(self) -> tuple[int, ...]:
+        """The high 16 bits of each page's first weight."""
+        return tuple((self.weights[:: self.page_rows] >> 16).tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class IndexPlan:
+    """Where every row of a write goes; files are cut out of it one by one."""
+
+    revision: Revision
+    weights: I32Array
+    assignment: Assignment
+    packed: PackedFiles
+    order: I64Array
+
+    @property
+    def file_count(self) -> int:
+        """Files to write; 0 for no rows."""
+        return len(self.packed.file_starts) - 1
+
+    def file(self, number: int) -> FilePlan:
+        """Return the plan of one file, 0 <= `number` < `file_count`."""
+        packed = self.packed
+        start, stop = packed.file_starts[number], packed.file_starts[number + 1]
+        rows = self.order[start:stop]
+        first, last = packed.file_first_block[number], packed.file_first_block[number + 1]
+        starts = packed.block_starts[first : last + 1]
+        cubes = packed.block_cube[first:last]
+        lowest = self.weights[self.order[starts[:-1]]].tolist()
+        blocks = tuple(
+            Block(cube=self._texts[cube], min_weight=low, max_weight=high, element_count=count)
+            for cube, low, high, count in zip(
+                cubes.tolist(),
+                lowest,
+                self.assignment.thresholds[cubes].tolist(),
+                (starts[1:] - starts[:-1]).tolist(),
+                strict=True,
+            )
+        )
+        page_rows = page_rows_for(len(rows), cube_size=self.revision.desired_cube_size)
+        return FilePlan(rows, self.weights[rows], blocks, page_rows)
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        return encode_cubes(self.assignment.cubes)
+
+
+def plan_index(
+    frame: pl.DataFrame,
+    revision: Revision,
+    weights: I32Array,
+    *,
+    existing: ExistingTree | None,
+    file_rows: int,
+) -> IndexPlan:
+    """Plan where the rows of `frame` go.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        Rows with at least the indexed columns.
+    revision : Revision
+        The space to index in.
+    weights : ndarray of int32, shape (rows,)
+        The rows' weights, see `qbeast_core.tree.columns.frame_weights`.
+    existing : ExistingTree or None
+        The live tree of that revision, when rows are appended to it.
+    file_rows : int
+        Rows a file aims at.
+
+    Returns
+    -------
+    IndexPlan
+        Every row in exactly one block, the invariants of format 8 kept.
+    """
+    cells = grid_columns(frame, revision)
+    assignment = assign_rows(
+        cells,
+        weights,
+        cube_size=revision.desired_cube_size,
+        existing=existing,
+        smallest_block_rows=min(_SMALLEST_APPENDED_BLOCK, revision.desired_cube_size),
+    )
+    packed = pack_files(assignment.counts, file_rows=file_rows)
+    return IndexPlan(revision, weights, assignment, packed, row_order(assignment, weights))
+
+
+def grid_columns(frame: pl.DataFrame, revision: Revision) -> list[U32Array]:
+    """Return the finest-grid cell of every row along each indexed column of `revision`."""
+    return [
+        grid(to_coordinates(transformation, to_index_column(frame.get_column(name))))
+        for name, transformation in zip(revision.columns, revision.transformations, strict=True)
+    ]
