@@ -54,7 +54,7 @@ class Block:
 
 
 _BLOCKS: Final = TypeAdapter(list[Block])
-_TRAILING_COMMA: Final = re.compile(r",(\s*\]\s*)\Z")
+_TRAILING_COMMA: Final = re.compile(r"\}\s*,(\s*\]\s*)\Z")
 _COPIED_STATES: Final = ("REPLICATED", "ANNOUNCED")
 _FLAT_BLOCK: Final = TypeAdapter(Block)
 
@@ -131,7 +131,7 @@ def block_from_flat_tags(tags: Mapping[str, str]) -> Block:
 
 
 def _parse(text: str) -> list[Block]:
-    return _BLOCKS.validate_json(_TRAILING_COMMA.sub(r"\1", text), strict=True)
+    return _BLOCKS.validate_json(_TRAILING_COMMA.sub(r"}\1", text), strict=True)
 
 
 def _is_copy(tags: Mapping[str, str]) -> bool:

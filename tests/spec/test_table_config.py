@@ -1,0 +1,134 @@
+"""The table's configuration: Qbeast's keys are understood, all others left alone."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.spec.revision import staging_revision
+from qbeast_core.spec.table_config import (
+    BLOCKS_DIALECT,
+    COLUMN_SPECS,
+    REPLICATED_SET_PREFIX,
+    TableConfig,
+    qbeast_spark_entries,
+)
+
+STAGING = staging_revision(["x"], timestamp_ms=1, table_id="/t", cube_size=5)
+
+
+def config(*ids: int, **more: str) -> TableConfig:
+    empty = TableConfig.from_configuration(more)
+    return empty.with_revisions([STAGING.with_id(number) for number in ids]) if ids else empty
+
+
+@given(st.dictionaries(st.text().filter(lambda key: not key.startswith("qbeast.")), st.text()))
+def test_a_plain_delta_table_keeps_its_keys(configuration):
+    read = TableConfig.from_configuration(configuration)
+    assert list(read.to_configuration().items()) == list(configuration.items())
+    assert read.latest is None
+    assert read.last_revision_id is None
+    assert read.next_revision_id == 1
+
+
+def test_keys_that_only_look_like_ours_are_kept_unread():
+    strange = {
+        "qbeast.revision.x": "?",
+        "qbeast.revision.": "?",
+        "qbeast.revision.01": "?",
+        "qbeast.revision.-1": "?",
+        "qbeast.revision.²": "?",
+        "qbeast.revision." + "9" * 5000: "?",
+        "qbeast.replicatedSet": "?",
+        "Qbeast.lastRevisionID": "?",
+    }
+    read = TableConfig.from_configuration(strange)
+    assert read.to_configuration() == strange
+    assert not read.revisions
+    assert not read.replicated_sets
+
+
+def test_added_revisions_follow_what_was_there():
+    made = config(0, 1, owner="me")
+    assert list(made.to_configuration()) == [
+        "owner",
+        "qbeast.revision.0",
+        "qbeast.revision.1",
+        "qbeast.lastRevisionID",
+    ]
+    assert made.last_revision_id == 1
+    assert made.latest == STAGING.with_id(1)
+    assert made.next_revision_id == 2
+    more = made.with_revisions([STAGING.with_id(2)])
+    assert list(more.revisions) == [0, 1, 2]
+    assert more.last_revision_id == 2
+    assert list(made.revisions) == [0, 1]
+
+
+def test_revisions_are_in_the_order_of_their_ids():
+    assert list(config(10, 9, 2).revisions) == [2, 9, 10]
+
+
+def test_ids_need_not_start_at_0_or_1():
+    assert config(2).latest == STAGING.with_id(2)
+    assert config(2).next_revision_id == 3
+
+
+def test_a_configuration_survives_pickling():
+    made = config(0, 3)
+    assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301 -- our own bytes
+
+
+def test_dialect_and_column_specs_are_read():
+    made = config(0, **{BLOCKS_DIALECT: "qbeast-spark", COLUMN_SPECS: '["a,b:linear","c"]'})
+    assert made.dialect == "qbeast-spark"
+    assert made.column_specs == ("a,b:linear", "c")
+    assert config(0).dialect is None
+    assert config(0).column_specs is None
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
+def test_column_specs_are_set_and_removed(specs):
+    made = config(0).with_column_specs(specs)
+    assert made.column_specs == (tuple(specs) or None)
+    assert (COLUMN_SPECS in made.to_configuration()) == bool(specs)
+    assert made.with_column_specs([]) == config(0)
+
+
+def test_replicated_sets_are_read_and_dropped():
+    made = config(0, 1, **{"qbeast.replicatedSet.1": '["","A"]', "qbeast.other": "x"})
+    assert made.replicated_sets == {1: ("", "A")}
+    upgraded = made.without(REPLICATED_SET_PREFIX)
+    assert not upgraded.replicated_sets
+    assert upgraded.to_configuration() == {
+        key: text for key, text in made.to_configuration().items() if "replicated" not in key
+    }
+
+
+@pytest.mark.parametrize(
+    ("broken", "problem"),
+    [
+        ({"qbeast.lastRevisionID": "1"}, "qbeast.lastRevisionID"),
+        ({"qbeast.lastRevisionID": "one"}, "qbeast.lastRevisionID"),
+        ({"qbeast.lastRevisionID": ""}, "qbeast.lastRevisionID"),
+        ({"qbeast.revision.1": "{}"}, "revisionID"),
+        ({"qbeast.revision.1": STAGING.to_json()}, "calls itself revision 0"),
+        ({BLOCKS_DIALECT: "klingon"}, "the dialects are documented, qbeast-spark"),
+        ({COLUMN_SPECS: "x,y"}, COLUMN_SPECS),
+        ({"qbeast.replicatedSet.1": "[1]"}, "qbeast.replicatedSet.1"),
+    ],
+)
+def test_malformed_keys_are_refused_by_name(broken, problem):
+    with pytest.raises(InvalidMetadataError) as caught:
+        TableConfig.from_configuration(broken)
+    assert problem in str(caught.value)
+
+
+def test_statistics_have_a_twin_only_if_given():
+    assert "columnstats" not in qbeast_spark_entries(["x"], cube_size=5)
+    given_stats = qbeast_spark_entries(["x"], cube_size=5, column_stats='{"x_min":1}')
+    assert given_stats["columnstats"] == given_stats["columnStats"] == '{"x_min":1}'
