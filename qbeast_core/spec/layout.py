@@ -12,8 +12,7 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import from_json
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from qbeast_core.spec._base import invalid_metadata, read_text
 
@@ -23,6 +22,7 @@ LAYOUT_VERSION: Final = 1
 """The one version known here; a file with another is read without its layout."""
 
 _WHAT: Final = "a page layout tag"
+_OBJECT: Final = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def parse_layout(text: str) -> PageLayout | None:
     >>> parse_layout('{"v":2,"pages":[]}') is None
     True
     """
-    stored = _read_object(text)
+    stored = read_text(_OBJECT.validate_json, text, what=_WHAT)
     version = stored.get("v")
     if not isinstance(version, int) or isinstance(version, bool):
         raise invalid_metadata(_WHAT, text, ["v must be an integer"])
@@ -109,13 +109,3 @@ def dump_layout(layout: PageLayout) -> str:
     if layout.design_effect is not None:
         stored["deff"] = layout.design_effect
     return json.dumps(stored, separators=(",", ":"), allow_nan=False)
-
-
-def _read_object(text: str) -> dict[str, Any]:
-    try:
-        stored = from_json(text)
-    except ValueError as error:
-        raise invalid_metadata(_WHAT, text, [str(error)]) from error
-    if not isinstance(stored, dict):
-        raise invalid_metadata(_WHAT, text, ["not a JSON object"])
-    return stored

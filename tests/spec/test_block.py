@@ -50,6 +50,7 @@ def test_no_blocks_are_an_empty_list():
     [
         ("", "EOF"),
         ("{}", "array"),
+        ("\ud800", "unicode"),
         ("[,]", "expected"),
         (f"[{ONE},,]", "expected value"),
         ("[1]", "0"),

@@ -81,3 +81,8 @@ def test_flat_tags_are_one_block(tags):
     assert str(block.max_weight) == tags["maxWeight"]
     assert str(block.element_count) == tags["elementCount"]
     assert block.replicated == (tags["state"] != "FLOODED")
+
+
+def test_an_empty_golden_set_fails():
+    with pytest.raises(AssertionError, match="holds no revision"):
+        golden("revision", holding="no text holds this")

@@ -49,7 +49,8 @@ def test_keys_added_to_this_version_are_ignored():
     ("text", "problem"),
     [
         ("", "EOF"),
-        ("[]", "not a JSON object"),
+        ("[]", "object"),
+        ("\ud800", "unicode"),
         ("{}", "v must be an integer"),
         ('{"v":"1"}', "v must be an integer"),
         ('{"v":true}', "v must be an integer"),

@@ -185,6 +185,7 @@ def test_both_names_of_null_to_zero_are_read_and_kept():
     [
         ("", "EOF"),
         ("[]", "object"),
+        ("\ud800", "unicode"),
         ("null", "object"),
         ("[" * 100_000, "recursion"),
         (stored(linear(0, 1))[:-1], "EOF"),
