@@ -1,0 +1,126 @@
+"""What callers say about columns in advance: ``<column>_min``, ``<column>_max``, ``<column>_quantiles``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.space.columns import NumberColumn
+from qbeast_core.space.coordinates import number_values
+from qbeast_core.tree.columns import to_index_column
+from qbeast_core.tree.fit import ColumnBounds
+
+__all__ = ["ColumnStats", "parse_column_stats"]
+
+ColumnStats: TypeAlias = Mapping[str, Any] | str
+"""A mapping, or the same as JSON text."""
+
+_SUFFIXES = ("_min", "_max", "_quantiles")
+
+
+def parse_column_stats(
+    stats: ColumnStats | None, schema: pl.Schema, indexed: Sequence[str]
+) -> dict[str, ColumnBounds]:
+    """Return the bounds per indexed column, in the format's units.
+
+    Parameters
+    ----------
+    stats : mapping, str or None
+        Keys are an indexed column's name with one of the three suffixes; values are of the column's type
+        (in JSON text: numbers, texts, and ISO 8601 text for dates and timestamps).
+    schema : polars.Schema
+        Types of the columns.
+    indexed : sequence of str
+        Names of the indexed columns.
+
+    Raises
+    ------
+    InvalidInputError
+        If the text is no JSON object, a key names no indexed column, a value does not fit the column,
+        quantiles are fewer than two, or a minimum lies above its maximum.
+
+    Examples
+    --------
+    >>> parse_column_stats('{"a_min": 0, "a_max": 9}', pl.Schema({"a": pl.Int64()}), ["a"])
+    {'a': ColumnBounds(lowest=0, highest=9, quantiles=None)}
+    """
+    given = _as_mapping(stats)
+    known = {f"{name}{suffix}" for name in indexed for suffix in _SUFFIXES}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        msg = (
+            f"column_stats names {unknown}, which belong to no indexed column; nothing was written. "
+            f"Keys are one of {list(indexed)} followed by _min, _max or _quantiles."
+        )
+        raise InvalidInputError(msg, argument="column_stats")
+    found = {name: _bounds(name, schema[name], given) for name in indexed}
+    return {name: bounds for name, bounds in found.items() if bounds != ColumnBounds()}
+
+
+def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
+    if not isinstance(stats, str):
+        return stats or {}
+    try:
+        parsed = json.loads(stats)
+    except json.JSONDecodeError as error:
+        msg = f"column_stats is no JSON: {error}; nothing was written"
+        raise InvalidInputError(msg, argument="column_stats") from error
+    if not isinstance(parsed, dict):
+        msg = "column_stats must be a JSON object; nothing was written"
+        raise InvalidInputError(msg, argument="column_stats")
+    return parsed
+
+
+def _bounds(name: str, dtype: pl.DataType, given: Mapping[str, Any]) -> ColumnBounds:
+    lowest = _one(name, dtype, given.get(f"{name}_min"))
+    highest = _one(name, dtype, given.get(f"{name}_max"))
+    if lowest is not None and highest is not None and lowest > highest:  # type: ignore[operator] # one column, one type
+        msg = f"column_stats: {name}_min {lowest!r} lies above {name}_max {highest!r}; nothing was written"
+        raise InvalidInputError(msg, argument="column_stats")
+    quantiles = given.get(f"{name}_quantiles")
+    if quantiles is None:
+        return ColumnBounds(lowest, highest)
+    values = _in_format_unit(name, dtype, list(quantiles))
+    if len(set(values)) < 2:
+        msg = f"column_stats: {name}_quantiles needs at least two different values, got {quantiles!r}"
+        raise InvalidInputError(msg, argument="column_stats")
+    return ColumnBounds(lowest, highest, tuple(values))  # type: ignore[arg-type] # one column, one type
+
+
+def _one(name: str, dtype: pl.DataType, value: object) -> float | str | None:
+    return None if value is None else _in_format_unit(name, dtype, [value])[0]
+
+
+def _in_format_unit(name: str, dtype: pl.DataType, values: list[Any]) -> list[float | str]:
+    try:
+        texts = dtype.is_temporal() and all(isinstance(v, str) for v in values)
+        series = (
+            pl.Series(name, values).str.to_datetime(time_unit="us", strict=True)
+            if texts
+            else pl.Series(name, values)
+        )
+        cast = _to_column_type(series, dtype)
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
+        msg = f"column_stats: {values!r} does not fit column {name!r} of type {dtype}; nothing was written"
+        raise InvalidInputError(msg, argument="column_stats") from error
+    if dtype == pl.String:
+        return [str(v) for v in cast]
+    if dtype.is_integer():
+        return [int(v) for v in cast]
+    column = to_index_column(cast)
+    numbers = number_values(column) if isinstance(column, NumberColumn) else []
+    whole = dtype.is_temporal()
+    return [int(v) if whole else float(v) for v in numbers]
+
+
+def _to_column_type(series: pl.Series, dtype: pl.DataType) -> pl.Series:
+    if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None and series.dtype == pl.Datetime("us"):
+        return series.dt.replace_time_zone("UTC")
+    if series.dtype == pl.String and dtype != pl.String:
+        msg = "text given for a column of numbers"
+        raise TypeError(msg)
+    return series.cast(dtype, strict=True)

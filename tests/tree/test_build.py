@@ -1,0 +1,191 @@
+"""The level loop against the row-by-row tree, and the invariants of format 8 under appends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.tree.reference import build
+
+from qbeast_core.space.cubes import Cubes
+from qbeast_core.tree.build import assign_rows, grid
+from qbeast_core.tree.existing import existing_tree
+from qbeast_core.tree.pack import pack_files, page_rows_for, row_order
+
+MIN, MAX = -(2**31), 2**31 - 1
+coordinates = st.floats(0.0, 1.0) | st.sampled_from([0.0, 0.5, 1.0, np.nextafter(1.0, 0.0), 0.25, 0.1])
+weights_of = st.integers(MIN, MAX) | st.sampled_from([MIN, MAX, 0, -1])
+
+
+@st.composite
+def batches(draw, dimensions=None, max_rows=60):
+    d = dimensions or draw(st.integers(1, 4))
+    n = draw(st.integers(0, max_rows))
+    points = draw(st.lists(st.tuples(*[coordinates] * d), min_size=n, max_size=n))
+    weights = draw(st.lists(weights_of, min_size=n, max_size=n))
+    return d, points, weights
+
+
+def assign(d, points, weights, cube_size, existing=None, smallest=0):
+    table = np.array(points, np.float64).reshape(-1, d)
+    cells = [grid(table[:, j]) for j in range(d)]
+    return assign_rows(
+        cells,
+        np.array(weights, np.int32),
+        cube_size=cube_size,
+        existing=existing,
+        smallest_block_rows=smallest,
+    )
+
+
+@given(batches(), st.integers(1, 20))
+def test_a_new_tree_equals_the_row_by_row_tree(batch, cube_size):
+    d, points, weights = batch
+    found = assign(d, points, weights, cube_size)
+    expected = build(points, weights, cube_size)
+    cubes = found.cubes
+    got = {
+        (int(cubes.depth[i]), tuple(cubes.cells[i].tolist())): (
+            int(found.thresholds[i]),
+            sorted(np.flatnonzero(found.row_cube == i).tolist()),
+        )
+        for i in range(len(found.counts))
+    }
+    assert got == {(n.depth, n.cells): (n.threshold, sorted(n.taken)) for n in expected}
+
+
+@given(batches(), st.integers(1, 5))
+def test_cubes_come_in_order_of_depth_and_cube_and_count_their_rows(batch, cube_size):
+    d, points, weights = batch
+    found = assign(d, points, weights, cube_size)
+    assert found.counts.sum() == len(weights)
+    assert np.array_equal(np.bincount(found.row_cube, minlength=len(found.counts)), found.counts)
+    keys = []
+    for depth, cells in zip(found.cubes.depth.tolist(), found.cubes.cells.tolist(), strict=True):
+        path = [tuple(c >> (depth - k - 1) & 1 for c in cells) for k in range(depth)]
+        keys.append((depth, path))
+    assert keys == sorted(keys)
+
+
+def live_blocks(found, weights):
+    """(depth, cells, min, max, count) per cube that took rows."""
+    blocks = []
+    for i in range(len(found.counts)):
+        own = np.array(weights)[found.row_cube == i]
+        cells = tuple(found.cubes.cells[i].tolist())
+        blocks.append((int(found.cubes.depth[i]), cells, int(own.min()), int(found.thresholds[i]), len(own)))
+    return blocks
+
+
+def tree_of(blocks, d):
+    return existing_tree(
+        Cubes(
+            np.array([b[0] for b in blocks], np.uint8), np.array([b[1] for b in blocks], np.uint64).reshape(-1, d)
+        ),
+        min_weights=np.array([b[2] for b in blocks], np.int32),
+        max_weights=np.array([b[3] for b in blocks], np.int32),
+        element_counts=np.array([b[4] for b in blocks], np.int64),
+    )
+
+
+def check_invariants(blocks, d):
+    """Format 8.3: every block lies above the smallest live threshold of each ancestor."""
+    smallest: dict[tuple[int, tuple[int, ...]], int] = {}
+    for depth, cells, _, high, _ in blocks:
+        key = (depth, cells)
+        smallest[key] = min(smallest.get(key, MAX), high)
+    for depth, cells, low, high, _ in blocks:
+        assert low <= high
+        for k in range(depth):
+            ancestor = (k, tuple(c >> (depth - k) for c in cells))
+            assert low > smallest.get(ancestor, MIN - 1), (depth, cells, ancestor)
+
+
+@given(st.integers(1, 3), st.integers(1, 12), st.sampled_from([0, 1, 5]), st.data())
+def test_appends_lose_no_row_and_keep_descendants_above_their_ancestors(d, cube_size, smallest, data):
+    blocks: list = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        _, points, weights = data.draw(batches(dimensions=d, max_rows=40))
+        # 8.3 speaks of weights below the least one too: no block can lie above a threshold it equals.
+        weights = [max(w, MIN + 1) for w in weights]
+        found = assign(d, points, weights, cube_size, tree_of(blocks, d) if blocks else None, smallest)
+        assert found.counts.sum() == len(weights)
+        new = live_blocks(found, weights)
+        for (depth, cells, *_), i in zip(new, range(len(new)), strict=True):
+            for row in np.flatnonzero(found.row_cube == i):
+                inside = [int(g) >> (32 - depth) if depth else 0 for g in (grid(np.array([x]))[0] for x in points[row])]
+                assert tuple(inside) == cells
+                assert weights[row] <= found.thresholds[i]
+        blocks += new
+        if data.draw(st.booleans()) and blocks:  # a file of one block is deleted
+            blocks.pop(data.draw(st.integers(0, len(blocks) - 1)))
+            continue
+        check_invariants(blocks, d)
+
+
+def test_a_small_append_stays_in_few_blocks():
+    rng = np.random.default_rng(1)
+    points, weights = rng.random((20_000, 2)), rng.integers(MIN, MAX, 20_000)
+    first = assign(2, points, weights, 100)
+    tree = tree_of(live_blocks(first, weights), 2)
+    more, later = rng.random((200, 2)), rng.integers(MIN, MAX, 200)
+    assert len(assign(2, more, later, 100, tree, 0).counts) > 50
+    assert len(assign(2, more, later, 100, tree, 256).counts) == 1
+
+
+def test_domains_of_a_live_tree_sum_up_from_the_leaves():
+    blocks = [(0, (0,), MIN, 0, 10), (1, (0,), 1, MAX, 30), (1, (1,), 1, MAX, 20)]
+    tree = tree_of(blocks, 1)
+    assert tree.levels[0].domains.tolist() == [60.0]
+    assert tree.levels[1].domains.tolist() == [36.0, 24.0]
+    assert tree.cube_count == 3
+
+
+@pytest.mark.parametrize("cube_size", [1, 3, 1000])
+def test_equal_keys_make_one_block_however_small_the_cube(cube_size):
+    found = assign(2, [(0.3, 0.3)] * 500, [7] * 500, cube_size)
+    assert found.counts.tolist() == [500]
+
+
+def test_rows_that_halving_cannot_part_end_in_a_leaf_of_bounded_depth():
+    rng = np.random.default_rng(2)
+    weights = rng.integers(MIN, MAX, 5000)
+    found = assign(1, [(0.3,)] * 5000, weights, 10)
+    assert found.counts.sum() == 5000
+    assert found.cubes.depth.max() <= 17
+    assert found.thresholds[-1] == MAX
+
+
+@given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 60))
+def test_files_hold_every_row_once_and_blocks_cross_no_file(counts, file_rows):
+    packed = pack_files(np.array(counts, np.int64), file_rows=file_rows)
+    rows = sum(counts)
+    assert packed.file_starts[0] == 0
+    assert packed.file_starts[-1] == rows
+    assert (np.diff(packed.file_starts) > 0).all()
+    assert np.diff(packed.file_starts).max(initial=0) <= 2 * file_rows + 2
+    assert set(packed.file_starts) <= set(packed.block_starts)
+    assert np.array_equal(packed.block_starts[packed.file_first_block], packed.file_starts)
+    held = np.zeros(len(counts), np.int64)
+    np.add.at(held, packed.block_cube, np.diff(packed.block_starts))
+    assert held.tolist() == counts
+
+
+def test_rows_are_ordered_by_cube_and_weight():
+    rng = np.random.default_rng(3)
+    weights = rng.integers(MIN, MAX, 3000).astype(np.int32)
+    found = assign(2, rng.random((3000, 2)), weights, 100)
+    order = row_order(found, weights)
+    keys = list(zip(found.row_cube[order].tolist(), weights[order].tolist(), strict=True))
+    assert keys == sorted(keys)
+    assert sorted(order.tolist()) == list(range(3000))
+
+
+def test_page_rows_are_powers_of_two_between_256_and_2048():
+    assert {page_rows_for(n, cube_size=c) for n in (1, 500, 10**4, 10**6) for c in (1, 4096, 10**6)} <= {
+        256,
+        512,
+        1024,
+        2048,
+    }
