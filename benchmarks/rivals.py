@@ -1,0 +1,131 @@
+"""The tables we compare with: rank-Hilbert (liquid clustering), delta-rs z_order, plain write_deltalake."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, WriterProperties, write_deltalake
+
+ROW_GROUP_ROWS = 32_768
+RANK_BITS = 16
+ZSTD_LEVEL = 1
+
+
+def write_hilbert(
+    frame: pl.DataFrame,
+    folder: Path,
+    columns: Sequence[str],
+    *,
+    files: int = 15,
+    row_group_rows: int = ROW_GROUP_ROWS,
+) -> Path:
+    """Write Parquet files in Hilbert order of the columns' ranks: the strongest clustering others offer."""
+    order = np.argsort(hilbert_index(ranks(frame, columns), bits=RANK_BITS), kind="stable")
+    dictionary = low_cardinality(frame)
+    _fresh(folder)
+    file_rows = math.ceil(frame.height / files)
+    for number, start in enumerate(range(0, frame.height, file_rows)):
+        pq.write_table(
+            frame[order[start : start + file_rows]].to_arrow(compat_level=pl.CompatLevel.oldest()),
+            folder / f"{number:05d}.parquet",
+            row_group_size=row_group_rows,
+            compression="zstd",
+            compression_level=ZSTD_LEVEL,
+            use_dictionary=dictionary,
+            write_statistics=list(columns),
+        )
+    return folder
+
+
+def write_z_order(frame: pl.DataFrame, folder: Path, columns: Sequence[str], *, files: int = 15) -> Path:
+    """Write a Delta table and let delta-rs z_order it into about `files` files of 32k-row groups."""
+    _fresh(folder)
+    properties = WriterProperties(
+        compression="ZSTD", compression_level=ZSTD_LEVEL, max_row_group_size=ROW_GROUP_ROWS
+    )
+    write_deltalake(folder, frame, writer_properties=properties)
+    table = DeltaTable(folder)
+    size = sum(pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist())
+    table.optimize.z_order(list(columns), target_size=size // files, writer_properties=properties)
+    return folder
+
+
+def write_plain(frame: pl.DataFrame, folder: Path) -> Path:
+    """Write what `write_deltalake` writes when nobody asks for anything: the cost without an index."""
+    _fresh(folder)
+    write_deltalake(folder, frame)
+    return folder
+
+
+def data_files(folder: Path) -> list[Path]:
+    """The live data files of a Delta table, or all Parquet files of a folder without a log."""
+    if (folder / "_delta_log").exists():
+        return sorted(
+            folder / name for name in pa.table(DeltaTable(folder).get_add_actions())["path"].to_pylist()
+        )
+    return sorted(folder.glob("*.parquet"))
+
+
+def ranks(frame: pl.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    """Ranks of shape (rows, columns), uint64 below 2**RANK_BITS; equal values get equal ranks, nulls 0."""
+    scale = (1 << RANK_BITS) / max(frame.height, 1)
+    series = [frame[name].rank("min").fill_null(1).to_numpy() for name in columns]
+    return np.column_stack([((rank - 1.0) * scale).astype(np.uint64) for rank in series])
+
+
+def hilbert_index(points: np.ndarray, *, bits: int) -> np.ndarray:
+    """Position of each point (rows, d) of the grid [0, 2**bits)**d along the Hilbert curve, as uint64.
+
+    The curve is found a level at a time: in every level the point's octant is read, then the axes of the
+    remaining bits are exchanged and mirrored so that the octant's own curve starts where the last one ended.
+    """
+    axes = [points[:, i].astype(np.uint64) for i in range(points.shape[1])]
+    for level in range(bits - 1, 0, -1):
+        _turn(axes, np.uint64(level))
+    return _interleave(_gray_decode(axes, bits), bits)
+
+
+def low_cardinality(frame: pl.DataFrame, *, sample_rows: int = 20_000) -> list[str]:
+    """Columns worth a dictionary: few distinct values among rows from everywhere."""
+    some = frame.gather_every(max(1, frame.height // sample_rows))
+    return [name for name in some.columns if some[name].n_unique() * 4 <= some.height]
+
+
+def _turn(axes: list[np.ndarray], level: np.uint64) -> None:
+    below = (np.uint64(1) << level) - np.uint64(1)
+    for axis in range(len(axes)):
+        upper = (axes[axis] >> level) & np.uint64(1) == 1
+        swap = np.where(upper, np.uint64(0), (axes[0] ^ axes[axis]) & below)
+        axes[0] = axes[0] ^ swap ^ np.where(upper, below, np.uint64(0))
+        if axis:
+            axes[axis] = axes[axis] ^ swap
+
+
+def _gray_decode(axes: list[np.ndarray], bits: int) -> list[np.ndarray]:
+    for i in range(1, len(axes)):
+        axes[i] = axes[i] ^ axes[i - 1]
+    flip = np.zeros_like(axes[0])
+    for level in range(bits - 1, 0, -1):
+        low = (np.uint64(1) << np.uint64(level)) - np.uint64(1)
+        flip ^= np.where((axes[-1] >> np.uint64(level)) & np.uint64(1) == 1, low, np.uint64(0))
+    return [axis ^ flip for axis in axes]
+
+
+def _interleave(axes: list[np.ndarray], bits: int) -> np.ndarray:
+    index = np.zeros_like(axes[0])
+    for level in range(bits - 1, -1, -1):
+        for axis in axes:
+            index = (index << np.uint64(1)) | ((axis >> np.uint64(level)) & np.uint64(1))
+    return index
+
+
+def _fresh(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
