@@ -97,7 +97,7 @@ def to_frame(data: FrameLike) -> pl.DataFrame:
     return _cast(frame, changed) if changed else frame
 
 
-def _collect(data: FrameLike) -> pl.DataFrame:
+def _collect(data: object) -> pl.DataFrame:
     if isinstance(data, pl.DataFrame):
         return data
     if isinstance(data, pl.LazyFrame):

@@ -1,10 +1,11 @@
-"""The tree built row by row and cube by cube, as the format words it: slow, and the oracle of the fast one."""
+"""The tree built row by row and cube by cube, as the format words it: slow, the oracle of the fast one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 MAX_WEIGHT = 2**31 - 1
+LONGEST_CHAIN = 16  # halvings that part nothing, after which a cube stays a leaf
 
 
 def weight(fraction: float) -> int:
@@ -35,14 +36,14 @@ def cell_at(point: float, depth: int) -> int:
     return cell
 
 
-def build(points: list[tuple[float, ...]], weights: list[int], cube_size: int, longest_chain: int = 16) -> list[Node]:
+def build(points: list[tuple[float, ...]], weights: list[int], cube_size: int) -> list[Node]:
     """Thresholds and assignment of a new tree; every node that took a row."""
     found: list[Node] = []
 
     def grow(node: Node, parent_fraction: float, free: set[int], chain: int) -> None:
         domain = len(node.rows)
         tree = domain * (1.0 - parent_fraction)
-        leaf = tree <= cube_size or chain >= longest_chain or node.depth >= 32
+        leaf = tree <= cube_size or chain >= LONGEST_CHAIN or node.depth >= 32
         if not leaf:
             node.threshold = weight(min(parent_fraction + cube_size / domain, 1.0))
         node.taken = [r for r in node.rows if r in free and weights[r] <= node.threshold]

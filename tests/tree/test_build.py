@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tree.reference import build
 
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.tree.build import assign_rows, grid
 from qbeast_core.tree.existing import existing_tree
 from qbeast_core.tree.pack import pack_files, page_rows_for, row_order
+from tests.tree.reference import build
 
 MIN, MAX = -(2**31), 2**31 - 1
 coordinates = st.floats(0.0, 1.0) | st.sampled_from([0.0, 0.5, 1.0, np.nextafter(1.0, 0.0), 0.25, 0.1])
@@ -27,7 +27,7 @@ def batches(draw, dimensions=None, max_rows=60):
     return d, points, weights
 
 
-def assign(d, points, weights, cube_size, existing=None, smallest=0):
+def assign(d, points, weights, cube_size, existing=None, *, smallest=0):
     table = np.array(points, np.float64).reshape(-1, d)
     cells = [grid(table[:, j]) for j in range(d)]
     return assign_rows(
@@ -79,17 +79,17 @@ def live_blocks(found, weights):
 
 
 def tree_of(blocks, d):
+    depth = np.array([b[0] for b in blocks], np.uint8)
+    cells = np.array([b[1] for b in blocks], np.uint64).reshape(-1, d)
     return existing_tree(
-        Cubes(
-            np.array([b[0] for b in blocks], np.uint8), np.array([b[1] for b in blocks], np.uint64).reshape(-1, d)
-        ),
+        Cubes(depth, cells),
         min_weights=np.array([b[2] for b in blocks], np.int32),
         max_weights=np.array([b[3] for b in blocks], np.int32),
         element_counts=np.array([b[4] for b in blocks], np.int64),
     )
 
 
-def check_invariants(blocks, d):
+def check_invariants(blocks):
     """Format 8.3: every block lies above the smallest live threshold of each ancestor."""
     smallest: dict[tuple[int, tuple[int, ...]], int] = {}
     for depth, cells, _, high, _ in blocks:
@@ -109,19 +109,20 @@ def test_appends_lose_no_row_and_keep_descendants_above_their_ancestors(d, cube_
         _, points, weights = data.draw(batches(dimensions=d, max_rows=40))
         # 8.3 speaks of weights below the least one too: no block can lie above a threshold it equals.
         weights = [max(w, MIN + 1) for w in weights]
-        found = assign(d, points, weights, cube_size, tree_of(blocks, d) if blocks else None, smallest)
+        found = assign(
+            d, points, weights, cube_size, tree_of(blocks, d) if blocks else None, smallest=smallest
+        )
         assert found.counts.sum() == len(weights)
         new = live_blocks(found, weights)
         for (depth, cells, *_), i in zip(new, range(len(new)), strict=True):
             for row in np.flatnonzero(found.row_cube == i):
-                inside = [int(g) >> (32 - depth) if depth else 0 for g in (grid(np.array([x]))[0] for x in points[row])]
-                assert tuple(inside) == cells
+                assert tuple(int(g) >> (32 - depth) for g in grid(np.array(points[row]))) == cells
                 assert weights[row] <= found.thresholds[i]
         blocks += new
         if data.draw(st.booleans()) and blocks:  # a file of one block is deleted
             blocks.pop(data.draw(st.integers(0, len(blocks) - 1)))
             continue
-        check_invariants(blocks, d)
+        check_invariants(blocks)
 
 
 def test_a_small_append_stays_in_few_blocks():
@@ -130,8 +131,8 @@ def test_a_small_append_stays_in_few_blocks():
     first = assign(2, points, weights, 100)
     tree = tree_of(live_blocks(first, weights), 2)
     more, later = rng.random((200, 2)), rng.integers(MIN, MAX, 200)
-    assert len(assign(2, more, later, 100, tree, 0).counts) > 50
-    assert len(assign(2, more, later, 100, tree, 256).counts) == 1
+    assert len(assign(2, more, later, 100, tree).counts) > 50
+    assert len(assign(2, more, later, 100, tree, smallest=256).counts) == 1
 
 
 def test_domains_of_a_live_tree_sum_up_from_the_leaves():
