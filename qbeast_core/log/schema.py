@@ -56,8 +56,8 @@ def schema_to_delta(schema: pl.Schema) -> str:
     unknown = [f"{name} ({dtype})" for name, dtype in _strangers("", schema)]
     if unknown:
         message = (
-            f"Delta has no type for {', '.join(unknown)}. Nothing was written; cast to one it has: signed integers, "
-            'floats, decimals, strings, binary, booleans, dates, Datetime("us") in UTC or without a zone.'
+            f"Delta has no type for {', '.join(unknown)}. Nothing was written; cast to one it has: signed "
+            'integers, floats, decimals, strings, binary, booleans, dates, Datetime("us") in UTC or no zone.'
         )
         raise InvalidInputError(message, argument="df")
     return orjson.dumps(_struct(schema)).decode()

@@ -1,0 +1,86 @@
+"""Whether a change may still be published after another writer's commit; what can be decided from both alone.
+
+What needs the table as it stands after the winners (schema, configuration, revisions, an overwrite's removes) is
+decided by `qbeast_core.log.rebase`, the thresholds of cubes by `qbeast_core.log.thresholds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from qbeast_core.log.actions import Commit, Metadata
+from qbeast_core.log.intent import WriteIntent
+
+__all__ = ["already_applied", "find_conflict", "merge_metadata"]
+
+_WHOLE: Final = ("schema_string", "name", "description", "partition_columns")
+
+
+def find_conflict(intent: WriteIntent, winner: Commit) -> str | None:
+    """Return why `intent` cannot follow `winner`; None: it can, rebuilt on the newer table.
+
+    Appends commute with everything, an overwrite removes what it finds when it lands; so only the creation of
+    the same table, files that both touch and progress of the same application are in the way.
+
+    Parameters
+    ----------
+    intent : WriteIntent
+        What we want.
+    winner : Commit
+        A commit that came in between.
+    """
+    if intent.mode == "create":
+        return "another writer created a table at this place"
+    replaced = {remove.path for remove in intent.removes}
+    touched = replaced & ({add.path for add in winner.adds} | {remove.path for remove in winner.removes})
+    if touched:
+        return f"version {winner.version} changed {min(touched)}, which this change replaces"
+    if intent.txn is None:
+        return None
+    # A version at or above ours would be ours, applied: `already_applied` comes first.
+    if any(txn.app_id == intent.txn.app_id for txn in winner.txns):
+        return f"version {winner.version} is another commit of the application {intent.txn.app_id!r}"
+    return None
+
+
+def already_applied(intent: WriteIntent, winner: Commit) -> bool:
+    """Return whether `winner` says that the application's version of `intent` is in the table."""
+    ours = intent.txn
+    return ours is not None and any(
+        txn.app_id == ours.app_id and txn.version >= ours.version for txn in winner.txns
+    )
+
+
+def merge_metadata(*, base: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | str:
+    """Return `theirs` with what we changed since `base`; or why both changes do not go together.
+
+    Keys of the configuration are merged one by one; the schema, the name and the description each as a whole.
+
+    Examples
+    --------
+    >>> base = Metadata(id="t", schema_string="{}", configuration={"a": "1"})
+    >>> ours = base.model_copy(update={"configuration": {"a": "1", "b": "2"}})
+    >>> theirs = base.model_copy(update={"configuration": {"a": "3"}})
+    >>> dict(merge_metadata(base=base, ours=ours, theirs=theirs).configuration)
+    {'a': '3', 'b': '2'}
+    """
+    configuration, clashes = _three_way(base.configuration, ours.configuration, theirs.configuration)
+    if clashes:
+        return f"another writer set {', '.join(clashes)} to something else"
+    fields, clashes = _three_way(
+        *({name: getattr(one, name) for name in _WHOLE} for one in (base, ours, theirs))
+    )
+    if clashes:
+        return f"another writer changed the table's {', '.join(clashes)} too"
+    return theirs.model_copy(update={**fields, "configuration": configuration})
+
+
+def _three_way(
+    base: Mapping[str, Any], ours: Mapping[str, Any], theirs: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return `theirs` with our changes since `base`, and the keys that both changed differently."""
+    changed = [key for key in {**base, **ours} if ours.get(key) != base.get(key)]
+    clashes = [key for key in changed if theirs.get(key) not in (base.get(key), ours.get(key))]
+    kept = {key: value for key, value in theirs.items() if key not in changed}
+    return kept | {key: ours[key] for key in changed if key in ours}, clashes

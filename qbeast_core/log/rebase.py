@@ -1,0 +1,230 @@
+"""A change as the actions of one commit, built on the newest state of the table, all of it at each attempt.
+
+Data files are never rewritten: where a cube lies depends on the revision's own space, and its number stands
+in the tags alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from typing import Protocol as Interface
+
+import orjson
+import polars as pl
+
+from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol, RemoveFile
+from qbeast_core.log.conflicts import merge_metadata
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.protocol import required_protocol
+from qbeast_core.log.schema import schema_problems
+from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks
+from qbeast_core.spec.revision import Revision, staging_revision
+from qbeast_core.spec.table_config import (
+    BLOCKS_DIALECT,
+    COLUMN_SPECS,
+    LAST_REVISION_ID,
+    REPLICATED_SET_PREFIX,
+    REVISION_PREFIX,
+    TableConfig,
+)
+
+__all__ = ["Conflict", "Rebased", "TableState", "found_dialect", "rebase"]
+
+
+class TableState(Interface):
+    """What of a snapshot a commit is built on."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """The newest metadata."""
+        ...
+
+    @property
+    def protocol(self) -> Protocol:
+        """The newest protocol."""
+        ...
+
+    @property
+    def files(self) -> pl.DataFrame:
+        """Live files: `path`, `size_bytes`, `revision`, `blocks`, `deletion_vector`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The change no longer fits the table."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rebased:
+    """The actions of a commit without its commitInfo, and the revision number its files got."""
+
+    actions: tuple[Action, ...]
+    revision_id: int | None
+    metadata: Metadata
+    protocol: Protocol
+
+
+def rebase(
+    intent: WriteIntent, *, base: Metadata | None, head: TableState | None, now_ms: int
+) -> Rebased | Conflict:
+    """Return the actions that publish `intent` on `head`.
+
+    Parameters
+    ----------
+    intent : WriteIntent
+        The change.
+    base : Metadata or None
+        Metadata of the snapshot the change was planned on; None: there was no table.
+    head : TableState or None
+        The newest state; None: there is no table, and the first version is written.
+    now_ms : int
+        Milliseconds since 1970 UTC, for removes and the application's progress.
+    """
+    metadata = _metadata(intent, base, head)
+    if isinstance(metadata, str):
+        return Conflict(metadata)
+    dialect = found_dialect(intent, metadata, None if head is None else head.files)
+    revision: Revision | None = None
+    if intent.revision is not None:
+        chosen = _revision(intent, intent.revision, metadata, head, dialect)
+        if isinstance(chosen, str):
+            return Conflict(chosen)
+        revision, metadata = chosen
+    number = None if revision is None else revision.revision_id
+    protocol = required_protocol(metadata.schema_string, current=None if head is None else head.protocol)
+    actions: list[Action] = []
+    if head is None or protocol != head.protocol:
+        actions.append(protocol)
+    if head is None or metadata != head.metadata:
+        actions.append(metadata)
+    if intent.txn is not None:
+        actions.append(intent.txn.model_copy(update={"last_updated": now_ms}))
+    if intent.mode == "overwrite" and head is not None:
+        actions += _removes(head.files, now_ms)
+    actions += [remove.model_copy(update={"deletion_timestamp": now_ms}) for remove in intent.removes]
+    actions += [_tagged(add, number, dialect) for add in intent.adds]
+    return Rebased(tuple(actions), number, metadata, protocol)
+
+
+def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame | None) -> BlocksDialect:
+    """Return how to spell blocks: as live tags are spelled, else as the table says, else as the intent does.
+
+    A table with Qbeast metadata and neither spelling nor key was written by the JVM.
+    """
+    if intent.mode in ("overwrite", "create") and intent.dialect is not None:
+        return intent.dialect
+    texts = [] if files is None else files["blocks"].drop_nulls().head(1000).to_list()
+    spelled = {found for found in map(blocks_dialect, texts) if found is not None}
+    if len(spelled) == 1:
+        return spelled.pop()
+    config = TableConfig.from_configuration(metadata.configuration)
+    if config.dialect is not None:
+        return config.dialect
+    if config.last_revision_id is not None:
+        return "qbeast-spark"
+    return intent.dialect or "documented"
+
+
+def _metadata(intent: WriteIntent, base: Metadata | None, head: TableState | None) -> Metadata | str:
+    """Return the metadata to publish, still without our revision."""
+    if head is None:
+        return intent.metadata or "there is no table any more"
+    if intent.metadata is None:
+        metadata = head.metadata
+    elif base is None or base == head.metadata:
+        metadata = intent.metadata
+    else:
+        merged = merge_metadata(base=base, ours=intent.metadata, theirs=head.metadata)
+        if isinstance(merged, str):
+            return merged
+        metadata = merged
+    written_for = intent.metadata or base
+    if written_for is not None and written_for.schema_string != metadata.schema_string:
+        problems = schema_problems(written_for.schema_string, metadata.schema_string)
+        if problems:
+            return f"another writer changed the schema: {'; '.join(problems)}"
+    return metadata
+
+
+def _revision(
+    intent: WriteIntent,
+    ours: Revision,
+    metadata: Metadata,
+    head: TableState | None,
+    dialect: BlocksDialect,
+) -> tuple[Revision, Metadata] | str:
+    """Return our revision under the number it has or gets, and the metadata that holds it."""
+    config = TableConfig.from_configuration(metadata.configuration)
+    # Numbers are compared by what they stand for: an overwrite may have given ours to another space.
+    known = config.revisions.get(ours.revision_id)
+    if known == ours and not intent.new_revision and intent.mode != "overwrite":
+        return ours, metadata
+    latest = config.latest
+    if intent.mode == "append" and latest is not None and latest.columns != ours.columns:
+        return (
+            f"the table is indexed by {', '.join(latest.columns)} now, "
+            f"these files are indexed by {', '.join(ours.columns)}"
+        )
+    numbered = ours.with_id(_free_id(config, head))
+    return numbered, _published(metadata, config, numbered, dialect, anew=intent.mode == "overwrite")
+
+
+def _published(
+    metadata: Metadata, config: TableConfig, revision: Revision, dialect: BlocksDialect, *, anew: bool
+) -> Metadata:
+    """Return the metadata with one revision more, or with this one alone."""
+    dropped = (REVISION_PREFIX, REPLICATED_SET_PREFIX, LAST_REVISION_ID) if anew else ()
+    # What was asked for at a conversion counts until there is a real revision.
+    kept = {key: text for key, text in config.entries.items() if not key.startswith((*dropped, COLUMN_SPECS))}
+    config = TableConfig.from_configuration(kept | {BLOCKS_DIALECT: dialect})
+    added = [revision]
+    if not config.revisions:
+        earlier = revision.timestamp_ms - 1
+        added.insert(0, _staging(revision, timestamp_ms=earlier))
+    return metadata.model_copy(update={"configuration": config.with_revisions(added).to_configuration()})
+
+
+def _staging(revision: Revision, *, timestamp_ms: int) -> Revision:
+    return staging_revision(
+        revision.columns,
+        timestamp_ms=timestamp_ms,
+        table_id=revision.table_id,
+        cube_size=revision.desired_cube_size,
+    )
+
+
+def _free_id(config: TableConfig, head: TableState | None) -> int:
+    """Return a number nothing refers to: files may still name a revision that the configuration lost."""
+    tagged = None if head is None else head.files["revision"].max()
+    return max(config.next_revision_id, (tagged if isinstance(tagged, int) else 0) + 1)
+
+
+def _removes(files: pl.DataFrame, now_ms: int) -> list[RemoveFile]:
+    columns = files.select("path", "size_bytes", "deletion_vector")
+    return [
+        RemoveFile(
+            path=path,
+            deletion_timestamp=now_ms,
+            extended_file_metadata=True,
+            partition_values={},
+            size=size,
+            deletion_vector=None if vector is None else _without_nulls(orjson.loads(vector)),
+        )
+        for path, size, vector in columns.iter_rows()
+    ]
+
+
+def _without_nulls(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in raw.items() if value is not None}
+
+
+def _tagged(add: AddFile, revision_id: int | None, dialect: BlocksDialect) -> AddFile:
+    if add.blocks is None or revision_id is None:
+        return add
+    index = {"revision": str(revision_id), "blocks": dump_blocks(add.blocks, dialect=dialect)}
+    return add.model_copy(update={"tags": index | dict(add.tags or {})})
