@@ -1,0 +1,264 @@
+"""Parquet footers: what a reader of single pages must know about a file, its columns and its pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from qbeast_core.io.thrift import (
+    BINARY,
+    I32,
+    ThriftError,
+    ThriftStruct,
+    field,
+    read_struct,
+    read_varint,
+    write_binary,
+    write_list,
+    write_zigzag,
+)
+from qbeast_core.space.arrays import I64Array
+
+__all__ = ["ColumnChunk", "FileFooter", "PagesUnavailable", "parse_footer", "read_page_locations"]
+
+MAGIC: Final = b"PAR1"
+_REPEATED: Final = 2
+_I32_LIST, _BINARY_LIST = 0x9, 0x9
+
+
+class PagesUnavailable(Exception):  # noqa: N818 - it says what is not there; the caller reads the whole file
+    """Single pages of this file cannot be read safely; the file as a whole may well be fine.
+
+    Attributes
+    ----------
+    reason
+        Why, in a few words.
+    path
+        Of the file, where it is known.
+    """
+
+    def __init__(self, reason: str, path: str | None = None) -> None:
+        self.reason = reason
+        self.path = path
+        super().__init__(reason, path)
+
+    def __str__(self) -> str:
+        return self.reason if self.path is None else f"{self.path}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChunk:
+    """One leaf column of the file's only row group.
+
+    Attributes
+    ----------
+    column
+        The top-level column it belongs to.
+    path
+        Its dotted path, as Parquet writes it (``tags.list.element``).
+    repeated
+        Whether a row may hold any number of its values (it lies in a list or map).
+    constant
+        Fields 1 to 4 of its ColumnMetaData (type, encodings, path, codec), encoded.
+    start, data_start, size
+        Bytes: where the chunk begins (its dictionary page if it has one), where its first data page begins,
+        and its length.
+    uncompressed, num_values
+        Bytes before compression; values, nulls included.
+    offset_index
+        Start and length of its OffsetIndex, or None.
+    """
+
+    column: str
+    path: str
+    repeated: bool
+    constant: bytes
+    start: int
+    data_start: int
+    size: int
+    uncompressed: int
+    num_values: int
+    offset_index: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileFooter:
+    """The footer of a Parquet file of one row group.
+
+    Attributes
+    ----------
+    version
+        Of the Parquet format, as stored.
+    num_rows
+        Rows of the file.
+    root
+        Name of the schema's root.
+    schema
+        By top-level column, in file order: its schema elements, each encoded.
+    chunks
+        The leaf columns, in file order.
+    """
+
+    version: int
+    num_rows: int
+    root: bytes
+    schema: dict[str, tuple[bytes, ...]]
+    chunks: tuple[ColumnChunk, ...]
+
+
+def parse_footer(data: bytes) -> FileFooter:
+    """Parse a Thrift ``FileMetaData``.
+
+    Parameters
+    ----------
+    data
+        The footer alone: neither its length nor the magic bytes.
+
+    Raises
+    ------
+    PagesUnavailable
+        If the file is encrypted, has not exactly one row group, keeps columns in other files, or the bytes
+        are not a footer.
+    """
+    try:
+        return _parse_footer(data)
+    except (ThriftError, KeyError, IndexError, TypeError, AttributeError, UnicodeDecodeError) as error:
+        reason = f"the footer cannot be understood ({error})"
+        raise PagesUnavailable(reason) from error
+
+
+def read_page_locations(data: bytes) -> tuple[I64Array, I64Array, I64Array]:
+    """Parse a Thrift ``OffsetIndex``.
+
+    Parameters
+    ----------
+    data
+        The OffsetIndex of one column; what follows the list of pages is ignored.
+
+    Returns
+    -------
+    tuple of int64 arrays, shape (pages,)
+        Offset in the file (bytes), size (bytes, header included) and first row of every data page.
+
+    Raises
+    ------
+    ThriftError
+        If the bytes are not an OffsetIndex.
+    """
+    if data[:1] != b"\x19":
+        message = "an OffsetIndex starts with its list of pages"
+        raise ThriftError(message)
+    count, at = (data[1] >> 4, 2) if data[1] < 0xF0 else read_varint(data, 2)
+    values = _varints(np.frombuffer(data, dtype=np.uint8, offset=at), 7 * count)
+    if values is None or np.any(values.reshape(count, 7)[:, ::2] != (0x16, 0x15, 0x16, 0)):
+        return _generic_page_locations(data)
+    numbers = values.reshape(count, 7)[:, 1::2].astype(np.int64) >> 1
+    return numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy()
+
+
+def _parse_footer(data: bytes) -> FileFooter:
+    meta = read_struct(data).fields
+    groups: list[ThriftStruct] = meta[4]
+    if 8 in meta:
+        reason = "the file is encrypted"
+        raise PagesUnavailable(reason)
+    if len(groups) != 1:
+        reason = f"the file has {len(groups)} row groups instead of one"
+        raise PagesUnavailable(reason)
+    elements: list[ThriftStruct] = meta[2]
+    schema, leaves = _top_level_columns(data, elements)
+    columns: list[ThriftStruct] = groups[0].fields[1]
+    if len(columns) != len(leaves):
+        reason = f"{len(columns)} column chunks do not fit {len(leaves)} leaf columns"
+        raise PagesUnavailable(reason)
+    chunks = tuple(_chunk(c.fields, *leaf) for c, leaf in zip(columns, leaves, strict=True))
+    return FileFooter(meta[1], groups[0].fields[3], elements[0].fields[4], schema, chunks)
+
+
+def _top_level_columns(
+    data: bytes, elements: list[ThriftStruct]
+) -> tuple[dict[str, tuple[bytes, ...]], list[tuple[str, bool]]]:
+    """Return the schema elements by top-level column, and (column, repeated) of every leaf."""
+    schema: dict[str, tuple[bytes, ...]] = {}
+    leaves: list[tuple[str, bool]] = []
+    at = 1
+    for _ in range(elements[0].fields[5]):
+        name = elements[at].fields[4].decode()
+        end = _walk(elements, at, name, leaves, repeated=False)
+        schema[name] = tuple(data[element.start : element.end] for element in elements[at:end])
+        at = end
+    return schema, leaves
+
+
+def _walk(
+    elements: list[ThriftStruct], at: int, column: str, leaves: list[tuple[str, bool]], *, repeated: bool
+) -> int:
+    fields = elements[at].fields
+    repeated = repeated or fields.get(3) == _REPEATED
+    if not fields.get(5):
+        leaves.append((column, repeated))
+        return at + 1
+    at += 1
+    for _ in range(fields[5]):
+        at = _walk(elements, at, column, leaves, repeated=repeated)
+    return at
+
+
+def _chunk(fields: dict[int, Any], column: str, repeated: bool) -> ColumnChunk:  # noqa: FBT001 - private
+    if 8 in fields or 9 in fields or 1 in fields:
+        reason = f"column {column!r} is encrypted or lies in another file"
+        raise PagesUnavailable(reason)
+    meta: dict[int, Any] = fields[3].fields
+    data_start: int = meta[9]
+    start = min(data_start, meta.get(11) or data_start)  # writers without a dictionary may store 0
+    return ColumnChunk(
+        column=column,
+        path=b".".join(meta[3]).decode(),
+        repeated=repeated,
+        constant=_constant(meta),
+        start=start,
+        data_start=data_start,
+        size=meta[7],
+        uncompressed=meta[6],
+        num_values=meta[5],
+        offset_index=(fields[4], fields[5]) if 4 in fields and 5 in fields else None,
+    )
+
+
+def _constant(meta: dict[int, Any]) -> bytes:
+    return b"".join(
+        (
+            field(1, I32) + write_zigzag(meta[1]),
+            field(1, _I32_LIST) + write_list(I32, [write_zigzag(e) for e in meta[2]]),
+            field(1, _BINARY_LIST) + write_list(BINARY, [write_binary(p) for p in meta[3]]),
+            field(1, I32) + write_zigzag(meta[4]),
+        )
+    )
+
+
+def _varints(
+    data: np.ndarray[Any, np.dtype[np.uint8]], count: int
+) -> np.ndarray[Any, np.dtype[np.uint64]] | None:
+    """Decode the first ``count`` varints; None if there are fewer or one is longer than 9 bytes."""
+    ends = np.flatnonzero(data < 0x80)[:count] + 1
+    if len(ends) < count or count == 0:
+        return None
+    starts = np.concatenate(([0], ends[:-1]))
+    lengths = ends - starts
+    if lengths.max() > 9:
+        return None
+    shifts = (np.arange(ends[-1]) - np.repeat(starts, lengths)).astype(np.uint64) * np.uint64(7)
+    bits = (data[: ends[-1]] & 0x7F).astype(np.uint64) << shifts
+    return np.add.reduceat(bits, starts)
+
+
+def _generic_page_locations(data: bytes) -> tuple[I64Array, I64Array, I64Array]:
+    try:
+        pages = [page.fields for page in read_struct(data).fields[1]]
+        numbers = np.array([(p[1], p[2], p[3]) for p in pages], dtype=np.int64).reshape(len(pages), 3)
+    except (KeyError, AttributeError, TypeError, ValueError, OverflowError) as error:
+        message = f"not an OffsetIndex: {error}"
+        raise ThriftError(message) from error
+    return numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy()

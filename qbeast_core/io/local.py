@@ -1,0 +1,145 @@
+"""A table in a local folder; what was written stays written, also through a power cut."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from qbeast_core.errors import StorageError
+from qbeast_core.io.store import Range, merge_ranges, split_blocks
+
+__all__ = ["LocalStore"]
+
+
+class LocalStore:
+    """A `Store` in a folder. Folders are made when something is written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = LocalStore(folder)
+    ...     store.put("a/b.bin", b"0123456789")
+    ...     store.list("a"), [bytes(part) for part in store.get_ranges("a/b.bin", [(2, 3), (9, 1)])]
+    (['a/b.bin'], [b'234', b'9'])
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.uri = os.fspath(root)
+        self.local_root = Path(root)
+
+    def get(self, path: str) -> bytes:
+        """Read a whole file."""
+        with _errors("read", path):
+            return (self.local_root / path).read_bytes()
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Read one range."""
+        return bytes(self.get_ranges(path, [(start, length)])[0])
+
+    def get_ranges(self, path: str, ranges: Sequence[Range]) -> list[memoryview]:
+        """Read several ranges; the buffers share memory where ranges touch."""
+        merged = merge_ranges(ranges)
+        with _errors("read", path), _opened(self.local_root / path, os.O_RDONLY) as file:
+            blocks = [_pread(file, path, start, length) for start, length in merged]
+        return split_blocks(merged, blocks, ranges)
+
+    def put(self, path: str, data: bytes | memoryview) -> None:
+        """Write a file, replacing one of that name."""
+        target = self.local_root / path
+        with _errors("write", path), _written(target, data) as written:
+            written.replace(target)
+
+    def put_if_absent(self, path: str, data: bytes | memoryview) -> None:
+        """Write a file unless there is one.
+
+        A hard link decides who wins, as in deltalake and obstore, so all three exclude each other.
+        """
+        target = self.local_root / path
+        with _errors("write", path), _written(target, data) as written:
+            os.link(written, target)
+            written.unlink()
+
+    def list(self, prefix: str) -> list[str]:
+        """List the files below a folder."""
+        with _errors("list", prefix):
+            found = (p for p in (self.local_root / prefix).rglob("*") if p.is_file())
+            return sorted(p.relative_to(self.local_root).as_posix() for p in found)
+
+    def size(self, path: str) -> int:
+        """Return a file's length in bytes."""
+        with _errors("read", path):
+            return (self.local_root / path).stat().st_size
+
+    def delete(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        with _errors("delete", path):
+            (self.local_root / path).unlink(missing_ok=True)
+
+
+@contextmanager
+def _errors(action: str, path: str) -> Generator[None]:
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError, StorageError):
+        raise
+    except OSError as error:
+        kept = " Nothing was changed at that path." if action != "read" else ""
+        message = (
+            f"cannot {action} {path!r}: {error.strerror or error}.{kept} Remove the cause and try again."
+        )
+        raise StorageError(message, path=path) from error
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Generator[int]:
+    file = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _written(target: Path, data: bytes | memoryview) -> Generator[Path]:
+    """Give a durable file of a temporary name beside the target; make its new name durable afterwards."""
+    _make_folders(target.parent)
+    temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+            os.fsync(file)
+        yield temporary
+        _sync_folder(target.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _make_folders(folder: Path) -> None:
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for created in reversed(missing):
+        _sync_folder(created.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    with _opened(folder, os.O_RDONLY) as file:
+        os.fsync(file)
+
+
+def _pread(file: int, path: str, start: int, length: int) -> memoryview:
+    block = os.pread(file, length, start)
+    while len(block) < length:  # a single read gives at most 2 GiB
+        more = os.pread(file, length - len(block), start + len(block))
+        if not more:
+            end = start + length
+            message = f"{path!r} ends before byte {end}: it was cut or replaced. Restore it and try again."
+            raise StorageError(message, path=path)
+        block += more
+    return memoryview(block)

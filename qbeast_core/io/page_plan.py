@@ -1,0 +1,141 @@
+"""From requested pages to byte ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qbeast_core.io.footer import PagesUnavailable
+from qbeast_core.io.mini_file import schema_key
+from qbeast_core.io.store import Range, merge_ranges
+from qbeast_core.io.tail import FileTail
+from qbeast_core.space.arrays import I64Array
+
+__all__ = ["PagePlan", "PageRequest", "plan_pages", "split_plan"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageRequest:
+    """Pages wanted from one file, with what the table's log says about it.
+
+    Attributes
+    ----------
+    path
+        In the store.
+    size_bytes, num_rows
+        Of the file.
+    page_rows, tail_bytes
+        Rows per page, and the length of page directory and footer, from the file's layout tag.
+    pages
+        int64, page numbers from 0, strictly ascending.
+    """
+
+    path: str
+    size_bytes: int
+    num_rows: int
+    page_rows: int
+    tail_bytes: int
+    pages: I64Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PagePlan:
+    """A request with the bytes that answer it.
+
+    Attributes
+    ----------
+    request, tail
+        What is wanted, and the tail of that file.
+    leaves
+        Numbers of the leaf columns to read, ascending.
+    ranges
+        Per leaf: start and length of its dictionary page, if any, and its runs of pages, ascending.
+    rows, size
+        Rows in the pages; bytes in the ranges.
+    schema
+        Equal for plans whose pages can lie in one mini file.
+    """
+
+    request: PageRequest
+    tail: FileTail
+    leaves: list[int]
+    ranges: list[list[Range]]
+    rows: int
+    size: int
+    schema: tuple[bytes, ...]
+
+    @property
+    def all_ranges(self) -> list[Range]:
+        """The ranges of all leaves, ascending."""
+        return [piece for ranges in self.ranges for piece in ranges]
+
+
+def plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -> PagePlan:
+    """Find the bytes of the requested pages.
+
+    Parameters
+    ----------
+    tail
+        Of the requested file.
+    request
+        At least one page.
+    columns
+        Top-level columns; those that the file lacks are left out.
+
+    Raises
+    ------
+    PagesUnavailable
+        If the tail and the request differ in rows, page rows or pages.
+    """
+    footer, pages = tail.footer, request.pages
+    if (footer.num_rows, tail.page_rows) != (request.num_rows, request.page_rows):
+        reason = "the file's rows or pages are not those in the table's log"
+        raise PagesUnavailable(reason, request.path)
+    if len(pages) == 0 or pages[0] < 0 or pages[-1] >= tail.pages or np.any(np.diff(pages) < 1):
+        reason = f"the pages wanted are not ascending numbers from 0 to {tail.pages - 1}"
+        raise PagesUnavailable(reason, request.path)
+    wanted = set(columns)
+    leaves = [number for number, chunk in enumerate(footer.chunks) if chunk.column in wanted]
+    ranges = _leaf_ranges(tail, leaves, pages)
+    missing = tail.pages * tail.page_rows - footer.num_rows if pages[-1] == tail.pages - 1 else 0
+    return PagePlan(
+        request=request,
+        tail=tail,
+        leaves=leaves,
+        ranges=ranges,
+        rows=len(pages) * tail.page_rows - missing,
+        size=sum(length for pieces in ranges for _, length in pieces),
+        schema=schema_key(footer, leaves),
+    )
+
+
+def split_plan(plan: PagePlan, max_bytes: int) -> list[PagePlan]:
+    """Split a plan between pages into plans of about `max_bytes`, dictionaries aside, or of one page."""
+    if plan.size <= max_bytes or len(plan.request.pages) == 1:
+        return [plan]
+    pages, starts = plan.request.pages, plan.tail.page_starts[plan.leaves]
+    sizes = (starts[:, pages + 1] - starts[:, pages]).sum(axis=0)
+    group = (np.cumsum(sizes) - 1) // max_bytes
+    columns = {plan.tail.footer.chunks[leaf].column for leaf in plan.leaves}
+    return [
+        plan_pages(plan.tail, replace(plan.request, pages=part), columns)
+        for part in np.split(pages, np.flatnonzero(np.diff(group)) + 1)
+    ]
+
+
+def _leaf_ranges(tail: FileTail, leaves: list[int], pages: I64Array) -> list[list[Range]]:
+    breaks = np.flatnonzero(np.diff(pages) != 1)
+    first = pages[np.concatenate(([0], breaks + 1))]
+    after = pages[np.concatenate((breaks, [len(pages) - 1]))] + 1
+    starts = tail.page_starts[leaves][:, first]
+    lengths = tail.page_starts[leaves][:, after] - starts
+    ranges: list[list[Range]] = []
+    for leaf, leaf_starts, leaf_lengths in zip(leaves, starts.tolist(), lengths.tolist(), strict=True):
+        chunk = tail.footer.chunks[leaf]
+        runs = list(zip(leaf_starts, leaf_lengths, strict=True))
+        if chunk.data_start > chunk.start:
+            runs = merge_ranges([(chunk.start, chunk.data_start - chunk.start), *runs])
+        ranges.append(runs)
+    return ranges

@@ -1,0 +1,210 @@
+"""A table in an object store, through obstore."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any, Final
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import from_url
+
+from qbeast_core.errors import InvalidInputError, StorageError
+from qbeast_core.io.store import Range, merge_ranges, split_blocks
+
+__all__ = ["RemoteStore", "translate_options"]
+
+_CLIENT: Final = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "default_content_type",
+        "http1_only",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "timeout",
+        "user_agent",
+    }
+)
+_OTHER_WRITERS: Final = frozenset(
+    {"allow_unsafe_rename", "aws_s3_allow_unsafe_rename", "aws_s3_locking_provider"}
+)
+_IGNORED: Final = _OTHER_WRITERS | {"object_store_concurrency_limit"}
+_SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+
+
+class RemoteStore:
+    """A `Store` in an object store.
+
+    Never use it in a forked process: obstore hangs there. Spawn instead.
+
+    Parameters
+    ----------
+    uri
+        Address of the table's root.
+    storage_options
+        As `deltalake` takes them.
+
+    Raises
+    ------
+    InvalidInputError
+        If the address or an option is not understood.
+    """
+
+    def __init__(self, uri: str, storage_options: Mapping[str, str]) -> None:
+        self.uri = uri
+        self.local_root = None
+        self._other_writers = _other_writers(storage_options)
+        options = translate_options(storage_options)
+        try:
+            open_any: Any = from_url  # typed per kind of store
+            self._store: Any = open_any(uri, **options)
+        except (BaseError, TypeError, ValueError) as error:
+            cause = str(error).splitlines()[0]
+            message = (
+                f"cannot open {uri!r}: {cause} Nothing was written. Check the address and storage_options."
+            )
+            raise InvalidInputError(message, argument="storage_options") from error
+
+    def get(self, path: str) -> bytes:
+        """Read a whole file."""
+        with _errors("read", path):
+            return bytes(obstore.get(self._store, path).bytes())
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Read one range."""
+        return bytes(self.get_ranges(path, [(start, length)])[0])
+
+    def get_ranges(self, path: str, ranges: Sequence[Range]) -> list[memoryview]:
+        """Read several ranges, in parallel."""
+        merged = merge_ranges(ranges)
+        starts, lengths = [start for start, _ in merged], [length for _, length in merged]
+        with _errors("read", path):  # coalesce=0: not a byte more than was asked for
+            found = obstore.get_ranges(self._store, path, starts=starts, lengths=lengths, coalesce=0)
+        blocks = [memoryview(block) for block in found]
+        if [len(block) for block in blocks] != lengths:
+            message = f"{path!r} is too short: it was cut or replaced. Restore it and try again."
+            raise StorageError(message, path=path)
+        return split_blocks(merged, blocks, ranges)
+
+    def put(self, path: str, data: bytes | memoryview) -> None:
+        """Write a file, replacing one of that name."""
+        with _errors("write", path):
+            obstore.put(self._store, path, data)
+
+    def put_if_absent(self, path: str, data: bytes | memoryview) -> None:
+        """Write a file unless there is one, by a conditional put.
+
+        An error may come after the file was stored, and a `FileExistsError` may be about our own file, or
+        come before any file is there: read the path back to know.
+        """
+        if self._other_writers:
+            message = (
+                f"cannot write {path!r}: {self._other_writers} says that other writers of this table do not "
+                "use conditional puts, so commits could be lost. Nothing was written. Remove the setting "
+                "once all of them do."
+            )
+            raise StorageError(message, path=path)
+        try:
+            with _errors("write", path):
+                obstore.put(self._store, path, data, mode="create", use_multipart=False)
+        except AlreadyExistsError as error:
+            raise FileExistsError(path) from error
+
+    def list(self, prefix: str) -> list[str]:
+        """List the files below a folder."""
+        with _errors("list", prefix):
+            pages = obstore.list(self._store, prefix or None)
+            return sorted(entry["path"] for page in pages for entry in page)
+
+    def size(self, path: str) -> int:
+        """Return a file's length in bytes."""
+        with _errors("read", path):
+            return int(obstore.head(self._store, path)["size"])
+
+    def delete(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        with _errors("delete", path), suppress(FileNotFoundError):
+            obstore.delete(self._store, path)
+
+
+def translate_options(storage_options: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Sort deltalake's storage options into what obstore calls config, client_options and retry_config.
+
+    Raises
+    ------
+    InvalidInputError
+        If a number or a duration is not one.
+
+    Examples
+    --------
+    >>> translate_options({"AWS_REGION": "eu-west-1", "aws_allow_http": "true", "max_retries": "3"})
+    {'config': {'aws_region': 'eu-west-1'}, 'client_options': {'allow_http': 'true'},
+     'retry_config': {'max_retries': 3}}
+    """
+    config: dict[str, Any] = {}
+    client: dict[str, Any] = {}
+    retry: dict[str, Any] = {}
+    for name, value in storage_options.items():
+        key = name.lower()
+        bare = re.sub(r"^(aws|google|azure)_", "", key)
+        if bare in _CLIENT:
+            client[bare] = value
+        elif key == "max_retries":
+            retry[key] = _number(name, value)
+        elif key == "retry_timeout":
+            retry[key] = _duration(name, value)
+        elif key not in _IGNORED:
+            config[key] = value
+    options = {"config": config, "client_options": client, "retry_config": retry}
+    return {name: chosen for name, chosen in options.items() if chosen}
+
+
+def _number(name: str, value: str) -> int:
+    if not re.fullmatch(r"\d+", str(value)):
+        message = (
+            f"storage option {name!r} must be a whole number, not {value!r}; nothing was read or written"
+        )
+        raise InvalidInputError(message, argument="storage_options")
+    return int(value)
+
+
+def _duration(name: str, value: str) -> timedelta:
+    match = re.fullmatch(r"(\d+) ?(ms|s|m|h)", str(value))
+    if not match:
+        message = f"storage option {name!r} must be a duration like '30s', not {value!r}; nothing was written"
+        raise InvalidInputError(message, argument="storage_options")
+    return timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
+
+
+def _other_writers(storage_options: Mapping[str, str]) -> str:
+    """Name the setting, if there is one, by which writers of this table commit without conditional puts."""
+    settings = {**os.environ, **storage_options}
+    found = (
+        name
+        for name, value in settings.items()
+        if name.lower() in _OTHER_WRITERS and value.lower() != "false"
+    )
+    return next(found, "")
+
+
+@contextmanager
+def _errors(action: str, path: str) -> Generator[None]:
+    try:
+        yield
+    except (FileNotFoundError, AlreadyExistsError):
+        raise
+    except (BaseError, OSError) as error:
+        cause = str(error).splitlines()[0]
+        kept = " Whether it happened is unknown." if action in ("write", "delete") else ""
+        message = f"cannot {action} {path!r}: {cause}.{kept} Check the store and try again."
+        raise StorageError(message, path=path) from error

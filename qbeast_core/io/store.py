@@ -1,0 +1,141 @@
+"""Where a table's bytes lie: one small interface over local folders and object stores."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["Range", "Store", "merge_ranges", "open_store", "split_blocks"]
+
+Range = tuple[int, int]
+"""Start and length, in bytes."""
+
+
+class Store(Protocol):
+    """Files below a table's root.
+
+    Paths are relative to the root, separated by ``/``, decoded (no ``%20``). Every method raises
+    `StorageError` naming the path when the store refuses; a missing file is a `FileNotFoundError`.
+    """
+
+    @property
+    def uri(self) -> str:
+        """The root, as other libraries take it."""
+        ...
+
+    @property
+    def local_root(self) -> Path | None:
+        """The root folder, or None for an object store."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """Read a whole file."""
+        ...
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Read ``length`` bytes from byte ``start``; fewer available bytes are a `StorageError`."""
+        ...
+
+    def get_ranges(self, path: str, ranges: Sequence[Range]) -> list[memoryview]:
+        """Read several ranges, one buffer each: touching ranges at once, and no byte between others."""
+        ...
+
+    def put(self, path: str, data: bytes | memoryview) -> None:
+        """Write a file, replacing one of that name; it is durable, and never seen half written."""
+        ...
+
+    def put_if_absent(self, path: str, data: bytes | memoryview) -> None:
+        """Write a file unless there is one; exactly one of many writers wins.
+
+        Raises
+        ------
+        FileExistsError
+            If the file is there, written by whomever.
+        """
+        ...
+
+    def list(self, prefix: str) -> list[str]:
+        """List the files below a folder and its folders, sorted; a missing folder has none."""
+        ...
+
+    def size(self, path: str) -> int:
+        """Return a file's length in bytes."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove a file; one that is not there is no error."""
+        ...
+
+
+def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
+    """Open the store below a table's root.
+
+    Parameters
+    ----------
+    uri
+        A local path, or an address ``file://``, ``s3://``, ``gs://``, ``az://``, ``abfss://`` ... There
+        need be nothing yet.
+    storage_options
+        Options as `deltalake` takes them; environment variables are read as well. Ignored for local folders.
+
+    Raises
+    ------
+    InvalidInputError
+        If the address or an option is not understood.
+
+    Examples
+    --------
+    >>> open_store("/tables/orders").uri
+    '/tables/orders'
+    """
+    text = os.fspath(uri)
+    parts = urlsplit(text)
+    if parts.scheme == "file" or not re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
+        from qbeast_core.io.local import LocalStore  # noqa: PLC0415 - it needs this module
+
+        return LocalStore(unquote(parts.path) if parts.scheme == "file" else text)
+    from qbeast_core.io.remote import RemoteStore  # noqa: PLC0415 - obstore is loaded for object stores alone
+
+    return RemoteStore(text, storage_options or {})
+
+
+def merge_ranges(ranges: Sequence[Range]) -> list[Range]:
+    """Join each range with the one before it where they touch.
+
+    Parameters
+    ----------
+    ranges
+        Ascending, without overlap.
+
+    Examples
+    --------
+    >>> merge_ranges([(4, 6), (10, 5), (20, 1)])
+    [(4, 11), (20, 1)]
+    """
+    merged: list[Range] = []
+    for start, length in ranges:
+        if merged and sum(merged[-1]) == start:
+            merged[-1] = (merged[-1][0], merged[-1][1] + length)
+        else:
+            merged.append((start, length))
+    return merged
+
+
+def split_blocks(
+    merged: Sequence[Range], blocks: Sequence[memoryview], ranges: Sequence[Range]
+) -> list[memoryview]:
+    """Cut the blocks read for ``merge_ranges(ranges)`` back into the ranges; nothing is copied."""
+    parts: list[memoryview] = []
+    pairs = zip(merged, blocks, strict=True)
+    end = -1
+    (first, _), block = (0, 0), memoryview(b"")
+    for start, length in ranges:
+        if start != end:  # not touching the range before it: the next block
+            (first, _), block = next(pairs)
+        end = start + length
+        parts.append(block[start - first : end - first])
+    return parts

@@ -1,0 +1,247 @@
+"""Thrift's compact protocol: read any struct without a schema, write what a Parquet footer needs."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "BINARY",
+    "I32",
+    "I64",
+    "STRUCT",
+    "ThriftError",
+    "ThriftStruct",
+    "field",
+    "list_header",
+    "read_struct",
+    "read_varint",
+    "write_varint",
+    "write_zigzag",
+]
+
+TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+_MAX_DEPTH = 64  # no metadata nests deeper; garbage must not exhaust the stack
+
+
+class ThriftError(ValueError):
+    """The bytes are not a value of the compact protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThriftStruct:
+    """A struct as it was read.
+
+    Attributes
+    ----------
+    fields
+        Value by field number; integers as int, binary as bytes, lists and sets as list, maps as dict.
+    start, end
+        Where it lies in the buffer it was read from, so that it can be copied without being understood.
+    """
+
+    fields: dict[int, Any]
+    start: int
+    end: int
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    r"""Read an unsigned integer of seven bits a byte.
+
+    Returns
+    -------
+    tuple of (int, int)
+        The value and the position after it.
+
+    Raises
+    ------
+    ThriftError
+        If it is longer than ten bytes or runs past the end.
+
+    Examples
+    --------
+    >>> read_varint(b"\xac\x02", 0)
+    (300, 2)
+    """
+    value = shift = 0
+    for position in range(at, min(at + 10, len(data))):
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position + 1
+        shift += 7
+    message = f"no varint at byte {at}"
+    raise ThriftError(message)
+
+
+def read_struct(data: bytes, at: int = 0) -> ThriftStruct:
+    r"""Read the struct that starts at byte ``at``; fields of unknown meaning are kept.
+
+    Raises
+    ------
+    ThriftError
+        If the bytes are not a struct.
+
+    Examples
+    --------
+    >>> read_struct(field(3, I64) + write_zigzag(-7) + b"\x00").fields
+    {3: -7}
+    """
+    return _read_struct(data, at, 0)
+
+
+def write_varint(value: int) -> bytes:
+    """Write a non-negative integer, seven bits a byte.
+
+    Examples
+    --------
+    >>> write_varint(300).hex()
+    'ac02'
+    """
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def write_zigzag(value: int) -> bytes:
+    """Write a signed integer of up to 64 bits: the body of every i16, i32 and i64.
+
+    Examples
+    --------
+    >>> write_zigzag(-1).hex(), write_zigzag(150).hex()
+    ('01', 'ac02')
+    """
+    return write_varint((value << 1) ^ (value >> 63))
+
+
+def field(step: int, kind: int) -> bytes:
+    """Write the header of a field whose number is ``step`` (1 to 15) above the previous field's."""
+    return bytes((step << 4 | kind,))
+
+
+def list_header(kind: int, size: int) -> bytes:
+    """Write the header of a list of ``size`` elements.
+
+    Examples
+    --------
+    >>> list_header(STRUCT, 2).hex(), list_header(I32, 20).hex()
+    ('2c', 'f514')
+    """
+    return bytes((size << 4 | kind,)) if size < 15 else bytes((0xF0 | kind,)) + write_varint(size)
+
+
+def write_list(kind: int, items: Sequence[bytes]) -> bytes:
+    """Write a list whose elements are already encoded."""
+    return list_header(kind, len(items)) + b"".join(items)
+
+
+def write_binary(value: bytes) -> bytes:
+    """Write a byte string with its length."""
+    return write_varint(len(value)) + value
+
+
+def _read_struct(data: bytes, at: int, depth: int) -> ThriftStruct:
+    fields: dict[int, Any] = {}
+    position, number = at, 0
+    while True:
+        header = _byte(data, position)
+        position += 1
+        if header == 0:
+            return ThriftStruct(fields, at, position)
+        if header >> 4:
+            number += header >> 4
+        else:
+            number, position = _read_zigzag(data, position)
+        kind = header & 0x0F
+        if kind in (TRUE, FALSE):  # a boolean field has its value in the header
+            fields[number] = kind == TRUE
+        else:
+            fields[number], position = _read_value(data, position, kind, depth)
+
+
+def _read_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    if kind in (I16, I32, I64):
+        return _read_zigzag(data, at)
+    if kind == BINARY:
+        size, at = read_varint(data, at)
+        return _slice(data, at, size), at + size
+    if depth >= _MAX_DEPTH:
+        message = f"values nest deeper than {_MAX_DEPTH}"
+        raise ThriftError(message)
+    if kind == STRUCT:
+        value = _read_struct(data, at, depth + 1)
+        return value, value.end
+    if kind in (LIST, SET):
+        return _read_list(data, at, depth + 1)
+    return _read_map(data, at, depth + 1) if kind == MAP else _read_fixed(data, at, kind)
+
+
+def _read_fixed(data: bytes, at: int, kind: int) -> tuple[float, int]:
+    if kind == DOUBLE:
+        return float(struct.unpack("<d", _slice(data, at, 8))[0]), at + 8
+    byte = _byte(data, at)
+    if kind in (TRUE, FALSE):  # a boolean outside a field header is a byte
+        return byte == TRUE, at + 1
+    if kind == I8:
+        return byte - (byte >> 7 << 8), at + 1
+    message = f"unknown type {kind} at byte {at}"
+    raise ThriftError(message)
+
+
+def _read_list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
+    header = _byte(data, at)
+    size, at = (header >> 4, at + 1) if header < 0xF0 else read_varint(data, at + 1)
+    _check_size(data, at, size)
+    items: list[Any] = []
+    for _ in range(size):
+        item, at = _read_value(data, at, header & 0x0F, depth)
+        items.append(item)
+    return items, at
+
+
+def _read_map(data: bytes, at: int, depth: int) -> tuple[dict[Any, Any], int]:
+    size, at = read_varint(data, at)
+    if size == 0:
+        return {}, at
+    kinds = _byte(data, at)
+    at += 1
+    _check_size(data, at, size)
+    items: dict[Any, Any] = {}
+    for _ in range(size):
+        key, at = _read_value(data, at, kinds >> 4, depth)
+        if isinstance(key, (list, dict)):
+            message = f"a map key at byte {at} is a collection"
+            raise ThriftError(message)
+        value, at = _read_value(data, at, kinds & 0x0F, depth)
+        items[key] = value
+    return items, at
+
+
+def _check_size(data: bytes, at: int, size: int) -> None:
+    if size > len(data) - at:  # every element takes at least a byte
+        message = f"{size} elements cannot follow byte {at} of {len(data)}"
+        raise ThriftError(message)
+
+
+def _read_zigzag(data: bytes, at: int) -> tuple[int, int]:
+    value, at = read_varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _byte(data: bytes, at: int) -> int:
+    if at >= len(data):
+        message = f"the bytes end at {len(data)}, inside a value"
+        raise ThriftError(message)
+    return data[at]
+
+
+def _slice(data: bytes, at: int, size: int) -> bytes:
+    if at + size > len(data):
+        message = f"{size} bytes cannot follow byte {at} of {len(data)}"
+        raise ThriftError(message)
+    return bytes(data[at : at + size])
