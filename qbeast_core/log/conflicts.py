@@ -1,7 +1,7 @@
 """Whether a change may still be published after another writer's commit; what can be decided from both alone.
 
-What needs the table as it stands after the winners (schema, configuration, revisions, an overwrite's removes) is
-decided by `qbeast_core.log.rebase`, the thresholds of cubes by `qbeast_core.log.thresholds`.
+What needs the table as it stands after the winners (schema, configuration, revisions, what an overwrite
+removes) is decided by `qbeast_core.log.rebase`, the thresholds of cubes by `qbeast_core.log.thresholds`.
 """
 
 from __future__ import annotations
