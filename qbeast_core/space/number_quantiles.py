@@ -1,0 +1,60 @@
+"""The rank of a number among stored quantiles, with interpolation (format 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from qbeast_core.space.arrays import F64Array
+
+__all__ = ["number_ranks"]
+
+_BLOCK_ROWS = 1 << 16
+
+
+def number_ranks(quantiles: Sequence[float], values: F64Array, *, first: bool = False) -> F64Array:
+    """Give the rank of each value among the quantiles, as a share.
+
+    Parameters
+    ----------
+    quantiles
+        At least two finite numbers that never decrease.
+    values
+        Shape (n,), of any size; NaN counts as larger than all.
+    first
+        Of quantiles equal to a value, take the first instead of the last.
+
+    Returns
+    -------
+    F64Array
+        Shape (n,), in [0, 1], monotone in the value: i / (len - 1) at quantile i, linear between two.
+
+    Examples
+    --------
+    >>> number_ranks([0.0, 10.0, 20.0], np.array([-1.0, 0.0, 5.0, 20.0, np.nan])).tolist()
+    [0.0, 0.0, 0.25, 1.0, 1.0]
+    """
+    knots = np.array(quantiles, np.float64)
+    scale = 1.0 if knots[-1] / 2 - knots[0] / 2 < np.finfo(np.float64).max / 2 else 0.5  # no gap overflows
+    gaps = np.diff(knots * scale)
+    # Entry i serves values from knot i - 1 on; those below all knots are held at the first one.
+    origin = np.concatenate([knots[:1], knots]) * scale
+    width = np.concatenate([[1.0], gaps, [1.0]])
+    width[width == 0] = 1.0  # between equal knots lies no value
+    rank = np.concatenate([[0.0], np.arange(len(knots), dtype=np.float64)])
+    side: Literal["left", "right"] = "left" if first else "right"
+    out = np.empty(len(values))
+    for start in range(0, len(values), _BLOCK_ROWS):
+        block = values[start : start + _BLOCK_ROWS]
+        entry = np.searchsorted(knots, block, side)
+        if first:  # a value equal to the knot starts there
+            entry += knots[np.minimum(entry, len(knots) - 1)] == block
+        part = np.maximum(np.fmin(block, knots[-1]), knots[0]) * scale
+        part -= origin[entry]
+        part /= width[entry]
+        part += rank[entry]
+        part /= len(knots) - 1
+        out[start : start + _BLOCK_ROWS] = part
+    return out
