@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NoReturn
 
 import numpy as np
@@ -177,10 +178,10 @@ def _coordinates(transformation: Transformation, column: IndexColumn) -> F64Arra
 
 def _linear(transformation: LinearTransformation, values: F64Array) -> F64Array:
     low, high = _as_float(transformation.min_number), _as_float(transformation.max_number)
-    half = 1.0 if np.isfinite(high - low) else 0.5
+    half = 1.0 if math.isfinite(high - low) else 0.5
     low, high = low * half, high * half
     # Bounds that are one float64, or less than the smallest normal apart, are taken as that far apart.
-    width = max(high - low, float(np.spacing(abs(low))), float(np.finfo(np.float64).tiny))
+    width = max(high - low, math.ulp(low), float(np.finfo(np.float64).tiny))
     with np.errstate(over="ignore"):  # beyond the range by more than any float64: the end of it
         coordinates: F64Array = values * half if half != 1.0 else values
         coordinates = coordinates - low

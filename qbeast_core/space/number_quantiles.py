@@ -51,7 +51,9 @@ def number_ranks(quantiles: Sequence[float], values: F64Array, *, first: bool = 
         entry = np.searchsorted(knots, block, side)
         if first:  # a value equal to the knot starts there
             entry += knots[np.minimum(entry, len(knots) - 1)] == block
-        part = np.maximum(np.fmin(block, knots[-1]), knots[0]) * scale
+        part = block * scale
+        np.fmin(part, origin[-1], out=part)  # takes NaN to the last knot
+        np.maximum(part, origin[0], out=part)
         part -= origin[entry]
         part /= width[entry]
         part += rank[entry]
