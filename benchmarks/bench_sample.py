@@ -1,0 +1,82 @@
+"""What does a sample of a fraction f cost, in bytes and in seconds?
+
+    python -m benchmarks.bench_sample
+
+Amplification A(f): all bytes read (pages, dictionaries, indexes, footers) over f times the bytes of
+the table, on lineitem (scale 1, 16 columns, index on three). Seconds: a 1 % sample of all columns
+against a full read of the same table; cold means a new process and files dropped from the system's
+cache, imports not counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from statistics import mean, median
+
+import polars as pl
+
+import qbeast
+from benchmarks import data, measure, rivals, tables
+from benchmarks.report import Figure, table
+
+FRACTIONS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.3)
+MOST = {0.001: 2.0, 0.01: 1.5, 0.02: 1.5, 0.05: 1.5, 0.1: 1.5, 0.3: 2.2}
+MEAN_OVER = FRACTIONS[1:]
+COLD_ROUNDS = 5
+
+
+def run() -> list[Figure]:
+    folder = tables.lineitem_table()
+    amplification = {fraction: amplification_of(folder, fraction) for fraction in FRACTIONS}
+    _check_rows(folder)
+    return [
+        *(Figure(f"A({f:.1%})", a, "x", MOST[f], "goal 1.3") for f, a in amplification.items()),
+        Figure("A, mean of 1, 2, 5, 10, 30 %", mean(amplification[f] for f in MEAN_OVER), "x", 1.4),
+        *_seconds(folder),
+    ]
+
+
+def amplification_of(folder: Path, fraction: float) -> float:
+    plan = qbeast.open_table(str(folder)).explain(sample=fraction)
+    on_disk = measure.folder_bytes(rivals.data_files(folder))
+    assert plan.bytes_total == on_disk, "the plan's table is the table on disk"
+    return plan.bytes_opened / (fraction * on_disk)
+
+
+def _seconds(folder: Path) -> list[Figure]:
+    warm = measure.interleaved({"sample": lambda: _read(folder, 0.01), "full": lambda: _read(folder, None)})
+    cold: dict[float | None, list[float]] = {0.01: [], None: []}
+    for _ in range(COLD_ROUNDS):
+        for fraction, seconds in cold.items():
+            measure.forget_cached(file for file in folder.rglob("*") if file.is_file())
+            seconds.append(measure.in_child(_read, folder, fraction).seconds)
+    sample, full = median(cold[0.01]), median(cold[None])
+    return [
+        _ratio("1 % sample over full read, warm", warm["sample"], warm["full"]),
+        _ratio("1 % sample over full read, cold", sample, full),
+    ]
+
+
+def _ratio(what: str, sample: float, full: float) -> Figure:
+    return Figure(what, 100 * sample / full, "%", 5, f"{sample * 1e3:.0f} ms of {full * 1e3:.0f} ms")
+
+
+def _read(folder: Path, fraction: float | None) -> int:
+    return qbeast.read_table(str(folder), sample=fraction).height
+
+
+def _check_rows(folder: Path) -> None:
+    """Samples are nested, repeatable, and about as large as asked for."""
+    key = ["l_orderkey", "l_linenumber"]
+    rows = {f: qbeast.scan_table(str(folder), sample=f).select(key).collect() for f in FRACTIONS}
+    total = qbeast.scan_table(str(folder)).select(pl.len()).collect().item()
+    assert total == data.lineitem_rows()
+    for fraction, frame in rows.items():
+        assert abs(frame.height / total - fraction) < 5 * (fraction * (1 - fraction) / total) ** 0.5 * 1.5
+    for smaller, larger in itertools.pairwise(FRACTIONS):
+        assert rows[smaller].join(rows[larger], on=key, how="anti").is_empty()
+
+
+if __name__ == "__main__":
+    print(table(run()))

@@ -1,0 +1,147 @@
+"""What does the index cost where it can only lose: a full scan, and the bytes on disk?
+
+    python -m benchmarks.bench_scan
+
+Our lineitem table (scale 1) against files of the same rows in the same order, with the same codec
+and the same dictionary columns, but default pages and without the hidden weight column. Also
+against the generator's order, cut into as many files, which compresses differently. Every reader
+materialises all 16 columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow.parquet as pq
+
+import qbeast
+from benchmarks import data, measure, rivals, tables
+from benchmarks.report import Figure, table
+
+HIDDEN = "_qbeast_weight"
+MOST = {"Polars": 1.15}
+
+
+def run() -> list[Figure]:
+    folder = tables.lineitem_table()
+    files = rivals.data_files(folder)
+    default = _rewritten(files, data.CACHE / "rivals" / "default-pages")
+    original = _in_original_order(files, data.CACHE / "rivals" / "original-order")
+    _check(folder, default)
+    size = {
+        n: measure.folder_bytes(f) for n, f in (("ours", files), ("default", default), ("original", original))
+    }
+    figures = [
+        Figure("table size over default pages", size["ours"] / size["default"], "x", 1.07),
+        Figure("table size over the original order", size["ours"] / size["original"]),
+    ]
+    for engine, scan in _ENGINES.items():
+        seconds = measure.interleaved(
+            {
+                "ours": _scan_ours(engine, folder, files),
+                "default": lambda scan=scan: scan(default),
+                "original": lambda scan=scan: scan(original),
+            }
+        )
+        note = "goal 1.05" if engine in MOST else ""
+        figures += [
+            Figure(
+                f"full scan over default pages, {engine}",
+                _over(seconds, "default"),
+                "x",
+                MOST.get(engine),
+                note,
+            ),
+            Figure(f"full scan over the original order, {engine}", _over(seconds, "original")),
+        ]
+    return figures
+
+
+def _over(seconds: dict[str, float], rival: str) -> float:
+    return seconds["ours"] / seconds[rival]
+
+
+def _scan_ours(engine: str, folder: Path, files: Sequence[Path]) -> Callable[[], object]:
+    if engine == "Polars":
+        return lambda: qbeast.scan_table(str(folder)).collect()
+    return lambda: _ENGINES[engine](files)
+
+
+def _scan_polars(files: Sequence[Path]) -> object:
+    return pl.scan_parquet(list(files)).collect()
+
+
+def _scan_duckdb(files: Sequence[Path]) -> object:
+    columns = ", ".join(f'"{name}"' for name in _visible(files))
+    with duckdb.connect() as connection:
+        source = connection.execute(f"SELECT {columns} FROM read_parquet(?)", [list(map(str, files))])  # noqa: S608 - names of our own
+        return source.fetch_arrow_table()
+
+
+def _scan_pyarrow(files: Sequence[Path]) -> object:
+    columns = _visible(files)
+    return [pq.read_table(file, columns=columns) for file in files]
+
+
+_ENGINES: dict[str, Callable[[Sequence[Path]], object]] = {
+    "Polars": _scan_polars,
+    "DuckDB": _scan_duckdb,
+    "pyarrow": _scan_pyarrow,
+}
+
+
+def _visible(files: Sequence[Path]) -> list[str]:
+    return [name for name in pq.read_schema(files[0]).names if name != HIDDEN]
+
+
+def _rewritten(files: Sequence[Path], folder: Path) -> list[Path]:
+    rivals.fresh(folder)
+    dictionary = _dictionary_columns(files[0])
+    columns = _visible(files)
+    for number, file in enumerate(files):
+        _write_default_pages(
+            pq.read_table(file, columns=columns), folder / f"{number:05d}.parquet", dictionary
+        )
+    return rivals.data_files(folder)
+
+
+def _in_original_order(files: Sequence[Path], folder: Path) -> list[Path]:
+    rivals.fresh(folder)
+    frame = data.lineitem()
+    rows = -(-frame.height // len(files))
+    for number, start in enumerate(range(0, frame.height, rows)):
+        some = frame[start : start + rows].to_arrow(compat_level=pl.CompatLevel.oldest())
+        _write_default_pages(some, folder / f"{number:05d}.parquet", _dictionary_columns(files[0]))
+    return rivals.data_files(folder)
+
+
+def _write_default_pages(rows: object, file: Path, dictionary: list[str]) -> None:
+    pq.write_table(
+        rows,
+        file,
+        row_group_size=1 << 30,
+        compression="zstd",
+        compression_level=rivals.ZSTD_LEVEL,
+        use_dictionary=dictionary,
+        write_statistics=list(data.W1_COLUMNS),
+        store_schema=False,
+    )
+
+
+def _dictionary_columns(file: Path) -> list[str]:
+    group = pq.read_metadata(file).row_group(0)
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    return [chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page]
+
+
+def _check(folder: Path, default: Sequence[Path]) -> None:
+    key = ["l_orderkey", "l_linenumber"]
+    ours = qbeast.scan_table(str(folder)).select(key).sort(key).collect()
+    assert ours.equals(pl.scan_parquet(list(default)).select(key).sort(key).collect())
+
+
+if __name__ == "__main__":
+    print(table(run()))

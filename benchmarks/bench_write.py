@@ -1,0 +1,80 @@
+"""What does indexing cost when writing, in time and in memory?
+
+    python -m benchmarks.bench_write
+
+5 million rows x 8 columns of lineitem (scale 1, its first rows), indexed on three columns, against
+`write_deltalake` of the same frame: each write in a process of its own, taken in turns. Peak memory
+is that of the whole process with the frame in it, over the frame's size.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from statistics import median
+
+import polars as pl
+
+import qbeast
+from benchmarks import data, measure, rivals
+from benchmarks.report import Figure, table
+
+ROWS = 5_000_000
+ROUNDS = 5
+
+
+def run() -> list[Figure]:
+    frame = data.CACHE / f"write-{ROWS}.arrow"
+    if not frame.exists():
+        columns = list(data.WRITE_COLUMNS)
+        pl.read_parquet(data.lineitem_path(), columns=columns, n_rows=ROWS).select(columns).write_ipc(frame)
+    frame_bytes = _load(frame).estimated_size()
+    runs: dict[str, list[measure.Child]] = {"qbeast": [], "plain": []}
+    with tempfile.TemporaryDirectory(dir=data.CACHE) as scratch:
+        for turn in range(ROUNDS):
+            for name, write in (("qbeast", _write_qbeast), ("plain", _write_plain)):
+                to = Path(scratch) / name
+                shutil.rmtree(to, ignore_errors=True)
+                runs[name].append(measure.in_child(write, frame, to, prepare=_prepare))
+                if turn == 0:
+                    _check(to)
+        size = {name: measure.folder_bytes(rivals.data_files(Path(scratch) / name)) for name in runs}
+    seconds = {name: median(child.seconds for child in children) for name, children in runs.items()}
+    peak = {name: median(child.peak_rss_bytes for child in children) for name, children in runs.items()}
+    note = f"{seconds['qbeast']:.2f} s over {seconds['plain']:.2f} s; goal 1.0"
+    return [
+        Figure("write over write_deltalake, time", seconds["qbeast"] / seconds["plain"], "x", 1.5, note),
+        Figure(
+            "write, peak memory over the frame", peak["qbeast"] / frame_bytes, "x", 3.0, f"{frame_bytes:,} B"
+        ),
+        Figure("write_deltalake, peak memory over the frame", peak["plain"] / frame_bytes),
+        Figure("bytes written over write_deltalake's", size["qbeast"] / size["plain"]),
+    ]
+
+
+def _load(frame: Path) -> pl.DataFrame:
+    # Not mapped: mapped pages would count as memory only once they are touched.
+    return pl.read_ipc(frame, memory_map=False)
+
+
+def _prepare(frame: Path, to: Path) -> tuple[pl.DataFrame, Path]:
+    return _load(frame), to
+
+
+def _write_qbeast(prepared: tuple[pl.DataFrame, Path]) -> None:
+    frame, to = prepared
+    qbeast.write_table(frame, str(to), columns=list(data.W1_COLUMNS))
+
+
+def _write_plain(prepared: tuple[pl.DataFrame, Path]) -> None:
+    frame, to = prepared
+    rivals.write_plain(frame, to)
+
+
+def _check(folder: Path) -> None:
+    assert pl.scan_delta(str(folder)).select(pl.len()).collect().item() == ROWS
+
+
+if __name__ == "__main__":
+    print(table(run()))

@@ -1,0 +1,122 @@
+"""Seconds taken in turns, bytes as merged ranges, memory as the peak of a process of its own."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+STATUS = Path("/proc/self/status")
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """What a function did in a process of its own."""
+
+    result: Any
+    seconds: float
+    peak_rss_bytes: int  # the most the whole process held since the function began
+
+
+def interleaved(candidates: Mapping[str, Callable[[], object]], *, rounds: int = 7) -> dict[str, float]:
+    """Median seconds per candidate after one warm-up each, taken in turns so that noise hits all alike."""
+    for candidate in candidates.values():
+        candidate()
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for turn in range(rounds):
+        names = list(candidates)
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            seconds[name].append(timed(candidates[name]))
+    return {name: median(values) for name, values in seconds.items()}
+
+
+def timed(function: Callable[[], object]) -> float:
+    """Seconds of one call; its result is dropped outside of them."""
+    gc.collect()
+    start = time.perf_counter()
+    result = function()
+    seconds = time.perf_counter() - start
+    del result
+    return seconds
+
+
+def in_child(
+    function: Callable[..., Any], *arguments: Any, prepare: Callable[..., Any] | None = None
+) -> Child:
+    """Run `function(*arguments)`, or `function(prepare(*arguments))`, in a spawned process.
+
+    Time and peak memory begin after `prepare`: what it made is counted while it is held, what it needed to
+    make it is not. Functions and arguments must be picklable.
+    """
+    context = multiprocessing.get_context("spawn")
+    receive, send = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(send, function, arguments, prepare))
+    process.start()
+    send.close()
+    try:
+        return receive.recv()
+    except EOFError:
+        process.join()
+        message = f"{function.__name__} died in its process (exit code {process.exitcode})"
+        raise RuntimeError(message) from None
+    finally:
+        process.join()
+
+
+def forget_cached(files: Iterable[Path]) -> None:
+    """Drop the files' pages from the system's cache, so that the next read comes from the disk."""
+    for file in files:
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+def merged_length(ranges: Iterable[tuple[int, int]]) -> int:
+    """Bytes that ranges (start, length) of one file cover, overlaps counted once."""
+    total = end = 0
+    for start, length in sorted(ranges):
+        total += max(0, start + length - max(end, start))
+        end = max(end, start + length)
+    return total
+
+
+def folder_bytes(files: Iterable[Path]) -> int:
+    """Bytes of the files on disk."""
+    return sum(file.stat().st_size for file in files)
+
+
+def peak_rss_bytes() -> int:
+    """The most memory this process held, since `reset_peak` where the system can tell."""
+    # ru_maxrss survives exec, so a child starts with its parent's; VmHWM belongs to this program alone.
+    if STATUS.exists():
+        line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def reset_peak() -> None:
+    """Begin a new peak (Linux only; elsewhere the old one stays)."""
+    if STATUS.exists():
+        STATUS.with_name("clear_refs").write_text("5")
+
+
+def _child(send: Any, function: Callable[..., Any], arguments: tuple[Any, ...], prepare: Any) -> None:
+    inputs = arguments if prepare is None else (prepare(*arguments),)
+    gc.collect()
+    reset_peak()
+    start = time.perf_counter()
+    result = function(*inputs)
+    seconds = time.perf_counter() - start
+    send.send(Child(result, seconds, peak_rss_bytes()))
+    send.close()

@@ -1,0 +1,64 @@
+"""Tables written once per state of the library and shared by the benchmarks."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import polars as pl
+
+import qbeast
+from benchmarks import data, rivals
+
+TABLES = data.CACHE / "tables"
+RIVALS = data.CACHE / "rivals"
+
+
+def lineitem_table() -> Path:
+    """The table of lineitem, scale 1, on the three W1 columns, with the library's defaults."""
+    return indexed("lineitem", data.lineitem, data.W1_COLUMNS)
+
+
+def indexed(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str]) -> Path:
+    """The table `name`, written now if the library's source changed since it was last written."""
+    folder = TABLES / _source_digest() / name
+    if not folder.exists():
+        for old in TABLES.glob("*") if TABLES.exists() else ():
+            if old.name != _source_digest():
+                shutil.rmtree(old)
+        unfinished = folder.with_name(f"{name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        qbeast.write_table(make(), str(unfinished), columns=list(columns))
+        unfinished.rename(folder)
+    return folder
+
+
+def hilbert(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str], *, files: int = 15) -> Path:
+    """The same rows in rank-Hilbert order, written once."""
+    return _once(
+        RIVALS / f"hilbert-{name}", lambda to: rivals.write_hilbert(make(), to, columns, files=files)
+    )
+
+
+def z_order(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str], *, files: int = 15) -> Path:
+    """The same rows z-ordered by delta-rs, written once."""
+    return _once(
+        RIVALS / f"z-order-{name}", lambda to: rivals.write_z_order(make(), to, columns, files=files)
+    )
+
+
+def _once(folder: Path, write: Callable[[Path], object]) -> Path:
+    if not folder.exists():
+        unfinished = folder.with_name(f"{folder.name}.unfinished")
+        write(unfinished)
+        unfinished.rename(folder)
+    return folder
+
+
+def _source_digest() -> str:
+    digest = hashlib.sha256()
+    for source in sorted(Path(qbeast.__file__).parent.parent.glob("qbeast*/**/*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
