@@ -1,0 +1,190 @@
+"""Publish a change: put one new version of the log if it is absent; if another writer was first, rebase, retry."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from qbeast_core.errors import CommitUnknownError, QbeastError, QbeastWarning
+from qbeast_core.io.store import Store
+from qbeast_core.log.actions import dump_commit
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.names import commit_path
+from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.rebase import Conflict, rebase
+from qbeast_core.table.catch_up import catch_up, conflict, table_exists
+from qbeast_core.table.checkpoint import checkpoint_if_due
+from qbeast_core.table.commit_info import commit_info
+from qbeast_core.table.locking import refuse_unsafe_locking
+from qbeast_core.table.log_reader import read_commit
+from qbeast_core.table.snapshot import Snapshot, load_snapshot, refresh
+
+__all__ = ["CommitOutcome", "WriteIntent", "commit"]
+
+_FIRST_PAUSE: Final = 0.005
+_LONGEST_PAUSE: Final = 1.0
+_Put: TypeAlias = Literal["won", "lost", "absent"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CommitOutcome:
+    """What became of a change.
+
+    Attributes
+    ----------
+    version : int
+        The version that holds it; if `already_applied`, a version that is not older.
+    attempts : int
+        Versions it was built for, 1 or more; 0 if there was nothing to do.
+    snapshot : Snapshot or None
+        The newest version seen, `version` or later; None: the commit is complete, but loading it failed.
+    revision_id : int or None
+        The number its files were published under; None: they are not indexed.
+    already_applied : bool
+        True: the table held this progress of the application already; nothing was written, and the data files
+        prepared are orphans.
+    """
+
+    version: int
+    attempts: int
+    snapshot: Snapshot | None
+    revision_id: int | None = None
+    already_applied: bool = False
+
+
+def commit(
+    store: Store,
+    snapshot: Snapshot | None,
+    intent: WriteIntent,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ids: Callable[[], str] = lambda: str(uuid.uuid4()),
+    sleep: Callable[[float], None] = time.sleep,
+    jitter: Callable[[], float] = random.random,
+    most_attempts: int = 50,
+) -> CommitOutcome:
+    """Publish `intent` as one version, whatever other writers do meanwhile; all of it or nothing.
+
+    Every attempt is built on the newest version. An interrupt (Ctrl-C) inside leaves it open whether the
+    version was written: do not delete the data files then.
+
+    Parameters
+    ----------
+    store : Store
+        Where the table is.
+    snapshot : Snapshot or None
+        The version the change was planned on; None: there is no table, and it is created.
+    intent : WriteIntent
+        The change; its data files are written.
+    storage_options : Mapping, optional
+        For a table that is created; else the snapshot's.
+    clock, ids, sleep, jitter : callables
+        Milliseconds since 1970 UTC; a new id, unique among all writers; seconds to wait; a float in [0, 1).
+    most_attempts : int
+        Versions to try at most.
+
+    Raises
+    ------
+    CommitConflictError
+        Another writer's change stands against it, or there was always another writer.
+    TableExistsError
+        A table was to be created, and there is one.
+    UnsupportedTableError
+        The table must not be written, or not in this way.
+    CommitUnknownError
+        The store failed and cannot tell; read the table later.
+    StorageError
+        The store refused; nothing of the change is visible.
+    """
+    options = snapshot.storage_options if snapshot is not None else dict(storage_options or {})
+    refuse_unsafe_locking(store.uri, options)
+    if intent.mode == "create" and snapshot is not None:
+        raise table_exists(store.uri)
+    base = None if snapshot is None else snapshot.metadata
+    txn_id, head = ids(), snapshot
+    if snapshot is not None and _has_progress(snapshot, intent):
+        return CommitOutcome(version=snapshot.version, attempts=0, snapshot=snapshot, already_applied=True)
+    for attempt in range(1, most_attempts + 1):
+        now = clock()
+        rebased = rebase(intent, base=base, head=head, now_ms=now)
+        if isinstance(rebased, Conflict):
+            raise conflict(store.uri, _version(head), attempt, rebased.reason)
+        check_writable(rebased.protocol, rebased.metadata, mode=intent.mode, path=store.uri)
+        version = _version(head) + 1
+        info = commit_info(intent, rebased, head, txn_id=txn_id, now_ms=now)
+        put = _put(store, version, dump_commit([info, *rebased.actions]), txn_id)
+        if put == "won":
+            newest = _after(store, head, version, options)
+            number = rebased.revision_id
+            return CommitOutcome(version=version, attempts=attempt, snapshot=newest, revision_id=number)
+        sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**attempt) * (0.5 + jitter() / 2))
+        if put == "lost":
+            head, applied = catch_up(store, head, intent, attempt=attempt)
+            if applied:
+                return CommitOutcome(
+                    version=head.version, attempts=attempt, snapshot=head, already_applied=True
+                )
+    raise conflict(store.uri, _version(head), most_attempts, "other writers were faster every time")
+
+
+def _version(head: Snapshot | None) -> int:
+    return -1 if head is None else head.version
+
+
+def _has_progress(snapshot: Snapshot, intent: WriteIntent) -> bool:
+    if intent.txn is None:
+        return False
+    stored = snapshot.transaction_version(intent.txn.app_id)
+    return stored is not None and stored >= intent.txn.version
+
+
+def _put(store: Store, version: int, body: bytes, txn_id: str) -> _Put:
+    """Try one version; whatever the store answers, what counts is the commit that is there afterwards."""
+    path = commit_path(version)
+    failure: OSError | None = None
+    try:
+        store.put_if_absent(path, body)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        failure = error
+    else:
+        return "won"
+    try:
+        there = read_commit(store, version)
+    except OSError as error:
+        raise _unknown(store, version, txn_id) from (failure or error)
+    if there is not None:
+        return "won" if there.commit_info is not None and there.commit_info.txn_id == txn_id else "lost"
+    if failure is None:
+        return "absent"  # object stores answer a race so; the version is still free
+    if store.local_root is not None:
+        raise failure  # a folder does not change its mind
+    raise _unknown(store, version, txn_id) from failure
+
+
+def _unknown(store: Store, version: int, txn_id: str) -> CommitUnknownError:
+    message = (
+        f"the store failed while version {version} of {store.uri} was written; nobody can tell whether it was. "
+        f"Keep the data files, look later whether the commitInfo of that version has txnId {txn_id}, and write "
+        "again only if it has not."
+    )
+    return CommitUnknownError(message, table=store.uri, version=version, txn_id=txn_id)
+
+
+def _after(store: Store, head: Snapshot | None, version: int, options: Mapping[str, str]) -> Snapshot | None:
+    """Return the table with the commit, checkpointed if it is time; no failure undoes the commit."""
+    try:
+        newest = load_snapshot(store.uri, storage_options=options) if head is None else refresh(head)
+    except QbeastError as error:
+        message = f"version {version} of {store.uri} is committed, but cannot be loaded now: {error}"
+        warnings.warn(message, QbeastWarning, stacklevel=3)
+        return None
+    checkpoint_if_due(newest, version)
+    return newest

@@ -1,0 +1,122 @@
+"""Open a table with `deltalake` and say in this library's errors what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Final
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.exceptions import TableNotFoundError as NoDeltaTableError
+
+from qbeast_core.errors import (
+    InvalidMetadataError,
+    QbeastError,
+    StorageError,
+    TableNotFoundError,
+    UnsupportedTableError,
+    VersionNotFoundError,
+)
+from qbeast_core.io.store import Store
+from qbeast_core.log.names import LOG_DIRECTORY
+
+__all__ = ["delta_errors", "open_delta"]
+
+_UNSUPPORTED: Final = re.compile(
+    r"unsupported|not supported|catalog-managed|invalid protocol|column mapping|features? must be|variant",
+    re.IGNORECASE,
+)
+_STORE: Final = re.compile(
+    r"Generic (?:S3|GCS|\w*Azure|HTTP)|error sending request|credential|denied", re.IGNORECASE
+)
+
+
+def open_delta(
+    store: Store,
+    *,
+    version: int | None = None,
+    timestamp: datetime | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> DeltaTable:
+    """Open a table; the newest version unless one is asked for.
+
+    Raises
+    ------
+    TableNotFoundError
+        There is no Delta table; the message says what is there instead.
+    VersionNotFoundError
+        The table has no such version (any more).
+    UnsupportedTableError
+        `deltalake` refuses a feature of the table.
+    InvalidMetadataError
+        The log is damaged.
+    StorageError
+        The store cannot be read.
+    """
+    _refuse_what_is_no_table(store)
+    options = dict(storage_options or {}) or None
+    if version is not None:
+        return _open_version(store.uri, version, options)
+    with delta_errors(store.uri):
+        table = DeltaTable(store.uri, storage_options=options)
+        if timestamp is not None:
+            table.load_as_version(timestamp)
+    return table
+
+
+@contextmanager
+def delta_errors(uri: str) -> Iterator[None]:
+    """Translate what `deltalake` raises inside; its panics are no `Exception`, so they need this too."""
+    try:
+        yield
+    except (NoDeltaTableError, DeltaError, OSError, ValueError) as error:
+        raise _translated(uri, error) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise _translated(uri, error) from error
+
+
+def _open_version(uri: str, version: int, options: dict[str, str] | None) -> DeltaTable:
+    try:
+        if version >= 0:
+            with delta_errors(uri):
+                return DeltaTable(uri, version=version, storage_options=options)
+        cause: QbeastError | None = None
+    except (InvalidMetadataError, StorageError) as error:
+        cause = error
+    with delta_errors(uri):  # a table that cannot be read at all says so here
+        newest = DeltaTable(uri, storage_options=options).version()
+    message = f"{uri} has no version {version} that can be read; the newest is {newest}."
+    raise VersionNotFoundError(message, path=uri, version=version) from cause
+
+
+def _refuse_what_is_no_table(store: Store) -> None:
+    root = store.local_root
+    if root is None or (root / LOG_DIRECTORY).is_dir():
+        return
+    if root.is_file():
+        found = "a file, not a table (give the directory of the table)"
+    elif root.is_dir():
+        found = f"a directory, but no Delta table (it holds no {LOG_DIRECTORY})"
+    else:
+        message = f"there is no table at {store.uri}: nothing is there"
+        raise TableNotFoundError(message, path=store.uri)
+    message = f"{store.uri} is {found}"
+    raise TableNotFoundError(message, path=store.uri)
+
+
+def _translated(uri: str, error: BaseException) -> QbeastError:
+    told = str(error).split("\n   0:", maxsplit=1)[0].strip()  # the rest is a stack trace
+    if isinstance(error, NoDeltaTableError):
+        return TableNotFoundError(f"there is no Delta table at {uri}: {told}", path=uri)
+    if _UNSUPPORTED.search(told):
+        message = f"{uri} cannot be read: {told}. Nothing was changed; another Delta engine can still use it."
+        feature = re.search(r"[Ff]eature '?(\w+)", told)
+        return UnsupportedTableError(message, path=uri, feature=feature[1] if feature else told)
+    if isinstance(error, OSError) or _STORE.search(told):
+        return StorageError(f"the log of {uri} cannot be read: {told}", path=uri)
+    return InvalidMetadataError(f"the Delta log of {uri} is damaged: {told}. Nothing was changed.")

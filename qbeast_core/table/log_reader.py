@@ -1,0 +1,143 @@
+"""Read the log's own files: commits, and the index tags in the newest checkpoint and the commits after it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+from urllib.parse import unquote
+
+import orjson
+import polars as pl
+
+from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.io.store import Store
+from qbeast_core.log.actions import Commit, CommitInfo, parse_commit
+from qbeast_core.log.names import (
+    LAST_CHECKPOINT,
+    LOG_DIRECTORY,
+    CheckpointFiles,
+    commit_path,
+    newest_checkpoint,
+)
+from qbeast_core.log.replay import newest_tags, sidecar_names, tags_of_checkpoint, tags_of_lines
+
+__all__ = ["read_commit", "read_commit_info", "read_tags", "read_tags_since"]
+
+_REQUESTS_AT_ONCE: Final = 16
+_HEAD: Final = 1 << 16
+
+
+def read_commit(store: Store, version: int) -> Commit | None:
+    """Return the actions of one version; None: it does not exist, or not any more."""
+    try:
+        body = store.get(commit_path(version))
+    except FileNotFoundError:
+        return None
+    return parse_commit(body, version=version)
+
+
+def read_commit_info(store: Store, version: int) -> CommitInfo | None:
+    """Return who wrote a version and when; None: the log does not say."""
+    path = commit_path(version)
+    try:
+        head = store.get_range(path, 0, min(store.size(path), _HEAD))
+        first, ended, _ = head.partition(b"\n")
+        if ended and b'"commitInfo"' in first:  # where the protocol wants it; a commit may be long
+            return parse_commit(first, version=version).commit_info
+        return parse_commit(store.get(path), version=version).commit_info
+    except FileNotFoundError:
+        return None
+
+
+def read_tags(store: Store, *, version: int) -> pl.DataFrame:
+    """Return the newest tags of every path that the log up to `version` names, live or not.
+
+    Raises
+    ------
+    FileNotFoundError
+        A file of the log vanished: another process cleaned it up; load the table again.
+    InvalidMetadataError
+        A file of the log is damaged.
+    """
+    hinted = _hinted_checkpoint(store, version)
+    if hinted is not None:
+        try:
+            return _replayed(store, hinted, version)
+        except FileNotFoundError:
+            pass  # a hint may be stale
+    return _replayed(store, newest_checkpoint(store.list(LOG_DIRECTORY), version=version), version)
+
+
+def read_tags_since(store: Store, *, after: int, version: int) -> pl.DataFrame:
+    """Return the tags of all adds in the versions ``after + 1 .. version``, oldest first.
+
+    Raises
+    ------
+    FileNotFoundError
+        One of the commits is gone.
+    """
+    bodies = _fetch(store, [commit_path(number) for number in range(after + 1, version + 1)])
+    try:
+        return tags_of_lines(bodies)
+    except (ValueError, AttributeError, KeyError) as error:
+        message = f"a commit of {store.uri} up to version {version} is damaged: {error}"
+        raise InvalidMetadataError(message) from error
+
+
+def _replayed(store: Store, checkpoint: CheckpointFiles | None, version: int) -> pl.DataFrame:
+    frames = [] if checkpoint is None else _checkpoint_tags(store, checkpoint.paths)
+    after = -1 if checkpoint is None else checkpoint.version
+    return newest_tags([*frames, read_tags_since(store, after=after, version=version)])
+
+
+def _hinted_checkpoint(store: Store, version: int) -> CheckpointFiles | None:
+    """Return the checkpoint that the hint names if it is of the one-file kind: that saves listing the log."""
+    try:
+        hint: Any = orjson.loads(store.get(LAST_CHECKPOINT))
+    except (FileNotFoundError, ValueError):
+        return None
+    number = hint.get("version") if isinstance(hint, dict) else None
+    if not isinstance(number, int) or number > version or hint.get("parts") or hint.get("v2Checkpoint"):
+        return None
+    return newest_checkpoint([f"{number:020d}.checkpoint.parquet"], version=version)
+
+
+def _checkpoint_tags(store: Store, paths: Sequence[str]) -> list[pl.DataFrame]:
+    frames: list[pl.DataFrame] = []
+    sidecars: list[str] = []
+    for path in paths:
+        if path.endswith(".json"):
+            body = store.get(path)
+            frames.append(tags_of_lines([body]))
+            lines = (orjson.loads(line) for line in body.splitlines() if b'"sidecar"' in line)
+            sidecars += [line["sidecar"]["path"] for line in lines if line.get("sidecar")]
+        else:
+            frame = _read_parquet(store, path)
+            frames.append(tags_of_checkpoint(frame))
+            sidecars += sidecar_names(frame)
+    return frames + [tags_of_checkpoint(_read_parquet(store, _sidecar_path(name))) for name in sidecars]
+
+
+def _sidecar_path(name: str) -> str:
+    return f"{LOG_DIRECTORY}/_sidecars/{unquote(name).rpartition('/')[2]}"
+
+
+def _read_parquet(store: Store, path: str) -> pl.DataFrame:
+    root = store.local_root
+    source = io.BytesIO(store.get(path)) if root is None else root / path
+    try:
+        lazy = pl.scan_parquet(source, glob=False)
+        wanted = [name for name in ("add", "sidecar") if name in lazy.collect_schema()]
+        return lazy.select(wanted).collect()
+    except pl.exceptions.PolarsError as error:
+        message = f"the checkpoint {path} of {store.uri} is damaged: {error}. Nothing was changed."
+        raise InvalidMetadataError(message) from error
+
+
+def _fetch(store: Store, paths: Sequence[str]) -> list[bytes]:
+    if store.local_root is not None or len(paths) < 2:
+        return [store.get(path) for path in paths]
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+        return list(pool.map(store.get, paths))
