@@ -1,0 +1,117 @@
+"""All blocks of a snapshot as columns: what planning works on, with no Python object a block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.pages import BlockRows, PageTable, build_page_table
+from qbeast_core.query.statistics import Statistics
+from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.spec.revision import Revision
+
+__all__ = ["BlockTable", "Space"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Space:
+    """The blocks of one revision and kind of writer, and their boxes.
+
+    Attributes
+    ----------
+    revision : Revision
+        The space they are indexed in.
+    blocks : I64Array
+        Numbers of the blocks in the table, ascending, shape (n,).
+    foreign : bool
+        Whether another writer made them.
+    lower, upper : tuple of F64Array
+        A box ``[lower, upper)`` a block, one array of shape (n,) per dimension; an end of 1.0, which belongs
+        to the box, is infinite here.
+    """
+
+    revision: Revision
+    blocks: I64Array
+    foreign: bool
+    lower: tuple[F64Array, ...]
+    upper: tuple[F64Array, ...]
+
+
+@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+class BlockTable:
+    """The blocks of all files, in the order of files and of rows in each.
+
+    A file whose index cannot be used (no tags, unreadable ones, an unknown revision, none of the schema's
+    types) still has a block that may hold any weight and lies in no space.
+
+    Attributes
+    ----------
+    files : polars.DataFrame
+        The snapshot's files; file i is row i.
+    file : I64Array
+        File of each block, ascending, shape (blocks,).
+    min_weight, max_weight : I64Array
+        Bounds of the weights of each block, shape (blocks,).
+    rows : I64Array
+        Rows of each block, shape (blocks,); 0 where unknown.
+    replicated : BoolArray
+        Blocks whose rows are copies and must not be returned, shape (blocks,).
+    spaces : tuple of Space
+        The blocks that cubes can prune.
+    num_records : I64Array
+        Rows of each file, shape (files,); -1 where unknown.
+    ours : BoolArray
+        Files whose coordinates follow the exact rules, and whose blocks stand in row order, shape (files,).
+    corrupt : tuple of str
+        Paths of the files whose tags cannot be read; they are read whole.
+    """
+
+    files: pl.DataFrame
+    file: I64Array
+    min_weight: I64Array
+    max_weight: I64Array
+    rows: I64Array
+    replicated: BoolArray
+    spaces: tuple[Space, ...]
+    num_records: I64Array
+    ours: BoolArray
+    corrupt: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+    @cached_property
+    def first_block(self) -> I64Array:
+        """Number of the first block of each file, and the number of blocks, shape (files + 1,)."""
+        return np.searchsorted(self.file, np.arange(self.files.height + 1)).astype(np.int64)
+
+    @cached_property
+    def first_row(self) -> I64Array:
+        """Row of its file that each block starts at, shape (blocks,); true only of `ours`."""
+        before = np.cumsum(self.rows) - self.rows
+        starts = self.first_block[:-1][self.file]
+        return before - before[starts]
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """The files' own statistics."""
+        return Statistics(self.files, pl.Series("foreign", ~self.ours))
+
+    @cached_property
+    def pages(self) -> PageTable:
+        """The pages of our files that tell of them, and whose blocks account for every row."""
+        whole = np.bincount(self.file, self.rows, self.files.height) == self.num_records
+        copies = self.any_in_file(self.replicated)
+        return build_page_table(
+            self.files.get_column("layout").cast(pl.String),
+            usable=self.ours & whole & ~copies,
+            num_records=self.num_records,
+            blocks=BlockRows(self.file, self.rows, self.first_row, self.min_weight, self.max_weight),
+        )
+
+    def any_in_file(self, blocks: BoolArray) -> BoolArray:
+        """Tell for every file whether any of its blocks is true, shape (files,)."""
+        return np.bincount(self.file[blocks], minlength=self.files.height) > 0

@@ -1,0 +1,252 @@
+"""From a Polars filter to a tree of atoms: what is not understood becomes `Unknown`, never an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import orjson
+import polars as pl
+
+from qbeast_core.query.atoms import compare, is_in, negate_op
+from qbeast_core.query.nodes import (
+    IsNotNull,
+    IsNull,
+    Node,
+    Nothing,
+    Op,
+    Operand,
+    StartsWith,
+    Unknown,
+    all_of,
+    any_of,
+)
+from qbeast_core.query.terms import Term
+
+__all__ = ["parse_predicate"]
+
+_OPS: dict[str, Op] = {"Lt": "<", "LtEq": "<=", "Eq": "==", "NotEq": "!=", "GtEq": ">=", "Gt": ">"}
+_MIRRORED: dict[Op, Op] = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">": "<"}
+_CONNECTIVES = {"And": True, "LogicalAnd": True, "Or": False, "LogicalOr": False}
+_BOUNDS: dict[str, tuple[Op, Op]] = {
+    "Both": (">=", "<="),
+    "Left": (">=", "<"),
+    "Right": (">", "<="),
+    "None": (">", "<"),
+}
+_NAN = pl.Series([float("nan")])
+_INFINITIES = pl.Series([float("-inf"), float("inf")])
+
+
+def parse_predicate(predicate: pl.Expr, schema: pl.Schema) -> Node:
+    """Understand a row filter as far as possible.
+
+    Parameters
+    ----------
+    predicate : polars.Expr
+        A boolean expression, as written by a user or as Polars hands it to an IO source.
+    schema : polars.Schema
+        The table's columns.
+
+    Returns
+    -------
+    Node
+        A tree that is true for every row the filter keeps, and perhaps for more: parts that cannot be
+        understood are `Unknown`. Negations are gone: they are in the atoms, with the three-valued logic
+        of nulls.
+
+    Examples
+    --------
+    >>> schema = pl.Schema({"x": pl.Int64, "s": pl.String})
+    >>> parse_predicate(~pl.col("x").is_null() & (pl.col("s").str.len_chars() > 3), schema)
+    IsNotNull(column='x')
+    >>> parse_predicate(pl.col("x") > pl.lit(None, dtype=pl.Int64), schema)
+    Nothing()
+    """
+    try:
+        tree = orjson.loads(predicate.meta.serialize(format="json"))
+    except pl.exceptions.PolarsError:  # holds a Python function
+        return _split(predicate, schema)
+    except orjson.JSONDecodeError:  # nested deeper than its limit
+        return Unknown()
+    try:
+        return _parse(Term(tree, predicate, schema), negated=False)
+    except RecursionError:
+        return Unknown()
+
+
+def _split(predicate: pl.Expr, schema: pl.Schema) -> Node:
+    """Parse the halves of an AND or OR that cannot be serialised as a whole."""
+    parts = predicate.meta.pop()[::-1]
+    if len(parts) != 2:
+        return Unknown()
+    left, right = parts
+    if (left & right).meta.eq(predicate):
+        return all_of([parse_predicate(left, schema), parse_predicate(right, schema)])
+    if (left | right).meta.eq(predicate):
+        return any_of([parse_predicate(left, schema), parse_predicate(right, schema)])
+    return Unknown()
+
+
+def _parse(term: Term, *, negated: bool) -> Node:
+    """Parse a boolean expression, or its negation."""
+    if term.is_constant:
+        value = term.evaluate_one()
+        keeps = value is None or (not value.null_count() and bool(value.item()) is not negated)
+        return Unknown() if keeps else Nothing()
+    if term.kind == "Column":
+        return _compare(term, "==", pl.Series([not negated]))
+    children = term.children
+    parser = _KINDS.get(term.kind)
+    return parser(term, children, negated=negated) if parser is not None and children else Unknown()
+
+
+def _parse_alias(_: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    return _parse(children[0], negated=negated)
+
+
+def _parse_ternary(_: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    truthy, falsy, condition = children
+    when = _parse(condition, negated=False)
+    return any_of([all_of([when, _parse(truthy, negated=negated)]), _parse(falsy, negated=negated)])
+
+
+def _parse_binary(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    op = str(term.body["op"])
+    if op in _CONNECTIVES:
+        join = all_of if _CONNECTIVES[op] is not negated else any_of
+        return join([_parse(part, negated=negated) for part in _flatten(term, op)])
+    if op in ("EqValidity", "NotEqValidity"):
+        return _parse_missing(children, equal=(op == "EqValidity") is not negated)
+    if op not in _OPS:
+        return Unknown()
+    left, right = children
+    symbol = _OPS[op]
+    if left.is_constant:
+        left, right, symbol = right, left, _MIRRORED[symbol]
+    return _compare(left, negate_op(symbol) if negated else symbol, right.evaluate_one())
+
+
+def _flatten(term: Term, op: str) -> list[Term]:
+    """List the parts of a left-leaning chain of one connective, without recursion."""
+    parts: list[Term] = []
+    while term.kind == "BinaryExpr" and term.body["op"] == op and (children := term.children):
+        term, right = children
+        parts.append(right)
+    return [term, *reversed(parts)]
+
+
+def _parse_missing(children: Sequence[Term], *, equal: bool) -> Node:
+    """Parse comparisons for which null is a value like any other."""
+    left, right = children
+    if left.is_constant:
+        left, right = right, left
+    operand, value = left.operand(), right.evaluate_one()
+    if operand is None or operand.casts or value is None:
+        return Unknown()
+    if value.null_count():
+        return IsNull(operand.column) if equal else IsNotNull(operand.column)
+    if equal:
+        return compare(operand, "==", value)
+    return any_of([compare(operand, "!=", value), IsNull(operand.column)])
+
+
+def _parse_function(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    group, name, _ = term.function
+    if group == "Boolean" and name in _BOOLEANS:
+        return _BOOLEANS[name](term, children, negated=negated)
+    if group == "StringExpr" and name == "StartsWith" and not negated:
+        return _parse_starts_with(children)
+    return Unknown()
+
+
+def _parse_not(_: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    return _parse(children[0], negated=not negated)
+
+
+def _parse_horizontal(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    join = all_of if (term.function[1] == "AllHorizontal") is not negated else any_of
+    return join([_parse(child, negated=negated) for child in children])
+
+
+def _parse_is_null(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    operand = children[0].operand()
+    null = (term.function[1] == "IsNull") is not negated
+    if operand is None or (null and operand.casts):  # a cast may make nulls
+        return Unknown()
+    return IsNull(operand.column) if null else IsNotNull(operand.column)
+
+
+def _parse_between(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    bounds = _BOUNDS.get(str(term.function[2]["closed"]))
+    if bounds is None:
+        return Unknown()
+    sides = [
+        _compare(children[0], negate_op(op) if negated else op, limit.evaluate_one())
+        for op, limit in zip(bounds, children[1:], strict=True)
+    ]
+    return any_of(sides) if negated else all_of(sides)
+
+
+def _parse_is_in(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    operand, values = children[0].operand(), children[1].evaluate()
+    if negated or operand is None or values is None:
+        return Unknown()
+    if isinstance(values.dtype, (pl.List, pl.Array)):
+        if len(values) != 1 or values.null_count():
+            return Unknown()
+        values = values.explode(empty_as_null=False)
+    return is_in(operand, values, nulls_equal=bool(term.function[2]["nulls_equal"]))
+
+
+def _parse_float_test(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    operand, name = children[0].operand(), term.function[1]
+    if operand is None or not operand.result.is_float():
+        return Unknown()
+    if name in ("IsNan", "IsNotNan"):
+        return compare(operand, ">=" if (name == "IsNan") is not negated else "<", _NAN)
+    if negated:
+        return Unknown()
+    if name == "IsInfinite":
+        return is_in(operand, _INFINITIES, nulls_equal=False)
+    return all_of([compare(operand, ">", _INFINITIES[:1]), compare(operand, "<", _INFINITIES[1:])])
+
+
+def _parse_starts_with(children: Sequence[Term]) -> Node:
+    operand, value = children[0].operand(), children[1].evaluate_one()
+    if operand is None or value is None or not isinstance(operand.result, pl.String):
+        return Unknown()
+    if value.null_count():
+        return Nothing()
+    prefix = str(value.item())
+    return StartsWith(operand, prefix) if prefix else IsNotNull(operand.column)
+
+
+def _compare(term: Term, op: Op, value: pl.Series | None) -> Node:
+    operand: Operand | None = term.operand() if value is not None else None
+    return Unknown() if operand is None or value is None else compare(operand, op, value)
+
+
+class _Parser(Protocol):
+    def __call__(self, term: Term, children: Sequence[Term], /, *, negated: bool) -> Node: ...
+
+
+_KINDS: dict[str, _Parser] = {
+    "Alias": _parse_alias,
+    "BinaryExpr": _parse_binary,
+    "Function": _parse_function,
+    "Ternary": _parse_ternary,
+}
+_BOOLEANS: dict[str, _Parser] = {
+    "AllHorizontal": _parse_horizontal,
+    "AnyHorizontal": _parse_horizontal,
+    "IsBetween": _parse_between,
+    "IsFinite": _parse_float_test,
+    "IsIn": _parse_is_in,
+    "IsInfinite": _parse_float_test,
+    "IsNan": _parse_float_test,
+    "IsNotNan": _parse_float_test,
+    "IsNotNull": _parse_is_null,
+    "IsNull": _parse_is_null,
+    "Not": _parse_not,
+}

@@ -1,0 +1,189 @@
+"""Which files, blocks and pages a read must open, and why the others stay closed (format 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.blocks import BlockTable
+from qbeast_core.query.intervals import coordinate_intervals
+from qbeast_core.query.nodes import And, Atom, IsNotNull, IsNull, Node, Nothing, Or, Unknown
+from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
+from qbeast_core.space.arrays import BoolArray, I64Array
+
+__all__ = ["Reason", "Selection", "select"]
+
+Reason: TypeAlias = Literal["matches", "replicated copies", "weights", "statistics", "cubes"]
+"""Why a file is opened, or what alone keeps it closed."""
+
+_REASONS: tuple[Reason, ...] = get_args(Reason)
+
+
+@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+class Selection:
+    """What a read opens.
+
+    Attributes
+    ----------
+    table : BlockTable
+        What was chosen from; file i is row i of its `files`.
+    opened : BoolArray
+        Files to read, shape (files,). No other holds a row that is wanted.
+    blocks : BoolArray
+        Blocks that may hold a wanted row, shape (blocks,).
+    mixed : BoolArray
+        Opened files that also hold copies, which must not be returned, shape (files,): read them whole and
+        drop the rows of their replicated blocks (known by `BlockTable.first_row` in our files only).
+    page_numbers : I64Array
+        Chosen pages of all opened files that can be read by pages, in the order of files, each numbered
+        from 0 in its file.
+    page_offsets : I64Array
+        Where in `page_numbers` each file begins, and the end, shape (files + 1,).
+    reason_codes : I64Array
+        Why each file is opened or closed, as a place among the values of `Reason`, shape (files,).
+    """
+
+    table: BlockTable
+    opened: BoolArray
+    blocks: BoolArray
+    mixed: BoolArray
+    page_numbers: I64Array
+    page_offsets: I64Array
+    reason_codes: I64Array
+
+    @cached_property
+    def pages_opened(self) -> I64Array:
+        """Pages to read of each file, shape (files,); 0 also where a file tells of none."""
+        return np.diff(self.page_offsets)
+
+    @cached_property
+    def pages_total(self) -> I64Array:
+        """Pages of each file, shape (files,); 0 where it tells of none."""
+        return np.diff(self.table.pages.first_page)
+
+    @cached_property
+    def rows_opened(self) -> I64Array:
+        """Rows of the pages and whole files to read, of each file, shape (files,); 0 where unknown."""
+        table, pages = self.table, self.table.pages
+        counted = np.bincount(table.file, table.rows, table.files.height).astype(np.int64)
+        whole = np.where(table.num_records < 0, counted, table.num_records)
+        first = np.repeat(pages.first_page[:-1], self.pages_opened)
+        running = np.concatenate([np.zeros(1, np.int64), np.cumsum(pages.rows[first + self.page_numbers])])
+        chosen = np.diff(running[self.page_offsets])
+        return np.where(self.opened, np.where(self.pages_total > 0, chosen, whole), 0)
+
+    def pages(self, file: int) -> I64Array | None:
+        """Give the pages to read of an opened file, ascending; None: read it whole."""
+        if self.pages_opened[file] == self.pages_total[file]:  # all of them, or none known
+            return None
+        return self.page_numbers[self.page_offsets[file] : self.page_offsets[file + 1]]
+
+    def frame(self) -> pl.DataFrame:
+        """Give one row a file: `path`, `opened`, `rows_opened`, `pages_opened`, `pages_total`, `reason`."""
+        return self.table.files.select("path").with_columns(
+            pl.Series("opened", self.opened),
+            pl.Series("rows_opened", self.rows_opened),
+            pl.Series("pages_opened", self.pages_opened),
+            pl.Series("pages_total", self.pages_total),
+            pl.Series("reason", _REASONS).gather(self.reason_codes).alias("reason"),
+        )
+
+
+def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) -> Selection:
+    """Choose what to read.
+
+    Parameters
+    ----------
+    table : BlockTable
+        The blocks of a snapshot.
+    node : Node
+        Filter; `Unknown()` for none.
+    weights : WeightRange
+        Sample; all rows by default.
+
+    Returns
+    -------
+    Selection
+        Every row that the filter keeps, with a weight in the range, is in an opened file and, where the file
+        is read by pages, in one of these pages.
+
+    Examples
+    --------
+    >>> from qbeast_core.query.build import build_block_table
+    >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [None], "rules": [None],
+    ...     "blocks": [None], "layout": [None], "state": [None], "cube": [None], "min_weight": [None],
+    ...     "element_count": [None]})
+    >>> select(build_block_table(files, {}, pl.Schema()), Unknown()).frame().rows()
+    [('a', True, 3, 0, 0, 'matches')]
+    """
+    in_range = ~table.replicated & (table.max_weight >= weights.from_) & (table.min_weight < weights.to)
+    if weights.is_empty:
+        in_range[:] = False
+    by_file: dict[Atom, BoolArray] = {}
+    statistics = _evaluate(node, table.files.height, lambda atom: _of_files(table, atom, by_file))
+    boxes = _evaluate(
+        node, len(table), lambda atom: _of_files(table, atom, by_file)[table.file] & _of_boxes(table, atom)
+    )
+    blocks = in_range & boxes
+    found = table.pages.select(blocks, weights)
+    page_offsets = np.searchsorted(found, table.pages.first_page).astype(np.int64)
+    per_file = np.diff(page_offsets)
+    by_block = table.any_in_file(blocks)
+    opened = by_block & ((per_file > 0) | (np.diff(table.pages.first_page) == 0))
+    closed: list[tuple[Reason, BoolArray]] = [
+        ("matches", opened),
+        ("replicated copies", ~table.any_in_file(~table.replicated)),
+        ("weights", ~table.any_in_file(in_range)),
+        ("statistics", ~statistics),
+        ("cubes", ~by_block),
+    ]
+    codes = [_REASONS.index(reason) for reason, _ in closed]
+    return Selection(
+        table=table,
+        opened=opened,
+        blocks=blocks,
+        mixed=opened & table.any_in_file(table.replicated),
+        page_numbers=found - np.repeat(table.pages.first_page[:-1], per_file),
+        page_offsets=page_offsets,
+        # Blocks that match where no page does: the pages know more of weights.
+        reason_codes=np.select([mask for _, mask in closed], codes, default=_REASONS.index("weights")),
+    )
+
+
+def _evaluate(node: Node, size: int, of_atom: Callable[[Atom], BoolArray]) -> BoolArray:
+    if isinstance(node, Unknown):
+        return np.ones(size, np.bool_)
+    if isinstance(node, Nothing):
+        return np.zeros(size, np.bool_)
+    if isinstance(node, And):
+        every: BoolArray = np.logical_and.reduce([_evaluate(child, size, of_atom) for child in node.children])
+        return every
+    if isinstance(node, Or):
+        some: BoolArray = np.logical_or.reduce([_evaluate(child, size, of_atom) for child in node.children])
+        return some
+    return of_atom(node)
+
+
+def _of_files(table: BlockTable, atom: Atom, known: dict[Atom, BoolArray]) -> BoolArray:
+    if atom not in known:
+        known[atom] = table.statistics.may_match(atom)
+    return known[atom]
+
+
+def _of_boxes(table: BlockTable, atom: Atom) -> BoolArray:
+    """Tell for every block whether its box, if it has one, holds a point where the atom can be true."""
+    mask = np.ones(len(table), np.bool_)
+    column = atom.column if isinstance(atom, (IsNull, IsNotNull)) else atom.operand.column
+    for space in table.spaces:
+        if column in space.revision.columns:
+            dimension = space.revision.columns.index(column)
+            transformation = space.revision.transformations[dimension]
+            intervals = coordinate_intervals(atom, transformation, foreign=space.foreign)
+            if intervals is not None:
+                mask[space.blocks] = intervals.meet(space.lower[dimension], space.upper[dimension])
+    return mask

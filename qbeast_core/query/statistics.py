@@ -1,0 +1,135 @@
+"""What the statistics of whole files say about atoms, whatever their index says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from qbeast_core.query.nodes import Atom, Compare, IsIn, IsNotNull, IsNull, Operand, StartsWith
+from qbeast_core.space.arrays import BoolArray
+
+__all__ = ["Statistics"]
+
+_SAFE_DIGITS = 15
+"""Decimals of more digits may have lost some in a writer that goes through float64."""
+
+_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+_ABOVE_CUT_TEXT = "\U0010ffff" * 8
+_low, _high, _foreign = pl.col("low"), pl.col("high"), pl.col("foreign")
+_nulls, _rows = pl.col("nulls"), pl.col("rows")
+_never = pl.lit(value=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """Typed statistics of files.
+
+    Attributes
+    ----------
+    files : polars.DataFrame
+        `num_records`, and where there are any the structs `min`, `max` and `null_count`; null where unknown.
+    foreign : polars.Series
+        Boolean, one a file: whether another writer made it, who may have left NaN out of the bounds of
+        floats, cut strings and rounded decimals.
+    """
+
+    files: pl.DataFrame
+    foreign: pl.Series
+
+    def may_match(self, atom: Atom) -> BoolArray:
+        """Tell for every file whether a row of it can match; True where nothing is known, shape (files,)."""
+        if isinstance(atom, (IsNull, IsNotNull)):
+            frame = self._counts(atom.column)
+            rule = _nulls > 0 if isinstance(atom, IsNull) else _nulls < _rows
+        else:
+            frame = self._bounds(atom.operand)
+            rule = _rule(atom, frame) & (_nulls < _rows)
+        return frame.select(rule.fill_null(value=True).alias("may")).get_column("may").to_numpy()
+
+    def _counts(self, column: str) -> pl.DataFrame:
+        return pl.DataFrame(
+            {
+                "rows": self.files.get_column("num_records").cast(pl.Int64),
+                "nulls": self._field("null_count", column, pl.Int64()),
+                "foreign": self.foreign,
+            }
+        )
+
+    def _bounds(self, operand: Operand) -> pl.DataFrame:
+        """Give bounds that really hold, in the type that is compared."""
+        low, high = (self._field(side, operand.column, operand.dtype) for side in ("min", "max"))
+        frame = self._counts(operand.column).with_columns(low.alias("low"), high.alias("high"))
+        low_rule, high_rule = _honest(operand.dtype)
+        frame = frame.with_columns(low_rule.alias("low"), high_rule.alias("high"))
+        return frame.with_columns(operand.apply(_low), operand.apply(_high))
+
+    def _field(self, struct: str, column: str, dtype: pl.DataType) -> pl.Series:
+        """Take one column out of a struct of statistics; nulls where it is missing or of another kind."""
+        if struct in self.files.columns:
+            structs = self.files.get_column(struct)
+            if isinstance(structs.dtype, pl.Struct) and column in (f.name for f in structs.dtype.fields):
+                values = structs.struct.field(column)
+                if _same_kind(values.dtype, dtype):
+                    return values.cast(dtype, strict=False)
+        return pl.Series(column, [None], dtype=dtype).new_from_index(0, self.files.height)
+
+
+def _same_kind(stored: pl.DataType, dtype: pl.DataType) -> bool:
+    return stored == dtype or any(
+        isinstance(stored, kinds) and isinstance(dtype, kinds)
+        for kinds in ((pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt64), pl.Datetime)
+    )
+
+
+def _honest(dtype: pl.DataType) -> tuple[pl.Expr, pl.Expr]:
+    """Correct the two bounds for what writers are known to do to them."""
+    if isinstance(dtype, pl.Datetime):  # cut to milliseconds
+        step = _PER_MS[dtype.time_unit]
+        physical = _high.to_physical()
+        raised = pl.when(physical < 2**63 - 1 - step).then(physical + step)
+        return _low, raised.cast(dtype)
+    if isinstance(dtype, pl.String):
+        return _low, _high + pl.when(_foreign).then(pl.lit(_ABOVE_CUT_TEXT)).otherwise(pl.lit(""))
+    if isinstance(dtype, pl.Decimal) and (dtype.precision or 38) > _SAFE_DIGITS:
+        return pl.when(~_foreign).then(_low), pl.when(~_foreign).then(_high)
+    return _low, _high
+
+
+def _rule(atom: Compare | IsIn | StartsWith, frame: pl.DataFrame) -> pl.Expr:
+    if isinstance(atom, StartsWith):
+        prefix = pl.lit(atom.prefix)
+        return (_high >= prefix) & ((_low <= prefix) | _low.str.starts_with(prefix))
+    if isinstance(atom, Compare):
+        return _compare_rule(atom)
+    return _is_in_rule(atom, frame)
+
+
+def _compare_rule(atom: Compare) -> pl.Expr:
+    value = pl.lit(atom.value).first()
+    # Writers that leave NaN out give an upper bound that NaN, the largest value, exceeds.
+    nan_hidden = _foreign if atom.operand.dtype.is_float() else _never
+    is_nan = bool(atom.value.dtype.is_float() and atom.value.is_nan().all())
+    rules = {
+        "<": _low < value,
+        "<=": _low <= value,
+        ">": (_high > value) | nan_hidden,
+        ">=": (_high >= value) | nan_hidden,
+        "==": (_low <= value) & ((_high >= value) | (nan_hidden & is_nan)),
+        "!=": (_low != value) | (_high != value) | nan_hidden,
+    }
+    return rules[atom.op]
+
+
+def _is_in_rule(atom: IsIn, frame: pl.DataFrame) -> pl.Expr:
+    """Ask whether any of the sorted values lies between the bounds."""
+    values = atom.values
+    target = atom.operand.result
+    cast = values if values.dtype == target else values.cast(target, strict=False)
+    hidden = _foreign if values.dtype.is_float() and values.is_nan().any() else _never
+    if cast.null_count() or not cast.cast(values.dtype, strict=False).eq_missing(values).all():
+        return ((_low <= pl.lit(values[-1:]).first()) & (_high >= pl.lit(values[:1]).first())) | hidden
+    first = cast.search_sorted(frame.get_column("low"), side="left")
+    last = cast.search_sorted(frame.get_column("high"), side="right")
+    known = _low.is_not_null() & _high.is_not_null()
+    return pl.lit(last > first) | ~known | hidden

@@ -1,0 +1,154 @@
+"""Block tags of many files as columns, decoded at once; only unreadable ones are looked at one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.spec.block import parse_blocks
+
+__all__ = ["BLOCK_SCHEMA", "decode_blocks", "flat_blocks"]
+
+BLOCK_SCHEMA = pl.Schema(
+    {
+        "file": pl.Int64,
+        "cube": pl.String,
+        "min_weight": pl.Int64,
+        "max_weight": pl.Int64,
+        "rows": pl.Int64,
+        "replicated": pl.Boolean,
+    }
+)
+"""One row a block; `file` counts the files of a snapshot from 0."""
+
+_JSON = pl.List(
+    pl.Struct(
+        {
+            "cube": pl.String,
+            "cubeId": pl.String,
+            "minWeight": pl.Int64,
+            "maxWeight": pl.Int64,
+            "elementCount": pl.Int64,
+            "replicated": pl.Boolean,
+        }
+    )
+)
+_SLICE_FILES = 2_500  # slices are decoded side by side
+_COPIES = ("REPLICATED", "ANNOUNCED")
+
+
+def decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
+    """Decode `blocks` tags.
+
+    Parameters
+    ----------
+    texts : polars.DataFrame
+        Columns `file` (int64, ascending) and `blocks` (the tag's text, not null).
+
+    Returns
+    -------
+    blocks : polars.DataFrame
+        Schema `BLOCK_SCHEMA`, in the order of files and of each tag.
+    corrupt : list of int
+        Files whose tag cannot be read; they have no blocks here.
+
+    Examples
+    --------
+    >>> texts = pl.DataFrame({"file": [0, 1], "blocks": [
+    ...     '[{"cubeId":"w","minWeight":-5,"maxWeight":7,"elementCount":2},]', "oops"]})
+    >>> blocks, corrupt = decode_blocks(texts)
+    >>> blocks.rows(), corrupt
+    ([(0, 'w', -5, 7, 2, False)], [1])
+    """
+    decoded, unread = _decode_slices(texts)
+    rows = _as_rows(decoded)
+    sound = pl.all_horizontal(
+        pl.col("cube").is_not_null(),
+        pl.col("min_weight", "max_weight").is_between(MIN_WEIGHT, MAX_WEIGHT).fill_null(value=False),
+        pl.col("rows").ge(0).fill_null(value=False),
+    )
+    faulty = rows.filter(~sound).get_column("file").unique().to_list()
+    if not faulty and not unread:
+        return rows, []
+    again = texts.filter(pl.col("file").is_in([*faulty, *unread]))
+    saved, corrupt = _decode_singly(again)
+    kept = rows.filter(~pl.col("file").is_in(faulty))
+    return pl.concat([kept, saved]).sort("file", maintain_order=True), corrupt
+
+
+def flat_blocks(files: pl.DataFrame) -> pl.DataFrame:
+    """Give the one block of each file of the layout before 0.6.0 (format 11).
+
+    Parameters
+    ----------
+    files : polars.DataFrame
+        Columns `file`, `cube`, `state`, `min_weight` and `element_count` of files with such tags.
+
+    Returns
+    -------
+    polars.DataFrame
+        Schema `BLOCK_SCHEMA`. No row is promised to lie below the tag's `maxWeight`, so it is not used.
+    """
+    return files.select(
+        "file",
+        "cube",
+        pl.col("min_weight").cast(pl.Int64).fill_null(MIN_WEIGHT),
+        pl.lit(MAX_WEIGHT, pl.Int64).alias("max_weight"),
+        pl.col("element_count").cast(pl.Int64).fill_null(0).alias("rows"),
+        pl.col("state").is_in(_COPIES).fill_null(value=False).alias("replicated"),
+    )
+
+
+def _slices(texts: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    return texts.iter_slices(_SLICE_FILES)
+
+
+def _decode_slices(texts: pl.DataFrame) -> tuple[list[pl.DataFrame], list[int]]:
+    """Decode slices side by side; give also the files of those that hold text which is no JSON."""
+    plans = [part.lazy().with_columns(pl.col("blocks").str.json_decode(_JSON)) for part in _slices(texts)]
+    try:
+        return pl.collect_all(plans), []
+    except pl.exceptions.ComputeError:
+        pass  # find out which
+    decoded: list[pl.DataFrame] = []
+    unread: list[int] = []
+    for part, plan in zip(_slices(texts), plans, strict=True):
+        try:
+            decoded.append(plan.collect())
+        except pl.exceptions.ComputeError:
+            unread.extend(part.get_column("file").to_list())
+    return decoded, unread
+
+
+def _as_rows(decoded: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    if not decoded:
+        return pl.DataFrame(schema=BLOCK_SCHEMA)
+    lists = pl.concat(decoded).filter(pl.col("blocks").list.len() > 0)
+    return (
+        lists.explode("blocks", empty_as_null=False)
+        .unnest("blocks")
+        .select(
+            "file",
+            pl.coalesce("cube", "cubeId"),
+            pl.col("minWeight").alias("min_weight"),
+            pl.col("maxWeight").alias("max_weight"),
+            pl.col("elementCount").alias("rows"),
+            pl.col("replicated").fill_null(value=False),
+        )
+    )
+
+
+def _decode_singly(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
+    rows: list[tuple[int, str, int, int, int, bool]] = []
+    corrupt: list[int] = []
+    for file, text in texts.rows():
+        try:
+            blocks = parse_blocks(text)
+        except InvalidMetadataError:
+            corrupt.append(file)
+            continue
+        rows += [(file, b.cube, b.min_weight, b.max_weight, b.element_count, b.replicated) for b in blocks]
+    return pl.DataFrame(rows, schema=BLOCK_SCHEMA, orient="row"), corrupt
