@@ -13,7 +13,7 @@ from qbeast_core.space.columns import IndexColumn, NumberColumn, StringColumn
 from qbeast_core.space.number_quantiles import number_ranks
 from qbeast_core.space.number_text import number_text
 from qbeast_core.space.numbers import number_values
-from qbeast_core.space.scala_hash import bytes_hash
+from qbeast_core.space.scala_hash import bytes_hash, span_hash
 from qbeast_core.space.string_quantiles import string_ranks
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
@@ -194,7 +194,7 @@ def _hashed(column: IndexColumn) -> F64Array:
     if isinstance(column, StringColumn):
         hashes = bytes_hash(column.data, column.offsets)
     else:
-        hashes = bytes_hash(*number_text(column))
+        hashes = span_hash(*number_text(column))
     return (hashes & np.int32(_LARGEST_HASH)) / _LARGEST_HASH
 
 

@@ -16,8 +16,11 @@ __all__ = ["number_text"]
 _PLAIN_FROM, _PLAIN_TO = 1e-3, 1e7
 """Java spells smaller and larger floats with an exponent."""
 
+_INTEGER_WIDTH = 20
+"""Nineteen digits and a sign."""
 
-def number_text(column: NumberColumn) -> tuple[U8Array, I64Array]:
+
+def number_text(column: NumberColumn) -> tuple[U8Array, I64Array, I64Array]:
     """Spell every number as Java's ``toString`` does.
 
     Parameters
@@ -27,10 +30,10 @@ def number_text(column: NumberColumn) -> tuple[U8Array, I64Array]:
 
     Returns
     -------
-    data, offsets
-        ASCII bytes, and int64 of shape (n + 1,): row i is ``data[offsets[i]:offsets[i + 1]]``. Floats are
-        the shortest text that reads back the same, -0.0 is ``0.0``; decimals are plain, with all digits of
-        their scale.
+    data, starts, lengths
+        ASCII bytes, and int64 of shape (n,): row i is ``data[starts[i]:starts[i] + lengths[i]]``. Floats
+        are the shortest text that reads back the same, -0.0 is ``0.0``; decimals are plain, with all
+        digits of their scale.
 
     Raises
     ------
@@ -39,27 +42,44 @@ def number_text(column: NumberColumn) -> tuple[U8Array, I64Array]:
 
     Examples
     --------
-    >>> data, _ = number_text(NumberColumn("float64", np.array([1.0, 1e10, 1.234e-5])))
-    >>> data.tobytes()
-    b'1.01.0E101.234E-5'
+    >>> data, starts, lengths = number_text(NumberColumn("float64", np.array([1.0, 1.234e-5])))
+    >>> [data[start:][:length].tobytes() for start, length in zip(starts, lengths)]
+    [b'1.0', b'1.234E-5']
     """
     if column.kind in {"date", "timestamp"}:
         message = f"A {column.kind} column cannot be hashed: index it as linear or by quantiles"
         raise InvalidInputError(message, argument="column")
     if column.kind == "decimal":
-        return _packed(_decimal_text(column))
+        return _spans(_decimal_text(column))
     if column.kind in {"float32", "float64"}:
-        return _packed(_float_text(column.values))
-    return _packed(column.values.astype(np.int64).astype("S20"))
+        return _spans(_float_text(column.values))
+    return _integer_text(column.values.astype(np.int64))
 
 
-def _packed(texts: npt.NDArray[np.bytes_]) -> tuple[U8Array, I64Array]:
+def _spans(texts: npt.NDArray[np.bytes_]) -> tuple[U8Array, I64Array, I64Array]:
     width = texts.dtype.itemsize
-    data = texts.view(np.uint8).reshape(len(texts), width)
-    used = data != 0
-    offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum(used.sum(axis=1), out=offsets[1:])
-    return data[used], offsets
+    starts = np.arange(0, width * len(texts), width, dtype=np.int64)
+    return texts.view(np.uint8), starts, np.strings.str_len(texts)
+
+
+def _integer_text(values: I64Array) -> tuple[U8Array, I64Array, I64Array]:
+    """Write digits from the last one on, all rows at once."""
+    data = np.empty((len(values), _INTEGER_WIDTH), np.uint8)
+    left = np.abs(values).view(np.uint64)  # of the least number, too
+    lengths = np.ones(len(values), np.int64)
+    for place in range(_INTEGER_WIDTH - 1, 0, -1):
+        rest = left // np.uint64(10)
+        data[:, place] = left - rest * np.uint64(10) + np.uint64(ord("0"))
+        left = rest
+        more = left != 0
+        if not more.any():
+            break
+        lengths += more
+    signed = np.flatnonzero(values < 0)
+    data[signed, _INTEGER_WIDTH - 1 - lengths[signed]] = ord("-")
+    lengths[signed] += 1
+    ends = np.arange(1, len(values) + 1, dtype=np.int64) * _INTEGER_WIDTH
+    return data.reshape(-1), ends - lengths, lengths
 
 
 def _float_text(values: npt.NDArray[Any]) -> npt.NDArray[np.bytes_]:

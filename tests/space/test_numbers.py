@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -25,8 +24,8 @@ UNSCALED = st.integers(-(10**38), 10**38) | st.integers(-(10**19), 10**19) | NEA
 
 
 def spelled(column: NumberColumn) -> list[str]:
-    data, offsets = number_text(column)
-    return [data[i:j].tobytes().decode() for i, j in pairwise(offsets)]
+    data, starts, lengths = number_text(column)
+    return [data[i : i + n].tobytes().decode() for i, n in zip(starts, lengths, strict=True)]
 
 
 @given(st.lists(UNSCALED, min_size=1), st.integers(0, 38))
