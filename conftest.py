@@ -1,4 +1,4 @@
-"""What tests and doctests run under: `--slow`, Hypothesis profiles, spawn not fork, a directory of their own."""
+"""What tests and doctests run under: `--slow`, Hypothesis profiles, no fork, a directory of their own."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
     QbeastError
     ├── InvalidInputError        (also a ValueError)         an argument cannot be used
-    │   ├── InvalidColumnsError                              columns to index: unknown, repeated, not indexable, too many
+    │   ├── InvalidColumnsError                              columns to index: unknown, repeated, not indexable
     │   └── SchemaMismatchError                              rows do not fit the table's columns
     ├── InvalidMetadataError     (also a ValueError)         stored metadata breaks the format
     ├── TableExistsError         (also a FileExistsError)    the mode forbids writing to it
@@ -17,10 +17,10 @@
     └── StorageError             (also an OSError)           the store refused a read or a write
 
     QbeastWarning                (a UserWarning)
-    ├── CorruptTagWarning                                    a file's index tags are unreadable: it is read whole
+    ├── CorruptTagWarning                                    unreadable index tags: the file is read whole
     └── DesignEffectWarning                                  equal keys cluster the sample
 
-Catch `QbeastError` to catch them all. Codes never change; facts are attributes; every error survives pickling.
+Catch `QbeastError` to catch them all. Codes never change; facts are attributes; errors survive pickling.
 """
 
 from __future__ import annotations

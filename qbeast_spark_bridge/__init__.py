@@ -1,1 +1,1 @@
-"""The bridge to Apache Spark; the only package that may know PySpark. Empty until the Spark roads are built."""
+"""The bridge to Apache Spark, the only package that may know PySpark; empty until it is built."""
