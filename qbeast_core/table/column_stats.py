@@ -112,9 +112,10 @@ def _in_format_unit(name: str, dtype: pl.DataType, values: list[Any]) -> list[fl
     if dtype.is_integer():
         return [int(v) for v in cast]
     column = to_index_column(cast)
-    numbers = number_values(column) if isinstance(column, NumberColumn) else []
-    whole = dtype.is_temporal()
-    return [int(v) if whole else float(v) for v in numbers]
+    if not isinstance(column, NumberColumn):
+        return []
+    numbers = number_values(column).tolist()
+    return [int(v) for v in numbers] if dtype.is_temporal() else list(numbers)
 
 
 def _to_column_type(series: pl.Series, dtype: pl.DataType) -> pl.Series:

@@ -1,0 +1,195 @@
+"""Write the data files of a plan: invisible until a commit names them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from qbeast_core.errors import StorageError
+from qbeast_core.io.dictionaries import choose_dictionary
+from qbeast_core.io.parquet_write import encode_data_file
+from qbeast_core.io.store import Store
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.stats import file_stats, stats_columns
+from qbeast_core.spec.layout import PageLayout, dump_layout
+from qbeast_core.table.progress import Progress, ProgressCallback
+from qbeast_core.tree.plan import FilePlan, IndexPlan
+
+__all__ = ["FileSettings", "World", "delete_data_files", "write_data_files"]
+
+_MOST_WRITERS: Final = 4
+_RULES: Final = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What pure code must not ask for: the clock (milliseconds since 1970 UTC) and new ids."""
+
+    now_ms: Callable[[], int]
+    new_id: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """What all files of a write share.
+
+    Parameters
+    ----------
+    dictionary : list of str
+        Leaf columns to dictionary encode.
+    statistics : tuple of str
+        Columns with statistics per page: the indexed ones.
+    stats_columns : list
+        Leaf columns with statistics in the log.
+    design_effect : float
+        Of the write.
+    """
+
+    dictionary: list[str]
+    statistics: tuple[str, ...]
+    stats_columns: list[tuple[str, ...]]
+    design_effect: float
+
+    @staticmethod
+    def of(
+        frame: pl.DataFrame,
+        indexed: tuple[str, ...],
+        configuration: Mapping[str, str],
+        design_effect: float,
+    ) -> FileSettings:
+        """Derive the settings from the rows and the table's configuration."""
+        listed = stats_columns(frame.schema, configuration)
+        listed += [(name,) for name in indexed if (name,) not in listed]
+        return FileSettings(choose_dictionary(frame), indexed, listed, design_effect)
+
+
+def write_data_files(
+    frame: pl.DataFrame,
+    plan: IndexPlan,
+    *,
+    store: Store,
+    settings: FileSettings,
+    world: World,
+    progress: ProgressCallback | None = None,
+) -> list[AddFile]:
+    """Write every file of the plan and return what a commit has to say about them.
+
+    Files are encoded and stored a few at a time, so memory beyond `frame` is that of some files. If one
+    fails, those written are deleted again as far as the store lets us.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        The rows, of the table's types.
+    plan : IndexPlan
+        Where they go.
+    store : Store
+        Below the table's root.
+    settings : FileSettings
+        What the files share.
+    world : World
+        Clock and ids.
+    progress : callable, optional
+        Told after every file.
+
+    Returns
+    -------
+    list of AddFile
+        In the order of the plan, with blocks still to be spelled.
+
+    Raises
+    ------
+    StorageError
+        If the store refuses; the table is as it was.
+    """
+    paths = [f"{world.new_id()}.parquet" for _ in range(plan.file_count)]
+    done = 0
+    with ThreadPoolExecutor(min(_MOST_WRITERS, os.cpu_count() or 1)) as pool:
+        jobs = [
+            pool.submit(
+                _write_one, frame, plan.file, number, store=store, path=path, settings=settings, world=world
+            )
+            for number, path in enumerate(paths)
+        ]
+        try:
+            for job in as_completed(jobs):
+                job.result()
+                done += 1
+                if progress is not None:
+                    progress(Progress("write", done, plan.file_count, frame.height))
+        except BaseException:
+            for job in jobs:
+                job.cancel()
+            pool.shutdown(wait=True)
+            _delete(store, paths)
+            raise
+    return [job.result() for job in jobs]
+
+
+def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
+    """Delete files that no commit names, as far as the store lets us.
+
+    Parameters
+    ----------
+    store : Store
+        Where they were written.
+    adds : iterable of AddFile
+        What a commit would have said; their paths need no decoding.
+    """
+    _delete(store, [add.path for add in adds])
+
+
+def _write_one(
+    frame: pl.DataFrame,
+    plan_of: Callable[[int], FilePlan],
+    number: int,
+    *,
+    store: Store,
+    path: str,
+    settings: FileSettings,
+    world: World,
+) -> AddFile:
+    file = plan_of(number)
+    rows = frame[file.rows]
+    encoded = encode_data_file(
+        rows,
+        weights=file.weights,
+        page_rows=file.page_rows,
+        statistics=settings.statistics,
+        dictionary=settings.dictionary,
+    )
+    store.put(path, encoded.data)
+    tags = {"qbeast.rules": _RULES}
+    if encoded.tail_bytes:
+        tags["qbeast.layout"] = _layout(file, encoded.tail_bytes, settings.design_effect)
+    return AddFile(
+        path=path,
+        size=encoded.size_bytes,
+        modification_time=world.now_ms(),
+        stats=file_stats(rows, columns=settings.stats_columns),
+        tags=tags,
+        blocks=file.blocks,
+    )
+
+
+def _layout(file: FilePlan, tail_bytes: int, effect: float) -> str:
+    return dump_layout(
+        PageLayout(
+            page_rows=file.page_rows,
+            tail_bytes=tail_bytes,
+            weights=file.page_weights,
+            design_effect=round(effect, 4),
+        )
+    )
+
+
+def _delete(store: Store, paths: list[str]) -> None:
+    for path in paths:
+        with suppress(StorageError):  # what cannot be deleted stays an orphan that vacuum removes
+            store.delete(path)

@@ -1,0 +1,109 @@
+"""The newest revision's tree and how it fares, read from a snapshot."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.tags import decode_blocks, flat_blocks
+from qbeast_core.space.columns import NumberColumn
+from qbeast_core.space.coordinates import number_values
+from qbeast_core.space.cubes import decode_cubes
+from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.transformation import (
+    CDFNumericQuantilesTransformation,
+    CDFStringQuantilesTransformation,
+)
+from qbeast_core.table.snapshot import Snapshot
+from qbeast_core.tree.columns import to_index_column
+from qbeast_core.tree.evolve import Growth
+from qbeast_core.tree.existing import ExistingTree, existing_tree
+
+__all__ = ["growth_of", "live_tree"]
+
+_BITS_PER_CHARACTER = 6
+_Quantiles = CDFNumericQuantilesTransformation | CDFStringQuantilesTransformation
+
+
+def live_tree(snapshot: Snapshot, revision: Revision) -> ExistingTree:
+    """Return the tree of a revision's live blocks; copies (format 11) and unreadable tags do not count.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The table.
+    revision : Revision
+        One of its revisions.
+    """
+    files = snapshot.files.filter(pl.col("revision") == revision.revision_id).with_row_index("file")
+    tagged, _ = decode_blocks(files.filter(pl.col("blocks").is_not_null()).select("file", "blocks"))
+    flat = files.filter(pl.col("blocks").is_null() & pl.col("cube").is_not_null())
+    # Thresholds of flat tags say nothing about rows, but the JVM stops descending at them all the same.
+    old = flat_blocks(flat).with_columns(flat["max_weight"].alias("max_weight"))
+    characters = -(-len(revision.columns) // _BITS_PER_CHARACTER)
+    blocks = pl.concat([tagged, old.select(tagged.columns).cast(tagged.schema)]).filter(
+        ~pl.col("replicated")
+        & pl.col("cube").str.contains(r"^[A-Za-z0-9+/]*$")
+        & (pl.col("cube").str.len_bytes() % characters == 0)
+    )
+    cubes = decode_cubes(blocks["cube"].to_list(), dimensions=len(revision.columns))
+    return existing_tree(
+        cubes,
+        min_weights=blocks["min_weight"].cast(pl.Int32).to_numpy(),
+        max_weights=blocks["max_weight"].cast(pl.Int32).to_numpy(),
+        element_counts=blocks["rows"].to_numpy(),
+    )
+
+
+def growth_of(snapshot: Snapshot, revision: Revision, tree: ExistingTree) -> Growth:
+    """Return how a revision fares: its rows, its cubes, and the rows outside each column's quantiles.
+
+    Rows outside are estimated from the files' statistics: a file counts with the share of its range that
+    lies outside.
+    """
+    files = snapshot.files.filter(pl.col("revision") == revision.revision_id)
+    rows = files["num_records"].fill_null(0)
+    outside: dict[str, float] = {}
+    for name, space in zip(revision.columns, revision.transformations, strict=False):
+        if isinstance(space, _Quantiles):
+            share = _share_outside(files, name, space)
+            outside[name] = 0.0 if share is None else float((rows.to_numpy() * share).sum())
+    return Growth(rows=int(rows.sum()), outside_rows=outside, cubes=tree.cube_count)
+
+
+def _share_outside(
+    files: pl.DataFrame, name: str, space: _Quantiles
+) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+    ends = [_statistic(files, side, name) for side in ("min", "max")]
+    if ends[0] is None or ends[1] is None:
+        return None
+    low, high = ends[0], ends[1]
+    known = (low.is_not_null() & high.is_not_null()).to_numpy()
+    if isinstance(space, CDFStringQuantilesTransformation):
+        if low.dtype != pl.String:
+            return None
+        beyond = (low > space.quantiles[-1]) | (high < space.quantiles[0])
+        return np.where(known, beyond.fill_null(value=False).to_numpy(), 0.0).astype(np.float64)
+    lowest, highest = _numbers(low), _numbers(high)
+    if lowest is None or highest is None:
+        return None
+    first, last = space.quantiles[0], space.quantiles[-1]
+    span = np.maximum(highest - lowest, np.finfo(np.float64).tiny)
+    above = np.clip((highest - np.maximum(lowest, last)) / span, 0.0, 1.0)
+    below = np.clip((np.minimum(highest, first) - lowest) / span, 0.0, 1.0)
+    point = (highest == lowest) & ((lowest > last) | (highest < first))
+    return np.where(known & np.isfinite(span), np.where(point, 1.0, above + below), 0.0)
+
+
+def _statistic(files: pl.DataFrame, side: str, name: str) -> pl.Series | None:
+    dtype = files.schema.get(side)
+    if not isinstance(dtype, pl.Struct) or name not in {field.name for field in dtype.fields}:
+        return None
+    return files[side].struct.field(name)
+
+
+def _numbers(values: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+    if values.dtype == pl.String or values.dtype.is_nested() or values.dtype == pl.Boolean:
+        return None
+    column = to_index_column(values)
+    return number_values(column) if isinstance(column, NumberColumn) else None
