@@ -4,7 +4,7 @@
 
     QbeastError
     ├── InvalidInputError        (also a ValueError)         an argument cannot be used
-    │   ├── InvalidColumnsError                              columns to index: unknown, repeated, not indexable
+    │   ├── InvalidColumnsError                              columns to index: unknown, repeated ...
     │   └── SchemaMismatchError                              rows do not fit the table's columns
     ├── InvalidMetadataError     (also a ValueError)         stored metadata breaks the format
     ├── TableExistsError         (also a FileExistsError)    the mode forbids writing to it
