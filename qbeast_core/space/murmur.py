@@ -29,14 +29,14 @@ def mix(state: U32Array, words: U32Array) -> None:
     state
         Running hashes, uint32 of shape (n,), changed in place.
     words
-        One word a row, uint32 of shape (n,). Used as scratch: its contents are lost.
+        One word a row, uint32 of shape (n,), with any strides.
     """
-    words *= _C1
-    spare = words >> _R17
-    words <<= _R15
-    words |= spare
-    words *= _C2
-    state ^= words
+    mixed = words * _C1
+    spare = mixed >> _R17
+    mixed <<= _R15
+    mixed |= spare
+    mixed *= _C2
+    state ^= mixed
     np.right_shift(state, _R19, out=spare)
     state <<= _R13
     state |= spare
@@ -101,9 +101,9 @@ def _fold_equal(state: U32Array, window: U32Array, starts: I64Array, count: int,
     evenly = stride > 0 and bool((np.diff(starts) == stride).all())
     first = int(starts[0])
     for word in range(count):
-        if evenly:  # a strided copy, some times faster than a gather
+        if evenly:  # a strided view, some times faster than a gather
             begin = first + step * word
-            mix(state, window[begin : begin + stride * (rows - 1) + 1 : stride].copy())
+            mix(state, window[begin : begin + stride * (rows - 1) + 1 : stride])
         else:
             mix(state, window[starts + step * word])
 

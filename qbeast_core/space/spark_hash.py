@@ -72,8 +72,8 @@ def _hash_column(column: IndexColumn, seeds: U32Array) -> U32Array:
         finalize(state, _INT_BYTES)
     else:
         words = _long_words(column).view(np.uint32).reshape(-1, 2)
-        mix(state, words[:, 0].copy())
-        mix(state, words[:, 1].copy())
+        mix(state, words[:, 0])
+        mix(state, words[:, 1])
         finalize(state, _LONG_BYTES)
     if column.nulls is not None:
         np.copyto(state, seeds, where=column.nulls)
