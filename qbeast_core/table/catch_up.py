@@ -62,8 +62,8 @@ def catch_up(
 def conflict(uri: str, version: int, attempts: int, reason: str) -> CommitConflictError:
     """Return the error of a change that does not fit the table at `version`."""
     message = (
-        f"cannot write to {uri} after version {version}: {reason}. Nothing of this change is visible; its data "
-        "files are orphans that vacuum removes. Load the table and write again."
+        f"cannot write to {uri} after version {version}: {reason}. Nothing of it is visible; its data files "
+        "are orphans that vacuum removes. Load the table and write again."
     )
     return CommitConflictError(message, table=uri, version=version, attempts=attempts)
 

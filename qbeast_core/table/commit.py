@@ -1,4 +1,4 @@
-"""Publish a change: put one new version of the log if it is absent; if another writer was first, rebase, retry."""
+"""Publish a change: put the next version if it is absent; rebase and retry if another writer was first."""
 
 from __future__ import annotations
 
@@ -171,9 +171,9 @@ def _put(store: Store, version: int, body: bytes, txn_id: str) -> _Put:
 
 def _unknown(store: Store, version: int, txn_id: str) -> CommitUnknownError:
     message = (
-        f"the store failed while version {version} of {store.uri} was written; nobody can tell whether it was. "
-        f"Keep the data files, look later whether the commitInfo of that version has txnId {txn_id}, and write "
-        "again only if it has not."
+        f"the store failed while version {version} of {store.uri} was written: perhaps it is there. "
+        f"Keep the data files, look later whether its commitInfo has the txnId {txn_id}, and write again "
+        "only if it has not."
     )
     return CommitUnknownError(message, table=store.uri, version=version, txn_id=txn_id)
 

@@ -47,7 +47,7 @@ def refuse_unsafe_locking(
     for key in (_LOCKING, _RENAME, _RENAME.removeprefix("AWS_S3_")):
         if given.get(key, "").lower() not in _OFF:
             message = (
-                f"{uri} cannot be written while {key} is set: other writers would then use no conditional puts "
-                "and could overwrite our commit, or we theirs. Nothing was written; unset it for every writer."
+                f"{uri} cannot be written while {key} is set: other writers then use no conditional puts "
+                "and may overwrite our commit, or we theirs. Nothing was written; unset it everywhere."
             )
             raise UnsupportedTableError(message, path=uri, feature=key)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 import polars as pl
@@ -27,6 +27,8 @@ from qbeast_core.table.log_reader import read_commit_info, read_tags, read_tags_
 
 __all__ = ["Snapshot", "Source", "load_snapshot", "refresh"]
 
+_STATS: Final = ("min", "max", "null_count")
+_NOTHING: Final = pl.Struct([])
 _Print: TypeAlias = tuple[int, int, int]
 
 
@@ -193,6 +195,8 @@ class _Live:
 def _live(uri: str, table: DeltaTable) -> _Live:
     with delta_errors(uri):
         version, files = table.version(), pl.DataFrame(table.get_add_actions())
+        # A kind of statistics is missing where no column of the table can have it.
+        files = files.with_columns(pl.lit(None, _NOTHING).alias(name) for name in _STATS if name not in files)
         schema_string, about, versions = table.schema().to_json(), table.metadata(), table.protocol()
     metadata = Metadata(
         id=str(about.id),

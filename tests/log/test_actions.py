@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.log.actions import (
+    AddFile,
+    CommitInfo,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    Txn,
+    dump_commit,
+    parse_commit,
+)
+from qbeast_core.spec.block import Block
+
+LINES = [
+    '{"commitInfo":{"timestamp":5,"operation":"WRITE","txnId":"t","engineInfo":"other/1","readVersion":3}}',
+    '{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["x"],"writerFeatures":["x","y"]}}',
+    (
+        '{"metaData":{"id":"i","schemaString":"{}","configuration":{"k":"v"},"partitionColumns":[],"createdTime":7,'
+        '"format":{"provider":"parquet","options":{}},"later":{"a":null}}}'
+    ),
+    '{"txn":{"appId":"a","version":2,"lastUpdated":9}}',
+    (
+        '{"remove":{"path":"b%20c","deletionTimestamp":4,"dataChange":false,"extendedFileMetadata":true,'
+        '"partitionValues":{},"size":10,"deletionVector":{"storageType":"u","pathOrInlineDv":"ab","offset":1}}}'
+    ),
+    (
+        '{"add":{"path":"d","size":1,"modificationTime":2,"dataChange":true,"stats":"{\\"numRecords\\":1}",'
+        '"tags":{"revision":"1","other":null},"partitionValues":{},"baseRowId":8}}'
+    ),
+]
+
+
+def test_what_is_read_is_written_back_unknown_keys_included() -> None:
+    commit = parse_commit("\n".join(LINES).encode(), version=4)
+    actions = [
+        commit.commit_info,
+        commit.protocol,
+        commit.metadata,
+        *commit.txns,
+        *commit.removes,
+        *commit.adds,
+    ]
+    written = dump_commit([action for action in actions if action is not None])
+    assert [json.loads(line) for line in written.splitlines()] == [json.loads(line) for line in LINES]
+    assert written.endswith(b"\n")
+
+
+def test_kinds_nobody_here_knows_are_passed_over() -> None:
+    body = b'{"domainMetadata":{"domain":"d"}}\n\n{"cdc":{"path":"x"}}\n{"add":null}\n'
+    assert parse_commit(body, version=0).adds == ()
+
+
+def test_an_empty_body_is_a_commit_without_actions() -> None:
+    assert parse_commit(b"", version=3).commit_info is None
+
+
+@pytest.mark.parametrize("body", [b'{"add":{"path', b'{"add":{"size":1}}', b"[]", b'{"add":3}'])
+def test_a_damaged_commit_names_its_version(body: bytes) -> None:
+    with pytest.raises(InvalidMetadataError, match="version 17"):
+        parse_commit(body, version=17)
+
+
+def test_blocks_yet_to_be_spelled_are_no_part_of_the_log() -> None:
+    add = AddFile(path="a", size=1, modification_time=1, blocks=(Block("", 0, 1, 1),))
+    assert b"locks" not in dump_commit([add])
+
+
+def test_the_minimum_of_every_action_can_be_written() -> None:
+    actions = [
+        CommitInfo(),
+        Protocol(min_reader_version=1, min_writer_version=2),
+        Metadata(id="i", schema_string="{}"),
+        Txn(app_id="a", version=0),
+        RemoveFile(path="p"),
+    ]
+    assert len(dump_commit(actions).splitlines()) == 5
