@@ -37,7 +37,7 @@ bench: $(VENV)/.bench ## run every benchmark: one table of targets beside figure
 lint: $(VENV)/.dev ## ruff and the layers of the packages
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
-	$(BIN)/lint-imports --no-cache
+	$(BIN)/lint-imports --no-cache --no-logo
 
 types: $(VENV)/.dev ## mypy and pyright, both strict
 	$(BIN)/mypy

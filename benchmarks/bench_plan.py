@@ -87,7 +87,7 @@ def _write_log(folder: Path, files: int, *, ours: bool) -> None:
 
 def _add(number: int, files: int, revision: str, *, ours: bool) -> dict[str, Any]:
     depth = int(np.ceil(np.log(files * BLOCKS) / np.log(8)))
-    cells = np.arange(number * BLOCKS, (number + 1) * BLOCKS) % 8**depth
+    cells = np.arange(number * BLOCKS, (number + 1) * BLOCKS) * 8**depth // (files * BLOCKS)
     blocks = [_block(int(cell), depth) for cell in cells]
     lower, upper = _bounds(cells, depth)
     rows = sum(block["elementCount"] for block in blocks)
