@@ -77,8 +77,8 @@ def _scan_polars(files: Sequence[Path]) -> object:
 def _scan_duckdb(files: Sequence[Path]) -> object:
     columns = ", ".join(f'"{name}"' for name in _visible(files))
     with duckdb.connect() as connection:
-        source = connection.execute(f"SELECT {columns} FROM read_parquet(?)", [list(map(str, files))])  # noqa: S608 - names of our own
-        return source.to_arrow_table()
+        rows = connection.read_parquet([str(file) for file in files])
+        return rows.project(columns).to_arrow_table()
 
 
 def _scan_pyarrow(files: Sequence[Path]) -> object:
