@@ -1,0 +1,183 @@
+"""One snapshot and all that reads of it share: blocks, page tails, deletion vectors."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import CorruptTagWarning, NotQbeastTableError, UnsupportedTableError
+from qbeast_core.io.page_plan import PageRequest
+from qbeast_core.io.pages import PageReader
+from qbeast_core.io.store import Store
+from qbeast_core.query.blocks import BlockTable
+from qbeast_core.query.build import build_block_table
+from qbeast_core.query.nodes import Unknown
+from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.query.select import Selection, select
+from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
+from qbeast_core.space.arrays import I64Array
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.delta_handle import delta_errors
+from qbeast_core.table.snapshot import Snapshot
+
+__all__ = ["Job", "Reader", "Sample"]
+
+Sample = float | tuple[float, float]
+"""A fraction in [0, 1], or ``(from, to)`` of such."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a read of a snapshot opens.
+
+    Attributes
+    ----------
+    selection : Selection
+        Files, blocks and pages.
+    weights : WeightRange
+        Of the sample.
+    predicate : polars.Expr or None
+        Of the rows.
+    """
+
+    selection: Selection
+    weights: WeightRange
+    predicate: pl.Expr | None
+
+    def columns_for(self, wanted: list[str], indexed: tuple[str, ...]) -> list[str]:
+        """Return the columns to read: those wanted, and those the filter and the sample look at."""
+        asked = [] if self.predicate is None else self.predicate.meta.root_names()
+        hashed = [] if self.weights.is_full else indexed
+        return list(dict.fromkeys([*wanted, *asked, *hashed]))
+
+
+class Reader:
+    """Plans and keeps what plans need; safe to share between threads.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The version that is read.
+
+    Raises
+    ------
+    NotQbeastTableError
+        If the table has no Qbeast metadata.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        latest = snapshot.config.latest
+        if latest is None:
+            msg = (
+                f"{snapshot.uri!r} is a Delta table without Qbeast index. Read it with polars.scan_delta, or convert "
+                "it first."
+            )
+            raise NotQbeastTableError(msg, path=snapshot.uri)
+        self.snapshot = snapshot
+        self.latest: Revision = latest
+        self.pages = PageReader(self.store)
+
+    @property
+    def store(self) -> Store:
+        """Where the files are."""
+        return self.snapshot.source.store
+
+    @property
+    def indexed(self) -> tuple[str, ...]:
+        """Indexed columns, in order."""
+        return self.latest.columns
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """Decoded path of every live file."""
+        return self.snapshot.data_paths
+
+    @cached_property
+    def blocks(self) -> BlockTable:
+        """Blocks of every live file; warns of tags that cannot be read."""
+        table = build_block_table(self.snapshot.files, self.snapshot.config.revisions, self.snapshot.schema)
+        if table.corrupt:
+            shown = ", ".join(table.corrupt[:3])
+            message = (
+                f"the index tags of {len(table.corrupt)} file(s) of {self.snapshot.uri!r} cannot be read ({shown}): "
+                "these files are read whole. No row is lost; rewrite the files to index them again."
+            )
+            warnings.warn(message, CorruptTagWarning, stacklevel=2)
+        return table
+
+    @cached_property
+    def deleted_rows(self) -> dict[int, I64Array]:
+        """Per file number the rows that a deletion vector hides, counted from 0 in the file."""
+        if not self.snapshot.files["has_deletion_vector"].any():
+            return {}
+        source = self.snapshot.source
+        with source.lock, delta_errors(self.snapshot.uri):
+            vectors = pl.DataFrame(source.table.deletion_vectors())
+        names = {path.rsplit("/", 1)[-1]: number for number, path in enumerate(self.paths)}
+        return {
+            names[path.rsplit("/", 1)[-1]]: np.flatnonzero(~np.asarray(keep, np.bool_))
+            for path, keep in zip(vectors["filepath"], vectors["selection_vector"], strict=True)
+            if path.rsplit("/", 1)[-1] in names
+        }
+
+    def plan(self, predicate: pl.Expr | None, sample: Sample | None) -> Job:
+        """Choose files and pages for a read.
+
+        Parameters
+        ----------
+        predicate : polars.Expr or None
+            Rows to keep.
+        sample : float, tuple or None
+            Rows to keep by weight.
+
+        Raises
+        ------
+        InvalidInputError
+            If the sample is no fraction or pair of fractions in [0, 1].
+        """
+        weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
+        node = Unknown() if predicate is None else parse_predicate(predicate, self.snapshot.schema)
+        return Job(select(self.blocks, node, weights), weights, predicate)
+
+    def request(self, selection: Selection, number: int) -> PageRequest | None:
+        """Return the pages to read of an opened file; None: it is read whole.
+
+        Whole are files of others, those of which every page is wanted, and those that hide rows.
+        """
+        pages = selection.pages(number)
+        if pages is None or selection.mixed[number] or number in self.deleted_rows:
+            return None
+        table = selection.table.pages
+        return PageRequest(
+            path=self.paths[number],
+            size_bytes=self.snapshot.files["size_bytes"][number],
+            num_rows=int(selection.table.num_records[number]),
+            page_rows=int(table.page_rows[number]),
+            tail_bytes=int(table.tail_bytes[number]),
+            pages=pages,
+        )
+
+    def hidden_rows(self, selection: Selection, number: int) -> I64Array | None:
+        """Return the rows of a file that no read returns: deleted ones and copies; None if there are none."""
+        hidden = [self.deleted_rows[number]] if number in self.deleted_rows else []
+        if selection.mixed[number]:
+            hidden.append(self._copies(selection.table, number))
+        return np.unique(np.concatenate(hidden)) if hidden else None
+
+    def _copies(self, table: BlockTable, number: int) -> I64Array:
+        if not table.ours[number]:
+            path = self.paths[number]
+            msg = (
+                f"file {path!r} of {self.snapshot.uri!r} holds replicated blocks beside others and does not tell which "
+                "rows they are. Nothing was read. Drop the replicated files with the tool that wrote them."
+            )
+            raise UnsupportedTableError(
+                msg, path=self.snapshot.uri, feature="replicated blocks in mixed files"
+            )
+        blocks = np.flatnonzero((table.file == number) & table.replicated)
+        starts, rows = table.first_row[blocks], table.rows[blocks]
+        return np.concatenate([np.arange(s, s + n) for s, n in zip(starts, rows, strict=True)])

@@ -1,0 +1,106 @@
+"""Read whole data files with Polars' own reader: full reads, files of other writers, deletion vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import polars as pl
+
+from qbeast_core.io.store import Store
+from qbeast_core.space.arrays import I64Array
+
+__all__ = ["file_location", "scan_files", "scan_without_rows"]
+
+_ROW = "__qbeast_row"
+
+
+def file_location(store: Store, path: str) -> str:
+    """Return where a data file lies, as Polars takes it.
+
+    Parameters
+    ----------
+    store : Store
+        Below the table's root.
+    path : str
+        Decoded path from the log: relative to the root, or an address of its own.
+
+    Examples
+    --------
+    >>> from qbeast_core.io.store import open_store
+    >>> file_location(open_store("/tables/orders"), "a b.parquet")
+    '/tables/orders/a b.parquet'
+    """
+    scheme = urlsplit(path).scheme
+    if scheme == "file":
+        return unquote(urlsplit(path).path)
+    if len(scheme) > 1 or Path(path).is_absolute():
+        return path
+    if store.local_root is not None:
+        return str(store.local_root / path)
+    return f"{store.uri.rstrip('/')}/{path}"
+
+
+def scan_files(
+    store: Store,
+    paths: Sequence[str],
+    columns: Sequence[str],
+    schema: pl.Schema,
+    storage_options: dict[str, str] | None,
+    *,
+    row_index: str | None = None,
+) -> pl.LazyFrame:
+    """Return a scan of whole files in the table's types; missing columns are null.
+
+    Parameters
+    ----------
+    store, paths
+        Where the files are, see `file_location`; at least one.
+    columns : sequence of str
+        Columns wanted, at least one.
+    schema : polars.Schema
+        The table's columns.
+    storage_options : dict, optional
+        For object stores.
+    row_index : str, optional
+        Name of a column with the row's number in its file; then only one file may be given.
+    """
+    lazy = pl.scan_parquet(
+        [file_location(store, path) for path in paths],
+        schema={name: schema[name] for name in columns},
+        missing_columns="insert",
+        extra_columns="ignore",
+        cast_options=pl.ScanCastOptions(
+            integer_cast="upcast",
+            float_cast="upcast",
+            datetime_cast=["nanosecond-downcast", "convert-timezone"],
+            missing_struct_fields="insert",
+            extra_struct_fields="ignore",
+        ),
+        storage_options=storage_options or None,
+        glob=False,
+        hive_partitioning=False,
+        row_index_name=row_index,
+    )
+    return lazy.select(*columns, *([row_index] if row_index else []))
+
+
+def scan_without_rows(
+    store: Store,
+    path: str,
+    dropped: I64Array,
+    columns: Sequence[str],
+    schema: pl.Schema,
+    storage_options: dict[str, str] | None,
+) -> pl.LazyFrame:
+    """Return a scan of one whole file without some of its rows.
+
+    Parameters
+    ----------
+    dropped : ndarray of int64, shape (n,)
+        Numbers of the rows to leave out, counted from 0 in the file.
+    """
+    lazy = scan_files(store, [path], columns, schema, storage_options, row_index=_ROW)
+    gone = pl.Series(dropped, dtype=pl.get_index_type())
+    return lazy.filter(~pl.col(_ROW).is_in(gone.implode())).drop(_ROW)
