@@ -238,6 +238,8 @@ class PageReader:
 def _conform(frame: pl.DataFrame, columns: Sequence[str], schema: pl.Schema) -> pl.DataFrame:
     """Give the frame exactly these columns and data types."""
     missing = [pl.lit(None, dtype=schema[name]).alias(name) for name in columns if name not in frame.columns]
-    frame = frame.with_columns(missing).select(columns)
+    frame = (
+        frame.with_columns(missing).select(columns) if columns else frame
+    )  # select([]) would drop the rows
     other = {name: schema[name] for name in columns if frame.schema[name] != schema[name]}
     return frame.cast(other) if other else frame  # type: ignore[arg-type]

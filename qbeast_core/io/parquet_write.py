@@ -117,8 +117,7 @@ def _with_weights(frame: pl.DataFrame | Any, weights: I32Array, page_rows: int) 
     if page_rows < 1:
         message = f"page_rows must be at least 1, not {page_rows}; nothing was written"
         raise InvalidInputError(message, argument="page_rows")
-    # string views go in without a copy; large strings would be copied first
-    table = frame.to_arrow(compat_level=pl.CompatLevel.newest()) if isinstance(frame, pl.DataFrame) else frame
+    table = _to_arrow(frame) if isinstance(frame, pl.DataFrame) else frame
     if WEIGHT_COLUMN in table.column_names:
         message = f"the column name {WEIGHT_COLUMN!r} is reserved; rename the column; nothing was written"
         raise InvalidInputError(message, argument="frame")
@@ -126,6 +125,13 @@ def _with_weights(frame: pl.DataFrame | Any, weights: I32Array, page_rows: int) 
         message = f"{len(table)} rows need as many weights, not {weights.shape}; nothing was written"
         raise InvalidInputError(message, argument="weights")
     return table.append_column(WEIGHT_COLUMN, pa.array(weights >> 16, type=pa.int32()))
+
+
+def _to_arrow(frame: pl.DataFrame) -> Any:
+    """Hand flat strings over as views, without a copy; pyarrow cannot write views inside structs."""
+    views, copies = pl.CompatLevel.newest(), pl.CompatLevel.oldest()
+    columns = {c.name: c.to_arrow(compat_level=copies if c.dtype.is_nested() else views) for c in frame}
+    return pa.table(columns)
 
 
 def _encode(

@@ -1,0 +1,268 @@
+"""Chosen pages give the rows that a plain read of the whole file gives, and no other byte is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+from polars.testing.parametric import dataframes
+
+from qbeast_core.errors import StorageError
+from qbeast_core.io.dictionaries import choose_dictionary
+from qbeast_core.io.footer import PagesUnavailable
+from qbeast_core.io.local import LocalStore
+from qbeast_core.io.pages import PageReader, PageRequest
+from qbeast_core.io.parquet_write import WEIGHT_COLUMN, encode_data_file
+from tests.io.frames import every_type, weights
+
+ROWS, PAGE_ROWS = 1000, 64
+PAGES = 16
+
+
+class MemoryStore:
+    """Files in a dict; remembers what was read, and pretends to be remote if asked."""
+
+    uri = "memory"
+
+    def __init__(self, *, remote: bool = False) -> None:
+        self.files: dict[str, bytes] = {}
+        self.read: list[tuple[str, int, int]] = []
+        self.local_root = None if remote else Path()
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        return bytes(self.get_ranges(path, [(start, length)])[0])
+
+    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        self.read += [(path, *piece) for piece in ranges]
+        return [memoryview(self.files[path])[start : start + length] for start, length in ranges]
+
+
+def add(
+    store: MemoryStore,
+    path: str,
+    frame: pl.DataFrame | pa.Table,
+    pages: Sequence[int],
+    page_rows: int = PAGE_ROWS,
+) -> PageRequest:
+    dictionary = choose_dictionary(frame) if isinstance(frame, pl.DataFrame) else []
+    file = encode_data_file(frame, weights=weights(len(frame)), page_rows=page_rows, dictionary=dictionary)
+    store.files[path] = file.data
+    return PageRequest(
+        path, file.size_bytes, len(frame), page_rows, file.tail_bytes, np.array(pages, dtype=np.int64)
+    )
+
+
+def rows_of(frame: pl.DataFrame, pages: Sequence[int], page_rows: int = PAGE_ROWS) -> pl.DataFrame:
+    return pl.concat([frame.slice(page * page_rows, page_rows) for page in pages])
+
+
+page_sets = st.lists(st.integers(0, PAGES - 1), min_size=1, unique=True).map(sorted)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    pages=st.tuples(page_sets, page_sets),
+    columns=st.lists(st.sampled_from(every_type(1).columns), unique=True, min_size=1),
+)
+def test_any_pages_and_columns_of_any_type_are_the_rows_of_a_plain_read(
+    pages: tuple[list[int], list[int]], columns: list[str]
+) -> None:
+    frames = FRAMES
+    requests = [_with(request, chosen) for request, chosen in zip(REQUESTS, pages, strict=True)]
+    read = PageReader(STORE).read(requests, columns, frames[0].schema)
+    expected = pl.concat([rows_of(frame, chosen) for frame, chosen in zip(frames, pages, strict=True)])
+    assert_frame_equal(read, expected.select(columns))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    frame=dataframes(
+        min_cols=1,
+        max_cols=4,
+        min_size=1,
+        max_size=40,
+        allowed_dtypes=[pl.Int64, pl.Float32, pl.String, pl.Binary, pl.Boolean, pl.Date, pl.List, pl.Struct],
+        allow_time_zones=False,
+        excluded_dtypes=[pl.Categorical, pl.Enum, pl.Decimal, pl.Time, pl.Duration, pl.Object, pl.Int128],
+    ),
+    page_rows=st.integers(1, 9),
+    data=st.data(),
+)
+def test_generated_frames_of_any_shape_are_read_back(
+    frame: pl.DataFrame, page_rows: int, data: st.DataObject
+) -> None:
+    numbers = st.lists(st.integers(0, -(-frame.height // page_rows) - 1), min_size=1, unique=True)
+    pages = sorted(data.draw(numbers))
+    store = MemoryStore()
+    request = add(store, "f", frame, pages, page_rows)
+    assert_frame_equal(
+        PageReader(store).read([request], frame.columns, frame.schema), rows_of(frame, pages, page_rows)
+    )
+
+
+def test_map_columns_are_read() -> None:
+    values = [[("a", 1), ("b", None)], [], None, [("c", 3)] * 5] * 60
+    store = MemoryStore()
+    request = add(
+        store, "f", pa.table({"m": pa.array(values, type=pa.map_(pa.string(), pa.int64()))}), [1, 3]
+    )
+    whole = pl.read_parquet(store.files["f"]).select("m")
+    assert_frame_equal(PageReader(store).read([request], ["m"], whole.schema), rows_of(whole, [1, 3]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(pages=page_sets, columns=st.lists(st.sampled_from(every_type(1).columns), unique=True, min_size=1))
+def test_zeroing_every_byte_that_is_not_named_changes_nothing(pages: list[int], columns: list[str]) -> None:
+    request = _with(REQUESTS[0], pages)
+    ranges = PageReader(STORE).ranges(request, columns)
+    named = [*ranges.data, ranges.tail]
+    assert ranges.bytes_total == sum(length for _, length in named)
+    zeroed = bytearray(request.size_bytes)
+    for start, length in named:
+        assert not any(zeroed[start : start + length]), "named once"
+        zeroed[start : start + length] = STORE.files["0"][start : start + length]
+    store = MemoryStore()
+    store.files["0"] = bytes(zeroed)
+    read = PageReader(store).read([request], columns, FRAMES[0].schema)
+    assert_frame_equal(read, rows_of(FRAMES[0], pages).select(columns))
+    touched = sum(length for _, _, length in store.read)
+    assert touched == ranges.bytes_total
+
+
+def test_a_tail_is_read_once_and_forgotten_when_there_are_too_many() -> None:
+    store = MemoryStore()
+    frame = every_type(100)
+    requests = [add(store, name, frame, [0]) for name in "abc"]
+    reader = PageReader(store, cached_tails=2)
+    for order, tails in (("ab", 2), ("ab", 0), ("c", 1), ("b", 0), ("a", 1)):
+        store.read.clear()
+        reader.read([requests["abc".index(name)] for name in order], ["id"], frame.schema)
+        ends = [path for path, start, length in store.read if start + length == len(store.files[path])]
+        assert len(ends) == tails
+
+
+def test_files_of_an_evolved_table_fit_its_schema() -> None:
+    store = MemoryStore()
+    old = pl.DataFrame({"a": pl.Series([1, 2, 3], dtype=pl.Int32), "s": [{"x": 1}] * 3})
+    new = pl.DataFrame({"b": ["u", "v"], "a": pl.Series([4, 5], dtype=pl.Int64), "s": [{"x": 1, "y": 2}] * 2})
+    requests = [add(store, "old", old, [0]), add(store, "new", new, [0]), add(store, "old again", old, [0])]
+    schema = pl.Schema({"a": pl.Int64(), "b": pl.String(), "s": new.schema["s"], "c": pl.Date()})
+    reader = PageReader(store)
+    read = reader.read(requests, list(schema), schema)
+    assert read.schema == schema
+    assert read["a"].to_list() == [1, 2, 3, 4, 5, 1, 2, 3]
+    assert read["b"].to_list() == [None] * 3 + ["u", "v"] + [None] * 3
+    assert read["s"].struct.field("y").to_list() == [None] * 3 + [2, 2] + [None] * 3
+    assert reader.read(requests, ["c"], schema)["c"].to_list() == [None] * 8
+    assert reader.read(requests, [], schema).shape == (8, 0)
+    assert reader.read([], ["a", "b"], schema).schema == {"a": pl.Int64, "b": pl.String}
+
+
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize("max_bytes", [1, 3000, 10**9])
+def test_batches_are_small_and_together_the_whole(max_bytes: int, *, remote: bool) -> None:
+    store = MemoryStore(remote=remote)
+    frame = every_type(ROWS).drop("text")
+    requests = [add(store, str(n), frame, pages) for n, pages in enumerate(([0, 1, 2, 9], [15], range(16)))]
+    reader = PageReader(store)
+    batches = list(reader.read_batches(requests, frame.columns, frame.schema, max_bytes=max_bytes))
+    assert_frame_equal(pl.concat(batches), reader.read(requests, frame.columns, frame.schema))
+    assert len(batches) == (1 if max_bytes == 10**9 else len(batches))
+    assert max_bytes > 1 or len(batches) == 4 + 1 + 16
+
+
+def test_files_without_pages_come_from_the_fallback_in_their_place() -> None:
+    store = MemoryStore()
+    frame = pl.DataFrame({"a": range(10)})
+    requests = [add(store, name, frame.select(pl.all() + at), [0], 4) for at, name in enumerate("xyz")]
+    requests.insert(1, _broken_data(store, add(store, "damaged", frame, [1], 4)))
+    store.files["y"] = store.files["y"][:-20] + b"?" + store.files["y"][-19:]
+    reader = PageReader(store)
+    with pytest.raises(PagesUnavailable):
+        list(reader.read_batches(requests, ["a"], frame.schema, max_bytes=10**6))
+    frames = reader.read_batches(
+        requests,
+        ["a"],
+        frame.schema,
+        max_bytes=10**6,
+        fallback=lambda request: pl.DataFrame({"a": [-len(request.path)]}),
+    )
+    assert pl.concat(frames)["a"].to_list() == [0, 1, 2, 3, -7, -1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_rows": ROWS - 1},
+        {"page_rows": 2 * PAGE_ROWS},
+        {"tail_bytes": 0},
+        {"tail_bytes": 10**9},
+        {"tail_bytes": 20},
+        {"size_bytes": 5000},
+        {"pages": [16]},
+        {"pages": [-1]},
+        {"pages": [2, 1]},
+        {"pages": [1, 1]},
+        {"pages": []},
+    ],
+    ids=str,
+)
+def test_a_file_that_is_not_as_the_log_says_is_not_cut(changes: dict[str, object]) -> None:
+    with pytest.raises(PagesUnavailable) as caught:
+        PageReader(STORE).read([_with(REQUESTS[0], **{"pages": [0], **changes})], ["id"], FRAMES[0].schema)
+    assert caught.value.path == "0"
+    assert str(caught.value).startswith("0: ")
+
+
+def test_no_flipped_bit_in_the_tail_gives_a_row() -> None:
+    store = MemoryStore()
+    request = add(store, "f", every_type(300), [1, 2])
+    data, random = store.files["f"], np.random.default_rng(5)
+    start = len(data) - request.tail_bytes
+    for bit in [*range(8 * start, 8 * start + 250), *random.integers(8 * start, 8 * len(data), 250)]:
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        store.files["f"] = bytes(flipped)
+        with pytest.raises(PagesUnavailable):
+            PageReader(store).read([request], ["id"], FRAMES[0].schema)
+
+
+def test_missing_and_shortened_files_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "short").write_bytes(b"PAR1")
+    reader = PageReader(LocalStore(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        reader.read([_with(REQUESTS[0], [0])], ["id"], FRAMES[0].schema)
+    with pytest.raises(StorageError, match="short"):
+        reader.read([_with(REQUESTS[0], [0], path="short")], ["id"], FRAMES[0].schema)
+
+
+def test_the_weight_column_can_be_read() -> None:
+    schema = pl.Schema({WEIGHT_COLUMN: pl.Int32()})
+    read = PageReader(STORE).read([_with(REQUESTS[0], [3])], [WEIGHT_COLUMN], schema)
+    assert read[WEIGHT_COLUMN].to_list() == (weights(ROWS)[192:256] >> 16).tolist()
+
+
+def _with(request: PageRequest, pages: Sequence[int], **changes: object) -> PageRequest:
+    names = ("path", "size_bytes", "num_rows", "page_rows", "tail_bytes")
+    values = {name: getattr(request, name) for name in names} | {"pages": pages} | changes
+    return PageRequest(**{**values, "pages": np.array(values["pages"], dtype=np.int64)})
+
+
+def _broken_data(store: MemoryStore, request: PageRequest) -> PageRequest:
+    start, length = PageReader(store).ranges(request, ["a"]).data[0]
+    data = bytearray(store.files[request.path])
+    data[start : start + length] = b"\xff" * length
+    store.files[request.path] = bytes(data)
+    return request
+
+
+STORE = MemoryStore()
+FRAMES = [every_type(ROWS, seed=1), every_type(ROWS, seed=2)]
+REQUESTS = [add(STORE, str(n), frame, []) for n, frame in enumerate(FRAMES)]

@@ -1,0 +1,162 @@
+"""Data files: what other readers see, where the pages are cut, what the tail says."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from polars.testing import assert_frame_equal
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.dictionaries import choose_dictionary
+from qbeast_core.io.footer import PagesUnavailable, parse_footer, read_page_locations
+from qbeast_core.io.parquet_write import EncodedFile, encode_data_file
+from qbeast_core.io.tail import parse_tail
+from qbeast_core.io.thrift import ThriftError, read_struct
+from tests.io.frames import every_type, weights
+
+ROWS, PAGE_ROWS = 1000, 64
+
+
+def encode(frame: pl.DataFrame | pa.Table, **options: object) -> EncodedFile:
+    return encode_data_file(frame, weights=weights(len(frame)), **{"page_rows": PAGE_ROWS, **options})
+
+
+def footer_bytes(data: bytes) -> bytes:
+    return data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
+
+
+def cuts(data: bytes) -> list[list[int]]:
+    """First row of every page by column, from the OffsetIndexes by the generic reader."""
+    columns = read_struct(footer_bytes(data)).fields[4][0].fields[1]
+    indexes = [read_struct(data, column.fields[4]).fields[1] for column in columns]
+    return [[page.fields[3] for page in pages] for pages in indexes]
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+@pytest.mark.parametrize("page_rows", [1, 64, 500, 1000, 4096])
+def test_every_column_is_cut_at_the_same_rows(page_rows: int, *, dictionary: bool) -> None:
+    frame = every_type(ROWS)
+    file = encode(frame, page_rows=page_rows, dictionary=choose_dictionary(frame) if dictionary else [])
+    assert all(first_rows == list(range(0, ROWS, page_rows)) for first_rows in cuts(file.data))
+    tail = parse_tail(file.data[-file.tail_bytes :])
+    assert (tail.page_rows, tail.pages) == (page_rows, -(-ROWS // page_rows))
+
+
+def test_other_readers_see_the_rows_and_the_weights(tmp_path: Path) -> None:
+    frame, path = every_type(ROWS), tmp_path / "file.parquet"
+    path.write_bytes(encode(frame, dictionary=choose_dictionary(frame), statistics=["id"]).data)
+    expected = frame.with_columns(pl.Series("_qbeast_weight", weights(ROWS) >> 16))
+    assert_frame_equal(pl.read_parquet(path), expected)
+    assert_frame_equal(pl.scan_parquet(path).filter(pl.col("id") >= 900).collect(), expected[900:])
+    assert_frame_equal(pl.DataFrame(pl.from_arrow(pq.read_table(path))), expected)
+    read = duckdb.sql(f"from '{path}'").pl()
+    assert_frame_equal(read.cast(expected.schema), expected)
+
+
+def test_the_file_is_one_row_group_with_statistics_where_asked() -> None:
+    meta = pq.read_metadata(io.BytesIO(encode(every_type(ROWS), statistics=["i64", "day"]).data))
+    assert meta.num_row_groups == 1
+    group = meta.row_group(0)
+    chunks = [group.column(n) for n in range(meta.num_columns)]
+    with_statistics = ["i64", "day", "_qbeast_weight"]
+    assert [c.path_in_schema for c in chunks if c.is_stats_set] == with_statistics
+    assert [c.path_in_schema for c in chunks if c.has_column_index] == with_statistics
+    assert all(c.has_offset_index and c.compression == "ZSTD" for c in chunks)
+    assert chunks[-1].path_in_schema == "_qbeast_weight"
+    assert chunks[-1].encodings == ("RLE", "DELTA_BINARY_PACKED")
+    assert meta.metadata is None
+
+
+def test_the_tail_is_small_and_holds_directory_and_footer() -> None:
+    frame = pl.DataFrame({f"c{n}": np.random.default_rng(n).integers(0, 10**6, 20_000) for n in range(10)})
+    file = encode(frame, page_rows=100)
+    footer = len(footer_bytes(file.data)) + 8
+    assert file.tail_bytes - footer < 2 * 200 * 11  # against 14 bytes for a page in an OffsetIndex
+    first_index = min(c.offset_index[0] for c in parse_footer(footer_bytes(file.data)).chunks)
+    assert file.size_bytes - first_index > 3 * file.tail_bytes
+
+
+def test_a_dictionary_that_overflows_is_left_out_and_pages_stay_aligned() -> None:
+    frame = pl.DataFrame({"a": [f"{n:09d}" for n in range(20_000)], "b": ["x", "y"] * 10_000})
+    file = encode(frame, page_rows=2048, dictionary=["a", "b"])
+    assert file.tail_bytes
+    assert all(first_rows == list(range(0, 20_000, 2048)) for first_rows in cuts(file.data))
+    encodings = [pq.read_metadata(io.BytesIO(file.data)).row_group(0).column(n).encodings for n in (0, 1)]
+    assert ["RLE_DICTIONARY" in found for found in encodings] == [False, True]
+
+
+def test_an_empty_frame_is_an_ordinary_file_without_pages() -> None:
+    file = encode(every_type(10)[:0])
+    assert file.tail_bytes == 0
+    assert pl.read_parquet(file.data).height == 0
+
+
+def test_map_columns_of_arrow_tables_are_written() -> None:
+    values = [[("a", 1), ("b", None)], [], None] * 100
+    table = pa.table({"m": pa.array(values, type=pa.map_(pa.string(), pa.int64()))})
+    file = encode(table, page_rows=32, dictionary=["m.key_value.key"])
+    assert pq.read_table(io.BytesIO(file.data))["m"].to_pylist() == values
+    assert (
+        pq.read_metadata(io.BytesIO(file.data)).row_group(0).column(1).encodings[-1] == "DELTA_BINARY_PACKED"
+    )
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "argument"),
+    [
+        (pl.DataFrame({"_qbeast_weight": [1]}), {}, "frame"),
+        (pl.DataFrame({"a": [1]}), {"page_rows": 0}, "page_rows"),
+        (pl.DataFrame({"a": [1]}), {"weights": weights(2)}, "weights"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(
+    frame: pl.DataFrame, options: dict[str, object], argument: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        encode_data_file(frame, **{"weights": weights(1), "page_rows": 2, **options})
+    assert caught.value.argument == argument
+
+
+def test_dictionaries_go_to_columns_with_few_values() -> None:
+    frame = every_type(20_000)
+    chosen = choose_dictionary(frame)
+    assert {"i8", "i32", "text", "dec15", "utc", "list.list.element", "struct.b"} <= set(chosen)
+    assert {"deep.list.element.x.list.element", "binary", "dec38"} <= set(chosen)
+    assert {"id", "i64", "f64", "unique_text", "bool", "all_null"}.isdisjoint(chosen)
+    assert choose_dictionary(frame[:0]) == []
+    wide = pl.DataFrame({"n": np.arange(20_000) % 300, "t": [f"{n % 100:0200d}" for n in range(20_000)]})
+    assert choose_dictionary(wide) == []  # delta encoding is as good; too many bytes
+
+
+def test_the_vectorised_offset_index_agrees_with_the_generic_reader() -> None:
+    data = encode(every_type(ROWS), page_rows=7).data
+    for column in read_struct(footer_bytes(data)).fields[4][0].fields[1]:
+        start, length = column.fields[4], column.fields[5]
+        pages = [page.fields for page in read_struct(data, start).fields[1]]
+        found = np.column_stack(read_page_locations(data[start : start + length]))
+        assert found.tolist() == [[page[1], page[2], page[3]] for page in pages]
+
+
+def test_an_offset_index_of_another_spelling_is_read() -> None:
+    long_form = b"\x06\x02\x08\x05\x04\x0a\x06\x06\x0c\x00"  # every field number written in full
+    found = read_page_locations(b"\x19\x1c" + long_form + b"\x00")
+    assert [part.tolist() for part in found] == [[4], [5], [6]]
+    with pytest.raises(ThriftError):
+        read_page_locations(b"\x19\x2c" + long_form)
+
+
+def test_files_of_many_row_groups_or_broken_footers_have_no_pages() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": range(10)}), sink, row_group_size=5)
+    with pytest.raises(PagesUnavailable, match="2 row groups"):
+        parse_footer(footer_bytes(sink.getvalue()))
+    for broken in (b"", b"\x00", b"\x15\x04\x00", footer_bytes(sink.getvalue())[:50]):
+        with pytest.raises(PagesUnavailable):
+            parse_footer(broken)
