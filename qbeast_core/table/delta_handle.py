@@ -72,6 +72,8 @@ def delta_errors(uri: str) -> Iterator[None]:
     """Translate what `deltalake` raises inside; its panics are no `Exception`, so they need this too."""
     try:
         yield
+    except QbeastError:
+        raise
     except (NoDeltaTableError, DeltaError, OSError, ValueError) as error:
         raise _translated(uri, error) from error
     except BaseException as error:

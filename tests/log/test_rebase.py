@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import polars as pl
+import pytest
+
+from qbeast_core.log.actions import AddFile, Metadata, Protocol, RemoveFile, Txn
+from qbeast_core.log.conflicts import merge_metadata
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.rebase import Conflict, Rebased, found_dialect, rebase
+from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.table_config import TableConfig
+from tests.table.changes import METADATA, block, revision
+
+NO_FILES = pl.DataFrame(
+    schema={
+        "path": pl.String,
+        "size_bytes": pl.Int64,
+        "revision": pl.Int64,
+        "blocks": pl.String,
+        "deletion_vector": pl.String,
+    }
+)
+PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
+SPARK = '[{"cubeId":"","minWeight":0,"maxWeight":1,"elementCount":1}]'
+DOCUMENTED = '[{"cube":"","minWeight":0,"maxWeight":1,"replicated":false,"elementCount":1}]'
+
+
+@dataclass(frozen=True)
+class State:
+    metadata: Metadata = METADATA
+    protocol: Protocol = PROTOCOL
+    files: pl.DataFrame = field(default_factory=lambda: NO_FILES)
+
+
+def files(*rows: tuple[str, int | None, str | None, str | None]) -> pl.DataFrame:
+    listed = [(path, 10, number, blocks, vector) for path, number, blocks, vector in rows]
+    return pl.DataFrame(listed, schema=NO_FILES.schema, orient="row")
+
+
+def configured(*revisions: Revision, base: Metadata = METADATA, **more: str) -> Metadata:
+    config = TableConfig.from_configuration({**base.configuration, **more}).with_revisions(list(revisions))
+    return base.model_copy(update={"configuration": config.to_configuration()})
+
+
+def new_file(**fields: object) -> AddFile:
+    return AddFile(path="new", size=1, modification_time=1, **{"blocks": (block(),), **fields})
+
+
+def append(**fields: object) -> WriteIntent:
+    return WriteIntent(**{"mode": "append", "adds": (new_file(),), "revision": revision(), **fields})
+
+
+def on(state: State | None, intent: WriteIntent, base: Metadata | None = None) -> Rebased:
+    done = rebase(intent, base=base or (state and state.metadata), head=state, now_ms=9)
+    assert isinstance(done, Rebased), done
+    return done
+
+
+def adds(done: Rebased) -> list[AddFile]:
+    return [action for action in done.actions if isinstance(action, AddFile)]
+
+
+def published(done: Rebased) -> TableConfig:
+    return TableConfig.from_configuration(done.metadata.configuration)
+
+
+def test_an_append_to_its_revision_is_adds_alone_tagged_on_the_way() -> None:
+    done = on(State(configured(revision())), append())
+    assert len(done.actions) == 1
+    assert adds(done)[0].tags == {"revision": "1", "blocks": adds(done)[0].tags["blocks"]}
+    assert done.revision_id == 1
+
+
+def test_tags_of_the_caller_are_kept_and_files_without_blocks_left_alone() -> None:
+    plain = AddFile(path="plain", size=1, modification_time=1)
+    done = on(State(configured(revision())), append(adds=(new_file(tags={"qbeast.rules": "1"}), plain)))
+    assert set(adds(done)[0].tags or {}) == {"revision", "blocks", "qbeast.rules"}
+    assert adds(done)[1].tags is None
+
+
+def test_a_first_revision_comes_with_the_staging_revision_and_the_dialect() -> None:
+    done = on(
+        None, WriteIntent(mode="create", metadata=METADATA, revision=revision(number=7), adds=(new_file(),))
+    )
+    config = published(done)
+    assert (list(config.revisions), config.last_revision_id, config.dialect) == ([0, 1], 1, "documented")
+    assert config.revisions[0].timestamp_ms == revision().timestamp_ms - 1
+    assert [type(action).__name__ for action in done.actions] == ["Protocol", "Metadata", "AddFile"]
+
+
+def test_a_new_revision_takes_the_next_number_never_one_that_was_used() -> None:
+    head = State(configured(revision(), revision(5.0, number=4)))
+    assert on(head, append(new_revision=True)).revision_id == 5
+    tagged = State(configured(revision()), files=files(("lost", 8, SPARK, None)))
+    assert on(tagged, append(new_revision=True)).revision_id == 9
+
+
+def test_a_replaced_revision_is_published_again_under_a_number_of_its_own() -> None:
+    ours, theirs = revision(100.0), revision(200.0)
+    done = on(State(configured(theirs)), append(revision=ours), base=configured(ours))
+    config = published(done)
+    assert (done.revision_id, config.last_revision_id) == (2, 2)
+    assert (config.revisions[1], config.revisions[2]) == (theirs, ours.with_id(2))
+    assert adds(done)[0].tags["revision"] == "2"
+
+
+def test_an_append_for_other_columns_than_the_table_has_now_fails() -> None:
+    schema = schema_to_delta(pl.Schema({"price": pl.Float64, "size": pl.Float64}))
+    base = METADATA.model_copy(update={"schema_string": schema})
+    head = State(configured(revision(column="size"), base=base))
+    done = rebase(append(), base=configured(revision(), base=base), head=head, now_ms=9)
+    assert isinstance(done, Conflict)
+    assert "indexed by size now" in done.reason
+
+
+VECTOR = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4}
+
+
+def test_an_overwrite_removes_what_is_live_and_goes_on_counting() -> None:
+    live = files(("a", 1, SPARK, None), ("b%20c", None, None, json.dumps(VECTOR | {"maxRowIndex": None})))
+    head = State(configured(revision(), revision(5.0, number=2), base=METADATA, kept="yes"), files=live)
+    done = on(head, append(mode="overwrite"))
+    removes = [action for action in done.actions if isinstance(action, RemoveFile)]
+    assert [remove.path for remove in removes] == ["a", "b%20c"]
+    assert all(
+        (one.deletion_timestamp, one.size, one.extended_file_metadata) == (9, 10, True) for one in removes
+    )
+    assert [remove.deletion_vector for remove in removes] == [None, VECTOR]
+    config = published(done)
+    assert (list(config.revisions), config.last_revision_id) == ([0, 3], 3)
+    assert config.entries["kept"] == "yes"
+
+
+def test_an_overwrite_may_index_other_columns() -> None:
+    done = on(State(configured(revision())), append(mode="overwrite", revision=revision(column="size")))
+    assert published(done).revisions[0].columns == ("size",)
+
+
+@pytest.mark.parametrize(
+    ("tags", "key", "mode", "asked", "expected"),
+    [
+        ([SPARK], "documented", "append", "documented", "qbeast-spark"),
+        ([DOCUMENTED, None], "qbeast-spark", "append", None, "documented"),
+        ([DOCUMENTED, SPARK], "documented", "append", None, "documented"),
+        ([None], "documented", "append", "qbeast-spark", "documented"),
+        (["[]"], None, "append", "documented", "qbeast-spark"),
+        ([SPARK], None, "overwrite", "documented", "documented"),
+        ([SPARK], "documented", "overwrite", None, "qbeast-spark"),
+    ],
+)
+def test_blocks_are_spelled_as_the_table_spells_them(tags, key, mode, asked, expected) -> None:
+    live = files(*((str(number), 1, text, None) for number, text in enumerate(tags)))
+    metadata = configured(revision(), **({} if key is None else {"qbeast.blocksDialect": key}))
+    intent = append(mode=mode, dialect=asked)
+    assert found_dialect(intent, metadata, live) == expected
+    spelled = adds(on(State(metadata, files=live), intent))[0].tags["blocks"]
+    assert ('"cubeId"' in spelled) == (expected == "qbeast-spark")
+
+
+@pytest.mark.parametrize("asked", [None, "documented", "qbeast-spark"])
+def test_a_table_without_index_takes_the_dialect_asked_for(asked) -> None:
+    done = on(State(), append(dialect=asked, new_revision=True))
+    assert published(done).dialect == (asked or "documented")
+
+
+def test_a_plain_column_added_by_another_writer_is_no_obstacle_a_changed_one_is() -> None:
+    wider = METADATA.model_copy(
+        update={"schema_string": schema_to_delta(pl.Schema({"price": pl.Float64, "x": pl.Int8}))}
+    )
+    on(State(configured(revision(), base=wider)), append(), base=configured(revision()))
+    other = METADATA.model_copy(update={"schema_string": schema_to_delta(pl.Schema({"price": pl.String}))})
+    done = rebase(append(), base=METADATA, head=State(configured(revision(), base=other)), now_ms=9)
+    assert isinstance(done, Conflict)
+    assert "price is string now" in done.reason
+
+
+def test_what_two_writers_set_is_merged_key_by_key_unless_both_set_the_same() -> None:
+    base = METADATA.model_copy(update={"configuration": {"a": "1", "b": "1", "c": "1"}})
+    ours = base.model_copy(update={"configuration": {"a": "2", "c": "1"}})
+    theirs = base.model_copy(update={"configuration": {"a": "1", "b": "1", "c": "3"}, "name": "n"})
+    merged = merge_metadata(base=base, ours=ours, theirs=theirs)
+    assert isinstance(merged, Metadata)
+    assert (merged.configuration, merged.name) == ({"a": "2", "c": "3"}, "n")
+    clash = theirs.model_copy(update={"configuration": {"a": "9"}})
+    assert "a" in str(merge_metadata(base=base, ours=ours, theirs=clash))
+    schema = schema_to_delta(pl.Schema({"y": pl.Int8}))
+    ours, theirs = (base.model_copy(update={"schema_string": text}) for text in (schema, "{}"))
+    assert "schema" in str(merge_metadata(base=base, ours=ours, theirs=theirs))
+
+
+def test_a_timestamp_without_zone_upgrades_the_protocol_with_the_schema() -> None:
+    ntz = METADATA.model_copy(update={"schema_string": schema_to_delta(pl.Schema({"t": pl.Datetime("us")}))})
+    for head in (None, State()):
+        done = on(head, WriteIntent(mode="create" if head is None else "metadata", metadata=ntz))
+        assert [action for action in done.actions if isinstance(action, Protocol)] == [done.protocol]
+        assert "timestampNtz" in (done.protocol.writer_features or ())
+
+
+def test_progress_is_stamped() -> None:
+    done = on(State(configured(revision())), append(txn=Txn(app_id="a", version=3)))
+    assert Txn(app_id="a", version=3, last_updated=9) in done.actions
+
+
+def test_without_a_table_there_is_nothing_to_append_to() -> None:
+    assert isinstance(rebase(append(), base=METADATA, head=None, now_ms=9), Conflict)
