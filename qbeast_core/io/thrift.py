@@ -11,6 +11,7 @@ __all__ = [
     "BINARY",
     "I32",
     "I64",
+    "LIST",
     "STRUCT",
     "ThriftError",
     "ThriftStruct",
@@ -18,6 +19,8 @@ __all__ = [
     "list_header",
     "read_struct",
     "read_varint",
+    "write_binary",
+    "write_list",
     "write_varint",
     "write_zigzag",
 ]
