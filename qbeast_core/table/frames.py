@@ -79,7 +79,7 @@ def to_frame(data: FrameLike) -> pl.DataFrame:
     Examples
     --------
     >>> to_frame(pl.DataFrame({"a": pl.Series([1], dtype=pl.UInt8)})).schema
-    Schema({'a': Int16})
+    Schema([('a', Int16)])
     """
     frame = _collect(data)
     _check_names(frame.columns)

@@ -129,7 +129,7 @@ def _by_pages(
 def _whole(reader: Reader, job: Job, columns: list[str], paths: list[str]) -> pl.LazyFrame:
     needed = job.columns_for(columns, reader.indexed)
     options = dict(reader.snapshot.storage_options)
-    return scan_files(reader.store, paths, needed, reader.snapshot.schema, options)
+    return scan_files(reader.store, paths, needed, reader.snapshot.schema, storage_options=options)
 
 
 def _without_hidden(reader: Reader, job: Job, columns: list[str], number: int) -> pl.LazyFrame:
@@ -140,7 +140,7 @@ def _without_hidden(reader: Reader, job: Job, columns: list[str], number: int) -
         np.empty(0, np.int64) if hidden is None else hidden,
         job.columns_for(columns, reader.indexed),
         reader.snapshot.schema,
-        dict(reader.snapshot.storage_options),
+        storage_options=dict(reader.snapshot.storage_options),
     )
 
 

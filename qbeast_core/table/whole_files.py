@@ -47,8 +47,8 @@ def scan_files(
     paths: Sequence[str],
     columns: Sequence[str],
     schema: pl.Schema,
-    storage_options: dict[str, str] | None,
     *,
+    storage_options: dict[str, str] | None = None,
     row_index: str | None = None,
 ) -> pl.LazyFrame:
     """Return a scan of whole files in the table's types; missing columns are null.
@@ -92,7 +92,8 @@ def scan_without_rows(
     dropped: I64Array,
     columns: Sequence[str],
     schema: pl.Schema,
-    storage_options: dict[str, str] | None,
+    *,
+    storage_options: dict[str, str] | None = None,
 ) -> pl.LazyFrame:
     """Return a scan of one whole file without some of its rows.
 
@@ -101,6 +102,6 @@ def scan_without_rows(
     dropped : ndarray of int64, shape (n,)
         Numbers of the rows to leave out, counted from 0 in the file.
     """
-    lazy = scan_files(store, [path], columns, schema, storage_options, row_index=_ROW)
+    lazy = scan_files(store, [path], columns, schema, storage_options=storage_options, row_index=_ROW)
     gone = pl.Series(dropped, dtype=pl.get_index_type())
     return lazy.filter(~pl.col(_ROW).is_in(gone.implode())).drop(_ROW)

@@ -1,0 +1,70 @@
+"""Delta tables organised by a multidimensional index.
+
+Filters on any indexed column skip most of the data; a sample of a fraction reads about that fraction of
+the bytes. Every Delta reader still reads the tables.
+
+>>> import polars as pl, qbeast
+>>> rows = pl.DataFrame({"id": range(1000), "price": [i % 97 for i in range(1000)]})
+>>> result = qbeast.write_table(rows, "prices", columns=["id", "price"])
+>>> qbeast.scan_table("prices", sample=0.1).collect().height
+81
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from qbeast_core.api import open_table, read_table, scan_table, write_table
+from qbeast_core.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    CorruptTagWarning,
+    DesignEffectWarning,
+    InvalidColumnsError,
+    InvalidInputError,
+    InvalidMetadataError,
+    NotQbeastTableError,
+    QbeastError,
+    QbeastWarning,
+    SchemaMismatchError,
+    StorageError,
+    TableExistsError,
+    TableNotFoundError,
+    UnsupportedTableError,
+    VersionNotFoundError,
+)
+from qbeast_core.table.explain import Plan
+from qbeast_core.table.progress import Progress
+from qbeast_core.table.result import WriteResult
+from qbeast_core.table.table import Table
+
+try:
+    __version__ = version("qbeast")
+except PackageNotFoundError:  # run from a source tree that was never installed
+    __version__ = "0"
+
+__all__ = [
+    "CommitConflictError",
+    "CommitUnknownError",
+    "CorruptTagWarning",
+    "DesignEffectWarning",
+    "InvalidColumnsError",
+    "InvalidInputError",
+    "InvalidMetadataError",
+    "NotQbeastTableError",
+    "Plan",
+    "Progress",
+    "QbeastError",
+    "QbeastWarning",
+    "SchemaMismatchError",
+    "StorageError",
+    "Table",
+    "TableExistsError",
+    "TableNotFoundError",
+    "UnsupportedTableError",
+    "VersionNotFoundError",
+    "WriteResult",
+    "__version__",
+    "open_table",
+    "read_table",
+    "scan_table",
+    "write_table",
+]

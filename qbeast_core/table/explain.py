@@ -1,0 +1,156 @@
+"""What a read opens, named to the byte, and why the rest stays closed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.io.footer import PagesUnavailable
+from qbeast_core.io.page_plan import PageRequest
+from qbeast_core.io.pages import PageRanges
+from qbeast_core.table.design import table_design_effect
+from qbeast_core.table.reader import Job, Reader, Sample
+from qbeast_core.tree.design_effect import CLUSTERED
+
+__all__ = ["Plan", "explain"]
+
+_RANGES: Final = pl.List(pl.Struct({"start": pl.Int64, "length": pl.Int64}))
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # no slots: what is derived is kept
+class Plan:
+    """A read, planned; nothing but the tails of opened files is read, and these when `files` is asked for.
+
+    Bytes count all that is read from data files: pages, dictionaries, page directories and footers.
+    """
+
+    reader: Reader
+    job: Job
+    sample: Sample | None
+    columns: tuple[str, ...] | None
+
+    @cached_property
+    def files(self) -> pl.DataFrame:
+        """One row per live file.
+
+        `path` as in the log, decoded; `opened`; `pages_opened` and `pages_total`, 0 where a file has no
+        pages to choose from; `ranges`, a list of ``{start, length}`` of the column data read, null where
+        the whole file is read; `bytes_opened`; `reason`: ``"matches"``, or what alone keeps it closed
+        (``"weights"``, ``"statistics"``, ``"cubes"``, ``"replicated copies"``).
+        """
+        chosen = self.job.selection
+        found = [self._ranges_of(number) for number in range(len(self.reader.paths))]
+        listed = [None if r is None else [{"start": s, "length": n} for s, n in r.data] for r in found]
+        sizes = self.reader.snapshot.files["size_bytes"].to_list()
+        return pl.DataFrame(
+            {
+                "path": pl.Series(self.reader.paths, dtype=pl.String),
+                "opened": chosen.opened,
+                "pages_opened": chosen.pages_opened,
+                "pages_total": chosen.pages_total,
+                "ranges": pl.Series(listed, dtype=_RANGES),
+                "bytes_opened": pl.Series(
+                    [size if r is None else r.bytes_total for size, r in zip(sizes, found, strict=True)],
+                    dtype=pl.Int64,
+                ),
+                "reason": chosen.frame()["reason"],
+            }
+        )
+
+    @cached_property
+    def bytes_opened(self) -> int:
+        """Bytes read from data files."""
+        return int(self.files["bytes_opened"].sum())
+
+    @cached_property
+    def bytes_total(self) -> int:
+        """Bytes of all live data files."""
+        return int(self.reader.snapshot.files["size_bytes"].sum())
+
+    @property
+    def rows_opened(self) -> int:
+        """Rows of the pages and whole files read; more than match."""
+        return int(self.job.selection.rows_opened.sum())
+
+    @property
+    def rows_total(self) -> int:
+        """Rows of all live data files, copies and deleted ones included."""
+        return int(self.reader.snapshot.files["num_records"].fill_null(0).sum())
+
+    @property
+    def share(self) -> float:
+        """Bytes read over bytes in all, in [0, 1]; 0.0 for a table without files."""
+        return self.bytes_opened / self.bytes_total if self.bytes_total else 0.0
+
+    @property
+    def design_effect(self) -> float | None:
+        """How clustered a sample of the table is, see `Table.design_effect`."""
+        return table_design_effect(self.reader.snapshot)
+
+    def _ranges_of(self, number: int) -> PageRanges | None:
+        """Everything read of one file; None: the whole file."""
+        chosen = self.job.selection
+        if not chosen.opened[number]:
+            return PageRanges([], (0, 0), 0)
+        request = self.reader.request(chosen, number)
+        if request is None:
+            request = self._all_pages(number)
+        if request is None:
+            return None
+        wanted = list(self.reader.snapshot.schema) if self.columns is None else list(self.columns)
+        try:
+            return self.reader.pages.ranges(request, self.job.columns_for(wanted, self.reader.indexed))
+        except PagesUnavailable:
+            return None  # the read falls back to the whole file too
+
+    def _all_pages(self, number: int) -> PageRequest | None:
+        """All pages of a file read whole, where a choice of columns makes that less than the file."""
+        pages = self.job.selection.table.pages
+        total = int(self.job.selection.pages_total[number])
+        if self.columns is None or total == 0:
+            return None
+        return PageRequest(
+            path=self.reader.paths[number],
+            size_bytes=self.reader.snapshot.files["size_bytes"][number],
+            num_rows=int(self.job.selection.table.num_records[number]),
+            page_rows=int(pages.page_rows[number]),
+            tail_bytes=int(pages.tail_bytes[number]),
+            pages=np.arange(total, dtype=np.int64),
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> list[str]:
+        files = self.files
+        closed = (
+            files.filter(~pl.col("opened")).group_by("reason").len().sort("len", "reason", descending=True)
+        )
+        why = "".join(f", {count:,} closed by {reason}" for reason, count in closed.iter_rows())
+        rows = self.rows_opened / self.rows_total if self.rows_total else 0.0
+        lines = [
+            f"Plan of {self.reader.snapshot.uri}, version {self.reader.snapshot.version}",
+            f"  filter  {'none' if self.job.predicate is None else self.job.predicate}",
+            f"  sample  {'none' if self.sample is None else self.sample}",
+            f"  files   {int(files['opened'].sum()):,} of {files.height:,} opened"
+            + (f"; closed: {why}" if why else ""),
+            f"  pages   {int(files['pages_opened'].sum()):,} of {int(files['pages_total'].sum()):,}",
+            f"  rows    {self.rows_opened:,} of {self.rows_total:,} ({rows:.2%})",
+            f"  bytes   {self.bytes_opened:,} of {self.bytes_total:,} ({self.share:.2%})",
+        ]
+        effect = self.design_effect
+        if self.sample is not None and effect is not None:
+            note = ": samples are clustered, index a column of many values" if effect > CLUSTERED else ""
+            lines.append(f"  design effect {effect:.2f}{note}")
+        return lines
+
+
+def explain(
+    reader: Reader, predicate: pl.Expr | None, sample: Sample | None, columns: list[str] | None
+) -> Plan:
+    """Plan a read without reading rows; see `Table.explain`."""
+    return Plan(reader, reader.plan(predicate, sample), sample, None if columns is None else tuple(columns))

@@ -1,0 +1,196 @@
+"""A table at one version, opened: what it is, what it holds, and what reads of it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.block_frame import block_frame
+from qbeast_core.table.delta_handle import delta_errors
+from qbeast_core.table.design import table_design_effect
+from qbeast_core.table.explain import Plan, explain
+from qbeast_core.table.reader import Reader, Sample
+from qbeast_core.table.result import transformers_of
+from qbeast_core.table.scan import scan
+from qbeast_core.table.snapshot import Snapshot, refresh
+from qbeast_core.table.whole_files import file_location
+
+__all__ = ["Table"]
+
+
+class Table:
+    """A table pinned at one version; made by `qbeast.open_table`.
+
+    What others commit later is not seen, see `refresh`. Safe to share between threads.
+
+    Examples
+    --------
+    >>> import polars as pl, qbeast
+    >>> rows = pl.DataFrame({"id": range(1000), "price": [i % 97 for i in range(1000)]})
+    >>> _ = qbeast.write_table(rows, "prices", columns=["id", "price"])
+    >>> table = qbeast.open_table("prices")
+    >>> table.version, table.indexed_columns, table.scan().filter(pl.col("price") == 3).collect().height
+    (0, ('id', 'price'), 11)
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._reader = Reader(snapshot)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{name}:{kind}" for name, kind in transformers_of(self._reader.latest).items())
+        files = self._snapshot.files
+        return (
+            f"Table {self.uri!r}, version {self.version}: {int(files['num_records'].fill_null(0).sum()):,} rows "
+            f"in {files.height:,} files, indexed by {columns}"
+        )
+
+    @property
+    def uri(self) -> str:
+        """Path or address of the table."""
+        return self._snapshot.uri
+
+    @property
+    def version(self) -> int:
+        """The Delta version, 0 or more."""
+        return self._snapshot.version
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Columns and their Polars types."""
+        return self._snapshot.schema
+
+    @property
+    def revisions(self) -> tuple[Revision, ...]:
+        """All revisions, oldest first; revision 0 owns the files without index."""
+        return tuple(self._snapshot.config.revisions.values())
+
+    @property
+    def indexed_columns(self) -> tuple[str, ...]:
+        """Names of the indexed columns, in order."""
+        return self._reader.indexed
+
+    @property
+    def cube_size(self) -> int:
+        """Rows a cube of the newest revision aims to hold."""
+        return self._reader.latest.desired_cube_size
+
+    @property
+    def design_effect(self) -> float | None:
+        """How many times more a sampled count varies than when rows were drawn one by one.
+
+        Mean over the writes behind the live files, weighted by rows; None where none of them measured it.
+        Above 2 a sample is clustered: index a column of many values as well.
+        """
+        return table_design_effect(self._snapshot)
+
+    def refresh(self) -> Table:
+        """Return the table's newest version; this very object if there is none newer, which is cheap."""
+        newest = refresh(self._snapshot)
+        return self if newest is self._snapshot else Table(newest)
+
+    def scan(self, *, sample: Sample | None = None) -> pl.LazyFrame:
+        """Return the table as a Polars LazyFrame; see `qbeast.scan_table`."""
+        return scan(self._reader, sample)
+
+    def explain(
+        self,
+        predicate: pl.Expr | None = None,
+        sample: Sample | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Plan:
+        """Tell what a read would open, named to the byte, and why the rest stays closed.
+
+        Parameters
+        ----------
+        predicate : polars.Expr, optional
+            Rows to keep.
+        sample : float or tuple of float, optional
+            A fraction in [0, 1], or ``(from, to)``.
+        columns : sequence of str, optional
+            Columns to return; all by default. Those of the filter, and for a sample the indexed ones, are
+            read besides.
+
+        Returns
+        -------
+        Plan
+            Prints well; `.files` is a frame, `.bytes_opened`, `.bytes_total`, `.rows_opened`,
+            `.rows_total` and `.share` are numbers.
+
+        Raises
+        ------
+        InvalidInputError
+            If the sample is no fraction, or a column is not in the table.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"id": range(100_000)})
+        >>> _ = qbeast.write_table(rows, "ids", columns=["id"])
+        >>> plan = qbeast.open_table("ids").explain(pl.col("id") < 1000)
+        >>> plan.rows_total, plan.share < 0.3
+        (100000, True)
+        """
+        asked = [] if predicate is None else predicate.meta.root_names()
+        unknown = [name for name in [*(columns or []), *asked] if name not in self.schema]
+        if unknown:
+            msg = f"no such column(s): {unknown}; the table has {list(self.schema)}"
+            raise InvalidInputError(msg, argument="columns")
+        return explain(self._reader, predicate, sample, None if columns is None else list(columns))
+
+    def files(self, predicate: pl.Expr | None = None, sample: Sample | None = None) -> pl.DataFrame:
+        """Return the data files that a read opens: a list that any engine can take.
+
+        Parameters
+        ----------
+        predicate : polars.Expr, optional
+            Rows to keep.
+        sample : float or tuple of float, optional
+            A fraction in [0, 1], or ``(from, to)``.
+
+        Returns
+        -------
+        polars.DataFrame
+            `path` (where the file lies, decoded), `size_bytes`, `num_records`, `revision_id` (null: not
+            indexed), `ranges` (byte ranges of the column data wanted; null: all of it). Filter and sample
+            still have to be applied to the rows.
+        """
+        plan = self.explain(predicate, sample)
+        files = self._snapshot.files
+        return pl.DataFrame(
+            {
+                "path": [file_location(self._reader.store, path) for path in self._reader.paths],
+                "size_bytes": files["size_bytes"],
+                "num_records": files["num_records"],
+                "revision_id": files["revision"],
+                "ranges": plan.files["ranges"],
+            },
+            schema_overrides={"path": pl.String},
+        ).filter(plan.files["opened"])
+
+    def blocks(self) -> pl.DataFrame:
+        """Return one row per block (the rows of one cube in one file).
+
+        Returns
+        -------
+        polars.DataFrame
+            `path`, `revision_id`, `cube` (text form, the root is empty), `min_weight`, `max_weight`,
+            `element_count`, `replicated`.
+        """
+        return block_frame(self._snapshot)
+
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return what was committed, newest first, as the Delta log tells it.
+
+        Parameters
+        ----------
+        limit : int, optional
+            Commits at most; all by default.
+        """
+        source = self._snapshot.source
+        with source.lock, delta_errors(self.uri):
+            return list(source.table.history(limit))
