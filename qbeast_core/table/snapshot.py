@@ -90,7 +90,10 @@ class Snapshot:
         return [unquote(path) for path in self.files["path"].to_list()]
 
     def transaction_version(self, app_id: str) -> int | None:
-        """Return how far an application says the table has come; None: it never said."""
+        """Return how far an application says the table has come; None: it never said.
+
+        That of the newest version refreshed from this one, if there is one.
+        """
         with self.source.lock, delta_errors(self.uri):
             return self.source.table.transaction_version(app_id)
 

@@ -44,7 +44,8 @@ def revision(high: float = 100.0, *, column: str = "price", number: int = 1) -> 
                 "desiredCubeSize": 100,
                 "columnTransformers": [transformer],
                 "transformations": [space],
-            }
+            },
+            separators=(",", ":"),
         )
     )
 
@@ -74,7 +75,7 @@ def create(root: Path | str, **changes: object) -> Snapshot:
     """Create a table of one file, `first.parquet`, in revision 1."""
     store = open_store(str(root))
     fields = {"adds": (data_file(store, "first.parquet"),), "revision": revision(), "new_revision": True}
-    intent = WriteIntent(mode="create", metadata=METADATA, **{**fields, **changes})
+    intent = WriteIntent(**{"mode": "create", "metadata": METADATA, **fields, **changes})
     outcome = commit(store, None, intent)
     assert outcome.snapshot is not None
     return outcome.snapshot
@@ -84,7 +85,7 @@ def append(snapshot: Snapshot, name: str, **changes: object) -> CommitOutcome:
     """Append a file in the table's newest revision, planned on `snapshot`."""
     store = open_store(snapshot.uri)
     fields = {"adds": (data_file(store, name),), "revision": snapshot.config.latest}
-    return commit(store, snapshot, WriteIntent(mode="append", **{**fields, **changes}))
+    return commit(store, snapshot, WriteIntent(**{"mode": "append", **fields, **changes}))
 
 
 def revisions_of(root: Path | str) -> dict[str, int | None]:
