@@ -33,12 +33,15 @@ class Box:
 
     def predicate(self) -> pl.Expr:
         """The box as a Polars filter."""
-        return pl.all_horizontal(pl.col(name).is_between(*bounds) for name, bounds in self.ranges.items())
+        return pl.all_horizontal(
+            pl.col(name).is_between(pl.lit(lower), pl.lit(upper))
+            for name, (lower, upper) in self.ranges.items()
+        )
 
     def may_hold(self) -> pl.Expr:
         """The box against a frame of row groups with `<column>_min` and `<column>_max`."""
         return pl.all_horizontal(
-            (pl.col(f"{name}_max") >= lower) & (pl.col(f"{name}_min") <= upper)
+            (pl.col(f"{name}_max") >= pl.lit(lower)) & (pl.col(f"{name}_min") <= pl.lit(upper))
             for name, (lower, upper) in self.ranges.items()
         )
 
