@@ -161,7 +161,7 @@ def _stretches(page: I64Array, block: I64Array) -> _Cut:
 def _decode_layouts(
     layouts: pl.Series, usable: BoolArray, num_records: I64Array
 ) -> tuple[I64Array, I64Array, I64Array, I64Array]:
-    """Give rows a page, bytes of the tail and number of pages of each file, and the high bits of all pages."""
+    """Give per file rows a page, bytes of the tail and number of pages; and the high bits of all pages."""
     page_rows, tail_bytes, counts = (np.zeros(len(layouts), np.int64) for _ in range(3))
     chosen = np.flatnonzero(usable & layouts.is_not_null().to_numpy())
     fields = _decode_json(layouts.gather(chosen))

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+from polars.io.plugins import register_io_source
+
+from qbeast_core.query.nodes import Unknown
+from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.query.select import Selection, select
+from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
+from tests.query.filters import filters
+from tests.query.tables import Example, examples
+
+SETTINGS = settings(
+    max_examples=int(os.environ.get('N','400')), phases=(Phase.generate, Phase.shrink), report_multiple_bugs=False, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+def kept_rows(frame: pl.DataFrame, predicate: pl.Expr) -> np.ndarray | None:
+    """Rows that Polars itself keeps; None when it refuses the filter."""
+    try:
+        return frame.with_row_index("row").filter(predicate).get_column("row").to_numpy()
+    except pl.exceptions.PolarsError:
+        return None
+
+
+def as_pushed_down(frame: pl.DataFrame, predicate: pl.Expr) -> pl.Expr | None:
+    """The filter as Polars' optimizer hands it to an IO source; None where it keeps it to itself."""
+    seen: list[pl.Expr | None] = []
+
+    def source(
+        _columns: list[str] | None, pushed: pl.Expr | None, _rows: int | None, _size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        seen.append(pushed)
+        yield frame.clear()
+
+    register_io_source(source, schema=frame.schema).filter(predicate).collect()
+    return seen[0] if seen else None
+
+
+def assert_none_lost(example: Example, rows: np.ndarray, weights: WeightRange, chosen: Selection) -> None:
+    inside = (example.weight[rows] >= weights.from_) & (example.weight[rows] < weights.to)
+    rows = rows[inside]
+    assert chosen.opened[example.file[rows]].all()
+    assert chosen.blocks[example.block[rows]].all()
+    for row in rows.tolist():
+        pages = chosen.pages(int(example.file[row]))
+        assert pages is None or example.page[row] in pages
+
+
+@SETTINGS
+@given(st.data())
+def test_no_row_that_polars_keeps_is_in_a_closed_file_block_or_page(data: st.DataObject) -> None:
+    example = data.draw(examples())
+    predicate = data.draw(filters(example))
+    rows = kept_rows(example.frame, predicate)
+    assume(rows is not None)
+    bounds = sorted(data.draw(st.lists(st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0]), min_size=2, max_size=2)))
+    weights = data.draw(st.sampled_from([ALL_WEIGHTS, sample_to_weights((bounds[0], bounds[1]))]))
+    schema = example.frame.schema
+    assert_none_lost(
+        example, rows, weights, select(example.table, parse_predicate(predicate, schema), weights)
+    )
+    pushed = as_pushed_down(example.frame, predicate)
+    node = Unknown() if pushed is None else parse_predicate(pushed, schema)
+    assert_none_lost(example, rows, weights, select(example.table, node, weights))
