@@ -119,7 +119,7 @@ def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame |
     if intent.mode in ("overwrite", "create") and intent.dialect is not None:
         return intent.dialect
     texts = [] if files is None else files["blocks"].drop_nulls().head(1000).to_list()
-    spelled = {found for found in map(blocks_dialect, texts) if found is not None}
+    spelled: set[BlocksDialect] = {found for found in map(blocks_dialect, texts) if found is not None}
     if len(spelled) == 1:
         return spelled.pop()
     config = TableConfig.from_configuration(metadata.configuration)

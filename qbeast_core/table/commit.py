@@ -109,8 +109,8 @@ def commit(
     base = None if snapshot is None else snapshot.metadata
     txn_id, head = ids(), snapshot
     if snapshot is not None and _has_progress(snapshot, intent):
-        newest = refresh(snapshot)
-        return CommitOutcome(version=newest.version, attempts=0, snapshot=newest, already_applied=True)
+        head = refresh(snapshot)
+        return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
     for attempt in range(1, most_attempts + 1):
         now = clock()
         rebased = rebase(intent, base=base, head=head, now_ms=now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
@@ -68,7 +68,7 @@ def open_delta(
 
 
 @contextmanager
-def delta_errors(uri: str) -> Iterator[None]:
+def delta_errors(uri: str) -> Generator[None]:
     """Translate what `deltalake` raises inside; its panics are no `Exception`, so they need this too."""
     try:
         yield
