@@ -6,11 +6,10 @@ import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.column_stats import ColumnStats
 from qbeast_core.table.data_files import World
@@ -22,6 +21,7 @@ from qbeast_core.table.schema_match import SchemaMode
 from qbeast_core.table.snapshot import load_snapshot
 from qbeast_core.table.table import Table
 from qbeast_core.table.target import Mode
+from qbeast_core.table.travel import travel
 from qbeast_core.table.write import write_frame
 from qbeast_core.table.write_options import WriteOptions
 
@@ -176,7 +176,7 @@ def open_table(
     >>> qbeast.open_table("days", version=0).scan().collect()["day"].to_list()
     [0]
     """
-    number, moment = _travel(version)
+    number, moment = travel(version)
     snapshot = load_snapshot(path, version=number, timestamp=moment, storage_options=storage_options)
     return Table(snapshot)
 
@@ -275,27 +275,3 @@ def read_table(
     lazy = scan_table(path, sample=sample, version=version, storage_options=storage_options)
     kept = lazy if filter is None else lazy.filter(filter)
     return (kept if columns is None else kept.select(columns)).collect()
-
-
-def _travel(version: object) -> tuple[int | None, datetime | None]:
-    """Tell a version number from a time."""
-    match version:
-        case None:
-            return None, None
-        case bool():
-            pass
-        case int() if version >= 0:
-            return version, None
-        case datetime():
-            return None, _zoned(version)
-        case str():
-            try:
-                return None, _zoned(datetime.fromisoformat(version))
-            except ValueError:
-                pass
-    msg = f"version must be a number of at least 0, a datetime or its ISO 8601 text, got {version!r}"
-    raise InvalidInputError(msg, argument="version")
-
-
-def _zoned(moment: datetime) -> datetime:
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

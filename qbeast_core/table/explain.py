@@ -136,8 +136,7 @@ class Plan:
             f"Plan of {self.reader.snapshot.uri}, version {self.reader.snapshot.version}",
             f"  filter  {'none' if self.job.predicate is None else self.job.predicate}",
             f"  sample  {'none' if self.sample is None else self.sample}",
-            f"  files   {int(files['opened'].sum()):,} of {files.height:,} opened"
-            + (f"; closed: {why}" if why else ""),
+            f"  files   {int(files['opened'].sum()):,} of {files.height:,} opened{why}",
             f"  pages   {int(files['pages_opened'].sum()):,} of {int(files['pages_total'].sum()):,}",
             f"  rows    {self.rows_opened:,} of {self.rows_total:,} ({rows:.2%})",
             f"  bytes   {self.bytes_opened:,} of {self.bytes_total:,} ({self.share:.2%})",

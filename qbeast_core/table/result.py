@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from qbeast_core.spec.revision import Revision
 
-__all__ = ["WriteResult"]
+__all__ = ["WriteResult", "transformers_of"]
 
 
 @dataclass(frozen=True, slots=True)

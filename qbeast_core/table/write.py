@@ -21,6 +21,7 @@ from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.table.column_stats import parse_column_stats
 from qbeast_core.table.commit import CommitOutcome, commit
 from qbeast_core.table.data_files import FileSettings, World, delete_data_files, write_data_files
+from qbeast_core.table.design import table_design_effect
 from qbeast_core.table.frames import FrameLike, to_frame
 from qbeast_core.table.live_tree import growth_of, live_tree
 from qbeast_core.table.locking import refuse_unsafe_locking
@@ -87,7 +88,8 @@ def write_frame(data: FrameLike, uri: str, options: WriteOptions, world: World) 
     _tell(options, Progress("done", len(adds), len(adds), rows.frame.height))
     if outcome.already_applied:
         return WriteResult.untouched(outcome.version, index.plan.revision)
-    warn_if_clustered(rows.frame, rows.names, index.design_effect)
+    known = None if rows.current is None or target is None else table_design_effect(target)
+    warn_if_clustered(rows.frame, rows.names, index.design_effect, known=known)
     return _result(index, adds, outcome)
 
 

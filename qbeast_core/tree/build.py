@@ -11,18 +11,14 @@ from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U3
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, fraction_to_weight, weight_to_fraction
 from qbeast_core.tree.existing import ExistingTree
+from qbeast_core.tree.grid import GRID_BITS, group_keys
 
-__all__ = ["GRID_BITS", "MAX_DEPTH", "Assignment", "assign_rows", "grid"]
-
-GRID_BITS: Final = 32
-"""Each coordinate is kept as a cell number of ``2**32`` cells, so a tree is at most 32 deep."""
+__all__ = ["MAX_DEPTH", "Assignment", "assign_rows"]
 
 MAX_DEPTH: Final = GRID_BITS
+"""Deepest level of a tree."""
 
 _LONGEST_CHAIN: Final = 16  # rows that 16 halvings do not part are one key, or as good as one: a big leaf
-
-_DENSE_KEYS_PER_ROW: Final = 4
-_DENSE_KEYS_FLOOR: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,29 +59,6 @@ class _Level:
     chain: I64Array
 
 
-def grid(coordinates: F64Array) -> U32Array:
-    """Return the cell of each coordinate on the finest grid, ``floor(x * 2**32)`` clipped to its last cell.
-
-    Parameters
-    ----------
-    coordinates : ndarray of float64, shape (n,)
-        Values in ``[0, 1]``.
-
-    Returns
-    -------
-    ndarray of uint32, shape (n,)
-        The leading ``k`` bits are the cell at depth ``k``.
-
-    Examples
-    --------
-    >>> grid(np.array([0.0, 0.5, 1.0])).tolist()
-    [0, 2147483648, 4294967295]
-    """
-    scaled = coordinates * float(1 << GRID_BITS)
-    np.minimum(scaled, float((1 << GRID_BITS) - 1), out=scaled)
-    return scaled.astype(np.uint32)
-
-
 def assign_rows(
     cells: list[U32Array],
     weights: I32Array,
@@ -111,8 +84,8 @@ def assign_rows(
     existing : ExistingTree, optional
         The revision's live tree when the rows are appended to it.
     smallest_block_rows : int, default 0
-        In an append, a cube that receives no more rows than this keeps them all instead of scattering
-        them over its children. Format 8 holds all the same.
+        In an append, a cube keeps at least so many of the rows it receives, whatever its share of the whole
+        table would be, instead of scattering them over many thin blocks. Format 8 holds all the same.
 
     Returns
     -------
@@ -121,6 +94,7 @@ def assign_rows(
 
     Examples
     --------
+    >>> from qbeast_core.tree.grid import grid
     >>> rows = assign_rows([grid(np.array([0.1, 0.9]))], np.array([-5, 7], np.int32), cube_size=1)
     >>> rows.counts.tolist(), rows.cubes.depth.tolist()
     ([1, 1], [0, 1])
@@ -194,10 +168,16 @@ class _Builder:
 
     def _thresholds(self, level: _Level, depth: int, free: I32Array) -> tuple[BoolArray, F64Array, I32Array]:
         size = level.domains * (1.0 - level.parents_fraction)
+        own = level.rows * (1.0 - level.parents_fraction)
         leaf = (size <= self.cube_size) | (level.parents_fraction >= 1.0) | (level.chain >= _LONGEST_CHAIN)
+        leaf |= own <= self.smallest_block_rows
         if depth >= MAX_DEPTH:
             leaf[:] = True
-        fraction = np.minimum(level.parents_fraction + self.cube_size / np.maximum(level.domains, 1.0), 1.0)
+        kept = np.maximum(
+            self.cube_size / np.maximum(level.domains, 1.0),
+            self.smallest_block_rows / np.maximum(level.rows, 1),
+        )
+        fraction = np.minimum(level.parents_fraction + kept, 1.0)
         threshold = np.asarray(fraction_to_weight(fraction), np.int64)
         if self.tree.levels:
             leaf, threshold = self._respect_live_blocks(level, depth, free, leaf, threshold)
@@ -210,7 +190,7 @@ class _Builder:
     ) -> tuple[BoolArray, I64Array]:
         """Keep format 8.3: descendants' blocks stay above the smallest live threshold of their ancestors."""
         if depth >= len(self.tree.levels):
-            return leaf | (level.rows <= self.smallest_block_rows), threshold
+            return leaf, threshold
         live = self.tree.levels[depth]
         at = np.maximum(level.existing, 0)
         known = level.existing >= 0
@@ -223,8 +203,7 @@ class _Builder:
         threshold = np.where(
             orphaned, np.minimum(threshold, live.lowest_below[at].astype(np.int64) - 1), threshold
         )
-        leaf = (leaf | (level.rows <= self.smallest_block_rows)) & ~orphaned if depth < MAX_DEPTH else leaf
-        return leaf, threshold
+        return leaf & ~orphaned if depth < MAX_DEPTH else leaf, threshold
 
     def _take(self, level: _Level, depth: int, threshold: I32Array) -> None:
         rows = self._free_rows()
@@ -259,7 +238,7 @@ class _Builder:
             cell = column if self.active is None else column[self.active]
             bit = (cell >> np.uint32(GRID_BITS - depth - 1)) & np.uint32(1)
             key |= bit.astype(np.int64) << (dimensions - 1 - j)
-        keys, counts, self.node = _group(key, int(split.sum()) << dimensions)
+        keys, counts, self.node = group_keys(key, int(split.sum()) << dimensions)
         parent = np.flatnonzero(split)[keys >> dimensions]
         code = keys & ((1 << dimensions) - 1)
         bits = (code[:, None] >> np.arange(dimensions - 1, -1, -1)) & 1
@@ -296,15 +275,3 @@ class _Builder:
             counts=counts[used].astype(np.int64),
             row_cube=number[self.row_cube],
         )
-
-
-def _group(key: I64Array, key_count: int) -> tuple[I64Array, I64Array, I32Array]:
-    """Distinct keys in order, rows of each, and every row's position among them."""
-    if key_count <= max(_DENSE_KEYS_FLOOR, _DENSE_KEYS_PER_ROW * len(key)):
-        counts = np.bincount(key, minlength=key_count)
-        keys = np.flatnonzero(counts)
-        lookup = np.zeros(key_count, np.int32)
-        lookup[keys] = np.arange(len(keys), dtype=np.int32)
-        return keys, counts[keys], lookup[key]
-    keys, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
-    return keys, counts, inverse.astype(np.int32)

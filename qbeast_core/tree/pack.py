@@ -18,7 +18,7 @@ _MAX_FILE_ROWS: Final = 1 << 20
 _MIN_PAGE_ROWS: Final = 256
 _MAX_PAGE_ROWS: Final = 2048
 _PAGES_PER_CUBE: Final = 8
-_PAGES_PER_FILE: Final = 32
+_PAGES_PER_FILE: Final = 64
 _SNAP_SHARE: Final = 8
 
 
@@ -81,7 +81,7 @@ def page_rows_for(file_rows: int, *, cube_size: int) -> int:
     Examples
     --------
     >>> page_rows_for(400_000, cube_size=16_384), page_rows_for(28_000, cube_size=4_096)
-    (2048, 512)
+    (2048, 256)
     """
     wanted = max(min(cube_size // _PAGES_PER_CUBE, file_rows // _PAGES_PER_FILE), 1)
     return min(max(1 << (wanted.bit_length() - 1), _MIN_PAGE_ROWS), _MAX_PAGE_ROWS)

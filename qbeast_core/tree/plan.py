@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import polars as pl
 
@@ -12,14 +13,15 @@ from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.space.cubes import encode_cubes
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.build import Assignment, assign_rows, grid
+from qbeast_core.tree.build import Assignment, assign_rows
 from qbeast_core.tree.columns import to_index_column
 from qbeast_core.tree.existing import ExistingTree
+from qbeast_core.tree.grid import grid
 from qbeast_core.tree.pack import PackedFiles, pack_files, page_rows_for, row_order
 
 __all__ = ["FilePlan", "IndexPlan", "plan_index"]
 
-_SMALLEST_APPENDED_BLOCK = 256
+_PAGES_OF_APPENDED_BLOCK: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,19 +121,21 @@ def plan_index(
     IndexPlan
         Every row in exactly one block, the invariants of format 8 kept.
     """
-    cells = grid_columns(frame, revision)
+    cells = _grid_columns(frame, revision)
+    # Blocks of less than some pages cost a sample a page each and save a filter nothing.
+    block_rows = _PAGES_OF_APPENDED_BLOCK * page_rows_for(frame.height, cube_size=revision.desired_cube_size)
     assignment = assign_rows(
         cells,
         weights,
         cube_size=revision.desired_cube_size,
         existing=existing,
-        smallest_block_rows=min(_SMALLEST_APPENDED_BLOCK, revision.desired_cube_size),
+        smallest_block_rows=min(block_rows, revision.desired_cube_size),
     )
     packed = pack_files(assignment.counts, file_rows=file_rows)
     return IndexPlan(revision, weights, assignment, packed, row_order(assignment, weights))
 
 
-def grid_columns(frame: pl.DataFrame, revision: Revision) -> list[U32Array]:
+def _grid_columns(frame: pl.DataFrame, revision: Revision) -> list[U32Array]:
     """Return the finest-grid cell of every row along each indexed column of `revision`."""
     return [
         grid(to_coordinates(transformation, to_index_column(frame.get_column(name))))

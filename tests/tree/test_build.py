@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.space.cubes import Cubes
-from qbeast_core.tree.build import assign_rows, grid
+from qbeast_core.tree.build import assign_rows
 from qbeast_core.tree.existing import existing_tree
+from qbeast_core.tree.grid import grid
 from qbeast_core.tree.pack import pack_files, page_rows_for, row_order
 from tests.tree.reference import build
 

@@ -1,0 +1,65 @@
+"""Coordinates as cells of one fine grid, and rows grouped by key."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array
+
+__all__ = ["GRID_BITS", "grid", "group_keys"]
+
+GRID_BITS: Final = 32
+"""Each coordinate is kept as a cell number of ``2**32`` cells, so a tree is at most 32 deep."""
+
+_DENSE_KEYS_PER_ROW: Final = 4
+_DENSE_KEYS_FLOOR: Final = 1 << 16
+
+
+def grid(coordinates: F64Array) -> U32Array:
+    """Return the cell of each coordinate on the finest grid, ``floor(x * 2**32)`` clipped to its last cell.
+
+    Parameters
+    ----------
+    coordinates : ndarray of float64, shape (n,)
+        Values in ``[0, 1]``.
+
+    Returns
+    -------
+    ndarray of uint32, shape (n,)
+        The leading ``k`` bits are the cell at depth ``k``.
+
+    Examples
+    --------
+    >>> grid(np.array([0.0, 0.5, 1.0])).tolist()
+    [0, 2147483648, 4294967295]
+    """
+    scaled = coordinates * float(1 << GRID_BITS)
+    np.minimum(scaled, float((1 << GRID_BITS) - 1), out=scaled)
+    return scaled.astype(np.uint32)
+
+
+def group_keys(key: I64Array, key_count: int) -> tuple[I64Array, I64Array, I32Array]:
+    """Return the distinct keys in order, the rows of each, and every row's position among them.
+
+    Parameters
+    ----------
+    key : ndarray of int64, shape (rows,)
+        Values in ``[0, key_count)``.
+    key_count : int
+        Few keys are counted in a table of that length, many are sorted.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in group_keys(np.array([5, 2, 5]), 8)]
+    [[2, 5], [1, 2], [1, 0, 1]]
+    """
+    if key_count <= max(_DENSE_KEYS_FLOOR, _DENSE_KEYS_PER_ROW * len(key)):
+        counts = np.bincount(key, minlength=key_count)
+        keys = np.flatnonzero(counts)
+        lookup = np.zeros(key_count, np.int32)
+        lookup[keys] = np.arange(len(keys), dtype=np.int32)
+        return keys, counts[keys], lookup[key]
+    keys, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
+    return keys, counts, inverse.astype(np.int32)
