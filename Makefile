@@ -19,7 +19,7 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo ## write a table, sample it, filter it, draw it (demo-output/)
-	$(BIN)/python examples/demo.py
+	$(BIN)/python -m examples.demo
 
 test: lint types pytest ## everything CI runs: style, layers, types, tests
 

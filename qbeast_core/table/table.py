@@ -178,7 +178,7 @@ class Table:
         Returns
         -------
         polars.DataFrame
-            `path`, `revision_id`, `cube` (text form, the root is empty), `min_weight`, `max_weight`,
+            `path`, `revision_id`, `cube` (text form, the root is empty), `depth`, `min_weight`, `max_weight`,
             `element_count`, `replicated`.
         """
         return block_frame(self._snapshot)

