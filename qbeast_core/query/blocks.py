@@ -102,15 +102,21 @@ class BlockTable:
 
     @cached_property
     def pages(self) -> PageTable:
-        """The pages of our files that tell of them, and whose blocks account for every row."""
+        """The pages of our files that tell of them, and whose index can be used and accounts for every row."""
         whole = np.bincount(self.file, self.rows, self.files.height) == self.num_records
-        copies = self.any_in_file(self.replicated)
+        unfit = self.replicated | self._placeless()  # what has no space has no known weights either
         return build_page_table(
             self.files.get_column("layout").cast(pl.String),
-            usable=self.ours & whole & ~copies,
+            usable=self.ours & whole & ~self.any_in_file(unfit),
             num_records=self.num_records,
             blocks=BlockRows(self.file, self.rows, self.first_row, self.min_weight, self.max_weight),
         )
+
+    def _placeless(self) -> BoolArray:
+        placeless = np.ones(len(self), np.bool_)
+        for space in self.spaces:
+            placeless[space.blocks] = False
+        return placeless
 
     def any_in_file(self, blocks: BoolArray) -> BoolArray:
         """Tell for every file whether any of its blocks is true, shape (files,)."""

@@ -161,7 +161,10 @@ def _ends(
     """Enclose each value's coordinate: exact but for what the writer may have seen otherwise."""
     if isinstance(transformation, _OfTexts):
         return _text_ends(values, transformation, foreign=foreign)
-    if not isinstance(transformation, _OfNumbers):
+    # Others place NaN at 0 where a single value was seen.
+    if not isinstance(transformation, _OfNumbers) or (
+        foreign and isinstance(transformation, IdentityTransformation)
+    ):
         return None
     bounds = number_bounds(values, operand.dtype)
     if bounds is None:

@@ -94,7 +94,10 @@ class Term:
             return inner
         if self.kind != "Cast" and not self._is_time_cast():
             return None
-        dtype = pl.LazyFrame(schema=self.schema).select(self.expr).collect_schema().dtypes()[0]
+        try:
+            dtype = pl.LazyFrame(schema=self.schema).select(self.expr).collect_schema().dtypes()[0]
+        except pl.exceptions.PolarsError:
+            return None
         if not keeps_order(inner.result, dtype):
             return None
         return Operand(inner.column, inner.dtype, (*inner.casts, dtype))

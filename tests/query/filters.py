@@ -35,31 +35,33 @@ def filters(draw: st.DrawFn, example: Example, depth: int = 3) -> pl.Expr:
 @st.composite
 def _atoms(draw: st.DrawFn, example: Example) -> pl.Expr:
     name = draw(st.sampled_from(example.frame.columns))
-    dtype = example.frame.schema[name]
     column = pl.col(name)
-    if dtype == pl.Boolean:
+    if example.frame.schema[name] == pl.Boolean:
         return draw(
             st.sampled_from([column, column == pl.lit(value=True), column.is_null(), column ^ column])
         )
-    kind = draw(st.sampled_from(["compare", "compare", "null", "between", "in", "in", "special", "missing"]))
-    if kind == "null":
-        return draw(st.sampled_from([column.is_null(), column.is_not_null()]))
-    if kind == "missing":
-        value = draw(st.none() | st.sampled_from(["value"]))
-        right = pl.lit(None, dtype=dtype) if value is None else draw(_literals(example, name))
-        return draw(st.sampled_from([column.eq_missing(right), column.ne_missing(right)]))
-    if kind == "in":
-        return _is_in(draw, example, name)
-    if kind == "special":
-        return draw(_specials(name, dtype))
+    plans = [_is_null, _missing, _is_in, _is_in, _special, _between, _compared, _compared]
+    return draw(st.sampled_from(plans))(draw, example, name)
+
+
+def _is_null(draw: st.DrawFn, _: Example, name: str) -> pl.Expr:
+    return draw(st.sampled_from([pl.col(name).is_null(), pl.col(name).is_not_null()]))
+
+
+def _missing(draw: st.DrawFn, example: Example, name: str) -> pl.Expr:
+    value = draw(st.none() | _values(example, name))
+    right = pl.lit(value, dtype=example.frame.schema[name])
+    return draw(st.sampled_from([pl.col(name).eq_missing(right), pl.col(name).ne_missing(right)]))
+
+
+def _between(draw: st.DrawFn, example: Example, name: str) -> pl.Expr:
     left, right = draw(_sides(example, name))
-    if kind == "between":
-        closed = draw(st.sampled_from(["both", "left", "right", "none"]))
-        return left.is_between(right, draw(_sides_right(example, name, right)), closed=closed)
-    return _compared(draw, left, right)
+    closed = draw(st.sampled_from(["both", "left", "right", "none"]))
+    return left.is_between(right, draw(_more_like(example, name, right)), closed=closed)
 
 
-def _compared(draw: st.DrawFn, left: pl.Expr, right: pl.Expr) -> pl.Expr:
+def _compared(draw: st.DrawFn, example: Example, name: str) -> pl.Expr:
+    left, right = draw(_sides(example, name))
     if draw(st.booleans()):
         left, right = right, left
     op = draw(st.sampled_from(["lt", "le", "eq", "ne", "ge", "gt"]))
@@ -81,13 +83,7 @@ def _values(example: Example, name: str) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def _literals(draw: st.DrawFn, example: Example, name: str) -> pl.Expr:
-    """A typed literal of the column's own type."""
-    return pl.lit(draw(_values(example, name)), dtype=example.frame.schema[name])
-
-
-@st.composite
-def _sides_right(draw: st.DrawFn, example: Example, name: str, like: pl.Expr) -> pl.Expr:
+def _more_like(draw: st.DrawFn, example: Example, name: str, like: pl.Expr) -> pl.Expr:
     """Another literal of the type of `like`."""
     dtype = pl.select(like).dtypes[0]
     return pl.lit(pl.Series([draw(_values(example, name))]).cast(dtype, strict=False)[0], dtype=dtype)
@@ -113,7 +109,7 @@ def _sides(draw: st.DrawFn, example: Example, name: str) -> tuple[pl.Expr, pl.Ex
         ]
     if dtype.is_float():
         plans += [(column, pl.lit(value)), (column, pl.lit(3)), (column.cast(pl.Float64), pl.lit(value))]
-        plans += [(column, pl.lit(0.1)), (column, pl.lit(0.1, dtype=pl.Float32))]
+        plans += [(column, pl.lit(1e300)), (column, pl.lit(0.1)), (column, pl.lit(0.1, dtype=pl.Float32))]
     if isinstance(dtype, pl.Decimal):
         plans += [(column, pl.lit(float(value))), (column.cast(pl.Float64), pl.lit(float(value)))]
         plans += [(column, pl.lit(1)), (column, pl.lit(Decimal("0.555")))]
@@ -152,9 +148,8 @@ def _datetime_plans(column: pl.Expr, value: Any, dtype: pl.Datetime) -> list[tup
     return [*plans, (column.dt.convert_time_zone("Europe/Paris").dt.date(), pl.lit(value.date()))]
 
 
-@st.composite
-def _specials(draw: st.DrawFn, name: str, dtype: pl.DataType) -> pl.Expr:
-    column = pl.col(name)
+def _special(draw: st.DrawFn, example: Example, name: str) -> pl.Expr:
+    column, dtype = pl.col(name), example.frame.schema[name]
     if dtype == pl.String:
         prefix = draw(TEXTS)
         calls = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import base64
 import json
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
@@ -101,6 +103,13 @@ VALUES: dict[pl.DataType, st.SearchStrategy[Any]] = {
 }
 """Every type that can be indexed, and values of it."""
 
+FAMILIES: dict[str, list[pl.DataType]] = {
+    "numbers": [dtype for dtype in VALUES if dtype.is_numeric()],
+    "times": [dtype for dtype in VALUES if dtype.is_temporal()],
+    "texts": [pl.String(), pl.String(), pl.Int64()],
+    "all": list(VALUES),
+}
+
 
 @dataclass(frozen=True)
 class Example:
@@ -119,8 +128,8 @@ class Example:
 
 
 @st.composite
-def examples(draw: st.DrawFn) -> Example:
-    dtypes = draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))
+def examples(draw: st.DrawFn, of: Sequence[pl.DataType]) -> Example:
+    dtypes = draw(st.lists(st.sampled_from(of), min_size=1, max_size=3))
     names = [f"c{place}" for place in range(len(dtypes))]
     rows = draw(st.integers(0, 12))
     schema = dict(zip(names, dtypes, strict=True)) | {"flag": pl.Boolean(), "free": pl.Int64()}
@@ -206,19 +215,39 @@ def _number_transformation(draw: st.DrawFn, column: pl.Series, data_type: Any) -
 
 
 def _coordinates(draw: st.DrawFn, transformation: Any, column: pl.Series, foreign: np.ndarray) -> np.ndarray:
-    """Coordinates as the writers gave them: others may live in another zone and calendar."""
+    """Coordinates as the writers gave them: others have another clock, calendar, order and text of floats."""
     keys = to_index_column(column)
     points = to_coordinates(transformation, keys)
-    if not column.dtype.is_temporal():
-        return points
+    moved = foreign & ~column.is_null().to_numpy()
+    if isinstance(transformation, IdentityTransformation):
+        points[moved] = 0.0
+    elif column.dtype.is_temporal():
+        points[moved] = _elsewhere(draw, transformation, column)[moved]
+    elif column.dtype.is_float() and isinstance(transformation, HashTransformation):
+        points[moved] = draw(st.floats(0, 1))
+    elif column.dtype == pl.String and not isinstance(transformation, HashTransformation):
+        knots = getattr(transformation, "quantiles", None) or transformation.histogram
+        points[moved] = np.array([_java_rank(knots, text) for text in column.fill_null("").to_list()])[moved]
+    return points
+
+
+def _elsewhere(draw: st.DrawFn, transformation: Any, column: pl.Series) -> np.ndarray:
+    keys = to_index_column(column)
     assert isinstance(keys, NumberColumn)
     hours = draw(st.integers(-36, 36)) if column.dtype == pl.Date else 0
     days = draw(st.integers(-12, 12))
     numbers = number_values(keys)
-    shifted = numbers + hours * 3_600_000 + np.where(numbers < -12_219_292_800_000, days * 86_400_000, 0)
-    moved = foreign & ~column.is_null().to_numpy()
-    points[moved] = coordinates_of_numbers(transformation, shifted)[moved]
-    return points
+    julian = np.where(numbers < -12_219_292_800_000, days * 86_400_000, 0)
+    return coordinates_of_numbers(transformation, numbers + hours * 3_600_000 + julian)
+
+
+def _java_rank(knots: Sequence[str], text: str) -> float:
+    ordered = sorted(_utf16(knot) for knot in knots)
+    return max(bisect_right(ordered, _utf16(text)) - 1, 0) / (len(ordered) - 1)
+
+
+def _utf16(text: str) -> bytes:
+    return text.encode("utf-16-be")
 
 
 def _cubes(draw: st.DrawFn, points: np.ndarray) -> list[str]:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
-from hypothesis import HealthCheck, Phase, assume, given, settings
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from polars.io.plugins import register_io_source
 
@@ -14,11 +14,9 @@ from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.query.select import Selection, select
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
 from tests.query.filters import filters
-from tests.query.tables import Example, examples
+from tests.query.tables import FAMILIES, Example, examples
 
-SETTINGS = settings(
-    max_examples=int(os.environ.get('N','400')), phases=(Phase.generate, Phase.shrink), report_multiple_bugs=False, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def kept_rows(frame: pl.DataFrame, predicate: pl.Expr) -> np.ndarray | None:
@@ -53,11 +51,12 @@ def assert_none_lost(example: Example, rows: np.ndarray, weights: WeightRange, c
         assert pages is None or example.page[row] in pages
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @SETTINGS
-@given(st.data())
-def test_no_row_that_polars_keeps_is_in_a_closed_file_block_or_page(data: st.DataObject) -> None:
-    example = data.draw(examples())
-    predicate = data.draw(filters(example))
+@given(data=st.data())
+def test_no_row_that_polars_keeps_is_in_a_closed_file_block_or_page(family: str, data: st.DataObject) -> None:
+    example = data.draw(examples(FAMILIES[family]))
+    predicate = data.draw(filters(example, depth=2))
     rows = kept_rows(example.frame, predicate)
     assume(rows is not None)
     bounds = sorted(data.draw(st.lists(st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0]), min_size=2, max_size=2)))

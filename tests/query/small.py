@@ -1,0 +1,68 @@
+"""Small tables written by hand."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from qbeast_core.query.blocks import BlockTable
+from qbeast_core.query.build import build_block_table
+from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.transformation import HashTransformation, LinearTransformation
+from qbeast_core.spec.transformer import HashTransformer, LinearTransformer
+
+SCHEMA = pl.Schema({"x": pl.Int64, "s": pl.String})
+LEAF = 2**31 - 1
+_TEXTS = dict.fromkeys(("path", "blocks", "layout", "rules", "state", "cube"), pl.String)
+_NUMBERS = dict.fromkeys(("num_records", "revision", "min_weight", "max_weight", "element_count"), pl.Int64)
+
+
+def revision(*, revision_id: int = 1, x_type: str = "LongDataType") -> Revision:
+    """x from 0 to 100, linear, and s by its hash."""
+    return Revision(
+        revision_id=revision_id,
+        timestamp_ms=0,
+        table_id="t",
+        desired_cube_size=10,
+        column_transformers=(
+            LinearTransformer(column_name="x", data_type=x_type),
+            HashTransformer(column_name="s", data_type="StringDataType"),
+        ),
+        transformations=(
+            LinearTransformation(min_number=0, max_number=100, null_value=50, ordered_data_type=x_type),
+            HashTransformation(null_value=1),
+        ),
+    )
+
+
+def block(
+    cube: str, rows: int = 10, weights: tuple[int, int] = (-(2**31), LEAF), **more: Any
+) -> dict[str, Any]:
+    return {"cube": cube, "minWeight": weights[0], "maxWeight": weights[1], "elementCount": rows, **more}
+
+
+def file(*blocks: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """A file of ours with these blocks; `more` replaces its tags."""
+    rows = sum(one["elementCount"] for one in blocks)
+    return {"num_records": rows, "revision": 1, "rules": "1", "blocks": json.dumps(blocks), **more}
+
+
+def layout(page_rows: int, first_weights: Sequence[int], version: int = 1) -> str:
+    packed = struct.pack(f"<{len(first_weights)}h", *(weight >> 16 for weight in first_weights))
+    return json.dumps({"v": version, "rows": page_rows, "tail": 100, "w": base64.b64encode(packed).decode()})
+
+
+def files_frame(files: Sequence[Mapping[str, Any]], schema: pl.Schema = SCHEMA) -> pl.DataFrame:
+    bounds = pl.Struct(dict(schema))
+    structs = {"min": bounds, "max": bounds, "null_count": pl.Struct(dict.fromkeys(schema, pl.Int64))}
+    rows = [{"path": f"f{number}", **one} for number, one in enumerate(files)]
+    return pl.DataFrame(rows, schema={**_TEXTS, **_NUMBERS, **structs})
+
+
+def table(*files: Mapping[str, Any], schema: pl.Schema = SCHEMA) -> BlockTable:
+    return build_block_table(files_frame(files, schema), {1: revision()}, schema)

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from qbeast_core.query.build import build_block_table
+from qbeast_core.spec.revision import staging_revision
+from tests.query.small import LEAF, SCHEMA, block, file, files_frame, revision, table
+
+ALL = (-(2**31), LEAF)
+
+
+def test_both_spellings_and_both_layouts_are_read_side_by_side() -> None:
+    jvm = json.dumps([{"cubeId": "g", "minWeight": 1, "maxWeight": 2, "elementCount": 3}])
+    found = table(
+        file(block("w", 4, (-5, 7))),
+        file(num_records=3, blocks=jvm),
+        {"num_records": 9, "revision": 1, "state": "FLOODED", "cube": "Q", "min_weight": -3, "max_weight": 0},
+        {"num_records": 6},
+    )
+    assert found.corrupt == ()
+    assert found.file.tolist() == [0, 1, 2, 3]
+    assert found.min_weight.tolist() == [-5, 1, -3, -(2**31)]
+    assert found.max_weight.tolist() == [7, 2, LEAF, LEAF]  # the old layout's is no upper bound
+    assert [space.blocks.tolist() for space in found.spaces] == [[0, 1], [2]]
+    assert [space.foreign for space in found.spaces] == [False, True]
+
+
+def test_the_end_of_the_space_belongs_to_its_last_cube() -> None:
+    (space,) = table(file(block("w"), block("g"))).spaces
+    assert space.lower[1].tolist() == [0.5, 0.0]
+    assert space.upper[1].tolist() == [float("inf"), 0.5]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "oops",
+        "{}",
+        "[1]",
+        '[{"cube":"w"}]',
+        '[{"cube":"w","minWeight":1,"maxWeight":4294967296,"elementCount":10}]',
+        '[{"cube":"w","minWeight":1,"maxWeight":2,"elementCount":-1}]',
+        '[{"cube":"!","minWeight":1,"maxWeight":2,"elementCount":10}]',
+        '[{"cube":"w","minWeight":1,"maxWeight":2,"elementCount":9}]',
+        "[]",
+    ],
+)
+def test_a_corrupt_tag_costs_pruning_of_its_file_alone(text: str) -> None:
+    found = table(
+        file(block("w", 10, (1, 2))), file(num_records=10, blocks=text), file(block("g", 10, (3, 4)))
+    )
+    assert found.corrupt == ("f1",)
+    middle = found.file == 1
+    assert (found.min_weight[middle] == ALL[0]).all()
+    assert (found.max_weight[middle] == ALL[1]).all()
+    assert found.min_weight[~middle].tolist() == [1, 3]
+    assert not any((found.file[space.blocks] == 1).any() for space in found.spaces)
+
+
+def test_a_trailing_comma_is_no_corruption() -> None:
+    text = '[{"cube":"w","minWeight":1,"maxWeight":2,"elementCount":10},]'
+    found = table(file(num_records=10, blocks=text), file(block("g", 10, (3, 4)), block("", 1, (0, 0))))
+    assert found.corrupt == ()
+    assert found.min_weight.tolist() == [1, 3, 0]
+
+
+def test_files_of_an_unknown_or_unfit_revision_count_as_staging() -> None:
+    files = files_frame([file(block("w", 10, (1, 2)), revision=number) for number in (1, 2, 3, 4)])
+    staging = staging_revision(["x", "s"], timestamp_ms=0, table_id="t", cube_size=10).with_id(4)
+    revisions = {1: revision(), 2: revision(revision_id=2, x_type="IntegerDataType"), 4: staging}
+    found = build_block_table(files, revisions, SCHEMA)
+    assert found.corrupt == ()
+    assert found.min_weight.tolist() == [1, ALL[0], ALL[0], ALL[0]]
+    assert [space.blocks.tolist() for space in found.spaces] == [[0]]
+
+
+def test_many_files_decode_in_slices_whatever_one_of_them_holds() -> None:
+    files = [file(block("w", 10, (number, LEAF))) for number in range(6_000)]
+    files[4_000]["blocks"] = "oops"
+    found = table(*files)
+    assert found.corrupt == ("f4000",)
+    assert len(found) == 6_000
+    assert (found.min_weight == [number if number != 4_000 else ALL[0] for number in range(6_000)]).all()
+
+
+def test_no_files_make_an_empty_table() -> None:
+    found = build_block_table(files_frame([]), {1: revision()}, SCHEMA)
+    assert len(found) == 0
+    assert found.first_block.tolist() == [0]
+    assert isinstance(found.files, pl.DataFrame)

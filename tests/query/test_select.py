@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from qbeast_core.query.nodes import Node, Unknown
+from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.query.select import Selection, select
+from qbeast_core.query.weights import WeightRange, sample_to_weights
+from qbeast_core.space.cubes import Cubes, encode_cubes
+from tests.query.small import LEAF, SCHEMA, block, file, layout, table
+
+X, S = pl.col("x"), pl.col("s")
+
+
+def node(expression: pl.Expr, schema: pl.Schema = SCHEMA) -> Node:
+    return parse_predicate(expression, schema)
+
+
+def cube(depth: int, x: int, s: int) -> str:
+    return encode_cubes(Cubes(np.array([depth], np.uint8), np.array([[x, s]], np.uint64)))[0]
+
+
+def reasons(selection: Selection) -> list[str]:
+    return selection.frame().get_column("reason").to_list()
+
+
+QUARTERS = [file(block(cube(2, place, 0))) for place in range(4)]
+"""Files of x in [0, 25), [25, 50), [50, 75) and [75, 100]."""
+
+
+@pytest.mark.parametrize(
+    ("expression", "opened"),
+    [
+        (X < 25, [0, 1]),  # the literal lies on the edge, and ends are closed
+        (X < 24, [0]),
+        (X > 75, [3]),
+        (X >= 1000, [3]),
+        (X == 50, [2]),
+        (X.is_between(30, 60), [1, 2]),
+        (~X.is_between(30, 60), [0, 1, 2, 3]),
+        (X.is_in([1, 99]), [0, 3]),
+        (X.is_null(), [2]),  # nulls lie at 50
+        (X.is_not_null(), [0, 1, 2, 3]),
+        ((X < 10) | (X > 90), [0, 3]),
+        ((X < 10) & (X > 90), []),
+        (pl.lit(value=False), []),
+        (X.cast(pl.Float64) < 24.5, [0]),
+    ],
+)
+def test_cubes_prune(expression: pl.Expr, opened: list[int]) -> None:
+    found = select(table(*QUARTERS), node(expression))
+    assert np.flatnonzero(found.opened).tolist() == opened
+    expected = [number in opened for number in range(4)]
+    assert [reason == "matches" for reason in reasons(found)] == expected
+    assert found.rows_opened.tolist() == [10 * is_open for is_open in expected]
+
+
+def test_a_hashed_column_prunes_on_equality_alone() -> None:
+    halves = table(*(file(block(cube(1, 0, place))) for place in range(2)))
+    # h("a") & 0x7fffffff = 1962208078 and h("日本") = 385798561: upper and lower half
+    assert select(halves, node(S == "a")).opened.tolist() == [False, True]
+    assert select(halves, node(S == "日本")).opened.tolist() == [True, False]
+    assert select(halves, node(S.is_in(["a", "日本"]))).opened.all()
+    assert select(halves, node(S > "a")).opened.all()
+    assert select(halves, node(S.str.starts_with("a"))).opened.all()
+
+
+def test_thousands_of_values_prune_one_by_one() -> None:
+    cubes = table(*(file(block(cube(10, place, 0))) for place in range(1024)))
+    wanted = list(range(0, 100, 7))
+    few = select(cubes, node(X.is_in(wanted)))
+    assert few.opened.sum() == len(wanted)
+    many = select(cubes, node(X.is_in([*wanted, *range(200, 9_000)])))
+    assert (many.opened[:-1] == few.opened[:-1]).all()
+    assert many.opened[-1]  # what is outside the range lies at its end
+
+
+def stats(low: Any, high: Any, nulls: int = 0, column: str = "x") -> dict[str, Any]:
+    return {"min": {column: low}, "max": {column: high}, "null_count": {column: nulls}}
+
+
+def test_statistics_prune_files_without_an_index() -> None:
+    bare = {"num_records": 10}
+    files = table({**bare, **stats(0, 9)}, {**bare, **stats(10, 19)}, {**bare, **stats(None, None, 10)}, bare)
+    assert select(files, node(X > 9)).opened.tolist() == [False, True, False, True]
+    assert select(files, node(X == 5)).opened.tolist() == [True, False, False, True]
+    assert select(files, node(X.is_null())).opened.tolist() == [False, False, True, True]
+    assert select(files, node(X.is_not_null())).opened.tolist() == [True, True, False, True]
+    assert reasons(select(files, node(X > 9))) == ["statistics", "matches", "statistics", "matches"]
+
+
+def test_bounds_of_others_floats_may_hide_nan() -> None:
+    schema = pl.Schema({"f": pl.Float64})
+    f = pl.col("f")
+    files = [{"num_records": 10, "rules": rules, **stats(0.0, 9.0, column="f")} for rules in ("1", None)]
+    found = table(*files, schema=schema)
+    for expression in (f > 10, f >= 10, f.is_nan(), f.is_in([20.0, float("nan")])):
+        assert select(found, node(expression, schema)).opened.tolist() == [False, True]
+    for expression in (f == 10, f < 0, f.is_in([20.0])):
+        assert not select(found, node(expression, schema)).opened.any()
+
+
+def test_weights_close_blocks_and_say_so() -> None:
+    files = table(file(block("", 10, (-(2**31), 0))), file(block("w", 10, (1, LEAF))))
+    assert reasons(select(files, Unknown(), WeightRange(-(2**31), 1))) == ["matches", "weights"]
+    assert reasons(select(files, Unknown(), WeightRange(1, 2**31))) == ["weights", "matches"]
+    assert not select(files, Unknown(), sample_to_weights(0.0)).opened.any()
+    assert select(files, Unknown(), sample_to_weights((0.9999, 1.0))).opened.tolist() == [False, True]
+
+
+def test_copies_are_never_read() -> None:
+    flat = {"num_records": 10, "revision": 1, "cube": "", "min_weight": 0, "element_count": 10}
+    files = table(
+        {**flat, "state": "REPLICATED"},
+        {**flat, "state": "ANNOUNCED"},
+        {**flat, "state": "FLOODED"},
+        file(block("", replicated=True), block("w")),
+        file(block("", replicated=True)),
+    )
+    found = select(files, Unknown())
+    assert found.opened.tolist() == [False, False, True, True, False]
+    assert found.mixed.tolist() == [False, False, False, True, False]
+    assert reasons(found)[0] == "replicated copies"
+    assert files.first_row[files.file == 3].tolist() == [0, 10]
+
+
+MINIMUM, STEP = -(2**31), 2**30
+WEIGHTS = [MINIMUM, MINIMUM + STEP, 0, STEP]
+
+
+def test_a_sample_takes_the_first_pages_of_a_block() -> None:
+    one = table(file(block("", 40), layout=layout(10, WEIGHTS)))
+    quarter = select(one, Unknown(), WeightRange(MINIMUM, MINIMUM + STEP))
+    assert quarter.pages(0).tolist() == [0]
+    assert quarter.rows_opened.tolist() == [10]
+    # a page may begin with rows that have the high bits of the range's last weight
+    assert select(one, Unknown(), WeightRange(MINIMUM, MINIMUM + STEP + 1)).pages(0).tolist() == [0, 1]
+    assert select(one, Unknown(), WeightRange(1 << 16, STEP)).pages(0).tolist() == [2]
+    assert select(one, Unknown()).pages(0) is None
+    assert select(one, Unknown()).rows_opened.tolist() == [40]
+
+
+def test_a_filter_takes_the_pages_that_its_blocks_touch() -> None:
+    blocks = [block(cube(2, place, 0), 15) for place in range(4)]
+    one = table(file(*blocks, layout=layout(10, [0] * 6)))
+    assert select(one, node(X < 20)).pages(0).tolist() == [0, 1]
+    assert select(one, node(X.is_between(30, 40))).pages(0).tolist() == [1, 2]
+    assert select(one, node((X < 20) | (X > 80))).pages(0).tolist() == [0, 1, 4, 5]
+
+
+def test_a_file_none_of_whose_pages_match_stays_closed() -> None:
+    one = table(file(block("", 40, (MINIMUM, LEAF)), layout=layout(40, [STEP])))
+    found = select(one, Unknown(), WeightRange(MINIMUM, 0))
+    assert reasons(found) == ["weights"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"layout": layout(10, WEIGHTS, version=2)},
+        {"layout": layout(10, WEIGHTS[:3])},
+        {"layout": "oops"},
+        {"layout": "[]"},
+        {"layout": '{"v":1,"rows":10,"tail":9,"w":"!"}'},
+        {"layout": '{"v":1,"rows":0,"tail":9,"w":""}'},
+        {"layout": None},
+        {"layout": layout(10, WEIGHTS), "rules": None},
+        {"layout": layout(10, WEIGHTS), "revision": 7},
+        {"layout": layout(10, WEIGHTS), "num_records": 39},
+    ],
+)
+def test_a_file_whose_pages_are_not_known_for_sure_is_read_whole(more: dict[str, Any]) -> None:
+    found = select(
+        table(file(block("", 40), **more), file(block("", 40), layout=layout(10, WEIGHTS))),
+        Unknown(),
+        WeightRange(MINIMUM, MINIMUM + 10),
+    )
+    assert found.opened.all()
+    assert found.pages(0) is None
+    assert found.pages_total.tolist() == [0, 4]
+    assert found.pages(1).tolist() == [0]
