@@ -54,8 +54,8 @@ def run() -> list[Figure]:
 
 
 def _load(frame: Path) -> pl.DataFrame:
-    # Not mapped: mapped pages would count as memory only once they are touched.
-    return pl.read_ipc(frame, memory_map=False)
+    # From bytes, not mapped: mapped pages would count as memory only once they are touched.
+    return pl.read_ipc(frame.read_bytes())
 
 
 def _prepare(frame: Path, to: Path) -> tuple[pl.DataFrame, Path]:

@@ -105,6 +105,11 @@ def peak_rss_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+def bytes_read() -> int:
+    """Bytes this process has asked the system to read, cached or not (Linux)."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
 def reset_peak() -> None:
     """Begin a new peak (Linux only; elsewhere the old one stays)."""
     if STATUS.exists():
