@@ -150,9 +150,8 @@ class _Builder:
     def descend(self, level: _Level, depth: int) -> _Level | None:
         """Fill the cubes of one depth and return the next level, None when no cube is split."""
         free = self._free_minimum(level)
-        leaf, fraction, threshold = self._thresholds(level, depth, free)
-        self._take(level, depth, threshold)
-        split = ~leaf
+        fraction, threshold = self._thresholds(level, depth, free)
+        split = self._take(level, depth, threshold)
         if not split.any():
             return None
         self._keep_rows_of(split)
@@ -166,7 +165,7 @@ class _Builder:
             np.minimum.at(lowest, self.node[rows], self._weights_of(rows))
         return lowest
 
-    def _thresholds(self, level: _Level, depth: int, free: I32Array) -> tuple[BoolArray, F64Array, I32Array]:
+    def _thresholds(self, level: _Level, depth: int, free: I32Array) -> tuple[F64Array, I32Array]:
         size = level.domains * (1.0 - level.parents_fraction)
         own = level.rows * (1.0 - level.parents_fraction)
         leaf = (size <= self.cube_size) | (level.parents_fraction >= 1.0) | (level.chain >= _LONGEST_CHAIN)
@@ -183,7 +182,7 @@ class _Builder:
             leaf, threshold = self._respect_live_blocks(level, depth, free, leaf, threshold)
         final: I32Array = np.where(leaf, MAX_WEIGHT, np.maximum(threshold, MIN_WEIGHT)).astype(np.int32)
         # The threshold in force may differ from the computed one: children build on what is in force.
-        return leaf | (final == MAX_WEIGHT), weight_to_fraction(final), final
+        return weight_to_fraction(final), final
 
     def _respect_live_blocks(
         self, level: _Level, depth: int, free: I32Array, leaf: BoolArray, threshold: I64Array
@@ -205,15 +204,26 @@ class _Builder:
         )
         return leaf & ~orphaned if depth < MAX_DEPTH else leaf, threshold
 
-    def _take(self, level: _Level, depth: int, threshold: I32Array) -> None:
+    def _take(self, level: _Level, depth: int, threshold: I32Array) -> BoolArray:
+        """Give each cube its rows and return which cubes leave some for their children."""
         rows = self._free_rows()
         fits = self._weights_of(rows) <= threshold[self.node[rows]]
         taken = rows[fits]
         self.row_cube[taken if self.active is None else self.active[taken]] = self.node[taken] + self.found
         self.found_cells.append(level.cells)
         self.found_depths.append(depth)
-        self.found_thresholds.append(threshold)
+        left = np.bincount(self.node[rows[~fits]], minlength=len(threshold)) > 0
+        # Equal weights may leave a cube without children that its domain promised: it is a leaf then.
+        leaf = ~left & ~self._live_below(level, depth)
+        self.found_thresholds.append(np.where(leaf, MAX_WEIGHT, threshold).astype(np.int32))
         self.found += len(threshold)
+        return left
+
+    def _live_below(self, level: _Level, depth: int) -> BoolArray:
+        if depth >= len(self.tree.levels):
+            return np.zeros(len(level.existing), np.bool_)
+        known: BoolArray = level.existing >= 0
+        return known & self.tree.levels[depth].has_descendants[np.maximum(level.existing, 0)]
 
     def _free_rows(self) -> I64Array:
         """Positions among the active rows that no cube has taken yet."""

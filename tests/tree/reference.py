@@ -48,6 +48,8 @@ def build(points: list[tuple[float, ...]], weights: list[int], cube_size: int) -
             node.threshold = weight(min(parent_fraction + cube_size / domain, 1.0))
         node.taken = [r for r in node.rows if r in free and weights[r] <= node.threshold]
         free -= set(node.taken)
+        if free.isdisjoint(node.rows):
+            node.threshold = MAX_WEIGHT  # no row is left for children: a leaf after all
         if node.taken:
             found.append(node)
         if node.threshold == MAX_WEIGHT:
