@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.tags import decode_blocks, flat_blocks
+from qbeast_core.space.arrays import F64Array
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import number_values
 from qbeast_core.space.cubes import decode_cubes
@@ -73,7 +74,7 @@ def growth_of(snapshot: Snapshot, revision: Revision, tree: ExistingTree) -> Gro
 
 def _share_outside(
     files: pl.DataFrame, name: str, space: _Quantiles
-) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+) -> F64Array | None:
     ends = [_statistic(files, side, name) for side in ("min", "max")]
     if ends[0] is None or ends[1] is None:
         return None
@@ -87,12 +88,19 @@ def _share_outside(
     lowest, highest = _numbers(low), _numbers(high)
     if lowest is None or highest is None:
         return None
-    first, last = space.quantiles[0], space.quantiles[-1]
-    span = np.maximum(highest - lowest, np.finfo(np.float64).tiny)
-    above = np.clip((highest - np.maximum(lowest, last)) / span, 0.0, 1.0)
-    below = np.clip((np.minimum(highest, first) - lowest) / span, 0.0, 1.0)
-    point = (highest == lowest) & ((lowest > last) | (highest < first))
-    return np.where(known & np.isfinite(span), np.where(point, 1.0, above + below), 0.0)
+    share = _share_of_range(lowest, highest, space.quantiles[0], space.quantiles[-1])
+    return np.where(known, share, 0.0)
+
+
+def _share_of_range(lowest: F64Array, highest: F64Array, first: float, last: float) -> F64Array:
+    """Return the share of each range that lies outside ``[first, last]``; a single point counts whole."""
+    low, high = lowest / 2, highest / 2  # halved: the range of extreme doubles does not overflow
+    span = high - low
+    above = np.maximum(high - np.maximum(low, last / 2), 0.0)
+    below = np.maximum(np.minimum(high, first / 2) - low, 0.0)
+    share = ((lowest > last) | (highest < first)).astype(np.float64)
+    np.divide(above + below, span, out=share, where=span > 0)
+    return np.minimum(share, 1.0)
 
 
 def _statistic(files: pl.DataFrame, side: str, name: str) -> pl.Series | None:
@@ -102,7 +110,7 @@ def _statistic(files: pl.DataFrame, side: str, name: str) -> pl.Series | None:
     return files[side].struct.field(name)
 
 
-def _numbers(values: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+def _numbers(values: pl.Series) -> F64Array | None:
     if values.dtype == pl.String or values.dtype.is_nested() or values.dtype == pl.Boolean:
         return None
     column = to_index_column(values)
