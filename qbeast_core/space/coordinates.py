@@ -23,6 +23,7 @@ from qbeast_core.spec.transformation import (
     LinearTransformation,
     StringHistogramTransformation,
     Transformation,
+    typed_number,
 )
 
 __all__ = [
@@ -121,7 +122,8 @@ def null_coordinate(transformation: Transformation) -> float:
     True
     """
     if isinstance(transformation, LinearTransformation):
-        return float(_linear(transformation, np.array([_as_float(transformation.null_value)]))[0])
+        null = _typed(transformation, transformation.null_value)
+        return float(_linear(transformation, np.array([null]))[0])
     if isinstance(transformation, HashTransformation):
         return float(_hashed(_text(str(transformation.null_value)))[0])
     if isinstance(transformation, StringHistogramTransformation):
@@ -177,7 +179,9 @@ def _coordinates(transformation: Transformation, column: IndexColumn) -> F64Arra
 
 
 def _linear(transformation: LinearTransformation, values: F64Array) -> F64Array:
-    low, high = _as_float(transformation.min_number), _as_float(transformation.max_number)
+    low, high = (
+        _typed(transformation, end) for end in (transformation.min_number, transformation.max_number)
+    )
     half = 1.0 if math.isfinite(high - low) else 0.5
     low, high = low * half, high * half
     # Bounds that are one float64, or less than the smallest normal apart, are taken as that far apart.
@@ -211,10 +215,10 @@ def _text(text: str) -> StringColumn:
     return StringColumn(data, np.array([0, len(data)], np.int64))
 
 
-def _as_float(number: float) -> float:
+def _typed(transformation: LinearTransformation, number: float) -> float:
     """Take JSON numbers of any size: integers past float64 count as its largest."""
     largest = float(np.finfo(np.float64).max)
-    return float(min(max(number, -largest), largest))
+    return float(typed_number(min(max(number, -largest), largest), transformation.ordered_data_type))
 
 
 def _refuse(transformation: Transformation, what: str) -> NoReturn:

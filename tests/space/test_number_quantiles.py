@@ -1,0 +1,35 @@
+"""Ranks of many values take a guessed place among the knots; it must be the searched one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qbeast_core.space.number_quantiles import number_ranks
+from tests.space.coordinate_reference import number_rank
+
+ODD = [np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, -1.7976931348623157e308]
+RNG = np.random.default_rng(11)
+MANY = 40_000
+
+
+def columns():
+    yield "normal", RNG.normal(size=MANY)
+    yield "skewed", RNG.lognormal(0, 4, MANY)
+    yield "few values", RNG.integers(0, 50, MANY).astype(np.float64)
+    yield "far apart", np.concatenate([RNG.random(MANY), [1e300, -1e300]])
+    yield "denormal", RNG.random(MANY) * 1e-310
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(("name", "values"), columns(), ids=lambda v: v if isinstance(v, str) else "")
+def test_many_values_rank_as_one_by_one(name, values, first):
+    knots = np.unique(np.quantile(values, np.linspace(0, 1, 1024)))
+    asked = np.concatenate([values, knots, np.nextafter(knots, np.inf), np.nextafter(knots, -np.inf), ODD])
+    together = number_ranks(knots.tolist(), asked, first=first)
+    some = np.concatenate([RNG.integers(0, len(asked), 500), np.arange(len(asked) - len(ODD), len(asked))])
+    alone = [number_ranks(knots.tolist(), asked[i : i + 1], first=first)[0] for i in some]
+    assert together[some].tolist() == alone
+    listed = knots.tolist()
+    slow = [number_rank(float(asked[i]), listed, first=first) for i in some[:200]]
+    np.testing.assert_allclose(together[some[:200]], slow, rtol=1e-12, atol=1e-12)
