@@ -2,19 +2,20 @@
 
     python -m benchmarks.bench_scan
 
-Our lineitem table (scale 1) against files of the same rows in the same order, with the same codec
-and the same dictionary columns, but default pages and without the hidden weight column. Also
-against the generator's order, cut into as many files, which compresses differently. Every reader
-materialises all 16 columns.
+Our lineitem table (scale 1) against files of the same rows in the same order, with the same codec,
+dictionary columns and encodings, but default pages and without the hidden weight column. Also
+against the generator's order, written likewise into as many files, which compresses differently.
+Every reader materialises all 16 columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 import qbeast
@@ -98,43 +99,45 @@ def _visible(files: Sequence[Path]) -> list[str]:
 
 
 def _rewritten(files: Sequence[Path], folder: Path) -> list[Path]:
-    rivals.fresh(folder)
-    dictionary = _dictionary_columns(files[0])
     columns = _visible(files)
-    for number, file in enumerate(files):
-        _write_default_pages(
-            pq.read_table(file, columns=columns), folder / f"{number:05d}.parquet", dictionary
+    return _write_default_pages(
+        (pq.read_table(file, columns=columns) for file in files), folder, like=files[0]
+    )
+
+
+def _in_original_order(files: Sequence[Path], folder: Path) -> list[Path]:
+    rows = data.lineitem().to_arrow(compat_level=pl.CompatLevel.oldest())
+    length = -(-rows.num_rows // len(files))
+    return _write_default_pages(
+        (rows.slice(i * length, length) for i in range(len(files))), folder, like=files[0]
+    )
+
+
+def _write_default_pages(tables_of_files: Iterable[pa.Table], folder: Path, *, like: Path) -> list[Path]:
+    group = pq.read_metadata(like).row_group(0)
+    chunks = {chunk.path_in_schema: chunk for chunk in map(group.column, range(group.num_columns))}
+    rivals.fresh(folder)
+    for number, rows in enumerate(tables_of_files):
+        pq.write_table(
+            rows,
+            folder / f"{number:05d}.parquet",
+            row_group_size=1 << 30,
+            compression="zstd",
+            compression_level=rivals.ZSTD_LEVEL,
+            use_dictionary=[name for name, chunk in chunks.items() if chunk.has_dictionary_page],
+            column_encoding={
+                n: _encoding(c) for n, c in chunks.items() if not c.has_dictionary_page and n != HIDDEN
+            },
+            write_statistics=list(data.W1_COLUMNS),
+            store_decimal_as_integer=True,
+            store_schema=False,
         )
     return rivals.data_files(folder)
 
 
-def _in_original_order(files: Sequence[Path], folder: Path) -> list[Path]:
-    rivals.fresh(folder)
-    frame = data.lineitem()
-    rows = -(-frame.height // len(files))
-    for number, start in enumerate(range(0, frame.height, rows)):
-        some = frame[start : start + rows].to_arrow(compat_level=pl.CompatLevel.oldest())
-        _write_default_pages(some, folder / f"{number:05d}.parquet", _dictionary_columns(files[0]))
-    return rivals.data_files(folder)
-
-
-def _write_default_pages(rows: object, file: Path, dictionary: list[str]) -> None:
-    pq.write_table(
-        rows,
-        file,
-        row_group_size=1 << 30,
-        compression="zstd",
-        compression_level=rivals.ZSTD_LEVEL,
-        use_dictionary=dictionary,
-        write_statistics=list(data.W1_COLUMNS),
-        store_schema=False,
-    )
-
-
-def _dictionary_columns(file: Path) -> list[str]:
-    group = pq.read_metadata(file).row_group(0)
-    chunks = [group.column(i) for i in range(group.num_columns)]
-    return [chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page]
+def _encoding(chunk: pq.ColumnChunkMetaData) -> str:
+    """The encoding of the values; RLE is that of the levels."""
+    return next((name for name in chunk.encodings if name != "RLE"), "PLAIN")
 
 
 def _check(folder: Path, default: Sequence[Path]) -> None:
