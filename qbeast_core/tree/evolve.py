@@ -12,7 +12,7 @@ import polars as pl
 
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
-from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, OrderedDataType
+from qbeast_core.spec.data_type import INTEGER_DATA_TYPES
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
@@ -23,9 +23,10 @@ from qbeast_core.spec.transformation import (
     NullToZeroTransformation,
     Transformation,
     linear_transformation,
+    typed_number,
 )
 from qbeast_core.spec.transformer import Transformer
-from qbeast_core.tree.fit import ColumnBounds, Fitted, fit_column, fit_range, float_or_int
+from qbeast_core.tree.fit import ColumnBounds, Fitted, fit_column, fit_range, float_or_int, value_limits
 from qbeast_core.tree.quantiles import merge_numeric_quantiles, merge_text_quantiles
 from qbeast_core.tree.summary import ColumnSummary, IndexSummary, sampled_numbers
 
@@ -39,14 +40,6 @@ _USUAL_CUBE: Final = 16_384
 _CUBES_OF_SMALL_TABLE: Final = 16
 _CUBES_OF_LARGE_TABLE: Final = 32_768
 _OUTSIDE_SHARE: Final = 0.4
-_LIMITS: Final[dict[OrderedDataType, tuple[float, float]]] = {
-    "IntegerDataType": (-(2**31), 2**31 - 1),
-    "LongDataType": (-(2**63), 2**63 - 1),
-    "TimestampDataType": (-(2**63) // 1000, (2**63 - 1) // 1000),
-    "DateDataType": (-(2**31) * 86_400_000, (2**31 - 1) * 86_400_000),
-    "FloatDataType": (-3.4028234663852886e38, 3.4028234663852886e38),
-}
-_DOUBLE_LIMITS: Final = (-1.7976931348623157e308, 1.7976931348623157e308)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +186,17 @@ def _evolved(
 
 def _widened(now: LinearTransformation, column: ColumnSummary, bounds: ColumnBounds) -> Transformation:
     lowest, highest = fit_range(column, bounds)
-    low = now.min_number if lowest is None else min(float_or_int(lowest), now.min_number)
-    high = now.max_number if highest is None else max(float_or_int(highest), now.max_number)
-    if low == now.min_number and high == now.max_number:
+    first, last = (typed_number(end, now.ordered_data_type) for end in (now.min_number, now.max_number))
+    low = first if lowest is None else min(float_or_int(lowest), first)
+    high = last if highest is None else max(float_or_int(highest), last)
+    if low == first and high == last:
         return now
-    least, most = _LIMITS.get(now.ordered_data_type, _DOUBLE_LIMITS)
+    least, most = value_limits(now.ordered_data_type)
     whole = now.ordered_data_type in INTEGER_DATA_TYPES
     span = int(high) - int(low) if whole else float(high) - float(low)
     span = span if math.isfinite(span) else 0.0
-    low = max(low - span, least) if low < now.min_number else low
-    high = min(high + span, most) if high > now.max_number else high
+    low = max(low - span, least) if low < first else low
+    high = min(high + span, most) if high > last else high
     return linear_transformation(now.ordered_data_type, min_number=low, max_number=high, null_value=low)
 
 
@@ -214,6 +208,8 @@ def _beyond_one_value(
     wish: IndexWish,
 ) -> Transformation:
     value = None if isinstance(now, NullToZeroTransformation) else now.identity_value
+    if value is not None and not isinstance(value, str):
+        value = typed_number(value, column.data_type)
     bounds = wish.bounds_of(column.name)
     low, high = fit_range(column, ColumnBounds(value, value))
     known = replace(column, lowest=low, highest=high)

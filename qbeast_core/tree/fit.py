@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnKind
-from qbeast_core.spec.data_type import DataType, OrderedDataType
+from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, DataType, OrderedDataType
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,
@@ -19,6 +19,7 @@ from qbeast_core.spec.transformation import (
     Transformation,
     identity_transformation,
     linear_transformation,
+    typed_number,
 )
 from qbeast_core.spec.transformer import Transformer, transformer_for
 from qbeast_core.tree.quantiles import is_near_uniform, numeric_quantiles, text_quantiles
@@ -32,11 +33,20 @@ __all__ = [
     "float_or_int",
     "identity_or_unit",
     "text_space",
+    "value_limits",
 ]
 
 Fitted = tuple[Transformer, Transformation]
 
 _NULL_HASH: Final = -1
+_LIMITS: Final[dict[OrderedDataType, tuple[float, float]]] = {
+    "IntegerDataType": (-(2**31), 2**31 - 1),
+    "LongDataType": (-(2**63), 2**63 - 1),
+    "TimestampDataType": (-(2**63) // 1000, (2**63 - 1) // 1000),
+    "DateDataType": (-(2**31) * 86_400_000, (2**31 - 1) * 86_400_000),
+    "FloatDataType": (-3.4028234663852886e38, 3.4028234663852886e38),
+}
+_DOUBLE_LIMITS: Final = (-1.7976931348623157e308, 1.7976931348623157e308)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +122,8 @@ def fit_range(summary: ColumnSummary, bounds: ColumnBounds) -> tuple[float | str
     >>> fit_range(ColumnSummary("a", "LongDataType", 0, 3, 5), ColumnBounds(lowest=4, highest=9))
     (3, 9)
     """
-    lows = _ordered([v for v in (summary.lowest, bounds.lowest) if v is not None])
-    highs = _ordered([v for v in (summary.highest, bounds.highest) if v is not None])
+    lows = _ordered([v for v in (summary.lowest, bounds.lowest) if v is not None], summary.data_type)
+    highs = _ordered([v for v in (summary.highest, bounds.highest) if v is not None], summary.data_type)
     return (lows[0] if lows else None), (highs[-1] if highs else None)
 
 
@@ -123,7 +133,8 @@ def identity_or_unit(
     """Return the space of a column with one value, or with none.
 
     Released JVMs fail on the identity transformation: in their dialect the column becomes linear over
-    ``[v, v + 1]``, or ``[0, 1]`` for nulls only.
+    ``[v, v + 1]``, or ``[0, 1]`` for nulls only. Where v + 1 is no value of the column's type, the range
+    ends at the next float, or, at the end of the type, begins below v.
 
     Examples
     --------
@@ -133,11 +144,19 @@ def identity_or_unit(
     number = None if value is None else float_or_int(value)
     if dialect != "qbeast-spark":
         return identity_transformation(data_type, value=number)
-    low = 0 if number is None else number
-    high: float = low + 1
-    if not low < high:  # v + 1 is not representable: the neighbouring float, or the unit below
-        high = float(np.nextafter(low, np.inf))
+    low, high = _unit(0 if number is None else number, data_type)
     return linear_transformation(data_type, min_number=low, max_number=high, null_value=low)
+
+
+def value_limits(data_type: OrderedDataType) -> tuple[float, float]:
+    """Return the least and the greatest number that a column of this type holds, in the format's unit.
+
+    Examples
+    --------
+    >>> value_limits("IntegerDataType")
+    (-2147483648, 2147483647)
+    """
+    return _LIMITS.get(data_type, _DOUBLE_LIMITS)
 
 
 def text_space(value: str | None) -> CDFStringQuantilesTransformation:
@@ -152,6 +171,24 @@ def text_space(value: str | None) -> CDFStringQuantilesTransformation:
     return CDFStringQuantilesTransformation(quantiles=(only, only + "\0"))
 
 
+def _unit(value: float, data_type: OrderedDataType) -> tuple[float, float]:
+    """Return a range from `value` up that the column's type tells from a point."""
+    most = value_limits(data_type)[1]
+    if value >= most:
+        return (
+            (value - 1, value) if data_type in INTEGER_DATA_TYPES else (_next(value, -most, data_type), value)
+        )
+    above = typed_number(value + 1, data_type)
+    return value, above if value < above else _next(value, most, data_type)
+
+
+def _next(value: float, towards: float, data_type: OrderedDataType) -> float:
+    """Return the neighbour of a float among the values of its type."""
+    if data_type == "FloatDataType":
+        return float(np.nextafter(np.float32(value), np.float32(towards)))
+    return float(np.nextafter(value, towards))
+
+
 def float_or_int(value: float | str) -> float:
     """Return a number as it is; the range of a numeric column holds no text."""
     if isinstance(value, str):
@@ -160,9 +197,9 @@ def float_or_int(value: float | str) -> float:
     return value
 
 
-def _ordered(values: list[float | str]) -> list[float] | list[str]:
+def _ordered(values: list[float | str], data_type: DataType) -> list[float] | list[str]:
     texts = [v for v in values if isinstance(v, str)]
-    numbers = [v for v in values if not isinstance(v, str)]
+    numbers = [typed_number(v, data_type) for v in values if not isinstance(v, str)]
     if texts and numbers:
         msg = f"column bounds and data disagree in type: {values}; give bounds of the column's own type"
         raise InvalidInputError(msg, argument="column_stats")

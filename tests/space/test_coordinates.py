@@ -243,3 +243,18 @@ def test_a_column_of_another_type_is_refused():
     for transformation in (words, HashTransformation(null_value=1)):
         with pytest.raises(InvalidInputError, match="plain numbers"):
             coordinates_of_numbers(transformation, np.zeros(1))
+
+
+def test_float_bounds_are_the_float32_behind_their_shortest_digits():
+    # The JVM writes 12.337821 and means, like every value of the column, 12.337821006774902.
+    space = LinearTransformation(
+        min_number=-2.961262, max_number=12.337821, null_value=12.337821, ordered_data_type="FloatDataType"
+    )
+    values = np.array([-2.961262, 12.337821], np.float32)
+    middle = (values[0].astype(float) + values[1].astype(float)) / 2
+    assert coordinates_of_numbers(space, np.array([*values.astype(float), middle])).tolist() == [
+        0.0,
+        1.0,
+        0.5,
+    ]
+    assert null_coordinate(space) == 1.0

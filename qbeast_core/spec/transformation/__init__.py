@@ -14,7 +14,7 @@ from qbeast_core.spec.transformation.legacy import (
     NullToZeroTransformation,
     StringHistogramTransformation,
 )
-from qbeast_core.spec.transformation.linear import LinearTransformation, linear_transformation
+from qbeast_core.spec.transformation.linear import LinearTransformation, linear_transformation, typed_number
 from qbeast_core.spec.transformation.quantiles import (
     CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,
@@ -33,6 +33,7 @@ __all__ = [
     "Transformation",
     "identity_transformation",
     "linear_transformation",
+    "typed_number",
 ]
 
 Transformation: TypeAlias = Annotated[

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+import struct
+from typing import Final, Literal
 
 from pydantic import model_validator
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.spec._base import Number, SpecModel
-from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, OrderedDataType
+from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, DataType, OrderedDataType
 
-__all__ = ["LinearTransformation", "linear_transformation", "stored_number"]
+__all__ = ["LinearTransformation", "linear_transformation", "stored_number", "typed_number"]
+
+_LARGEST_FLOAT32: Final = 3.4028234663852886e38
 
 
 class LinearTransformation(SpecModel):
@@ -95,3 +98,21 @@ def stored_number(value: Number, data_type: OrderedDataType) -> Number:
         message = f"a column of {data_type} needs {kind} number here, got {value}"
         raise InvalidInputError(message)
     return number
+
+
+def typed_number(value: Number, data_type: DataType) -> Number:
+    """Return the number that a stored one stands for: of a float column, the nearest float32.
+
+    The JVM writes such bounds in the few digits that tell float32 apart, and computes with the float32.
+    Numbers beyond float32 become its largest.
+
+    Examples
+    --------
+    >>> typed_number(12.337821, "FloatDataType"), typed_number(12.337821, "DoubleDataType")
+    (12.337821006774902, 12.337821)
+    """
+    if data_type != "FloatDataType":
+        return value
+    inside = min(max(value, -_LARGEST_FLOAT32), _LARGEST_FLOAT32)
+    (number,) = struct.unpack("<f", struct.pack("<f", inside))
+    return float(number)
