@@ -56,7 +56,9 @@ def _decimal_values(column: NumberColumn) -> F64Array:
     narrow = high == low >> 63
     nearest = low.astype(np.float64)
     power = 10**column.scale
-    exact = narrow & (np.abs(nearest) <= _EXACT_INTEGER)
+    exact = (
+        narrow & (low >= -_EXACT_INTEGER) & (low <= _EXACT_INTEGER)
+    )  # 2**53 + 1 would round onto the bound
     if column.scale <= _EXACT_SCALE and exact.all():
         return nearest / float(power)  # one rounding of exact operands
     values, unsure = _divide_wide(low, high, power)

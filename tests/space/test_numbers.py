@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidInputError
@@ -29,6 +29,7 @@ def spelled(column: NumberColumn) -> list[str]:
 
 
 @given(st.lists(UNSCALED, min_size=1), st.integers(0, 38))
+@example([2**53 + 1, -(2**53) - 1], 2)
 def test_wide_decimals_become_the_nearest_float(unscaled, scale):
     column = numbers("decimal", unscaled, precision=38, scale=scale)
     assert number_values(column).tolist() == [float(Fraction(value, 10**scale)) for value in unscaled]
