@@ -1,19 +1,14 @@
-# ruff: noqa: DTZ001 -- timestamps without a zone are a type to test
 """Random filters over random tables: every construct the planner reads, and some it does not."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import polars as pl
 from hypothesis import strategies as st
 
-from tests.query.tables import EPOCH, TEXTS, VALUES, Example
-
-_UNITS = ("ms", "us", "ns")
-_INTEGERS = (pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64())
+from tests.query.sides import sides
+from tests.query.tables import TEXTS, VALUES, Example
 
 
 @st.composite
@@ -89,63 +84,10 @@ def _more_like(draw: st.DrawFn, example: Example, name: str, like: pl.Expr) -> p
     return pl.lit(pl.Series([draw(_values(example, name))]).cast(dtype, strict=False)[0], dtype=dtype)
 
 
-@st.composite
-def _sides(draw: st.DrawFn, example: Example, name: str) -> tuple[pl.Expr, pl.Expr]:
+def _sides(example: Example, name: str) -> st.SearchStrategy[tuple[pl.Expr, pl.Expr]]:
     """A column, perhaps cast, and something it compares with."""
     dtype = example.frame.schema[name]
-    column, value = pl.col(name), draw(_values(example, name))
-    same = pl.lit(value, dtype=dtype)
-    plans = [(column, same), (column.alias("other"), same)]
-    if dtype.is_integer():
-        wider = [one for one in _INTEGERS if one.__class__.__name__ >= dtype.__class__.__name__] or [
-            pl.Int64()
-        ]
-        plans += [(column, pl.lit(float(value))), (column.cast(pl.Float64), pl.lit(float(value)))]
-        plans += [(column.cast(one), pl.lit(value, dtype=pl.Int64)) for one in wider]
-        plans += [
-            (column, pl.lit(value)),
-            (column, pl.lit(Decimal(value) / 2)),
-            (column, pl.lit(value + 0.5)),
-        ]
-    if dtype.is_float():
-        plans += [(column, pl.lit(value)), (column, pl.lit(3)), (column.cast(pl.Float64), pl.lit(value))]
-        plans += [(column, pl.lit(1e300)), (column, pl.lit(0.1)), (column, pl.lit(0.1, dtype=pl.Float32))]
-    if isinstance(dtype, pl.Decimal):
-        plans += [(column, pl.lit(float(value))), (column.cast(pl.Float64), pl.lit(float(value)))]
-        plans += [(column, pl.lit(1)), (column, pl.lit(Decimal("0.555")))]
-    if isinstance(dtype, pl.Date):
-        plans += _date_plans(column, value)
-    if isinstance(dtype, pl.Datetime):
-        plans += _datetime_plans(column, value, dtype)
-    return draw(st.sampled_from(plans))
-
-
-def _date_plans(column: pl.Expr, value: Any) -> list[tuple[pl.Expr, pl.Expr]]:
-    noon = datetime(value.year, value.month, value.day, 12)
-    plans = [(column, pl.lit(noon)), (column, pl.lit(noon - timedelta(hours=12)))]
-    plans += [(column.cast(pl.Datetime(unit), strict=False), pl.lit(noon)) for unit in _UNITS]
-    return [*plans, (column.cast(pl.Datetime("us", "UTC")), pl.lit(noon.replace(tzinfo=UTC)))]
-
-
-def _datetime_plans(column: pl.Expr, value: Any, dtype: pl.Datetime) -> list[tuple[pl.Expr, pl.Expr]]:
-    zone = dtype.time_zone
-    micros = (value.replace(tzinfo=None) - EPOCH) // timedelta(microseconds=1)
-    literals = [pl.lit(micros // 1000, dtype=pl.Int64).cast(pl.Datetime("ms", zone))]
-    literals.append(pl.lit(micros, dtype=pl.Int64).cast(pl.Datetime("us", zone)))
-    if abs(micros) < 2**63 // 1001:
-        literals.append(pl.lit(micros * 1000 + 1, dtype=pl.Int64).cast(pl.Datetime("ns", zone)))
-    plans = [(column, literal) for literal in literals]
-    plans += [
-        (column.cast(pl.Datetime("ms", zone)), literals[1]),
-        (column.dt.cast_time_unit("ms"), literals[0]),
-    ]
-    plans += [(column.dt.date(), pl.lit(value.date())), (column.cast(pl.Date), pl.lit(value.date()))]
-    if zone is None:
-        return [*plans, (column, pl.lit(value.date()))]
-    paris = pl.lit(micros, dtype=pl.Int64).cast(pl.Datetime("us", "Europe/Paris"))
-    plans.append((column.dt.convert_time_zone("Europe/Paris"), paris))
-    plans.append((column.cast(pl.Datetime("us", "Europe/Paris")), paris))
-    return [*plans, (column.dt.convert_time_zone("Europe/Paris").dt.date(), pl.lit(value.date()))]
+    return _values(example, name).flatmap(lambda value: st.sampled_from(sides(name, dtype, value)))
 
 
 def _special(draw: st.DrawFn, example: Example, name: str) -> pl.Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -330,10 +331,12 @@ def file_statistics(frame: pl.DataFrame, *, ours: bool, kept: bool) -> dict[str,
     for column in frame.get_columns():
         values = column.drop_nulls()
         if column.dtype.is_float() and not ours:
-            values = values.filter(~values.is_nan() & values.is_finite())
+            values = values.filter(~values.is_nan())
         values = values.sort()
         low[column.name] = values[0] if len(values) else None
         high[column.name] = values[-1] if len(values) else None
+        if column.dtype.is_float() and not ours:
+            low[column.name], high[column.name] = (_finite(side[column.name]) for side in (low, high))
         if len(values) and isinstance(column.dtype, pl.Datetime):
             low[column.name], high[column.name] = (_to_ms(bound) for bound in (values[0], values[-1]))
         if len(values) and column.dtype == pl.String:
@@ -344,6 +347,10 @@ def file_statistics(frame: pl.DataFrame, *, ours: bool, kept: bool) -> dict[str,
                 _rounded(bound, column.dtype) for bound in (values[0], values[-1])
             )
     return {"min": low, "max": high, "null_count": {c.name: c.null_count() for c in frame.get_columns()}}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _to_ms(value: datetime) -> datetime:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.query.select import Selection, select
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
 from tests.query.filters import filters
+from tests.query.sides import sides
 from tests.query.tables import FAMILIES, Example, examples
 
 SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -68,3 +70,36 @@ def test_no_row_that_polars_keeps_is_in_a_closed_file_block_or_page(family: str,
     pushed = as_pushed_down(example.frame, predicate)
     node = Unknown() if pushed is None else parse_predicate(pushed, schema)
     assert_none_lost(example, rows, weights, select(example.table, node, weights))
+
+
+def own_filters(name: str, dtype: pl.DataType, value: Any) -> list[pl.Expr]:
+    """Filters that keep rows of this value, or nearly so."""
+    column = pl.col(name)
+    if value is None:
+        return [column.is_null(), column.eq_missing(None), column.is_in([None], nulls_equal=True)]
+    pairs = sides(name, dtype, value)
+    found = [op(left, right) for op in (pl.Expr.eq, pl.Expr.le, pl.Expr.ge) for left, right in pairs]
+    listed = pl.Series("", [value, None], dtype=dtype).implode()
+    found += [
+        column.is_in(listed),
+        column.is_not_null(),
+        column.is_between(*[pl.lit(value, dtype=dtype)] * 2),
+    ]
+    if dtype == pl.String:
+        found += [column.str.starts_with(value[:size]) for size in range(min(len(value), 3) + 1)]
+    return found
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(SETTINGS, max_examples=SETTINGS.max_examples // 4)
+@given(data=st.data())
+def test_the_own_value_of_a_row_finds_it(family: str, data: st.DataObject) -> None:
+    example = data.draw(examples(FAMILIES[family]))
+    schema = example.frame.schema
+    for row in example.frame.head(3).iter_rows(named=True):
+        name = data.draw(st.sampled_from([name for name in row if name.startswith("c")]))
+        for predicate in own_filters(name, schema[name], row[name]):
+            kept = kept_rows(example.frame, predicate)
+            if kept is not None:
+                chosen = select(example.table, parse_predicate(predicate, schema))
+                assert_none_lost(example, kept, ALL_WEIGHTS, chosen)
