@@ -11,7 +11,7 @@ __all__ = ["number_values"]
 
 _MS_PER_DAY = 86_400_000.0
 _US_PER_MS = 1000
-_EXACT_INTEGER = float(2**53)
+_EXACT_INTEGER = 2**53
 _EXACT_SCALE = 22
 """Up to here a power of ten is a float64."""
 
@@ -56,9 +56,8 @@ def _decimal_values(column: NumberColumn) -> F64Array:
     narrow = high == low >> 63
     nearest = low.astype(np.float64)
     power = 10**column.scale
-    exact = (
-        narrow & (low >= -_EXACT_INTEGER) & (low <= _EXACT_INTEGER)
-    )  # 2**53 + 1 would round onto the bound
+    # Compared as integers: as a float64, 2**53 + 1 is the bound itself.
+    exact = narrow & (low >= -_EXACT_INTEGER) & (low <= _EXACT_INTEGER)
     if column.scale <= _EXACT_SCALE and exact.all():
         return nearest / float(power)  # one rounding of exact operands
     values, unsure = _divide_wide(low, high, power)
