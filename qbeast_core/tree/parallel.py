@@ -1,0 +1,40 @@
+"""Whole-array work cut into chunks that fit the caches, side by side on the cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+__all__ = ["CHUNK_ROWS", "map_chunks"]
+
+CHUNK_ROWS: Final = 1 << 18
+"""Rows of a chunk: large enough for NumPy to leave the interpreter lock alone."""
+
+_Out = TypeVar("_Out")
+
+
+def map_chunks(
+    function: Callable[[int, int], _Out], rows: int, *, chunk_rows: int = CHUNK_ROWS
+) -> list[_Out]:
+    """Call ``function(start, stop)`` for consecutive chunks of rows; results come in order.
+
+    Parameters
+    ----------
+    function : callable
+        Pure, or writing to its own rows alone. What it raises is raised here.
+    rows : int
+        Rows in all; none makes no call.
+    chunk_rows : int
+        Rows of a chunk, at least 1.
+
+    Examples
+    --------
+    >>> map_chunks(lambda start, stop: stop - start, 5, chunk_rows=2)
+    [2, 2, 1]
+    """
+    bounds = [(start, min(start + chunk_rows, rows)) for start in range(0, rows, chunk_rows)]
+    if len(bounds) < 2:
+        return [function(*one) for one in bounds]
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda one: function(*one), bounds))
