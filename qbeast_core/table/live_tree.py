@@ -72,9 +72,7 @@ def growth_of(snapshot: Snapshot, revision: Revision, tree: ExistingTree) -> Gro
     return Growth(rows=int(rows.sum()), outside_rows=outside, cubes=tree.cube_count)
 
 
-def _share_outside(
-    files: pl.DataFrame, name: str, space: _Quantiles
-) -> F64Array | None:
+def _share_outside(files: pl.DataFrame, name: str, space: _Quantiles) -> F64Array | None:
     ends = [_statistic(files, side, name) for side in ("min", "max")]
     if ends[0] is None or ends[1] is None:
         return None

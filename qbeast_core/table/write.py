@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,15 +187,17 @@ def _index(rows: _Rows, target: Snapshot | None, options: WriteOptions, uri: str
         dialect=rows.dialect,
         bounds=parse_column_stats(options.column_stats, rows.frame.schema, rows.names),
     )
-    revision, tree = _space(rows, target, wish, uri, world.now_ms())
-    plan = plan_index(
-        rows.frame,
-        revision,
-        weights,
-        existing=tree,
-        file_rows=rows_per_file(rows.frame.estimated_size() / max(rows.frame.height, 1)),
-    )
-    return _Index(plan, revision is not rows.current, design_effect(weights))
+    with ThreadPoolExecutor(1) as pool:
+        effect = pool.submit(design_effect, weights)
+        revision, tree = _space(rows, target, wish, uri, world.now_ms())
+        plan = plan_index(
+            rows.frame,
+            revision,
+            weights,
+            existing=tree,
+            file_rows=rows_per_file(rows.frame.estimated_size() / max(rows.frame.height, 1)),
+        )
+    return _Index(plan, revision is not rows.current, effect.result())
 
 
 def _space(

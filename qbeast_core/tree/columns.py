@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from qbeast_core.space.arrays import BoolArray, I32Array
 from qbeast_core.space.columns import IndexColumn, NumberColumn, NumberKind, StringColumn
 from qbeast_core.space.spark_hash import spark_hash
 from qbeast_core.spec.data_type import DataType
+from qbeast_core.tree.parallel import map_chunks
 
 __all__ = ["data_type_of", "frame_weights", "index_columns", "to_index_column"]
 
@@ -41,7 +42,6 @@ _INDEXABLE: Final = (
     "byte, short, int, long, float, double, decimal, date, timestamp, timestamp_ntz and string"
 )
 _LONG_DECIMAL_DIGITS: Final = 18
-_HASH_BATCH_ROWS: Final = 1 << 20
 
 
 def data_type_of(name: str, dtype: pl.DataType) -> DataType:
@@ -148,15 +148,15 @@ def frame_weights(frame: pl.DataFrame, names: Sequence[str]) -> I32Array:
     >>> frame_weights(pl.DataFrame({"a": [None]}, schema={"a": pl.Int64}), ["a"])
     array([42], dtype=int32)
     """
-    parts = [
-        spark_hash(index_columns(batch, names), rows=batch.height)
-        for batch in _row_slices(frame.select(names))
-    ]
-    return np.concatenate(parts) if parts else np.empty(0, np.int32)
+    picked = frame.select(names)
+    weights = np.empty(frame.height, np.int32)
 
+    def chunk(start: int, stop: int) -> None:
+        rows = picked.slice(start, stop - start)  # bounds the copies that strings and nulls need
+        weights[start:stop] = spark_hash(index_columns(rows, names), rows=stop - start)
 
-def _row_slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
-    return frame.iter_slices(_HASH_BATCH_ROWS)  # bounds the copies that strings and nulls need
+    map_chunks(chunk, frame.height)
+    return weights
 
 
 def _kind_of(dtype: pl.DataType) -> NumberKind | None:

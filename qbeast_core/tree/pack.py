@@ -10,7 +10,7 @@ import numpy as np
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.tree.build import Assignment
 
-__all__ = ["PackedFiles", "pack_files", "page_rows_for", "row_order", "rows_per_file"]
+__all__ = ["PackedFiles", "order_blocks", "pack_files", "page_rows_for", "rows_by_cube", "rows_per_file"]
 
 _FILE_MEMORY_BYTES: Final = 64 << 20
 _MIN_FILE_ROWS: Final = 1 << 16
@@ -20,6 +20,7 @@ _MAX_PAGE_ROWS: Final = 2048
 _PAGES_PER_CUBE: Final = 8
 _PAGES_PER_FILE: Final = 64
 _SNAP_SHARE: Final = 8
+_UINT16_VALUES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,24 +45,49 @@ class PackedFiles:
     file_first_block: I64Array
 
 
-def row_order(assignment: Assignment, weights: I32Array) -> I64Array:
-    """Return the rows in order of depth, cube and weight.
+def rows_by_cube(assignment: Assignment, packed: PackedFiles, weights: I32Array) -> I64Array:
+    """Return the rows cube by cube; those of a cube that several files share also by weight.
 
     Parameters
     ----------
     assignment : Assignment
         Where each row goes.
+    packed : PackedFiles
+        Its files.
     weights : ndarray of int32, shape (rows,)
         The rows' weights.
 
     Returns
     -------
     ndarray of int64, shape (rows,)
-        Row numbers.
+        Row numbers; `order_blocks` brings those of one file into their final order.
     """
-    key = assignment.row_cube.astype(np.uint64) << np.uint64(32)
-    key |= (weights.astype(np.int64) + (1 << 31)).astype(np.uint64)
-    return np.argsort(key)
+    cubes = assignment.row_cube
+    # A stable sort of 16-bit numbers counts instead of comparing.
+    narrow = cubes.astype(np.uint16) if len(assignment.counts) <= _UINT16_VALUES else cubes
+    rows = np.argsort(narrow, kind="stable")
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(assignment.counts)])
+    for cube in np.unique(packed.block_cube[1:][packed.block_cube[1:] == packed.block_cube[:-1]]):
+        part = slice(ends[cube], ends[cube + 1])
+        rows[part] = rows[part][np.argsort(weights[rows[part]], kind="stable")]
+    return rows
+
+
+def order_blocks(rows: I64Array, starts: I64Array, weights: I32Array) -> I64Array:
+    """Return the rows of a file by block and weight.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (n,)
+        Row numbers, block by block.
+    starts : ndarray of int64, shape (blocks + 1,)
+        Where in `rows` each block begins, and the end.
+    weights : ndarray of int32, shape (all rows,)
+        Weights by row number.
+    """
+    key = np.repeat(np.arange(len(starts) - 1) << 32, np.diff(starts))
+    key += weights[rows].astype(np.int64) + (1 << 31)
+    return rows[np.argsort(key, kind="stable")]
 
 
 def rows_per_file(row_bytes: float) -> int:

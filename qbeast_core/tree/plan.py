@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.space.arrays import I32Array, I64Array, U32Array
@@ -17,7 +18,8 @@ from qbeast_core.tree.build import Assignment, assign_rows
 from qbeast_core.tree.columns import to_index_column
 from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.grid import grid
-from qbeast_core.tree.pack import PackedFiles, pack_files, page_rows_for, row_order
+from qbeast_core.tree.pack import PackedFiles, order_blocks, pack_files, page_rows_for, rows_by_cube
+from qbeast_core.tree.parallel import map_chunks
 
 __all__ = ["FilePlan", "IndexPlan", "plan_index"]
 
@@ -59,7 +61,7 @@ class IndexPlan:
     weights: I32Array
     assignment: Assignment
     packed: PackedFiles
-    order: I64Array
+    rows_by_cube: I64Array
 
     @property
     def file_count(self) -> int:
@@ -69,12 +71,11 @@ class IndexPlan:
     def file(self, number: int) -> FilePlan:
         """Return the plan of one file, 0 <= `number` < `file_count`."""
         packed = self.packed
-        start, stop = packed.file_starts[number], packed.file_starts[number + 1]
-        rows = self.order[start:stop]
         first, last = packed.file_first_block[number], packed.file_first_block[number + 1]
         starts = packed.block_starts[first : last + 1]
         cubes = packed.block_cube[first:last]
-        lowest = self.weights[self.order[starts[:-1]]].tolist()
+        rows = order_blocks(self.rows_by_cube[starts[0] : starts[-1]], starts - starts[0], self.weights)
+        lowest = self.weights[rows[starts[:-1] - starts[0]]].tolist()
         blocks = tuple(
             Block(cube=self._texts[cube], min_weight=low, max_weight=high, element_count=count)
             for cube, low, high, count in zip(
@@ -132,12 +133,18 @@ def plan_index(
         smallest_block_rows=min(block_rows, revision.desired_cube_size),
     )
     packed = pack_files(assignment.counts, file_rows=file_rows)
-    return IndexPlan(revision, weights, assignment, packed, row_order(assignment, weights))
+    return IndexPlan(revision, weights, assignment, packed, rows_by_cube(assignment, packed, weights))
 
 
 def _grid_columns(frame: pl.DataFrame, revision: Revision) -> list[U32Array]:
     """Return the finest-grid cell of every row along each indexed column of `revision`."""
-    return [
-        grid(to_coordinates(transformation, to_index_column(frame.get_column(name))))
-        for name, transformation in zip(revision.columns, revision.transformations, strict=True)
-    ]
+    columns = [frame.get_column(name) for name in revision.columns]
+    cells = [np.empty(frame.height, np.uint32) for _ in columns]
+
+    def chunk(start: int, stop: int) -> None:
+        for column, space, out in zip(columns, revision.transformations, cells, strict=True):
+            values = to_index_column(column.slice(start, stop - start))
+            out[start:stop] = grid(to_coordinates(space, values))
+
+    map_chunks(chunk, frame.height)
+    return cells

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from qbeast_core.space.cubes import Cubes
 from qbeast_core.tree.build import assign_rows
 from qbeast_core.tree.existing import existing_tree
 from qbeast_core.tree.grid import grid
-from qbeast_core.tree.pack import pack_files, page_rows_for, row_order
+from qbeast_core.tree.pack import order_blocks, pack_files, page_rows_for, rows_by_cube
 from tests.tree.reference import build
 
 MIN, MAX = -(2**31), 2**31 - 1
@@ -175,14 +177,21 @@ def test_files_hold_every_row_once_and_blocks_cross_no_file(counts, file_rows):
     assert held.tolist() == counts
 
 
-def test_rows_are_ordered_by_cube_and_weight():
+@pytest.mark.parametrize("file_rows", [50, 700, 10_000])
+def test_rows_are_ordered_by_cube_and_weight_across_files(file_rows):
     rng = np.random.default_rng(3)
     weights = rng.integers(MIN, MAX, 3000).astype(np.int32)
+    weights[:200] = 5
     found = assign(2, rng.random((3000, 2)), weights, 100)
-    order = row_order(found, weights)
+    packed = pack_files(found.counts, file_rows=file_rows)
+    by_cube = rows_by_cube(found, packed, weights)
+    order = []
+    for first, last in pairwise(packed.file_first_block):
+        starts = packed.block_starts[first : last + 1]
+        order += order_blocks(by_cube[starts[0] : starts[-1]], starts - starts[0], weights).tolist()
     keys = list(zip(found.row_cube[order].tolist(), weights[order].tolist(), strict=True))
     assert keys == sorted(keys)
-    assert sorted(order.tolist()) == list(range(3000))
+    assert sorted(order) == list(range(3000))
 
 
 def test_page_rows_are_powers_of_two_between_256_and_2048():
