@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import orjson
@@ -23,7 +23,10 @@ from qbeast_core.log.names import (
 )
 from qbeast_core.log.replay import newest_tags, sidecar_names, tags_of_checkpoint, tags_of_lines
 
-__all__ = ["read_commit", "read_commit_info", "read_tags", "read_tags_since"]
+__all__ = ["read_commit", "read_commit_info", "read_history", "read_tags", "read_tags_since"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _REQUESTS_AT_ONCE: Final = 16
 _HEAD: Final = 1 << 16
@@ -49,6 +52,21 @@ def read_commit_info(store: Store, version: int) -> CommitInfo | None:
         return parse_commit(store.get(path), version=version).commit_info
     except FileNotFoundError:
         return None
+
+
+def read_history(store: Store, *, version: int, limit: int | None = None) -> list[dict[str, Any]]:
+    """Return what the log says of each commit up to `version`, newest first; cleaned up ones are left out.
+
+    Not asked of `deltalake`, which cannot read a ``readVersion`` of -1: Spark's conversions write it.
+    """
+    there = set(store.list(LOG_DIRECTORY))
+    versions = [number for number in range(version, -1, -1) if commit_path(number) in there][:limit]
+    infos = _side_by_side(store, lambda number: read_commit_info(store, number), versions)
+    found = zip(versions, infos, strict=True)
+    return [
+        {**({} if info is None else info.model_dump(exclude_none=True)), "version": number}
+        for number, info in found
+    ]
 
 
 def read_tags(store: Store, *, version: int) -> pl.DataFrame:
@@ -78,7 +96,7 @@ def read_tags_since(store: Store, *, after: int, version: int) -> pl.DataFrame:
     FileNotFoundError
         One of the commits is gone.
     """
-    bodies = _fetch(store, [commit_path(number) for number in range(after + 1, version + 1)])
+    bodies = _side_by_side(store, store.get, [commit_path(n) for n in range(after + 1, version + 1)])
     try:
         return tags_of_lines(bodies)
     except (ValueError, AttributeError, KeyError) as error:
@@ -136,8 +154,8 @@ def _read_parquet(store: Store, path: str) -> pl.DataFrame:
         raise InvalidMetadataError(message) from error
 
 
-def _fetch(store: Store, paths: Sequence[str]) -> list[bytes]:
-    if store.local_root is not None or len(paths) < 2:
-        return [store.get(path) for path in paths]
+def _side_by_side(store: Store, read: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    if store.local_root is not None or len(items) < 2:
+        return [read(item) for item in items]
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        return list(pool.map(store.get, paths))
+        return list(pool.map(read, items))

@@ -10,9 +10,9 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.block_frame import block_frame
-from qbeast_core.table.delta_handle import delta_errors
 from qbeast_core.table.design import table_design_effect
 from qbeast_core.table.explain import Plan, explain
+from qbeast_core.table.log_reader import read_history
 from qbeast_core.table.reader import Reader, Sample
 from qbeast_core.table.result import transformers_of
 from qbeast_core.table.scan import scan
@@ -184,13 +184,16 @@ class Table:
         return block_frame(self._snapshot)
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Return what was committed, newest first, as the Delta log tells it.
+        """Return what was committed up to this version, newest first, as the Delta log tells it.
 
         Parameters
         ----------
         limit : int, optional
-            Commits at most; all by default.
+            Commits at most; all that the log still has by default.
+
+        Returns
+        -------
+        list of dict
+            The commit's own words (`operation`, `timestamp` in milliseconds since 1970 UTC ...) and `version`.
         """
-        source = self._snapshot.source
-        with source.lock, delta_errors(self.uri):
-            return list(source.table.history(limit))
+        return read_history(self._reader.store, version=self.version, limit=limit)
