@@ -1,0 +1,79 @@
+"""The JVM's index, computed again from its rows: weights, cubes and blocks are where this library says."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.build import build_block_table
+from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.table.snapshot import load_snapshot
+from qbeast_core.table.whole_files import scan_files
+from qbeast_core.tree.columns import frame_weights
+from tests.golden.blocks import assert_holds_its_rows
+from tests.golden.calendars import jvm_points
+from tests.golden.collection import Golden, each, open_golden
+
+# Rows that no writer of blocks touched: converted files, and those that a plain Delta delete wrote anew.
+STAGED = ("convert_delta", "convert_delta_append", "convert_delta_optimize0", "convert_parquet")
+STAGED += ("convert_parquet_append", "delta_delete")
+
+
+@each(lambda golden: golden.weights is not None)
+def test_weights_are_sparks_hash_of_the_indexed_columns(golden: Golden):
+    rows = golden.expected
+    ours = pl.DataFrame({"id": rows["id"], "ours": frame_weights(rows, golden.indexed)})
+    both = golden.weights.join(ours, on="id", how="full")
+    assert both.height == rows.height
+    (spark,) = set(golden.weights.columns) - {"id"}
+    assert both[spark].to_list() == both["ours"].to_list()
+
+
+@each()
+def test_a_sample_is_the_rows_whose_weight_is_low_enough(golden: Golden):
+    weights = frame_weights(golden.expected, golden.indexed).astype(np.int64)
+    for fraction, ids in golden.samples.items():
+        limit = int(fraction * (2**32 - 1) - 2**31)
+        assert golden.expected["id"].filter(pl.Series(weights < limit)).to_list() == ids
+
+
+@each()
+def test_every_row_lies_in_its_block(golden: Golden):
+    table, snapshot = open_golden(golden), load_snapshot(golden.path)
+    revisions = {one.revision_id: one for one in table.revisions}
+    blocks = {key[0]: found for key, found in table.blocks().partition_by("path", as_dict=True).items()}
+    untagged = 0
+    for path, file in zip(snapshot.data_paths, snapshot.files.iter_rows(named=True), strict=True):
+        if file["revision"] is None:
+            untagged += 1
+            continue
+        found = blocks[path]
+        if file["cube"] is not None and file["num_records"] is None:  # compacted: rows above its threshold
+            found = found.with_columns(pl.lit(MAX_WEIGHT, pl.Int64).alias("max_weight"))
+        rows = scan_files(snapshot.source.store, [path], list(table.schema), table.schema).collect()
+        zone = golden.meta.get("jvm_time_zone", "UTC")
+        points = jvm_points(rows, revisions[file["revision"]], zone=zone)
+        assert_holds_its_rows(found, points, frame_weights(rows, table.indexed_columns))
+        assert file["num_records"] in {rows.height, None}  # compacted files of old have no statistics
+    assert bool(untagged) == (golden.name in STAGED)
+
+
+@each()
+def test_blocks_sum_to_the_rows_of_their_file(golden: Golden):
+    files = load_snapshot(golden.path).files
+    sums = dict(open_golden(golden).blocks().group_by("path").agg(pl.col("element_count").sum()).iter_rows())
+    counted = files.filter(pl.col("revision").is_not_null() & pl.col("num_records").is_not_null())
+    found = dict(counted.select("path", "num_records").iter_rows())
+    assert {path: sums[path] for path in found} == found
+
+
+@each()
+def test_planning_places_every_block_and_finds_no_tag_corrupt(golden: Golden):
+    snapshot = load_snapshot(golden.path)
+    table = build_block_table(snapshot.files, snapshot.config.revisions, snapshot.schema)
+    assert table.corrupt == ()
+    placed = sum(len(space.blocks) for space in table.spaces)
+    assert placed == open_golden(golden).blocks().height
+    assert all(space.foreign for space in table.spaces)
+    assert not table.ours.any()
+    assert table.replicated.tolist().count(True) == open_golden(golden).blocks()["replicated"].sum()
