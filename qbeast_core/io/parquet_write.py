@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,6 +56,7 @@ def encode_data_file(
     page_rows: int,
     statistics: Sequence[str] = (),
     dictionary: Sequence[str] = (),
+    uncompressed: Collection[str] = (),
     compression_level: int = 1,
 ) -> EncodedFile:
     """Encode rows as a data file, in the order given.
@@ -78,6 +79,8 @@ def encode_data_file(
     dictionary
         Dotted leaf columns to dictionary encode (see `choose_dictionary`). Dropped for this file if the
         dictionary exceeds 64 KiB.
+    uncompressed
+        Dotted leaf columns to store without zstd (see `choose_uncompressed`).
     compression_level
         Of zstd, 1 to 22.
 
@@ -97,7 +100,8 @@ def encode_data_file(
     table = _with_weights(frame, weights, page_rows)
     chosen = set(dictionary)
     while True:
-        data = _encode(table, page_rows, [*statistics, WEIGHT_COLUMN], chosen, compression_level)
+        levels = _compression_levels(table.schema, uncompressed, compression_level)
+        data = _encode(table, page_rows, [*statistics, WEIGHT_COLUMN], chosen, levels)
         if len(table) == 0:
             return EncodedFile(data.to_pybytes(), data.size, 0)
         cut = data.size - 8 - int.from_bytes(data[-8:-4].to_pybytes(), "little")
@@ -135,7 +139,7 @@ def _to_arrow(frame: pl.DataFrame) -> Any:
 
 
 def _encode(
-    table: Any, page_rows: int, statistics: list[str], dictionary: set[str], compression_level: int
+    table: Any, page_rows: int, statistics: list[str], dictionary: set[str], levels: Mapping[str, int | None]
 ) -> Any:
     encodings = {path: _encoding(kind) for path, kind in _leaves(table.schema) if path not in dictionary}
     sink = pa.BufferOutputStream()
@@ -148,13 +152,17 @@ def _encode(
         "use_dictionary": sorted(dictionary) or False,
         "dictionary_pagesize_limit": _DICTIONARY_BYTES,
         "column_encoding": {path: encoding for path, encoding in encodings.items() if encoding},
-        "compression": "zstd",
-        "compression_level": compression_level,
+        "compression": {path: "none" if level is None else "zstd" for path, level in levels.items()},
+        "compression_level": {path: level for path, level in levels.items() if level is not None},
         "store_schema": False,
         "store_decimal_as_integer": True,
     }
     pq.write_table(table, sink, **options)
     return sink.getvalue()
+
+
+def _compression_levels(schema: Any, uncompressed: Collection[str], level: int) -> dict[str, int | None]:
+    return {path: None if path in uncompressed else level for path, _ in _leaves(schema)}
 
 
 def _encoding(kind: Any) -> str | None:

@@ -12,6 +12,7 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import StorageError
+from qbeast_core.io.codecs import choose_uncompressed
 from qbeast_core.io.dictionaries import choose_dictionary
 from qbeast_core.io.parquet_write import encode_data_file
 from qbeast_core.io.store import Store
@@ -25,6 +26,7 @@ __all__ = ["FileSettings", "World", "delete_data_files", "write_data_files"]
 
 _MOST_WRITERS: Final = 4
 _RULES: Final = "1"
+_TRIED_PAGES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class FileSettings:
     ----------
     dictionary : list of str
         Leaf columns to dictionary encode.
+    uncompressed : list of str
+        Leaf columns that compression does not shrink.
     statistics : tuple of str
         Columns with statistics per page: the indexed ones.
     stats_columns : list
@@ -52,21 +56,31 @@ class FileSettings:
     """
 
     dictionary: list[str]
+    uncompressed: list[str]
     statistics: tuple[str, ...]
     stats_columns: list[tuple[str, ...]]
     design_effect: float
 
     @staticmethod
     def of(
-        frame: pl.DataFrame,
-        indexed: tuple[str, ...],
-        configuration: Mapping[str, str],
-        design_effect: float,
+        frame: pl.DataFrame, plan: IndexPlan, configuration: Mapping[str, str], design_effect: float
     ) -> FileSettings:
-        """Derive the settings from the rows and the table's configuration."""
+        """Derive the settings from the rows, some of which are encoded to see, and the configuration."""
+        indexed = plan.revision.columns
         listed = stats_columns(frame.schema, configuration)
         listed += [(name,) for name in indexed if (name,) not in listed]
-        return FileSettings(choose_dictionary(frame), indexed, listed, design_effect)
+        dictionary = choose_dictionary(frame)
+        uncompressed: list[str] = []
+        if plan.file_count:
+            file = plan.file(plan.file_count - 1)
+            some = slice(0, _TRIED_PAGES * file.page_rows)
+            uncompressed = choose_uncompressed(
+                frame[file.rows[some]],
+                weights=file.weights[some],
+                page_rows=file.page_rows,
+                dictionary=dictionary,
+            )
+        return FileSettings(dictionary, uncompressed, indexed, listed, design_effect)
 
 
 def write_data_files(
@@ -163,6 +177,7 @@ def _write_one(
         page_rows=file.page_rows,
         statistics=settings.statistics,
         dictionary=settings.dictionary,
+        uncompressed=settings.uncompressed,
     )
     store.put(path, encoded.data)
     tags = {"qbeast.rules": _RULES}

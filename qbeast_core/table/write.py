@@ -80,7 +80,7 @@ def write_frame(data: FrameLike, uri: str, options: WriteOptions, world: World) 
     refuse_unsafe_locking(store.uri, options.storage_options)
     _tell(options, Progress("plan", rows=rows.frame.height))
     index = _index(rows, target, options, uri, world)
-    settings = FileSettings.of(rows.frame, rows.names, rows.metadata.configuration, index.design_effect)
+    settings = FileSettings.of(rows.frame, index.plan, rows.metadata.configuration, index.design_effect)
     adds = write_data_files(
         rows.frame, index.plan, store=store, settings=settings, world=world, progress=options.progress
     )

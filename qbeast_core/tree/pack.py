@@ -85,9 +85,15 @@ def order_blocks(rows: I64Array, starts: I64Array, weights: I32Array) -> I64Arra
     weights : ndarray of int32, shape (all rows,)
         Weights by row number.
     """
-    key = np.repeat(np.arange(len(starts) - 1) << 32, np.diff(starts))
-    key += weights[rows].astype(np.int64) + (1 << 31)
-    return rows[np.argsort(key, kind="stable")]
+    key = np.repeat(np.arange(len(starts) - 1, dtype=np.uint64) << np.uint64(32), np.diff(starts))
+    key |= (weights[rows].astype(np.int64) + (1 << 31)).astype(np.uint64)
+    place_bits = len(rows).bit_length()
+    if 32 + len(starts).bit_length() + place_bits > 64:
+        return rows[np.argsort(key, kind="stable")]
+    # With the place in the low bits one plain sort of the numbers does, which is several times faster.
+    key = (key << np.uint64(place_bits)) | np.arange(len(rows), dtype=np.uint64)
+    key.sort()
+    return rows[(key & np.uint64((1 << place_bits) - 1)).astype(np.int64)]
 
 
 def rows_per_file(row_bytes: float) -> int:
