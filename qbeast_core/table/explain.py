@@ -14,6 +14,7 @@ from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageRanges
 from qbeast_core.table.design import table_design_effect
 from qbeast_core.table.reader import Job, Reader, Sample
+from qbeast_core.table.scan import pushed_down
 from qbeast_core.tree.design_effect import CLUSTERED
 
 __all__ = ["Plan", "explain"]
@@ -31,7 +32,7 @@ class Plan:
     reader: Reader
     job: Job
     sample: Sample | None
-    columns: tuple[str, ...] | None
+    columns: tuple[str, ...]
 
     @cached_property
     def files(self) -> pl.DataFrame:
@@ -101,9 +102,8 @@ class Plan:
             request = self._all_pages(number)
         if request is None:
             return None
-        wanted = list(self.reader.snapshot.schema) if self.columns is None else list(self.columns)
         try:
-            return self.reader.pages.ranges(request, self.job.columns_for(wanted, self.reader.indexed))
+            return self.reader.pages.ranges(request, self._read_columns())
         except PagesUnavailable:
             return None  # the read falls back to the whole file too
 
@@ -111,7 +111,7 @@ class Plan:
         """All pages of a file read whole, where a choice of columns makes that less than the file."""
         pages = self.job.selection.table.pages
         total = int(self.job.selection.pages_total[number])
-        if self.columns is None or total == 0:
+        if set(self._read_columns()) >= set(self.reader.snapshot.schema) or total == 0:
             return None
         return PageRequest(
             path=self.reader.paths[number],
@@ -121,6 +121,9 @@ class Plan:
             tail_bytes=int(pages.tail_bytes[number]),
             pages=np.arange(total, dtype=np.int64),
         )
+
+    def _read_columns(self) -> list[str]:
+        return self.job.columns_for(list(self.columns), self.reader.indexed)
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())
@@ -152,4 +155,5 @@ def explain(
     reader: Reader, predicate: pl.Expr | None, sample: Sample | None, columns: list[str] | None
 ) -> Plan:
     """Plan a read without reading rows; see `Table.explain`."""
-    return Plan(reader, reader.plan(predicate, sample), sample, None if columns is None else tuple(columns))
+    given, wanted = pushed_down(reader.snapshot.schema, predicate, columns)
+    return Plan(reader, reader.plan(given, sample), sample, tuple(wanted))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -15,7 +15,7 @@ from qbeast_core.table.reader import Job, Reader, Sample
 from qbeast_core.table.whole_files import scan_files, scan_without_rows
 from qbeast_core.tree.columns import frame_weights
 
-__all__ = ["read_rows", "scan"]
+__all__ = ["pushed_down", "read_rows", "scan"]
 
 _BATCH_BYTES: Final = 64 << 20
 
@@ -45,6 +45,44 @@ def scan(reader: Reader, sample: Sample | None = None) -> pl.LazyFrame:
         return read_rows(reader, wanted, predicate=predicate, sample=sample, limit=n_rows)
 
     return register_io_source(source, schema=reader.snapshot.schema, is_pure=True)
+
+
+def pushed_down(
+    schema: pl.Schema, predicate: pl.Expr | None, columns: Sequence[str] | None
+) -> tuple[pl.Expr | None, list[str]]:
+    """Return what of a filter and a choice of columns reaches `read_rows` through Polars' optimizer.
+
+    Polars keeps to itself what can fail (a strict cast), and reads the columns for it.
+
+    Parameters
+    ----------
+    schema : polars.Schema
+        The table's columns.
+    predicate : polars.Expr, optional
+        Rows to keep.
+    columns : sequence of str, optional
+        Columns to return; all by default.
+
+    Examples
+    --------
+    >>> schema = pl.Schema({"x": pl.Int64, "y": pl.String, "z": pl.String})
+    >>> given, columns = pushed_down(schema, (pl.col("x") > 1) & (pl.col("y").cast(pl.Int8) > 2), ["x"])
+    >>> str(given), columns
+    ('[(col("x")) > (1)]', ['x', 'y'])
+    """
+    asked: list[tuple[pl.Expr | None, list[str]]] = []
+
+    def source(
+        with_columns: list[str] | None, given: pl.Expr | None, _rows: int | None, _size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        wanted = list(schema) if with_columns is None else with_columns
+        asked.append((given, wanted))
+        yield pl.DataFrame(schema={name: schema[name] for name in wanted})
+
+    lazy = register_io_source(source, schema=schema, is_pure=True)
+    kept = lazy if predicate is None else lazy.filter(predicate)
+    (kept if columns is None else kept.select(columns)).collect()
+    return asked[0] if asked else (pl.lit(value=False), list(columns or schema))
 
 
 def read_rows(
