@@ -41,6 +41,8 @@ def travel(version: object) -> tuple[int | None, datetime | None]:
                 return None, _zoned(datetime.fromisoformat(version))
             except ValueError:
                 pass
+        case _:
+            pass
     msg = f"version must be a number of at least 0, a datetime or its ISO 8601 text, got {version!r}"
     raise InvalidInputError(msg, argument="version")
 

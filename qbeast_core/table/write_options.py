@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.spec.block import BlocksDialect
@@ -40,7 +41,7 @@ def check_options(options: WriteOptions) -> None:
         Naming the option, its value and what it may be.
     """
     check_mode(options.mode)
-    size: object = options.cube_size
+    size = cast("object", options.cube_size)  # callers without a type checker pass anything
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
         msg = f"cube_size must be a whole number of rows, at least 1, got {size!r}; nothing was written"
         raise InvalidInputError(msg, argument="cube_size")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -177,7 +177,8 @@ def _decimal_column(series: pl.Series, nulls: BoolArray | None) -> NumberColumn:
         values = series.to_physical().fill_null(0).cast(pl.Int64).to_numpy()
     else:
         array = _one_chunk(series)
-        words = np.frombuffer(array.buffers()[1], dtype=np.int64).reshape(-1, 2)
+        buffer: Any = array.buffers()[1]
+        words = np.frombuffer(buffer, dtype=np.int64).reshape(-1, 2)
         values = words[array.offset : array.offset + len(array)]
     return NumberColumn("decimal", values, nulls, precision=precision, scale=dtype.scale)
 
@@ -185,12 +186,13 @@ def _decimal_column(series: pl.Series, nulls: BoolArray | None) -> NumberColumn:
 def _string_column(series: pl.Series, nulls: BoolArray | None) -> StringColumn:
     array = _one_chunk(series)
     _, offsets, data = array.buffers()
-    bounds = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+    start, stop = array.offset, array.offset + len(array) + 1
+    bounds = np.zeros(1, np.int64) if offsets is None else np.frombuffer(offsets, dtype=np.int64)[start:stop]
     empty = data is None or data.size == 0
     octets = np.empty(0, np.uint8) if empty else np.frombuffer(data, dtype=np.uint8)
     return StringColumn(octets, bounds if len(bounds) else np.zeros(1, np.int64), nulls)
 
 
-def _one_chunk(series: pl.Series) -> pa.Array:
-    array = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+def _one_chunk(series: pl.Series) -> Any:
+    array: Any = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -37,4 +37,5 @@ def map_chunks(
     if len(bounds) < 2:
         return [function(*one) for one in bounds]
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(lambda one: function(*one), bounds))
+        starts, stops = zip(*bounds, strict=True)
+        return list(pool.map(function, starts, stops))
