@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import polars as pl
@@ -177,7 +177,7 @@ def _decimal_column(series: pl.Series, nulls: BoolArray | None) -> NumberColumn:
         values = series.to_physical().fill_null(0).cast(pl.Int64).to_numpy()
     else:
         array = _one_chunk(series)
-        buffer: Any = array.buffers()[1]
+        buffer = cast("Any", array.buffers()[1])  # an array of decimals always has one
         words = np.frombuffer(buffer, dtype=np.int64).reshape(-1, 2)
         values = words[array.offset : array.offset + len(array)]
     return NumberColumn("decimal", values, nulls, precision=precision, scale=dtype.scale)

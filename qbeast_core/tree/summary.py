@@ -156,7 +156,9 @@ def _merge_columns(left: ColumnSummary, right: ColumnSummary) -> ColumnSummary:
 def _column(values: pl.Series) -> ColumnSummary:
     data_type = data_type_of(values.name, values.dtype)
     finite = values.filter(values.is_finite()) if values.dtype.is_float() else values
-    ends = pl.Series(values.name, [finite.min(), finite.max()], dtype=values.dtype)
+    # Moments as integers: Python's own end at the year 9999.
+    plain = finite.to_physical() if values.dtype.is_temporal() else finite
+    ends = pl.Series(values.name, [plain.min(), plain.max()], dtype=plain.dtype).cast(values.dtype)
     lowest, highest = _in_format_unit(ends, data_type)
     return ColumnSummary(values.name, data_type, values.null_count(), lowest, highest)
 
