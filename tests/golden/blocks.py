@@ -7,7 +7,7 @@ import polars as pl
 
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 
-__all__ = ["assert_holds_its_rows"]
+__all__ = ["assert_above_its_ancestors", "assert_holds_its_rows"]
 
 
 def assert_holds_its_rows(blocks: pl.DataFrame, points: np.ndarray, weights: np.ndarray) -> None:
@@ -24,6 +24,16 @@ def assert_holds_its_rows(blocks: pl.DataFrame, points: np.ndarray, weights: np.
     np.minimum.at(least, first, weights.astype(np.int64))
     filled = counts > 0
     assert least[filled].tolist() == blocks["min_weight"].to_numpy()[filled].tolist()
+
+
+def assert_above_its_ancestors(added: pl.DataFrame, live: pl.DataFrame, *, dimensions: int) -> None:
+    """Assert format 8.3 for added blocks among all live ones of their revision, themselves included."""
+    smallest = dict(live.group_by("cube").agg(pl.col("max_weight").min()).iter_rows())
+    level = -(-dimensions // 6)
+    for cube, least in added.select("cube", "min_weight").iter_rows():
+        for end in range(0, len(cube), level):
+            threshold = smallest.get(cube[:end])
+            assert threshold is None or threshold < least, (cube[:end], threshold, cube, least)
 
 
 def _block_of_each_row(blocks: pl.DataFrame, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
