@@ -183,3 +183,16 @@ def test_a_file_whose_pages_are_not_known_for_sure_is_read_whole(more: dict[str,
     assert found.pages(0) is None
     assert found.pages_total.tolist() == [0, 4]
     assert found.pages(1).tolist() == [0]
+
+
+def test_bounds_of_weights_are_exact_to_the_last_weight() -> None:
+    one = table(file(block("", 10, (5, 9))))
+    for weights, opened in (((0, 5), False), ((0, 6), True), ((9, 10), True), ((10, 11), False)):
+        assert select(one, Unknown(), WeightRange(*weights)).opened.tolist() == [opened]
+
+
+def test_the_low_bits_of_a_page_are_not_known() -> None:
+    one = table(file(block("", 20), layout=layout(10, [MINIMUM, 100])))
+    assert select(one, Unknown(), WeightRange(-50, -10)).pages(0).tolist() == [0]
+    assert select(one, Unknown(), WeightRange(50, 60)).pages(0) is None  # page 0 may end, page 1 begin there
+    assert select(one, Unknown(), WeightRange(1 << 16, 1 << 17)).pages(0).tolist() == [1]
