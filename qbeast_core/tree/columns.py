@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -177,8 +177,7 @@ def _decimal_column(series: pl.Series, nulls: BoolArray | None) -> NumberColumn:
         values = series.to_physical().fill_null(0).cast(pl.Int64).to_numpy()
     else:
         array = _one_chunk(series)
-        buffer = cast("Any", array.buffers()[1])  # an array of decimals always has one
-        words = np.frombuffer(buffer, dtype=np.int64).reshape(-1, 2)
+        words = np.frombuffer(array.buffers()[1], dtype=np.int64).reshape(-1, 2)
         values = words[array.offset : array.offset + len(array)]
     return NumberColumn("decimal", values, nulls, precision=precision, scale=dtype.scale)
 
@@ -188,8 +187,9 @@ def _string_column(series: pl.Series, nulls: BoolArray | None) -> StringColumn:
     _, offsets, data = array.buffers()
     start, stop = array.offset, array.offset + len(array) + 1
     bounds = np.zeros(1, np.int64) if offsets is None else np.frombuffer(offsets, dtype=np.int64)[start:stop]
-    empty = data is None or data.size == 0
-    octets = np.empty(0, np.uint8) if empty else np.frombuffer(data, dtype=np.uint8)
+    octets = np.empty(0, np.uint8)
+    if data is not None and data.size:
+        octets = np.frombuffer(data, dtype=np.uint8)
     return StringColumn(octets, bounds if len(bounds) else np.zeros(1, np.int64), nulls)
 
 
