@@ -1,0 +1,191 @@
+"""The invariants of format 8, verified on a table's log and data files by what the format says alone.
+
+Nothing of the writer is asked: the log is replayed, files are read by pyarrow, cubes decoded bit by bit.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+
+from qbeast_core.space.coordinates import to_coordinates
+from qbeast_core.spec.revision import Revision
+from qbeast_core.tree.columns import frame_weights, to_index_column
+from tests.space.cube_reference import ALPHABET, box_of_path
+from tests.space.cube_reference import Path as CubePath
+
+LAST_WEIGHT = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Log:
+    """The newest state of a log of JSON commits."""
+
+    version: int
+    configuration: dict[str, str]
+    schema: dict[str, Any]
+    adds: dict[str, dict[str, Any]]
+
+    @property
+    def revisions(self) -> dict[int, Revision]:
+        prefix = "qbeast.revision."
+        texts = {key: text for key, text in self.configuration.items() if key.startswith(prefix)}
+        return {int(key.removeprefix(prefix)): Revision.from_json(text) for key, text in texts.items()}
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A block of a live file."""
+
+    revision: int
+    cube: str
+    min_weight: int
+    max_weight: int
+    rows: int
+
+
+def read_log(table: Path) -> Log:
+    """Replay a log that was never checkpointed."""
+    configuration: dict[str, str] = {}
+    schema: dict[str, Any] = {}
+    adds: dict[str, dict[str, Any]] = {}
+    commits = sorted((table / "_delta_log").glob("*.json"))
+    assert [int(path.stem) for path in commits] == list(range(len(commits)))
+    for commit in commits:
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for body in (action["remove"] for action in actions if "remove" in action):
+            adds.pop(body["path"], None)
+        for action in actions:
+            if "metaData" in action:
+                configuration = action["metaData"]["configuration"]
+                schema = json.loads(action["metaData"]["schemaString"])
+            if "add" in action:
+                adds[action["add"]["path"]] = action["add"]
+    return Log(len(commits) - 1, configuration, schema, adds)
+
+
+def check_invariants(table: Path) -> list[Placed]:
+    """Raise where a live file of the table breaks one of the invariants; return its blocks."""
+    log = read_log(table)
+    revisions = log.revisions
+    assert int(log.configuration["qbeast.lastRevisionID"]) == max(revisions)
+    placed = [block for add in log.adds.values() for block in _check_file(table, add, revisions)]
+    for revision in {block.revision for block in placed}:
+        of_one = [block for block in placed if block.revision == revision]
+        _check_ancestors(of_one, characters=-(-len(revisions[revision].columns) // 6))
+    return placed
+
+
+def _check_file(table: Path, add: dict[str, Any], revisions: dict[int, Revision]) -> Iterator[Placed]:
+    tags, stats = add["tags"], json.loads(add["stats"])
+    path = table / unquote(add["path"])
+    assert path.stat().st_size == add["size"]
+    stored: pl.DataFrame = pl.DataFrame(pq.read_table(path))
+    assert stored.columns[-1] == "_qbeast_weight"
+    assert "_qbeast_weight" not in stats["nullCount"]
+    revision = revisions[int(tags["revision"])]
+    weights = frame_weights(stored, revision.columns).astype(np.int64)
+    assert (stored["_qbeast_weight"].to_numpy() == weights >> 16).all()
+    assert stored["_qbeast_weight"].dtype == pl.Int32
+    points = [
+        to_coordinates(transformation, to_index_column(stored[name]))
+        for name, transformation in zip(revision.columns, revision.transformations, strict=True)
+    ]
+    blocks = _read_blocks(tags["blocks"])
+    assert sum(block["elementCount"] for block in blocks) == stats["numRecords"] == stored.height  # 8.5
+    assert tags["qbeast.rules"] == "1"
+    _check_layout(tags["qbeast.layout"], weights, path)
+    start = 0
+    for block in blocks:
+        rows = slice(start, start + block["elementCount"])
+        start = rows.stop
+        assert block["elementCount"] > 0
+        assert not block.get("replicated", False)
+        _check_box(block["cube"], [column[rows] for column in points])  # 8.1
+        assert (np.diff(weights[rows]) >= 0).all(), "rows of a block are ordered by weight"
+        assert weights[rows].min() == block["minWeight"]  # 8.2
+        assert weights[rows].max() <= block["maxWeight"]
+        yield Placed(
+            revision.revision_id,
+            block["cube"],
+            block["minWeight"],
+            block["maxWeight"],
+            block["elementCount"],
+        )
+
+
+def _read_blocks(text: str) -> list[dict[str, Any]]:
+    """Read either spelling, and hold it to its exact keys."""
+    blocks: list[dict[str, Any]] = json.loads(text)
+    for block in blocks:
+        keys = list(block)
+        assert keys in (
+            ["cube", "minWeight", "maxWeight", "replicated", "elementCount"],
+            ["cubeId", "minWeight", "maxWeight", "elementCount", "replicated"],
+        )
+        block["cube"] = block.pop("cubeId", block.get("cube"))
+    return blocks
+
+
+def _check_layout(text: str, weights: np.ndarray[Any, Any], path: Path) -> None:
+    """The tag names the pages' rows, and each page's first weight; what it calls the tail holds no data."""
+    layout = json.loads(text)
+    assert layout["v"] == 1
+    first = np.frombuffer(base64.b64decode(layout["w"]), "<i2")
+    assert first.tolist() == (weights[:: layout["rows"]] >> 16).tolist()
+    footer = pq.read_metadata(path)
+    ends = [
+        column.total_compressed_size + (column.dictionary_page_offset or column.data_page_offset)
+        for group in range(footer.num_row_groups)
+        for column in map(footer.row_group(group).column, range(footer.num_columns))
+    ]
+    assert max(ends) <= path.stat().st_size - layout["tail"]
+
+
+def _check_box(cube: str, points: list[np.ndarray[Any, Any]]) -> None:
+    box = box_of_path(_path_of_text(cube, len(points)), len(points))
+    for (low, high), column in zip(box, points, strict=True):
+        assert (column >= float(low)).all()
+        assert (column <= 1.0 if high == 1 else column < float(high)).all()
+
+
+def _path_of_text(text: str, dimensions: int) -> CubePath:
+    """Decode by format 5: `dimensions` bits a level, six to a character."""
+    characters = -(-dimensions // 6)
+    levels = [text[at : at + characters] for at in range(0, len(text), characters)]
+    path = []
+    for level in levels:
+        bits = [ALPHABET.index(character) >> (5 - i) & 1 for character in level for i in range(6)]
+        assert not any(bits[dimensions:])
+        path.append(bits[:dimensions])
+    return path
+
+
+def _check_ancestors(blocks: list[Placed], *, characters: int) -> None:
+    smallest: dict[str, int] = {}
+    thresholds: dict[str, set[int]] = defaultdict(set)
+    for block in blocks:
+        smallest[block.cube] = min(block.max_weight, smallest.get(block.cube, LAST_WEIGHT))
+        thresholds[block.cube].add(block.max_weight)
+    inner = set()
+    for block in blocks:
+        ends = range(0, len(block.cube), characters)
+        ancestors = [block.cube[:end] for end in ends if block.cube[:end] in smallest]
+        inner.update(ancestors)
+        for ancestor in ancestors:
+            assert block.min_weight > smallest[ancestor], f"{block} below {ancestor!r}"  # 8.3
+        for above, below in pairwise([*ancestors, block.cube]):
+            assert smallest[above] <= smallest[below], f"{above!r} above {below!r}"  # 8.4
+    for cube in smallest.keys() - inner:
+        assert LAST_WEIGHT in thresholds[cube], f"leaf {cube!r} has thresholds {thresholds[cube]}"  # 8.4
