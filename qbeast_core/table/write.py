@@ -243,7 +243,7 @@ def _result(index: _Index, adds: list[AddFile], outcome: CommitOutcome) -> Write
         rows=len(index.plan.weights),
         files=len(adds),
         bytes=sum(add.size for add in adds),
-        cubes=len(index.plan.assignment.counts),
+        cubes=len(index.plan.thresholds),
         revision_id=revision.revision_id if outcome.revision_id is None else outcome.revision_id,
         new_revision=index.new_revision,
         transformers=transformers_of(revision),

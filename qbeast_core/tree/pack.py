@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.tree.build import Assignment
 
-__all__ = ["PackedFiles", "order_blocks", "pack_files", "page_rows_for", "rows_by_cube", "rows_per_file"]
+__all__ = [
+    "PackedFiles",
+    "RowNumbers",
+    "order_blocks",
+    "pack_files",
+    "page_rows_for",
+    "rows_by_cube",
+    "rows_per_file",
+]
 
 _FILE_MEMORY_BYTES: Final = 64 << 20
 _MIN_FILE_ROWS: Final = 1 << 16
-_MAX_FILE_ROWS: Final = 1 << 20
+_MAX_FILE_ROWS: Final = 1 << 19
 _MIN_PAGE_ROWS: Final = 256
 _MAX_PAGE_ROWS: Final = 2048
 _PAGES_PER_CUBE: Final = 8
 _PAGES_PER_FILE: Final = 64
 _SNAP_SHARE: Final = 8
 _UINT16_VALUES: Final = 1 << 16
+
+
+RowNumbers: TypeAlias = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
+"""Numbers of input rows; 32 bits wherever they do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +58,7 @@ class PackedFiles:
     file_first_block: I64Array
 
 
-def rows_by_cube(assignment: Assignment, packed: PackedFiles, weights: I32Array) -> I64Array:
+def rows_by_cube(assignment: Assignment, packed: PackedFiles, weights: I32Array) -> RowNumbers:
     """Return the rows cube by cube; those of a cube that several files share also by weight.
 
     Parameters
@@ -59,13 +72,14 @@ def rows_by_cube(assignment: Assignment, packed: PackedFiles, weights: I32Array)
 
     Returns
     -------
-    ndarray of int64, shape (rows,)
+    ndarray of uint32 (int64 from 2**32 rows on), shape (rows,)
         Row numbers; `order_blocks` brings those of one file into their final order.
     """
     cubes = assignment.row_cube
     # A stable sort of 16-bit numbers counts instead of comparing.
     narrow = cubes.astype(np.uint16) if len(assignment.counts) <= _UINT16_VALUES else cubes
-    rows = np.argsort(narrow, kind="stable")
+    found = np.argsort(narrow, kind="stable")
+    rows: RowNumbers = found.astype(np.uint32) if len(found) < 1 << 32 else found
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(assignment.counts)])
     for cube in np.unique(packed.block_cube[1:][packed.block_cube[1:] == packed.block_cube[:-1]]):
         part = slice(ends[cube], ends[cube + 1])
@@ -73,12 +87,12 @@ def rows_by_cube(assignment: Assignment, packed: PackedFiles, weights: I32Array)
     return rows
 
 
-def order_blocks(rows: I64Array, starts: I64Array, weights: I32Array) -> I64Array:
+def order_blocks(rows: RowNumbers, starts: I64Array, weights: I32Array) -> RowNumbers:
     """Return the rows of a file by block and weight.
 
     Parameters
     ----------
-    rows : ndarray of int64, shape (n,)
+    rows : ndarray of integers, shape (n,)
         Row numbers, block by block.
     starts : ndarray of int64, shape (blocks + 1,)
         Where in `rows` each block begins, and the end.

@@ -8,8 +8,10 @@ from typing import Final, TypeVar
 
 __all__ = ["CHUNK_ROWS", "map_chunks"]
 
-CHUNK_ROWS: Final = 1 << 18
-"""Rows of a chunk: large enough for NumPy to leave the interpreter lock alone."""
+CHUNK_ROWS: Final = 1 << 16
+"""Rows of a chunk: its arrays fit the caches, and a call's overhead is small beside its work."""
+
+_WORKERS: Final = 4  # the work is bound by memory: more cores than that add little
 
 _Out = TypeVar("_Out")
 
@@ -36,6 +38,6 @@ def map_chunks(
     bounds = [(start, min(start + chunk_rows, rows)) for start in range(0, rows, chunk_rows)]
     if len(bounds) < 2:
         return [function(*one) for one in bounds]
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(_WORKERS) as pool:
         starts, stops = zip(*bounds, strict=True)
         return list(pool.map(function, starts, stops))

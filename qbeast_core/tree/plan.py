@@ -9,16 +9,23 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import I32Array, I64Array, U32Array
+from qbeast_core.space.arrays import I32Array, U32Array
 from qbeast_core.space.coordinates import to_coordinates
-from qbeast_core.space.cubes import encode_cubes
+from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.build import Assignment, assign_rows
+from qbeast_core.tree.build import assign_rows
 from qbeast_core.tree.columns import to_index_column
 from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.grid import grid
-from qbeast_core.tree.pack import PackedFiles, order_blocks, pack_files, page_rows_for, rows_by_cube
+from qbeast_core.tree.pack import (
+    PackedFiles,
+    RowNumbers,
+    order_blocks,
+    pack_files,
+    page_rows_for,
+    rows_by_cube,
+)
 from qbeast_core.tree.parallel import map_chunks
 
 __all__ = ["FilePlan", "IndexPlan", "plan_index"]
@@ -32,7 +39,7 @@ class FilePlan:
 
     Parameters
     ----------
-    rows : ndarray of int64, shape (n,)
+    rows : ndarray of integers, shape (n,)
         Row numbers of the input, in the order of the file.
     weights : ndarray of int32, shape (n,)
         Their weights.
@@ -42,7 +49,7 @@ class FilePlan:
         Rows of a data page.
     """
 
-    rows: I64Array
+    rows: RowNumbers
     weights: I32Array
     blocks: tuple[Block, ...]
     page_rows: int
@@ -59,9 +66,10 @@ class IndexPlan:
 
     revision: Revision
     weights: I32Array
-    assignment: Assignment
+    cubes: Cubes
+    thresholds: I32Array
     packed: PackedFiles
-    rows_by_cube: I64Array
+    rows_by_cube: RowNumbers
 
     @property
     def file_count(self) -> int:
@@ -81,7 +89,7 @@ class IndexPlan:
             for cube, low, high, count in zip(
                 cubes.tolist(),
                 lowest,
-                self.assignment.thresholds[cubes].tolist(),
+                self.thresholds[cubes].tolist(),
                 (starts[1:] - starts[:-1]).tolist(),
                 strict=True,
             )
@@ -91,7 +99,7 @@ class IndexPlan:
 
     @cached_property
     def _texts(self) -> list[str]:
-        return encode_cubes(self.assignment.cubes)
+        return encode_cubes(self.cubes)
 
 
 def plan_index(
@@ -133,7 +141,14 @@ def plan_index(
         smallest_block_rows=min(block_rows, revision.desired_cube_size),
     )
     packed = pack_files(assignment.counts, file_rows=file_rows)
-    return IndexPlan(revision, weights, assignment, packed, rows_by_cube(assignment, packed, weights))
+    return IndexPlan(
+        revision=revision,
+        weights=weights,
+        cubes=assignment.cubes,
+        thresholds=assignment.thresholds,
+        packed=packed,
+        rows_by_cube=rows_by_cube(assignment, packed, weights),
+    )
 
 
 def _grid_columns(frame: pl.DataFrame, revision: Revision) -> list[U32Array]:
