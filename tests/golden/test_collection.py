@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -12,7 +14,7 @@ import pytest
 
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.snapshot import load_snapshot
-from tests.golden.collection import BUNDLE, WRITERS, each, open_golden, read_collection
+from tests.golden.collection import BUNDLE, VARIABLE, WRITERS, each, open_golden, read_collection
 from tests.golden.sql import to_polars
 
 ALL = read_collection(BUNDLE)
@@ -41,6 +43,17 @@ def test_an_empty_folder_fails(tmp_path):
         (tmp_path / writer / "t" / "table").mkdir(parents=True)
     with pytest.raises(AssertionError, match=r"golden tables of qbeast-spark-0\.8"):
         read_collection(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_whole_collection_is_there_to_be_swept():
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        pytest.skip(
+            f"{VARIABLE} does not name the folder of the whole collection: only its bundled part is tested"
+        )
+    swept = {str(golden) for golden in read_collection(Path(folder))}
+    assert {str(golden) for golden in ALL} <= swept
 
 
 def test_a_test_that_would_run_on_no_table_fails():
