@@ -1,0 +1,90 @@
+"""Cubes alone, without the statistics of files to hide behind, never close a file that holds a match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from qbeast_core.query.nodes import Unknown
+from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.query.select import select
+from qbeast_core.query.weights import ALL_WEIGHTS, sample_to_weights
+from qbeast_core.table.reader import Reader
+from qbeast_core.table.snapshot import load_snapshot
+from qbeast_core.tree.columns import frame_weights
+from tests.golden.collection import Golden, each, find
+
+VALUES = 24
+
+
+def without_statistics(golden: Golden) -> Reader:
+    snapshot = load_snapshot(golden.path)
+    nothing = [pl.lit(None, snapshot.files.schema[name]).alias(name) for name in ("min", "max", "null_count")]
+    return Reader(replace(snapshot, files=snapshot.files.with_columns(nothing)))
+
+
+def rows_by_file(golden: Golden, reader: Reader) -> pl.DataFrame:
+    """Return the rows of every file that is read, with the number of the file."""
+    copies = reader.blocks.any_in_file(reader.blocks.replicated)
+    ids = [
+        pl.read_parquet(golden.path / path, columns=["id"]).with_columns(pl.lit(number).alias("file"))
+        for number, path in enumerate(reader.paths)
+        if not copies[number]
+    ]
+    return pl.concat(ids).join(golden.expected, on="id")
+
+
+def filters(column: pl.Series) -> Iterator[pl.Expr]:
+    """Filters around values of a column: its ends, its oddities, and some in between."""
+    name, known = column.name, column.drop_nulls().unique().sort()
+    step = max(1, len(known) // VALUES)
+    some = pl.concat([known.gather_every(step), known.tail(2)]).unique().sort()
+    wrapped = [pl.lit(value, dtype=column.dtype) for value in some]
+    yield pl.col(name).is_null()
+    yield pl.col(name).is_not_null()
+    for low, high in zip(wrapped, wrapped[1:] + wrapped[-1:], strict=True):
+        yield pl.col(name) == low
+        yield (pl.col(name) >= low) & (pl.col(name) < high)
+    for middle in wrapped[:: max(1, len(wrapped) // 4)]:
+        yield pl.col(name) < middle
+        yield pl.col(name) > middle
+        yield pl.col(name) != middle
+    yield pl.col(name).is_in(some.gather_every(5).to_list())
+
+
+@each(lambda golden: golden.expected.height)
+def test_no_match_is_pruned_away(golden: Golden):
+    reader = without_statistics(golden)
+    rows = rows_by_file(golden, reader)
+    for name in golden.indexed:
+        for predicate in filters(rows[name]):
+            chosen = select(reader.blocks, parse_predicate(predicate, reader.snapshot.schema), ALL_WEIGHTS)
+            for number in rows.filter(predicate)["file"].unique():
+                assert chosen.opened[number], (predicate, reader.paths[number])
+
+
+@each(lambda golden: golden.expected.height)
+def test_no_sampled_row_is_pruned_away(golden: Golden):
+    reader = without_statistics(golden)
+    rows = rows_by_file(golden, reader)
+    weights = pl.Series(frame_weights(rows, golden.indexed))
+    ends = [(0.0, 1e-9), (0.0, 0.003), (0.0, 0.05), (0.02, 0.021), (0.3, 0.6), (0.95, 1.0)]
+    for pair in ends:
+        wanted = sample_to_weights(pair)
+        chosen = select(reader.blocks, Unknown(), wanted)
+        inside = (weights >= wanted.from_) & (weights <= wanted.last)
+        for number in rows.filter(inside)["file"].unique():
+            assert chosen.opened[number], (pair, reader.paths[number])
+
+
+@pytest.mark.parametrize("name", ["legacy/v050_num3_nulls", "qbeast-spark-0.7.1/lin_float"])
+def test_cubes_close_files(name: str):
+    golden = find(name)
+    reader = without_statistics(golden)
+    column = golden.expected[golden.indexed[0]].drop_nulls().sort()
+    predicate = pl.col(column.name) <= pl.lit(column[len(column) // 8], dtype=column.dtype)
+    chosen = select(reader.blocks, parse_predicate(predicate, reader.snapshot.schema), ALL_WEIGHTS)
+    assert 0 < chosen.opened.sum() < len(reader.paths)
