@@ -1,0 +1,68 @@
+"""The whole road on an object store: write, append, filter, sample, explain, travel in time."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import boto3
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from moto.server import ThreadedMotoServer
+
+import qbeast
+
+ROWS = pl.DataFrame(
+    {"id": range(30_000), "x": [(i * 7919) % 30_011 for i in range(30_000)], "t": ["a", "b", None] * 10_000}
+)
+INDEXED = ["id", "x"]
+
+
+@pytest.fixture(scope="module")
+def server():
+    running = ThreadedMotoServer(port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
+
+
+@pytest.fixture
+def place(server):
+    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
+    bucket = f"b{uuid4().hex[:12]}"
+    boto3.client("s3", endpoint_url=server, **keys).create_bucket(Bucket=bucket)
+    options = {
+        "AWS_ENDPOINT_URL": server,
+        "AWS_ACCESS_KEY_ID": "k",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    return f"s3://{bucket}/some tables/t", options
+
+
+def test_a_table_in_a_bucket_is_written_appended_filtered_and_sampled(place):
+    uri, options = place
+    first = qbeast.write_table(ROWS, uri, columns=INDEXED, storage_options=options)
+    more = ROWS.with_columns(pl.col("id") + 30_000)
+    second = qbeast.write_table(more, uri, mode="append", storage_options=options)
+    assert (first.version, second.version) == (0, 1)
+    table = qbeast.open_table(uri, storage_options=options)
+    everything = pl.concat([ROWS, more]).sort("id")
+    assert table.scan().collect().sort("id").equals(everything)
+    e = (pl.col("x") < 500) & pl.col("t").is_not_null()
+    assert table.scan().filter(e).collect().sort("id").equals(everything.filter(e))
+    few = qbeast.read_table(uri, sample=0.05, storage_options=options)
+    some = qbeast.read_table(uri, sample=0.2, columns=["t", "id"], storage_options=options)
+    assert set(few["id"]) < set(some["id"])
+    assert table.explain(sample=0.05).share < 0.5
+    old = qbeast.read_table(uri, version=0, storage_options=options)
+    assert old.sort("id").equals(ROWS)
+    assert DeltaTable(uri, storage_options=options).count() == 60_000
+
+
+def test_a_bucket_without_table_says_so(place):
+    uri, options = place
+    with pytest.raises(qbeast.TableNotFoundError, match="some tables"):
+        qbeast.scan_table(uri, storage_options=options)
