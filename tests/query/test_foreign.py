@@ -17,6 +17,7 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (
     CDFStringQuantilesTransformation,
     HashTransformation,
+    IdentityTransformation,
     LinearTransformation,
     Transformation,
 )
@@ -128,6 +129,12 @@ def test_hashes_of_others_floats_are_not_trusted() -> None:
     transformer = HashTransformer(column_name="x", data_type="DoubleDataType")
     revision = space(transformer, HashTransformation(null_value=1))
     assert opened(pl.Float64(), revision, 0.0, pl.col("x") == 1.5) == (False, True)
+
+
+def test_others_place_nan_where_the_single_value_lies() -> None:
+    transformation = IdentityTransformation(identity_value=1.0, ordered_data_type="DoubleDataType")
+    revision = space(LinearTransformer(column_name="x", data_type="DoubleDataType"), transformation)
+    assert opened(pl.Float64(), revision, 0.0, pl.col("x").is_nan()) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,8 @@ def test_a_filter_becomes_these_atoms(expression: pl.Expr, expected: Any) -> Non
         pl.col("i").is_in(pl.col("list")),
         pl.col("list").list.first() > 1,
         pl.col("missing") > 1,
+        pl.col("d").cast(pl.Datetime("ns"), strict=False).is_null(),  # too far dates become null
+        pl.col("d").cast(pl.Datetime("ns"), strict=False).eq_missing(None),
         pl.col("^i.*$") > 1,
         (pl.col("i") > 1) ^ pl.col("b"),
         ~pl.col("i").is_in([1]),
