@@ -103,10 +103,11 @@ def _special(draw: _Draw, frame: pl.DataFrame, column: pl.Expr, dtype: pl.DataTy
     return draw(st.sampled_from(found))
 
 
-def kept_rows(frame: pl.DataFrame, expr: pl.Expr) -> pl.DataFrame | None:
-    """What the engine keeps of rows in memory; None where it refuses the filter."""
+def kept_rows(frame: pl.DataFrame | pl.LazyFrame, expr: pl.Expr) -> pl.DataFrame | None:
+    """What the engine keeps of some rows; None where it refuses the filter."""
     try:
-        return frame.filter(expr)
+        kept = frame.filter(expr)
+        return kept.collect() if isinstance(kept, pl.LazyFrame) else kept
     except pl.exceptions.PolarsError:
         return None
 
