@@ -42,6 +42,8 @@ def filters(column: pl.Series) -> Iterator[pl.Expr]:
     name, known = column.name, column.drop_nulls().unique().sort()
     step = max(1, len(known) // VALUES)
     some = pl.concat([known.gather_every(step), known.tail(2)]).unique().sort()
+    if column.dtype.is_float():
+        some = pl.concat([some, pl.Series([0.0, -0.0, float("nan")], dtype=column.dtype)])
     wrapped = [pl.lit(value, dtype=column.dtype) for value in some]
     yield pl.col(name).is_null()
     yield pl.col(name).is_not_null()
