@@ -131,7 +131,7 @@ def next_revision(
     fitted: list[Fitted] = []
     for i, (spec, column) in enumerate(zip(wish.specs, summary.columns, strict=True)):
         known = pairs[i] if i < len(pairs) else None
-        if known is None or spec.kind not in {"auto", known[0].kind, _stored_as(spec.kind)}:
+        if known is None or not _is_kept(spec.kind, known[0].kind):
             fitted.append(_fit(wish, spec, column, summary))
         else:
             fitted.append((known[0], _evolved(known, column, summary, wish, growth)))
@@ -143,8 +143,9 @@ def next_revision(
     )
 
 
-def _stored_as(kind: str) -> str:
-    return "quantiles" if kind == "histogram" else kind
+def _is_kept(wished: ColumnKind, stored: str) -> bool:
+    """Tell whether a column stays as it is; a histogram that is wished for is stored as quantiles."""
+    return wished in {"auto", stored} or (wished, stored) == ("histogram", "quantiles")
 
 
 def _kept_cube_size(current: Revision, growth: Growth) -> int:
