@@ -21,7 +21,7 @@ from qbeast_core.errors import (
     VersionNotFoundError,
 )
 from qbeast_core.io.store import Store
-from qbeast_core.log.names import LOG_DIRECTORY
+from qbeast_core.log.names import LOG_DIRECTORY, commit_path
 
 __all__ = ["delta_errors", "open_delta"]
 
@@ -59,7 +59,7 @@ def open_delta(
     _refuse_what_is_no_table(store)
     options = dict(storage_options or {}) or None
     if version is not None:
-        return _open_version(store.uri, version, options)
+        return _open_version(store, version, options)
     with delta_errors(store.uri):
         table = DeltaTable(store.uri, storage_options=options)
         if timestamp is not None:
@@ -82,18 +82,31 @@ def delta_errors(uri: str) -> Generator[None]:
         raise _translated(uri, error) from error
 
 
-def _open_version(uri: str, version: int, options: dict[str, str] | None) -> DeltaTable:
-    try:
-        if version >= 0:
+def _open_version(store: Store, version: int, options: dict[str, str] | None) -> DeltaTable:
+    uri = store.uri
+    newest: int | None = None
+    cause: QbeastError | None = None
+    if not _has_commit(store, version):  # deltalake would look for every version up to it
+        with delta_errors(uri):
+            newest = DeltaTable(uri, storage_options=options).version()
+    if version >= 0 and (newest is None or version <= newest):
+        try:
             with delta_errors(uri):
                 return DeltaTable(uri, version=version, storage_options=options)
-        cause: QbeastError | None = None
-    except (InvalidMetadataError, StorageError) as error:
-        cause = error
-    with delta_errors(uri):  # a table that cannot be read at all says so here
-        newest = DeltaTable(uri, storage_options=options).version()
+        except (InvalidMetadataError, StorageError) as error:
+            cause = error
+    if newest is None:
+        with delta_errors(uri):  # a table that cannot be read at all says so here
+            newest = DeltaTable(uri, storage_options=options).version()
     message = f"{uri} has no version {version} that can be read; the newest is {newest}."
     raise VersionNotFoundError(message, path=uri, version=version) from cause
+
+
+def _has_commit(store: Store, version: int) -> bool:
+    try:
+        return version >= 0 and store.size(commit_path(version)) > 0
+    except FileNotFoundError:
+        return False
 
 
 def _refuse_what_is_no_table(store: Store) -> None:

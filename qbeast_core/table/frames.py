@@ -72,7 +72,8 @@ def to_frame(data: FrameLike) -> pl.DataFrame:
     Raises
     ------
     InvalidInputError
-        If `data` is none of these, has no column, or has the hidden column's name.
+        If `data` is none of these, has no column, the hidden column's name, one name twice, or names that
+        differ in case alone.
     SchemaMismatchError
         If a column's type has no place in a Delta table; all such columns are listed.
 
@@ -83,6 +84,7 @@ def to_frame(data: FrameLike) -> pl.DataFrame:
     """
     frame = _collect(data)
     _check_names(frame.columns)
+    _check_cases("columns", frame.schema)
     problems = [
         f"column {name!r} has type {dtype}" for name, dtype in frame.schema.items() if not _fits(dtype)
     ]
@@ -113,7 +115,11 @@ def _collect(data: object) -> pl.DataFrame:
 
 
 def _from_stream(data: ArrowStream) -> pl.DataFrame:
-    frame = pl.DataFrame(data)
+    try:
+        frame = pl.DataFrame(data)
+    except (pl.exceptions.PolarsError, TypeError, ValueError, NotImplementedError) as error:
+        msg = f"the rows cannot be taken over as columns of one type each: {error}. Nothing was written."
+        raise InvalidInputError(msg, argument="df") from error
     # pandas may hand its index over as one more column; who wants it kept resets it first.
     return frame.drop([c for c in frame.columns if c.startswith("__index_level_")])
 
@@ -125,15 +131,29 @@ def _check_names(names: Sequence[str]) -> None:
     if WEIGHT_COLUMN in names:
         msg = f"{WEIGHT_COLUMN!r} is the name of a column of qbeast's own; nothing was written. Rename it."
         raise InvalidInputError(msg, argument="df")
+
+
+def _check_cases(what: str, fields: Mapping[str, Any]) -> None:
+    """Refuse names that differ in case alone, in structs too: no Delta reader would open the table."""
     seen: dict[str, str] = {}
-    for name in names:
+    for name, dtype in fields.items():
         other = seen.setdefault(name.lower(), name)
-        if other is not name and other != name:
+        if other != name:
             msg = (
-                f"columns {other!r} and {name!r} differ in case alone, which Delta tables cannot tell apart; "
+                f"{what} {other!r} and {name!r} differ in case alone, which Delta tables cannot tell apart; "
                 "nothing was written. Rename one."
             )
             raise InvalidInputError(msg, argument="df")
+        match dtype:
+            case pl.Struct():
+                _check_cases(f"fields of {name!r}:", dtype.to_schema())
+            case pl.List() | pl.Array():
+                _check_cases(what, {name: dtype.inner})
+            case pl.Map():
+                _check_cases(what, {name: dtype.key})
+                _check_cases(what, {name: dtype.value})
+            case _:
+                pass
 
 
 def _fits(dtype: pl.DataType) -> bool:

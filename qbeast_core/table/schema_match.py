@@ -46,7 +46,9 @@ def fit_frame(frame: pl.DataFrame, schema_json: str, schema: pl.Schema, *, merge
     """
     required = {f["name"] for f in orjson.loads(schema_json)["fields"] if not f.get("nullable", True)}
     new = [name for name in frame.columns if name not in schema]
-    problems = [] if merge else [f"column {name!r} is not in the table" for name in new]
+    problems = (
+        _case_problems(new, schema) if merge else [f"column {name!r} is not in the table" for name in new]
+    )
     columns: list[pl.Expr] = []
     for name, dtype in schema.items():
         problem, column = _column(frame, name, dtype, merge=merge)
@@ -72,6 +74,15 @@ def merged_schema(schema_json: str, schema: pl.Schema, frame: pl.DataFrame) -> s
     whole = orjson.loads(schema_json)
     whole["fields"] += orjson.loads(schema_to_delta(new))["fields"]
     return orjson.dumps(whole).decode()
+
+
+def _case_problems(new: list[str], schema: pl.Schema) -> list[str]:
+    known = {name.lower(): name for name in schema}
+    return [
+        f"column {name!r} differs in case alone from {known[name.lower()]!r}, which Delta cannot tell apart"
+        for name in new
+        if name.lower() in known
+    ]
 
 
 def _column(frame: pl.DataFrame, name: str, dtype: pl.DataType, *, merge: bool) -> tuple[str | None, pl.Expr]:

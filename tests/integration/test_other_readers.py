@@ -44,7 +44,7 @@ def check_readers(path: Path, rows: pl.DataFrame, data: st.DataObject) -> None:
     if kept is not None and found is not None:  # it prunes by the statistics in the log
         assert_same_rows(in_types_of(found, rows), kept)
     query = QueryBuilder().register("t", table)
-    counted = pl.DataFrame(query.execute(f"select count(*) as n, sum({ROW}) as s from t").read_all())
+    counted = pl.DataFrame(query.execute("select count(*), sum(row) from t").read_all())
     assert counted.row(0) == (rows.height, rows[ROW].sum() if rows.height else None)
     assert "_qbeast_weight" not in pl.DataFrame(query.execute("select * from t limit 1").read_all()).columns
     if files:

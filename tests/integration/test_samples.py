@@ -78,7 +78,9 @@ def test_a_sample_of_rows_is_near_its_fraction(tmp_path: Path) -> None:
         assert abs(read(tmp_path / "t", fraction).height - 50_000 * fraction) < 4 * deviation
 
 
-@pytest.mark.parametrize("sample", [-0.1, 1.1, float("nan"), (0.5, 0.4), (0.0, 1.5), (-1.0, 0.5), (0.1,), "0.1"])
+@pytest.mark.parametrize(
+    "sample", [-0.1, 1.1, float("nan"), (0.5, 0.4), (0.0, 1.5), (-1.0, 0.5), (0.1,), "0.1"]
+)
 def test_a_sample_that_is_none_is_refused_before_anything_is_read(tmp_path: Path, sample: float) -> None:
     path = tmp_path / "t"
     qbeast.write_table(pl.DataFrame({"a": [1]}), path, columns=["a"])

@@ -1,0 +1,419 @@
+"""Bad input gives an error of qbeast's own, says what to do, and leaves no file and no version behind."""
+
+from __future__ import annotations
+
+import datetime as dt
+import errno
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+import qbeast
+
+ROWS = pl.DataFrame({"id": range(20), "s": ["a", "b"] * 10, "ok": [True, False] * 10})
+FANCY = {
+    "minReaderVersion": 3,
+    "minWriterVersion": 7,
+    "readerFeatures": ["fancy"],
+    "writerFeatures": ["fancy"],
+}
+WIDE = pl.DataFrame({f"c{i}": [1] for i in range(41)})
+
+
+def everything_in(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def assert_refused(
+    folder: Path, error: type[qbeast.QbeastError], write: Callable[[], object], match: str | None = None
+) -> None:
+    before = everything_in(folder)
+    with pytest.raises(error, match=match) as caught:
+        write()
+    assert caught.value.code
+    assert len(str(caught.value)) > 20
+    assert everything_in(folder) == before
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id", "s"])
+    return tmp_path / "t"
+
+
+@pytest.mark.parametrize(
+    ("columns", "match"),
+    [
+        (["nope"], r"no such column\(s\): \['nope'\]"),
+        (["ID"], r"no such column\(s\): \['ID'\]"),
+        (["id", "id"], "named twice"),
+        (["id", "id:hash"], "named twice"),
+        (["ok"], "cannot be indexed"),
+        (["id:histogram"], "cannot be indexed by histogram"),
+        (["s:linear"], "cannot be indexed by linear"),
+        ([], "1 to 40 columns"),
+        (None, "needs columns"),
+        ("id", "list of names"),
+    ],
+)
+def test_columns_that_cannot_be_indexed_are_refused(tmp_path: Path, columns: Any, match: str) -> None:
+    write = lambda: qbeast.write_table(ROWS, tmp_path / "t", columns=columns)  # noqa: E731 -- called later
+    assert_refused(tmp_path, qbeast.InvalidColumnsError, write, match)
+    assert not (tmp_path / "t").exists()
+
+
+def test_more_than_40_columns_are_refused(tmp_path: Path) -> None:
+    def write() -> object:
+        return qbeast.write_table(WIDE, tmp_path / "t", columns=WIDE.columns)
+
+    assert_refused(tmp_path, qbeast.InvalidColumnsError, write, "1 to 40 columns, got 41")
+    qbeast.write_table(WIDE, tmp_path / "t", columns=WIDE.columns[:40])
+    assert qbeast.read_table(tmp_path / "t").equals(WIDE)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"cube_size": 0},
+        {"cube_size": -1},
+        {"cube_size": 1.5},
+        {"cube_size": True},
+        {"mode": "upsert"},
+        {"schema_mode": "drop"},
+        {"schema_mode": "overwrite", "mode": "append"},
+        {"dialect": "spark"},
+        {"txn": ("app", -1)},
+        {"txn": "app"},
+        {"column_stats": "{"},
+        {"column_stats": "[]"},
+        {"column_stats": {"other_min": 1}},
+        {"column_stats": {"id_min": "text"}},
+        {"column_stats": {"id_min": 5, "id_max": 4}},
+        {"column_stats": {"id_quantiles": [1]}},
+    ],
+    ids=str,
+)
+def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    def write() -> object:
+        return qbeast.write_table(ROWS, tmp_path / "t", columns=["id"], **options)
+
+    assert_refused(tmp_path, qbeast.InvalidInputError, write)
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        (pl.DataFrame(), qbeast.InvalidInputError),
+        (pl.DataFrame({"id": [1], "_qbeast_weight": [1]}), qbeast.InvalidInputError),
+        (pl.DataFrame({"id": [1], "Id": [1]}), qbeast.InvalidInputError),
+        (pl.DataFrame({"id": [1], "x": [{"a": 1, "A": 2}]}), qbeast.InvalidInputError),
+        (pl.DataFrame({"id": [1], "x": [[{"a": 1, "A": 2}]]}), qbeast.InvalidInputError),
+        (pa.table([[1], [2]], names=["id", "id"]), qbeast.InvalidInputError),
+        (pd.DataFrame({"id": [1, "a"]}), qbeast.InvalidInputError),
+        (pl.DataFrame({"id": [1], "x": [dt.time(1)]}), qbeast.SchemaMismatchError),
+        (pl.DataFrame({"id": [1], "x": [dt.timedelta(1)]}), qbeast.SchemaMismatchError),
+        (pl.DataFrame({"id": [1], "x": [[dt.time(1)]]}), qbeast.SchemaMismatchError),
+        (pl.DataFrame({"id": [1], "x": [{"t": dt.time(1)}]}), qbeast.SchemaMismatchError),
+        (pl.DataFrame({"id": [1], "x": pl.Series([object()], dtype=pl.Object)}), qbeast.SchemaMismatchError),
+        (pl.DataFrame({"id": [1], "x": [None]}), qbeast.InvalidInputError),
+        (
+            pl.DataFrame({"id": [1], "x": [2**70]}, schema_overrides={"x": pl.Int128}),
+            qbeast.SchemaMismatchError,
+        ),
+        (pl.DataFrame({"id": [2**63]}, schema={"id": pl.UInt64}), qbeast.SchemaMismatchError),
+        ([1, 2, 3], qbeast.InvalidInputError),
+        ({"id": [1]}, qbeast.InvalidInputError),
+        (None, qbeast.InvalidInputError),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else str(getattr(value, "schema", value)),
+)
+def test_rows_that_no_delta_table_can_hold_are_refused(
+    tmp_path: Path, rows: Any, error: type[qbeast.QbeastError]
+) -> None:
+    assert_refused(tmp_path, error, lambda: qbeast.write_table(rows, tmp_path / "t", columns=["id"]))
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_table_that_exists_is_kept(table: Path) -> None:
+    def write() -> object:
+        return qbeast.write_table(ROWS, table, columns=["id"])
+
+    assert_refused(table, qbeast.TableExistsError, write, "append")
+    with pytest.raises(FileExistsError):  # for those who know no more of the library
+        write()
+
+
+@pytest.mark.parametrize("read", [qbeast.open_table, qbeast.scan_table, qbeast.read_table])
+def test_a_table_that_does_not_exist_is_not_found(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    assert_refused(tmp_path, qbeast.TableNotFoundError, lambda: read(tmp_path / "nope"), "nothing is there")
+    (tmp_path / "empty").mkdir()
+    assert_refused(tmp_path, qbeast.TableNotFoundError, lambda: read(tmp_path / "empty"), "no Delta table")
+    (tmp_path / "file").write_bytes(b"x")
+    assert_refused(tmp_path, qbeast.TableNotFoundError, lambda: read(tmp_path / "file"), "a file")
+
+
+def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"precious")
+    for mode in ("error", "append", "overwrite", "ignore"):
+        assert_refused(
+            tmp_path,
+            qbeast.TableExistsError,
+            lambda mode=mode: qbeast.write_table(ROWS, tmp_path / "file", columns=["id"], mode=mode),
+        )
+    below = tmp_path / "file" / "t"
+    assert_refused(tmp_path, qbeast.QbeastError, lambda: qbeast.write_table(ROWS, below, columns=["id"]))
+
+
+@pytest.mark.parametrize("mode", ["error", "append", "overwrite"])
+def test_foreign_files_are_not_written_over(tmp_path: Path, mode: Any) -> None:
+    (tmp_path / "t").mkdir()
+    ROWS.write_parquet(tmp_path / "t" / "part.parquet")
+
+    def write() -> object:
+        return qbeast.write_table(ROWS, tmp_path / "t", columns=["id"], mode=mode)
+
+    assert_refused(tmp_path, qbeast.TableExistsError, write, "Convert")
+
+
+def test_a_delta_table_without_index_is_neither_read_nor_appended_to(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", ROWS)
+    for call in (
+        lambda: qbeast.scan_table(tmp_path / "t"),
+        lambda: qbeast.write_table(ROWS, tmp_path / "t", columns=["id"], mode="append"),
+    ):
+        assert_refused(tmp_path, qbeast.NotQbeastTableError, call, "[Cc]onvert")
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_partitioned_table_is_refused(tmp_path: Path, mode: Any) -> None:
+    write_deltalake(tmp_path / "t", ROWS, partition_by=["s"])
+
+    def write() -> object:
+        return qbeast.write_table(ROWS, tmp_path / "t", columns=["id"], mode=mode)
+
+    assert_refused(tmp_path, qbeast.UnsupportedTableError, write, "partitioning by s")
+
+
+def add_to_log(table: Path, *actions: dict[str, Any]) -> None:
+    """Commit actions as another engine would."""
+    version = len(list((table / "_delta_log").glob("*.json")))
+    text = "".join(json.dumps(action) + "\n" for action in actions)
+    (table / "_delta_log" / f"{version:020}.json").write_text(text)
+
+
+def actions_of(table: Path, kind: str) -> dict[str, Any]:
+    lines = (table / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    return next(json.loads(line)[kind] for line in lines if kind in json.loads(line))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "readable"),
+    [
+        ({"minReaderVersion": 1, "minWriterVersion": 8}, True),
+        (
+            {
+                "minReaderVersion": 3,
+                "minWriterVersion": 7,
+                "readerFeatures": ["fancy"],
+                "writerFeatures": ["fancy"],
+            },
+            False,
+        ),
+        ({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}, True),
+        ({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["clustering"]}, True),
+    ],
+    ids=str,
+)
+def test_a_table_with_an_unknown_feature_is_not_written(
+    table: Path,
+    protocol: dict[str, Any],
+    readable: bool,  # noqa: FBT001 -- a parameter of the test
+) -> None:
+    add_to_log(table, {"protocol": protocol})
+    for mode in ("append", "overwrite"):
+        assert_refused(
+            table,
+            qbeast.UnsupportedTableError,
+            lambda mode=mode: qbeast.write_table(ROWS, table, columns=["id", "s"], mode=mode),
+            "Nothing was changed",
+        )
+    if readable:
+        assert qbeast.read_table(table).height == ROWS.height
+    else:
+        assert_refused(table, qbeast.UnsupportedTableError, lambda: qbeast.read_table(table), "fancy")
+
+
+@pytest.mark.parametrize(
+    ("schema", "configuration", "match"),
+    [
+        ({"delta.invariants": "{}"}, {}, "invariants"),
+        ({"delta.generationExpression": "1"}, {}, "generatedColumns"),
+        ({}, {"delta.constraints.c": "id > 0"}, "checkConstraints"),
+    ],
+)
+def test_a_table_with_rules_that_we_cannot_keep_is_not_written(
+    table: Path, schema: dict[str, str], configuration: dict[str, str], match: str
+) -> None:
+    metadata = actions_of(table, "metaData")
+    columns = json.loads(metadata["schemaString"])
+    columns["fields"][0]["metadata"] = schema
+    metadata["schemaString"] = json.dumps(columns)
+    metadata["configuration"] |= configuration
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 4}
+    add_to_log(table, {"protocol": protocol}, {"metaData": metadata})
+    assert_refused(
+        table, qbeast.UnsupportedTableError, lambda: qbeast.write_table(ROWS, table, mode="append"), match
+    )
+
+
+@pytest.mark.parametrize("columns", [["id"], ["s", "id"], ["id", "s", "ok"], ["id", "ok"]])
+def test_an_append_keeps_the_indexed_columns(table: Path, columns: list[str]) -> None:
+    def write() -> object:
+        return qbeast.write_table(ROWS, table, columns=columns, mode="append")
+
+    assert_refused(table, qbeast.InvalidColumnsError, write, "the table is indexed by")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ROWS.drop("ok"),
+        ROWS.with_columns(new=1),
+        ROWS.with_columns(pl.col("id").cast(pl.String)),
+        ROWS.with_columns(pl.col("id").cast(pl.Float64)),
+        ROWS.with_columns(pl.col("s").cast(pl.Binary)),
+        ROWS.with_columns(ok=1),
+        ROWS.rename({"id": "ID"}),
+    ],
+    ids=lambda rows: str(dict(rows.schema)),
+)
+def test_rows_of_another_schema_are_not_appended(table: Path, rows: pl.DataFrame) -> None:
+    for mode in ("append", "overwrite"):
+        assert_refused(
+            table,
+            qbeast.SchemaMismatchError,
+            lambda mode=mode: qbeast.write_table(rows, table, columns=["id", "s"], mode=mode),
+            "Nothing was written",
+        )
+
+
+def test_a_merge_does_not_bring_a_column_that_differs_in_case_alone(table: Path) -> None:
+    rows = ROWS.with_columns(OK=True).drop("ok")
+
+    def write() -> object:
+        return qbeast.write_table(rows, table, mode="append", schema_mode="merge")
+
+    assert_refused(table, qbeast.SchemaMismatchError, write, "case")
+
+
+def test_another_dialect_is_not_appended(table: Path) -> None:
+    def write() -> object:
+        return qbeast.write_table(ROWS, table, mode="append", dialect="qbeast-spark")
+
+    assert_refused(table, qbeast.InvalidInputError, write, "documented")
+
+
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.Int16, pl.Datetime("us")])
+def test_the_jvm_dialect_refuses_types_the_jvm_cannot_index(tmp_path: Path, dtype: Any) -> None:
+    rows = pl.DataFrame({"a": [1, 2]}).cast(dtype)
+
+    def write() -> object:
+        return qbeast.write_table(rows, tmp_path / "t", columns=["a"], dialect="qbeast-spark")
+
+    assert_refused(tmp_path, qbeast.InvalidColumnsError, write, "qbeast-spark cannot index")
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        (1, qbeast.VersionNotFoundError),
+        (10**9, qbeast.VersionNotFoundError),
+        (-1, qbeast.QbeastError),
+        ("1999-01-01", qbeast.VersionNotFoundError),
+        ("yesterday", qbeast.InvalidInputError),
+        (1.5, qbeast.InvalidInputError),
+        (True, qbeast.InvalidInputError),
+    ],
+)
+def test_a_version_that_does_not_exist_is_told(
+    table: Path, version: Any, error: type[qbeast.QbeastError]
+) -> None:
+    assert_refused(table, error, lambda: qbeast.open_table(table, version=version))
+
+
+def test_a_plan_of_unknown_columns_is_refused(table: Path) -> None:
+    opened = qbeast.open_table(table)
+    assert_refused(table, qbeast.InvalidInputError, lambda: opened.explain(pl.col("nope") > 1), "nope")
+    assert_refused(table, qbeast.InvalidInputError, lambda: opened.explain(columns=["nope"]), "nope")
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO], ids=os.strerror)
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "link"])
+@pytest.mark.parametrize("after", [0, 1], ids=["data file", "commit"])
+def test_a_disk_that_refuses_leaves_the_table_as_it_was(
+    table: Path, monkeypatch: pytest.MonkeyPatch, reason: int, call: str, after: int
+) -> None:
+    """A write makes two files: one of data, then the commit."""
+    made: list[str] = []
+    plain = {name: getattr(os, name) for name in ("open", "write", "fsync", "link")}
+
+    def fails(name: str, *args: Any) -> Any:
+        reads = name == "open" and not args[1] & os.O_CREAT
+        if name == "open" and not reads:
+            made.append(os.fspath(args[0]))
+        if name == call and len(made) > after and not reads:
+            raise OSError(reason, os.strerror(reason), args[0])
+        return plain[name](*args)
+
+    for name in plain:
+        monkeypatch.setattr(os, name, partial(fails, name))
+    if (call, after) == ("link", 0):
+        after = 1  # only the commit is linked
+    assert_refused(
+        table,
+        qbeast.StorageError,
+        lambda: qbeast.write_table(ROWS, table, columns=["id", "s"], mode="append"),
+    )
+    assert len(made) == after + 1
+    assert qbeast.open_table(table).version == 0
+
+
+def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "_delta_log").write_bytes(b"in the way")
+    assert_refused(
+        tmp_path, qbeast.QbeastError, lambda: qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
+    )
+
+
+def test_a_damaged_log_is_told_and_not_written_to(table: Path) -> None:
+    (table / "_delta_log" / f"{1:020}.json").write_text('{"add": {"path": ')
+    for call in (
+        lambda: qbeast.read_table(table),
+        lambda: qbeast.write_table(ROWS, table, columns=["id", "s"], mode="append"),
+    ):
+        assert_refused(table, qbeast.QbeastError, call)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"revisionID":1}', "null", '{"revisionID":"x","columnTransformers":3}']
+)
+def test_a_damaged_revision_is_told_and_not_written_to(table: Path, text: str) -> None:
+    metadata = actions_of(table, "metaData")
+    metadata["configuration"]["qbeast.revision.1"] = text
+    add_to_log(table, {"metaData": metadata})
+    for call in (
+        lambda: qbeast.read_table(table),
+        lambda: qbeast.write_table(ROWS, table, columns=["id", "s"], mode="append"),
+    ):
+        assert_refused(table, qbeast.InvalidMetadataError, call)
