@@ -1,0 +1,168 @@
+"""Writes to tables of the JVM that begin a revision, replace its rows, or are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from polars.testing import assert_frame_equal
+
+import qbeast
+from qbeast_core.table.snapshot import load_snapshot
+from qbeast_core.tree.columns import frame_weights
+from tests.golden.appends import SHIFT, assert_sound, copy_of, shifted
+from tests.golden.collection import BUNDLE, Golden, find, read_collection
+
+# Rows of one key in tens of copies cluster a sample, and the write says so.
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+
+def stretched(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with other ids and far outside the ranges of their numbers and dates."""
+    far = {
+        name: pl.col(name).dt.offset_by("400d")
+        if dtype.is_temporal()
+        else pl.col(name) + "~"
+        if dtype == pl.String
+        else (pl.col(name) * 3 + 1000).cast(dtype)
+        for name, dtype in rows.schema.items()
+        if name != "id"
+    }
+    return shifted(rows.with_columns(**far))
+
+
+STRETCHED = (
+    "legacy/v050_mixed_states",
+    "legacy/v050_num3_nulls",
+    "qbeast-spark-0.7.1/lin_decimal25",
+    "qbeast-spark-0.7.1/micros_timestamp",
+    "qbeast-spark-0.8/dims3",
+    "qbeast-spark-0.8/far_date",
+    "qbeast-spark-0.8/null_mix",
+    "qbeast-spark-0.8/quant_double",
+    "qbeast-spark-0.8/quant_string",
+    "qbeast-spark-0.8/single_double",
+)
+
+
+@pytest.mark.parametrize("name", STRETCHED)
+def test_rows_far_outside_get_a_revision_of_their_own_unless_quantiles_clamp(name: str, tmp_path: Path):
+    golden = find(name)
+    path = copy_of(golden, tmp_path)
+    files = set(load_snapshot(path).files["path"])
+    rows = stretched(golden.expected)
+    old = qbeast.open_table(path)
+    result = qbeast.write_table(rows, path, mode="append")
+    assert result.new_revision == ("quantiles" not in result.transformers.values())  # these clamp
+    assert result.revision_id == max(one.revision_id for one in old.revisions) + result.new_revision
+    table = qbeast.open_table(path)
+    assert table.revisions[: len(old.revisions)] == old.revisions
+    assert_frame_equal(
+        table.scan().collect().sort("id"), pl.concat([golden.expected, rows]), check_exact=True
+    )
+    weights = frame_weights(rows, golden.indexed).astype(np.int64)
+    for fraction, ids in golden.samples.items():
+        drawn = rows["id"].filter(pl.Series(weights < int(fraction * (2**32 - 1) - 2**31)))
+        assert table.scan(sample=fraction).collect()["id"].sort().to_list() == [*ids, *drawn]
+    assert_sound(path, files, result)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "transformers"),
+    [
+        ("qbeast-spark-0.8/dims3", {"columns": ["i:hashing", "d", "s"]}, ["hashing", "linear", "hashing"]),
+        (
+            "qbeast-spark-0.8/dims3",
+            {"columns": ["i", "d:quantiles", "s"]},
+            ["linear", "quantiles", "hashing"],
+        ),
+        ("qbeast-spark-0.8/dims3", {"cube_size": 100}, ["linear", "linear", "hashing"]),
+        ("qbeast-spark-0.8/dims3", {"column_stats": {"i_max": 10**9}}, ["linear", "linear", "hashing"]),
+        ("qbeast-spark-0.8/quant_int", {"column_stats": {"i_quantiles": [0, 5, 9]}}, ["quantiles"]),
+        ("qbeast-spark-0.7.1/hist_string", {"columns": ["s:hashing"]}, ["hashing"]),
+        ("legacy/v050_histogram", {"columns": ["a", "s:quantiles"]}, ["linear", "quantiles"]),
+        ("legacy/v050_mixed_states", {"cube_size": 1000}, ["linear", "hashing"]),
+    ],
+)
+def test_other_wishes_begin_a_revision(
+    name: str, options: dict[str, Any], transformers: list[str], tmp_path: Path
+):
+    golden = find(name)
+    path = copy_of(golden, tmp_path)
+    files = set(load_snapshot(path).files["path"])
+    result = qbeast.write_table(shifted(golden.expected), path, mode="append", **options)
+    assert result.new_revision
+    assert list(result.transformers.values()) == transformers
+    assert result.cube_size == options.get("cube_size", qbeast.open_table(golden.path).cube_size)
+    table = qbeast.open_table(path)
+    both = pl.concat([golden.expected, shifted(golden.expected)])
+    assert_frame_equal(table.scan().collect().sort("id"), both, check_exact=True)
+    for fraction, ids in golden.samples.items():
+        drawn = table.scan(sample=fraction).collect()["id"].sort().to_list()
+        assert drawn == [*ids, *(number + SHIFT for number in ids)]
+    assert_sound(path, files, result)
+
+
+@pytest.mark.parametrize("name", ["qbeast-spark-0.7.1/null_all", "legacy/v050_mixed_states"])
+def test_a_new_column_is_null_in_the_rows_of_the_jvm(name: str, tmp_path: Path):
+    golden = find(name)
+    path = copy_of(golden, tmp_path)
+    rows = shifted(golden.expected).with_columns(note=pl.lit("new"))
+    with pytest.raises(qbeast.SchemaMismatchError, match="note"):
+        qbeast.write_table(rows, path, mode="append")
+    qbeast.write_table(rows, path, mode="append", schema_mode="merge")
+    found = qbeast.open_table(path).scan().collect().sort("id")
+    expected = pl.concat([golden.expected, rows], how="diagonal")
+    assert_frame_equal(found, expected, check_exact=True)
+
+
+@pytest.mark.parametrize("name", ["qbeast-spark-0.8/dims3", "legacy/v050_histogram"])
+def test_an_overwrite_begins_a_revision_and_leaves_the_old_rows_to_time_travel(name: str, tmp_path: Path):
+    golden = find(name)
+    path = copy_of(golden, tmp_path)
+    old = qbeast.open_table(path)
+    rows = shifted(golden.expected)
+    result = qbeast.write_table(rows, path, mode="overwrite")
+    table = qbeast.open_table(path)
+    assert result.revision_id == max(one.revision_id for one in old.revisions) + 1
+    assert_frame_equal(table.scan().collect().sort("id"), rows, check_exact=True)
+    drawn = table.scan(sample=0.1).collect()["id"].sort().to_list()
+    assert drawn == [number + SHIFT for number in golden.samples[0.1]]
+    then = qbeast.open_table(path, version=old.version)
+    assert_frame_equal(then.scan().collect().sort("id"), golden.expected, check_exact=True)
+    assert DeltaTable(path).to_pyarrow_dataset().count_rows() == rows.height
+    assert_sound(path, set(), result)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"columns": ["i", "s"]}, qbeast.InvalidColumnsError, "i, d, s|'i', 'd', 's'"),
+        ({"columns": ["d", "i", "s"]}, qbeast.InvalidColumnsError, "i, d, s|'i', 'd', 's'"),
+        ({"columns": ["i", "nothing", "s"]}, qbeast.InvalidColumnsError, "nothing"),
+        ({"dialect": "documented"}, qbeast.InvalidInputError, "qbeast-spark"),
+        ({"mode": "error"}, qbeast.TableExistsError, "already"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_changes_nothing(
+    options: dict[str, Any], error: type[Exception], told: str, tmp_path: Path
+):
+    golden = find("qbeast-spark-0.8/dims3")
+    path = copy_of(golden, tmp_path)
+    before = sorted(path.rglob("*"))
+    with pytest.raises(error, match=told):
+        qbeast.write_table(shifted(golden.expected), path, **{"mode": "append", **options})
+    assert sorted(path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("golden", read_collection(BUNDLE), ids=str)
+def test_rows_that_lack_an_indexed_column_are_refused_by_name(golden: Golden, tmp_path: Path):
+    path = copy_of(golden, tmp_path)
+    name = golden.indexed[0]
+    with pytest.raises(qbeast.QbeastError, match=name):
+        qbeast.write_table(golden.expected.drop(name), path, mode="append")
+    assert qbeast.open_table(path).version == qbeast.open_table(golden.path).version
