@@ -72,6 +72,7 @@ TEXTS = st.one_of(
     ),
 )
 _STRUCT = pl.Struct({"n": pl.Int32(), "s": pl.String(), "t": pl.Struct({"d": pl.Date()})})
+_MAP = pl.Map(pl.String(), pl.Int64())
 VALUES: dict[pl.DataType, st.SearchStrategy[Any]] = {
     pl.Int64(): _integers(64),
     pl.String(): TEXTS,
@@ -88,6 +89,7 @@ VALUES: dict[pl.DataType, st.SearchStrategy[Any]] = {
     pl.Int8(): _integers(8),
     pl.Boolean(): st.booleans(),
     pl.Binary(): st.one_of(st.sampled_from([b"", b"\0", b"\xff\xfe"]), st.binary(max_size=40)),
+    _MAP: st.dictionaries(TEXTS, st.none() | _integers(64), max_size=3),
     pl.List(pl.Int64()): st.lists(st.none() | _integers(64), max_size=4),
     _STRUCT: st.fixed_dictionaries(
         {
@@ -97,9 +99,9 @@ VALUES: dict[pl.DataType, st.SearchStrategy[Any]] = {
         }
     ),
 }
-"""Every type of a Delta table (maps and nested lists aside), and values of it."""
+"""Every type of a Delta table, and values of it."""
 
-NOT_INDEXABLE = (pl.Boolean(), pl.Binary(), pl.List(pl.Int64()), _STRUCT)
+NOT_INDEXABLE = (pl.Boolean(), pl.Binary(), pl.List(pl.Int64()), _STRUCT, _MAP)
 INDEXABLE = tuple(dtype for dtype in VALUES if dtype not in NOT_INDEXABLE)
 UNKNOWN_TO_JVM = (pl.Int8(), pl.Int16(), pl.Datetime("us"))
 _NAMES = ("a", "B-1", "é", "x.y", "n:m", "p%20q")

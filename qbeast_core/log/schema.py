@@ -40,7 +40,7 @@ def schema_to_delta(schema: pl.Schema) -> str:
     ----------
     schema : pl.Schema
         Signed integers, floats, decimals, strings, binary, booleans, dates, ``Datetime("us")`` with UTC or no
-        zone, and structs, lists and arrays of them.
+        zone, and structs, lists, arrays and maps of them.
 
     Raises
     ------
@@ -123,6 +123,8 @@ def _strangers(above: str, fields: Mapping[str, Any]) -> Iterator[tuple[str, pl.
             yield from _strangers(f"{path}.", dtype.to_schema())
         elif isinstance(dtype, pl.List | pl.Array):
             yield from _strangers(f"{path}.", {"element": dtype.inner})
+        elif isinstance(dtype, pl.Map):
+            yield from _strangers(f"{path}.", {"key": dtype.key, "value": dtype.value})
         elif dtype not in _NAMES and not isinstance(dtype, pl.Decimal):
             yield path, dtype
 
@@ -140,6 +142,9 @@ def _to_delta(dtype: Any) -> _DeltaType:
         return _struct(dtype.to_schema())
     if isinstance(dtype, pl.List | pl.Array):
         return {"type": "array", "elementType": _to_delta(dtype.inner), "containsNull": True}
+    if isinstance(dtype, pl.Map):
+        of = {"keyType": _to_delta(dtype.key), "valueType": _to_delta(dtype.value)}
+        return {"type": "map", **of, "valueContainsNull": True}
     if isinstance(dtype, pl.Decimal):
         return f"decimal({dtype.precision},{dtype.scale})"
     return _NAMES[dtype]
