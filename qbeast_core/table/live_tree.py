@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.query.tags import decode_blocks, flat_blocks
 from qbeast_core.space.arrays import F64Array
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import number_values
-from qbeast_core.space.cubes import decode_cubes
+from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
@@ -22,7 +23,6 @@ from qbeast_core.tree.existing import ExistingTree, existing_tree
 
 __all__ = ["growth_of", "live_tree"]
 
-_BITS_PER_CHARACTER = 6
 _Quantiles = CDFNumericQuantilesTransformation | CDFStringQuantilesTransformation
 
 
@@ -36,24 +36,39 @@ def live_tree(snapshot: Snapshot, revision: Revision) -> ExistingTree:
     revision : Revision
         One of its revisions.
     """
-    files = snapshot.files.filter(pl.col("revision") == revision.revision_id).with_row_index("file")
+    files = snapshot.files.filter(pl.col("revision") == revision.revision_id)
+    files = files.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("file"), pl.all())
     tagged, _ = decode_blocks(files.filter(pl.col("blocks").is_not_null()).select("file", "blocks"))
     flat = files.filter(pl.col("blocks").is_null() & pl.col("cube").is_not_null())
     # Thresholds of flat tags say nothing about rows, but the JVM stops descending at them all the same.
     old = flat_blocks(flat).with_columns(flat["max_weight"].alias("max_weight"))
-    characters = -(-len(revision.columns) // _BITS_PER_CHARACTER)
-    blocks = pl.concat([tagged, old.select(tagged.columns).cast(tagged.schema)]).filter(
-        ~pl.col("replicated")
-        & pl.col("cube").str.contains(r"^[A-Za-z0-9+/]*$")
-        & (pl.col("cube").str.len_bytes() % characters == 0)
-    )
-    cubes = decode_cubes(blocks["cube"].to_list(), dimensions=len(revision.columns))
+    blocks = pl.concat([tagged, old.select(tagged.columns).cast(tagged.schema)]).drop_nulls()
+    blocks, cubes = _decoded(blocks.filter(~pl.col("replicated")), len(revision.columns))
     return existing_tree(
         cubes,
         min_weights=blocks["min_weight"].cast(pl.Int32).to_numpy(),
         max_weights=blocks["max_weight"].cast(pl.Int32).to_numpy(),
         element_counts=blocks["rows"].to_numpy(),
     )
+
+
+def _decoded(blocks: pl.DataFrame, dimensions: int) -> tuple[pl.DataFrame, Cubes]:
+    """Decode the blocks' cubes and leave out blocks that name none."""
+    try:
+        return blocks, decode_cubes(blocks["cube"].to_list(), dimensions=dimensions)
+    except InvalidMetadataError:
+        texts = blocks["cube"].unique()
+        good = texts.filter([_is_cube(text, dimensions) for text in texts])
+        known = blocks.filter(pl.col("cube").is_in(good.implode()))
+        return known, decode_cubes(known["cube"].to_list(), dimensions=dimensions)
+
+
+def _is_cube(text: str, dimensions: int) -> bool:
+    try:
+        decode_cubes([text], dimensions=dimensions)
+    except InvalidMetadataError:
+        return False
+    return True
 
 
 def growth_of(snapshot: Snapshot, revision: Revision, tree: ExistingTree) -> Growth:
