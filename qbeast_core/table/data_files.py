@@ -19,6 +19,7 @@ from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.stats import file_stats, stats_columns
 from qbeast_core.spec.layout import PageLayout, dump_layout
+from qbeast_core.table.gather import RowSource
 from qbeast_core.table.progress import Progress, ProgressCallback
 from qbeast_core.tree.plan import FilePlan, IndexPlan
 
@@ -75,7 +76,7 @@ class FileSettings:
             file = plan.file(plan.file_count - 1)
             some = slice(0, _TRIED_PAGES * file.page_rows)
             uncompressed = choose_uncompressed(
-                frame[file.rows[some]],
+                RowSource(frame).take(file.rows[some]),
                 weights=file.weights[some],
                 page_rows=file.page_rows,
                 dictionary=dictionary,
@@ -122,12 +123,13 @@ def write_data_files(
     StorageError
         If the store refuses; the table is as it was.
     """
+    source = RowSource(frame)
     paths = [f"{world.new_id()}.parquet" for _ in range(plan.file_count)]
     done = 0
     with ThreadPoolExecutor(min(_MOST_WRITERS, os.cpu_count() or 1)) as pool:
         jobs = [
             pool.submit(
-                _write_one, frame, plan.file, number, store=store, path=path, settings=settings, world=world
+                _write_one, source, plan.file, number, store=store, path=path, settings=settings, world=world
             )
             for number, path in enumerate(paths)
         ]
@@ -160,7 +162,7 @@ def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
 
 
 def _write_one(
-    frame: pl.DataFrame,
+    source: RowSource,
     plan_of: Callable[[int], FilePlan],
     number: int,
     *,
@@ -170,7 +172,7 @@ def _write_one(
     world: World,
 ) -> AddFile:
     file = plan_of(number)
-    rows = frame[file.rows]
+    rows = source.take(file.rows)
     encoded = encode_data_file(
         rows,
         weights=file.weights,

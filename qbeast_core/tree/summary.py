@@ -22,6 +22,7 @@ SAMPLE_ROWS: Final = 1 << 16
 """Rows of the uniform sample kept for quantiles; a rank is then known to about 0.2 %."""
 
 _KEY: Final = "__row_key"
+_LARGEST_KEY: Final = 0xFFFFFFFFFFFFF800  # a float64 below 2**64
 _WHOLE: Final = frozenset({"IntegerDataType", "LongDataType", "TimestampDataType", "DateDataType"})
 
 
@@ -92,7 +93,8 @@ def summarise(frame: pl.DataFrame, names: Sequence[str], *, first_row: int = 0) 
     picked = frame.select(names)
     keys = _row_keys(first_row, frame.height)
     if frame.height > SAMPLE_ROWS:
-        kept = np.sort(np.argpartition(keys, SAMPLE_ROWS)[:SAMPLE_ROWS])
+        likely = np.flatnonzero(keys <= np.uint64(min(2.0 * SAMPLE_ROWS / frame.height, 1.0) * _LARGEST_KEY))
+        kept = np.sort(likely[np.argpartition(keys[likely], SAMPLE_ROWS)[:SAMPLE_ROWS]])
         sample = picked[kept].with_columns(pl.Series(_KEY, keys[kept]))
     else:
         sample = picked.with_columns(pl.Series(_KEY, keys))
