@@ -173,12 +173,12 @@ def _decimal_column(series: pl.Series, nulls: BoolArray | None) -> NumberColumn:
         msg = f"{series.name!r} is not a decimal column"
         raise TypeError(msg)
     precision = dtype.precision or 38
-    if precision <= _LONG_DECIMAL_DIGITS:
-        values = series.to_physical().fill_null(0).cast(pl.Int64).to_numpy()
-    else:
-        array = _one_chunk(series)
-        words = np.frombuffer(array.buffers()[1], dtype=np.int64).reshape(-1, 2)
-        values = words[array.offset : array.offset + len(array)]
+    array = _one_chunk(series)
+    buffer = array.buffers()[1]
+    if buffer is None:  # no rows
+        buffer = b""
+    words = np.frombuffer(buffer, dtype=np.int64).reshape(-1, 2)[array.offset : array.offset + len(array)]
+    values = np.ascontiguousarray(words[:, 0]) if precision <= _LONG_DECIMAL_DIGITS else words
     return NumberColumn("decimal", values, nulls, precision=precision, scale=dtype.scale)
 
 

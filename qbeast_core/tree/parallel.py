@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 __all__ = ["CHUNK_ROWS", "map_chunks"]
 
-CHUNK_ROWS: Final = 1 << 16
+CHUNK_ROWS: Final = 1 << 17
 """Rows of a chunk: its arrays fit the caches, and a call's overhead is small beside its work."""
 
 _WORKERS: Final = 4  # the work is bound by memory: more cores than that add little
