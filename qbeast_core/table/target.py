@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import polars as pl
@@ -18,6 +19,7 @@ from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
 from qbeast_core.spec.revision import Revision
+from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.snapshot import Snapshot, load_snapshot
 from qbeast_core.tree.columns import data_type_of
 
@@ -150,12 +152,26 @@ def _refuse_what_is_there(uri: str, error: TableNotFoundError) -> None:
     if not root.is_dir():
         msg = f"{uri!r} is a file, not a folder; nothing was written. Choose another path."
         raise TableExistsError(msg, path=uri) from error
-    if any(root.glob("*.parquet")) or (root / "_delta_log").exists():
+    files = list(root.glob("*.parquet"))
+    if files and all(_is_ours(path) for path in files):
+        msg = (
+            f"{uri!r} holds data files of a table, but no log that names them: an interrupted write left them, or the "
+            "log was lost; nothing was written. Delete them if nobody needs them, or choose another path."
+        )
+        raise TableExistsError(msg, path=uri) from error
+    if files or (root / "_delta_log").exists():
         msg = (
             f"{uri!r} holds files but no readable Delta table; nothing was written. Convert it to a table first, "
             "or choose an empty place."
         )
         raise TableExistsError(msg, path=uri) from error
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return WEIGHT_COLUMN in pl.read_parquet_schema(path)
+    except (pl.exceptions.PolarsError, OSError):
+        return False
 
 
 def check_mode(mode: object) -> None:
