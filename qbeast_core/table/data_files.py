@@ -76,7 +76,7 @@ class FileSettings:
             file = plan.file(plan.file_count - 1)
             some = slice(0, _TRIED_PAGES * file.page_rows)
             uncompressed = choose_uncompressed(
-                RowSource(frame).take(file.rows[some]),
+                RowSource(frame).take(file.rows, file.order[some]),
                 weights=file.weights[some],
                 page_rows=file.page_rows,
                 dictionary=dictionary,
@@ -172,7 +172,7 @@ def _write_one(
     world: World,
 ) -> AddFile:
     file = plan_of(number)
-    rows = source.take(file.rows)
+    rows = source.take(file.rows, file.order)
     encoded = encode_data_file(
         rows,
         weights=file.weights,

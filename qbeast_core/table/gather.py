@@ -15,9 +15,9 @@ __all__ = ["RowSource"]
 class RowSource:
     """A frame to take rows from, many times and by several threads.
 
-    A frame read from files is made of chunks, and a random row of it costs a search for its chunk. Joining
-    the chunks would copy the frame; instead rows are taken chunk by chunk, in ascending order, and put into
-    the wanted order afterwards, while they fit the caches.
+    Random access to a large frame waits for memory at every value, and the longer where the frame came in
+    chunks, as frames read from files do. So rows are taken in ascending order, chunk by chunk, and put into
+    the wanted order when they are few enough for the caches.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class RowSource:
     Examples
     --------
     >>> joined = pl.concat([pl.DataFrame({"a": [1, 2]}), pl.DataFrame({"a": [3]})], rechunk=False)
-    >>> RowSource(joined).take(np.array([2, 0], np.uint32))["a"].to_list()
+    >>> RowSource(joined).take(np.array([0, 2], np.uint32), np.array([1, 0], np.uint32))["a"].to_list()
     [3, 1]
     """
 
@@ -37,26 +37,22 @@ class RowSource:
         whole = next(iter(lengths)) if len(lengths) == 1 else (frame.height,)
         self._bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(whole, dtype=np.int64)])
 
-    def take(self, rows: RowNumbers) -> pl.DataFrame:
-        """Return these rows, in this order.
+    def take(self, rows: RowNumbers, order: RowNumbers) -> pl.DataFrame:
+        """Return some rows in some order.
 
         Parameters
         ----------
         rows : ndarray of integers, shape (n,)
-            Row numbers of the frame; they may repeat.
+            Row numbers of the frame, ascending.
+        order : ndarray of integers, shape (m,)
+            Places in `rows`.
         """
-        if len(self._bounds) <= 2:
-            return self._frame[pl.Series(rows)]
-        order = np.argsort(rows)
-        ascending = rows[order]
-        place = np.empty(len(rows), np.uint32)
-        place[order] = np.arange(len(rows), dtype=np.uint32)
-        cuts = np.searchsorted(ascending, self._bounds)
+        cuts = np.searchsorted(rows, self._bounds)
         parts = [
-            self._frame.slice(start, stop - start)[pl.Series(ascending[first:last] - start)]
+            self._frame.slice(start, stop - start)[pl.Series(rows[first:last] - rows.dtype.type(start))]
             for (start, stop), (first, last) in zip(
                 pairwise(self._bounds.tolist()), pairwise(cuts.tolist()), strict=True
             )
             if first < last
         ]
-        return pl.concat(parts, rechunk=True)[pl.Series(place)] if parts else self._frame.clear()
+        return pl.concat(parts, rechunk=True)[pl.Series(order)] if parts else self._frame.clear()

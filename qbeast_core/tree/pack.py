@@ -14,10 +14,10 @@ from qbeast_core.tree.build import Assignment
 __all__ = [
     "PackedFiles",
     "RowNumbers",
-    "order_blocks",
+    "order_in_file",
     "pack_files",
     "page_rows_for",
-    "rows_by_cube",
+    "rows_by_file",
     "rows_per_file",
 ]
 
@@ -58,8 +58,8 @@ class PackedFiles:
     file_first_block: I64Array
 
 
-def rows_by_cube(assignment: Assignment, packed: PackedFiles, weights: I32Array) -> RowNumbers:
-    """Return the rows cube by cube; those of a cube that several files share also by weight.
+def rows_by_file(assignment: Assignment, packed: PackedFiles, weights: I32Array) -> RowNumbers:
+    """Return the rows file by file, ascending in each, so that taking them reads the input in order.
 
     Parameters
     ----------
@@ -68,46 +68,49 @@ def rows_by_cube(assignment: Assignment, packed: PackedFiles, weights: I32Array)
     packed : PackedFiles
         Its files.
     weights : ndarray of int32, shape (rows,)
-        The rows' weights.
+        The rows' weights: a cube that several files share is cut by them.
 
     Returns
     -------
     ndarray of uint32 (int64 from 2**32 rows on), shape (rows,)
-        Row numbers; `order_blocks` brings those of one file into their final order.
+        File i holds those from ``file_starts[i]`` to ``file_starts[i + 1]``; see `order_in_file`.
     """
-    cubes = assignment.row_cube
-    # A stable sort of 16-bit numbers counts instead of comparing.
-    narrow = cubes.astype(np.uint16) if len(assignment.counts) <= _UINT16_VALUES else cubes
-    found = np.argsort(narrow, kind="stable")
-    rows: RowNumbers = found.astype(np.uint32) if len(found) < 1 << 32 else found
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(assignment.counts)])
-    for cube in np.unique(packed.block_cube[1:][packed.block_cube[1:] == packed.block_cube[:-1]]):
-        part = slice(ends[cube], ends[cube + 1])
-        rows[part] = rows[part][np.argsort(weights[rows[part]], kind="stable")]
-    return rows
+    files = len(packed.file_starts) - 1
+    narrow = np.uint16 if files <= _UINT16_VALUES else np.int32  # 16-bit numbers are sorted by counting
+    file_of_block = np.repeat(np.arange(files), np.diff(packed.file_first_block))
+    first_block = np.searchsorted(packed.block_cube, np.arange(len(assignment.counts)))
+    file_of_row = file_of_block[first_block].astype(narrow)[assignment.row_cube]
+    shared = np.flatnonzero(np.bincount(packed.block_cube, minlength=len(first_block)) > 1)
+    for cube in shared.tolist():
+        rows = np.flatnonzero(assignment.row_cube == cube)
+        blocks = np.flatnonzero(packed.block_cube == cube)
+        sizes = np.diff(packed.block_starts[blocks[0] : blocks[-1] + 2])
+        by_weight = rows[np.argsort(weights[rows], kind="stable")]
+        file_of_row[by_weight] = np.repeat(file_of_block[blocks], sizes)
+    found = np.argsort(file_of_row, kind="stable")
+    return found.astype(np.uint32) if len(found) < 1 << 32 else found
 
 
-def order_blocks(rows: RowNumbers, starts: I64Array, weights: I32Array) -> RowNumbers:
-    """Return the rows of a file by block and weight.
+def order_in_file(cubes: I32Array, weights: I32Array) -> RowNumbers:
+    """Return the places of a file's rows by cube and weight; equals keep their order.
 
     Parameters
     ----------
-    rows : ndarray of integers, shape (n,)
-        Row numbers, block by block.
-    starts : ndarray of int64, shape (blocks + 1,)
-        Where in `rows` each block begins, and the end.
-    weights : ndarray of int32, shape (all rows,)
-        Weights by row number.
+    cubes, weights : ndarray of int32, shape (n,)
+        Cube, 0 or more, and weight of each row.
     """
-    key = np.repeat(np.arange(len(starts) - 1, dtype=np.uint64) << np.uint64(32), np.diff(starts))
-    key |= (weights[rows].astype(np.int64) + (1 << 31)).astype(np.uint64)
-    place_bits = len(rows).bit_length()
-    if 32 + len(starts).bit_length() + place_bits > 64:
-        return rows[np.argsort(key, kind="stable")]
+    key = cubes.astype(np.uint64) << np.uint64(32)
+    key |= (weights.astype(np.int64) + (1 << 31)).astype(np.uint64)
+    place_bits = len(cubes).bit_length()
+    least = int(cubes.min()) if len(cubes) else 0
+    span = int(cubes.max()) - least if len(cubes) else 0
+    if 32 + span.bit_length() + place_bits > 64:
+        return np.argsort(key, kind="stable")
     # With the place in the low bits one plain sort of the numbers does, which is several times faster.
-    key = (key << np.uint64(place_bits)) | np.arange(len(rows), dtype=np.uint64)
+    key -= np.uint64(least << 32)
+    key = (key << np.uint64(place_bits)) | np.arange(len(key), dtype=np.uint64)
     key.sort()
-    return rows[(key & np.uint64((1 << place_bits) - 1)).astype(np.int64)]
+    return (key & np.uint64((1 << place_bits) - 1)).astype(np.uint32)
 
 
 def rows_per_file(row_bytes: float) -> int:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+import polars as pl
+
 __all__ = ["CHUNK_ROWS", "map_chunks"]
 
 CHUNK_ROWS: Final = 1 << 17
 """Rows of a chunk: its arrays fit the caches, and a call's overhead is small beside its work."""
 
-_WORKERS: Final = 4  # the work is bound by memory: more cores than that add little
 
 _Out = TypeVar("_Out")
 
@@ -38,6 +39,6 @@ def map_chunks(
     bounds = [(start, min(start + chunk_rows, rows)) for start in range(0, rows, chunk_rows)]
     if len(bounds) < 2:
         return [function(*one) for one in bounds]
-    with ThreadPoolExecutor(_WORKERS) as pool:
+    with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
         starts, stops = zip(*bounds, strict=True)
         return list(pool.map(function, starts, stops))

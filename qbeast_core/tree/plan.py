@@ -21,10 +21,10 @@ from qbeast_core.tree.grid import grid
 from qbeast_core.tree.pack import (
     PackedFiles,
     RowNumbers,
-    order_blocks,
+    order_in_file,
     pack_files,
     page_rows_for,
-    rows_by_cube,
+    rows_by_file,
 )
 from qbeast_core.tree.parallel import map_chunks
 
@@ -40,9 +40,11 @@ class FilePlan:
     Parameters
     ----------
     rows : ndarray of integers, shape (n,)
-        Row numbers of the input, in the order of the file.
+        Row numbers of the input, ascending.
+    order : ndarray of integers, shape (n,)
+        Places in `rows`, in the order of the file.
     weights : ndarray of int32, shape (n,)
-        Their weights.
+        Their weights, in the order of the file.
     blocks : tuple of Block
         In the order of the rows they hold.
     page_rows : int
@@ -50,6 +52,7 @@ class FilePlan:
     """
 
     rows: RowNumbers
+    order: RowNumbers
     weights: I32Array
     blocks: tuple[Block, ...]
     page_rows: int
@@ -69,7 +72,8 @@ class IndexPlan:
     cubes: Cubes
     thresholds: I32Array
     packed: PackedFiles
-    rows_by_cube: RowNumbers
+    row_cube: I32Array
+    rows_by_file: RowNumbers
 
     @property
     def file_count(self) -> int:
@@ -79,11 +83,13 @@ class IndexPlan:
     def file(self, number: int) -> FilePlan:
         """Return the plan of one file, 0 <= `number` < `file_count`."""
         packed = self.packed
+        rows = self.rows_by_file[packed.file_starts[number] : packed.file_starts[number + 1]]
+        order = order_in_file(self.row_cube[rows], self.weights[rows])
+        weights = self.weights[rows[order]]
         first, last = packed.file_first_block[number], packed.file_first_block[number + 1]
         starts = packed.block_starts[first : last + 1]
         cubes = packed.block_cube[first:last]
-        rows = order_blocks(self.rows_by_cube[starts[0] : starts[-1]], starts - starts[0], self.weights)
-        lowest = self.weights[rows[starts[:-1] - starts[0]]].tolist()
+        lowest = weights[starts[:-1] - starts[0]].tolist()
         blocks = tuple(
             Block(cube=self._texts[cube], min_weight=low, max_weight=high, element_count=count)
             for cube, low, high, count in zip(
@@ -95,7 +101,7 @@ class IndexPlan:
             )
         )
         page_rows = page_rows_for(len(rows), cube_size=self.revision.desired_cube_size)
-        return FilePlan(rows, self.weights[rows], blocks, page_rows)
+        return FilePlan(rows, order, weights, blocks, page_rows)
 
     @cached_property
     def _texts(self) -> list[str]:
@@ -147,7 +153,8 @@ def plan_index(
         cubes=assignment.cubes,
         thresholds=assignment.thresholds,
         packed=packed,
-        rows_by_cube=rows_by_cube(assignment, packed, weights),
+        row_cube=assignment.row_cube,
+        rows_by_file=rows_by_file(assignment, packed, weights),
     )
 
 

@@ -10,11 +10,12 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import U64Array
+from qbeast_core.space.arrays import I64Array, U64Array
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.data_type import DataType
 from qbeast_core.tree.columns import data_type_of, to_index_column
+from qbeast_core.tree.parallel import map_chunks
 
 __all__ = ["SAMPLE_ROWS", "ColumnSummary", "IndexSummary", "merge_summaries", "sampled_numbers", "summarise"]
 
@@ -91,13 +92,10 @@ def summarise(frame: pl.DataFrame, names: Sequence[str], *, first_row: int = 0) 
     (3, 1, 3, 1)
     """
     picked = frame.select(names)
-    keys = _row_keys(first_row, frame.height)
-    if frame.height > SAMPLE_ROWS:
-        likely = np.flatnonzero(keys <= np.uint64(min(2.0 * SAMPLE_ROWS / frame.height, 1.0) * _LARGEST_KEY))
-        kept = np.sort(likely[np.argpartition(keys[likely], SAMPLE_ROWS)[:SAMPLE_ROWS]])
-        sample = picked[kept].with_columns(pl.Series(_KEY, keys[kept]))
-    else:
-        sample = picked.with_columns(pl.Series(_KEY, keys))
+    kept, keys = _sampled_rows(first_row, frame.height)
+    sample = (picked[pl.Series(kept)] if len(kept) < frame.height else picked).with_columns(
+        pl.Series(_KEY, keys)
+    )
     columns = tuple(_column(picked.get_column(name)) for name in names)
     return IndexSummary(frame.height, columns, sample)
 
@@ -177,6 +175,25 @@ def _in_format_unit(ends: pl.Series, data_type: DataType) -> tuple[float | str |
     if data_type in _WHOLE:
         return int(numbers[0]), int(numbers[1])
     return float(numbers[0]), float(numbers[1])
+
+
+def _sampled_rows(first_row: int, rows: int) -> tuple[I64Array, U64Array]:
+    """Return the rows with the smallest keys, ascending, and these keys."""
+    limit = np.uint64(min(2.0 * SAMPLE_ROWS / max(rows, 1), 1.0) * _LARGEST_KEY)
+    everything = rows <= SAMPLE_ROWS
+
+    def chunk(start: int, stop: int) -> tuple[I64Array, U64Array]:
+        keys = _row_keys(first_row + start, stop - start)
+        likely = np.arange(len(keys)) if everything else np.flatnonzero(keys <= limit)
+        return likely + start, keys[likely]
+
+    found = map_chunks(chunk, rows)
+    places = np.concatenate([np.zeros(0, np.int64), *(place for place, _ in found)])
+    keys = np.concatenate([np.zeros(0, np.uint64), *(key for _, key in found)])
+    if len(keys) > SAMPLE_ROWS:
+        kept = np.sort(np.argpartition(keys, SAMPLE_ROWS)[:SAMPLE_ROWS])
+        places, keys = places[kept], keys[kept]
+    return places, keys
 
 
 def _row_keys(first_row: int, rows: int) -> U64Array:

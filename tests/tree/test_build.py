@@ -13,7 +13,7 @@ from qbeast_core.space.cubes import Cubes
 from qbeast_core.tree.build import assign_rows
 from qbeast_core.tree.existing import existing_tree
 from qbeast_core.tree.grid import grid
-from qbeast_core.tree.pack import order_blocks, pack_files, page_rows_for, rows_by_cube
+from qbeast_core.tree.pack import order_in_file, pack_files, page_rows_for, rows_by_file
 from tests.tree.reference import build
 
 MIN, MAX = -(2**31), 2**31 - 1
@@ -184,11 +184,12 @@ def test_rows_are_ordered_by_cube_and_weight_across_files(file_rows):
     weights[:200] = 5
     found = assign(2, rng.random((3000, 2)), weights, 100)
     packed = pack_files(found.counts, file_rows=file_rows)
-    by_cube = rows_by_cube(found, packed, weights)
+    by_file = rows_by_file(found, packed, weights)
     order = []
-    for first, last in pairwise(packed.file_first_block):
-        starts = packed.block_starts[first : last + 1]
-        order += order_blocks(by_cube[starts[0] : starts[-1]], starts - starts[0], weights).tolist()
+    for start, stop in pairwise(packed.file_starts):
+        rows = by_file[start:stop]
+        assert (np.diff(rows.astype(np.int64)) > 0).all()
+        order += rows[order_in_file(found.row_cube[rows], weights[rows])].tolist()
     keys = list(zip(found.row_cube[order].tolist(), weights[order].tolist(), strict=True))
     assert keys == sorted(keys)
     assert sorted(order) == list(range(3000))
