@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
@@ -27,7 +28,9 @@ __all__ = ["FileSettings", "World", "delete_data_files", "write_data_files"]
 
 _MOST_WRITERS: Final = 4
 _RULES: Final = "1"
-_TRIED_PAGES: Final = 8
+_TRIED_ROWS: Final = 1 << 14
+_TRIED_PAGE_ROWS: Final = 2048
+_STRIDE: Final = 2_654_435_761
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,36 +55,31 @@ class FileSettings:
         Columns with statistics per page: the indexed ones.
     stats_columns : list
         Leaf columns with statistics in the log.
-    design_effect : float
-        Of the write.
     """
 
     dictionary: list[str]
     uncompressed: list[str]
     statistics: tuple[str, ...]
     stats_columns: list[tuple[str, ...]]
-    design_effect: float
 
     @staticmethod
-    def of(
-        frame: pl.DataFrame, plan: IndexPlan, configuration: Mapping[str, str], design_effect: float
-    ) -> FileSettings:
+    def of(frame: pl.DataFrame, indexed: tuple[str, ...], configuration: Mapping[str, str]) -> FileSettings:
         """Derive the settings from the rows, some of which are encoded to see, and the configuration."""
-        indexed = plan.revision.columns
         listed = stats_columns(frame.schema, configuration)
         listed += [(name,) for name in indexed if (name,) not in listed]
         dictionary = choose_dictionary(frame)
         uncompressed: list[str] = []
-        if plan.file_count:
-            file = plan.file(plan.file_count - 1)
-            some = slice(0, _TRIED_PAGES * file.page_rows)
+        if frame.height:
+            # Rows from all over the input, in no order: that is how a file will hold them.
+            some = (np.arange(_TRIED_ROWS, dtype=np.int64) * _STRIDE) % frame.height
+            rows, order = np.unique(some, return_inverse=True)
             uncompressed = choose_uncompressed(
-                RowSource(frame).take(file.rows, file.order[some]),
-                weights=file.weights[some],
-                page_rows=file.page_rows,
+                RowSource(frame).take(rows, order),
+                weights=np.arange(_TRIED_ROWS, dtype=np.int32),
+                page_rows=_TRIED_PAGE_ROWS,
                 dictionary=dictionary,
             )
-        return FileSettings(dictionary, uncompressed, indexed, listed, design_effect)
+        return FileSettings(dictionary, uncompressed, indexed, listed)
 
 
 def write_data_files(
@@ -90,6 +88,7 @@ def write_data_files(
     *,
     store: Store,
     settings: FileSettings,
+    design_effect: float,
     world: World,
     progress: ProgressCallback | None = None,
 ) -> list[AddFile]:
@@ -108,6 +107,8 @@ def write_data_files(
         Below the table's root.
     settings : FileSettings
         What the files share.
+    design_effect : float
+        Of the write.
     world : World
         Clock and ids.
     progress : callable, optional
@@ -129,7 +130,15 @@ def write_data_files(
     with ThreadPoolExecutor(min(_MOST_WRITERS, os.cpu_count() or 1)) as pool:
         jobs = [
             pool.submit(
-                _write_one, source, plan.file, number, store=store, path=path, settings=settings, world=world
+                _write_one,
+                source,
+                plan.file,
+                number,
+                store=store,
+                path=path,
+                settings=settings,
+                design_effect=design_effect,
+                world=world,
             )
             for number, path in enumerate(paths)
         ]
@@ -169,6 +178,7 @@ def _write_one(
     store: Store,
     path: str,
     settings: FileSettings,
+    design_effect: float,
     world: World,
 ) -> AddFile:
     file = plan_of(number)
@@ -184,7 +194,7 @@ def _write_one(
     store.put(path, encoded.data)
     tags = {"qbeast.rules": _RULES}
     if encoded.tail_bytes:
-        tags["qbeast.layout"] = _layout(file, encoded.tail_bytes, settings.design_effect)
+        tags["qbeast.layout"] = _layout(file, encoded.tail_bytes, design_effect)
     return AddFile(
         path=path,
         size=encoded.size_bytes,

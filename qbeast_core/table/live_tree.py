@@ -20,6 +20,7 @@ from qbeast_core.table.snapshot import Snapshot
 from qbeast_core.tree.columns import to_index_column
 from qbeast_core.tree.evolve import Growth
 from qbeast_core.tree.existing import ExistingTree, existing_tree
+from qbeast_core.tree.quantiles import KNOT_CHARACTERS
 
 __all__ = ["growth_of", "live_tree"]
 
@@ -72,12 +73,12 @@ def _is_cube(text: str, dimensions: int) -> bool:
 
 
 def growth_of(snapshot: Snapshot, revision: Revision, tree: ExistingTree) -> Growth:
-    """Return how a revision fares: its rows, its cubes, and the rows outside each column's quantiles.
+    """Return how a revision fares: the table's rows, those outside each column's quantiles, its cubes.
 
     Rows outside are estimated from the files' statistics: a file counts with the share of its range that
     lies outside.
     """
-    files = snapshot.files.filter(pl.col("revision") == revision.revision_id)
+    files = snapshot.files
     rows = files["num_records"].fill_null(0)
     outside: dict[str, float] = {}
     for name, space in zip(revision.columns, revision.transformations, strict=False):
@@ -96,7 +97,7 @@ def _share_outside(files: pl.DataFrame, name: str, space: _Quantiles) -> F64Arra
     if isinstance(space, CDFStringQuantilesTransformation):
         if low.dtype != pl.String:
             return None
-        beyond = (low > space.quantiles[-1]) | (high < space.quantiles[0])
+        beyond = (low.str.head(KNOT_CHARACTERS) > space.quantiles[-1]) | (high < space.quantiles[0])
         return np.where(known, beyond.fill_null(value=False).to_numpy(), 0.0).astype(np.float64)
     lowest, highest = _numbers(low), _numbers(high)
     if lowest is None or highest is None:

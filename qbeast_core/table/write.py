@@ -79,10 +79,18 @@ def write_frame(data: FrameLike, uri: str, options: WriteOptions, world: World) 
     store = open_store(uri, options.storage_options)
     refuse_unsafe_locking(store.uri, options.storage_options)
     _tell(options, Progress("plan", rows=rows.frame.height))
-    index = _index(rows, target, options, uri, world)
-    settings = FileSettings.of(rows.frame, index.plan, rows.metadata.configuration, index.design_effect)
+    with ThreadPoolExecutor(1) as aside:  # while the plan is made
+        trial = aside.submit(FileSettings.of, rows.frame, rows.names, rows.metadata.configuration)
+        index = _index(rows, target, options, uri, world)
+        settings = trial.result()
     adds = write_data_files(
-        rows.frame, index.plan, store=store, settings=settings, world=world, progress=options.progress
+        rows.frame,
+        index.plan,
+        store=store,
+        settings=settings,
+        design_effect=index.design_effect,
+        world=world,
+        progress=options.progress,
     )
     _tell(options, Progress("commit", len(adds), len(adds), rows.frame.height))
     outcome = _publish(store, target, _intent(rows, index, adds, target, options), options)

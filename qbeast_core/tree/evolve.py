@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import numpy as np
 import polars as pl
 
 from qbeast_core.spec.block import BlocksDialect
@@ -27,10 +26,10 @@ from qbeast_core.spec.transformation import (
 )
 from qbeast_core.spec.transformer import Transformer
 from qbeast_core.tree.fit import ColumnBounds, Fitted, fit_column, fit_range, float_or_int, value_limits
-from qbeast_core.tree.quantiles import merge_numeric_quantiles, merge_text_quantiles
-from qbeast_core.tree.summary import ColumnSummary, IndexSummary, sampled_numbers
+from qbeast_core.tree.requantile import Growth, QuantilesTransformation, requantiled
+from qbeast_core.tree.summary import ColumnSummary, IndexSummary
 
-__all__ = ["MOST_CUBES", "Growth", "IndexWish", "default_cube_size", "first_revision", "next_revision"]
+__all__ = ["MOST_CUBES", "IndexWish", "default_cube_size", "first_revision", "next_revision"]
 
 MOST_CUBES: Final = 65_000
 """A tree with more cubes gets a larger cube size at the next append."""
@@ -39,7 +38,6 @@ _SMALLEST_CUBE: Final = 4096
 _USUAL_CUBE: Final = 16_384
 _CUBES_OF_SMALL_TABLE: Final = 16
 _CUBES_OF_LARGE_TABLE: Final = 32_768
-_OUTSIDE_SHARE: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +52,6 @@ class IndexWish:
     def bounds_of(self, name: str) -> ColumnBounds:
         """Return what the caller says about a column."""
         return self.bounds.get(name, ColumnBounds())
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """How the newest revision fares: its rows, those outside each column's quantiles, its cubes."""
-
-    rows: int = 0
-    outside_rows: Mapping[str, float] = field(default_factory=dict[str, float])
-    cubes: int = 0
 
 
 def default_cube_size(rows: int) -> int:
@@ -106,8 +95,8 @@ def next_revision(
     """Return the revision to index an append with: `current` itself, or the one that supersedes it.
 
     A linear range that the data leaves is widened by its own length on that side, so that steady growth
-    costs a new revision per doubling. Quantiles clamp; they are drawn anew when two fifths of the
-    revision's rows, the new ones included, lie outside.
+    costs a new revision per doubling. Quantiles clamp; they are drawn anew when two fifths of the table's
+    rows, the new ones included, lie outside.
 
     Parameters
     ----------
@@ -222,62 +211,14 @@ def _beyond_one_value(
 
 
 def _requantiled(
-    now: CDFNumericQuantilesTransformation | CDFStringQuantilesTransformation,
+    now: QuantilesTransformation,
     column: ColumnSummary,
     summary: IndexSummary,
     wish: IndexWish,
     growth: Growth,
 ) -> Transformation:
-    bounds = wish.bounds_of(column.name)
-    sample, batch_rows = summary.values(column.name), summary.rows
+    bounds, sample = wish.bounds_of(column.name), summary.values(column.name)
     if bounds.quantiles is not None:
         given = fit_column("quantiles", column, sample, bounds=bounds, dialect=wish.dialect)[1]
         return now if given == now else given
-    if column.lowest is None:
-        return now
-    if isinstance(now, CDFStringQuantilesTransformation):
-        return _requantiled_text(now, column, sample, batch_rows, growth)
-    values = sampled_numbers(sample).to_numpy()
-    outside = _share((values < now.quantiles[0]) | (values > now.quantiles[-1]))
-    rows = batch_rows - column.nulls
-    if not _too_many_outside(outside * rows, rows, column.name, growth):
-        return now
-    ends = np.array([float_or_int(column.lowest), float_or_int(column.highest or column.lowest)], np.float64)
-    knots = merge_numeric_quantiles(
-        np.array(now.quantiles), float(growth.rows), np.sort(np.concatenate([ends, values])), float(rows)
-    )
-    return CDFNumericQuantilesTransformation(quantiles=tuple(knots), data_type=now.data_type)
-
-
-def _requantiled_text(
-    now: CDFStringQuantilesTransformation,
-    column: ColumnSummary,
-    sample: pl.Series,
-    batch_rows: int,
-    growth: Growth,
-) -> Transformation:
-    texts = sample.drop_nulls()
-    first, last = now.quantiles[0], now.quantiles[-1]
-    one_value = len(now.quantiles) == 2 and last == first + "\0"
-    outside = _share(((texts < first) | (texts > last)).to_numpy())
-    rows = batch_rows - column.nulls
-    if one_value:
-        if outside == 0.0 and column.lowest in {first, None}:
-            return now
-    elif not _too_many_outside(outside * rows, rows, column.name, growth):
-        return now
-    ends = pl.Series([column.lowest, column.highest], dtype=pl.String)
-    old = [first] if one_value and growth.rows else [] if one_value else list(now.quantiles)
-    knots = merge_text_quantiles(
-        old, float(growth.rows), pl.concat([texts.alias(""), ends.alias("")]), float(rows)
-    )
-    return CDFStringQuantilesTransformation(quantiles=tuple(knots)) if len(knots) > 1 else now
-
-
-def _too_many_outside(new_outside: float, new_rows: float, name: str, growth: Growth) -> bool:
-    outside = growth.outside_rows.get(name, 0.0) + new_outside
-    return new_outside > 0 and outside > _OUTSIDE_SHARE * (growth.rows + new_rows)
-
-
-def _share(mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:
-    return float(mask.mean()) if len(mask) else 0.0
+    return requantiled(now, column, sample, rows=summary.rows - column.nulls, growth=growth)

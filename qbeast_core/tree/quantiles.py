@@ -12,6 +12,7 @@ from qbeast_core.space.arrays import F64Array
 
 __all__ = [
     "KNOTS",
+    "KNOT_CHARACTERS",
     "is_near_uniform",
     "merge_numeric_quantiles",
     "merge_text_quantiles",
@@ -22,7 +23,9 @@ __all__ = [
 KNOTS: Final = 1024
 """Quantiles kept per column: a coordinate is then within 0.1 % of the rank it stands for."""
 
-_KNOT_CHARACTERS: Final = 64
+KNOT_CHARACTERS: Final = 64
+"""Characters kept of a text quantile: a prefix divides the order just as well."""
+
 _UNIFORM_DISTANCE: Final = 0.1
 _KS_95: Final = 1.36
 
@@ -63,7 +66,7 @@ def text_quantiles(values: pl.Series, *, lowest: str, highest: str) -> list[str]
     """
     ordered = values.drop_nulls().sort()
     picked = ordered.gather(_positions(ordered.len())).to_list()
-    return sorted({v[:_KNOT_CHARACTERS] for v in [lowest, highest, *picked]})
+    return sorted({v[:KNOT_CHARACTERS] for v in [lowest, highest, *picked]})
 
 
 def merge_numeric_quantiles(old: F64Array, old_rows: float, new: F64Array, new_rows: float) -> list[float]:
@@ -107,7 +110,7 @@ def merge_text_quantiles(old: list[str], old_rows: float, new: pl.Series, new_ro
         }
     ).sort("v")
     picked = both["v"].gather(_weighted_positions(both["m"].to_numpy())).to_list()
-    return sorted({v[:_KNOT_CHARACTERS] for v in picked})
+    return sorted({v[:KNOT_CHARACTERS] for v in picked})
 
 
 def is_near_uniform(values: F64Array, *, lowest: float, highest: float) -> bool:
