@@ -49,10 +49,19 @@ class RowSource:
         """
         cuts = np.searchsorted(rows, self._bounds)
         parts = [
-            self._frame.slice(start, stop - start)[pl.Series(rows[first:last] - rows.dtype.type(start))]
+            (start, stop - start, pl.Series(rows[first:last] - rows.dtype.type(start)))
             for (start, stop), (first, last) in zip(
                 pairwise(self._bounds.tolist()), pairwise(cuts.tolist()), strict=True
             )
             if first < last
         ]
-        return pl.concat(parts, rechunk=True)[pl.Series(order)] if parts else self._frame.clear()
+        if not parts:
+            return self._frame.clear()
+        places = pl.Series(order)
+        # Column by column: what lies between the two orders is one column of the rows, not all of them.
+        return pl.DataFrame([_take(column, parts, places) for column in self._frame.get_columns()])
+
+
+def _take(column: pl.Series, parts: list[tuple[int, int, pl.Series]], places: pl.Series) -> pl.Series:
+    taken = [column.slice(start, length).gather(rows) for start, length, rows in parts]
+    return pl.concat(taken, rechunk=True).gather(places)

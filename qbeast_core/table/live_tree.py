@@ -12,19 +12,13 @@ from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import number_values
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import (
-    CDFNumericQuantilesTransformation,
-    CDFStringQuantilesTransformation,
-)
 from qbeast_core.table.snapshot import Snapshot
 from qbeast_core.tree.columns import to_index_column
-from qbeast_core.tree.evolve import Growth
 from qbeast_core.tree.existing import ExistingTree, existing_tree
 from qbeast_core.tree.quantiles import KNOT_CHARACTERS
+from qbeast_core.tree.requantile import Growth, QuantilesTransformation, Range
 
 __all__ = ["growth_of", "live_tree"]
-
-_Quantiles = CDFNumericQuantilesTransformation | CDFStringQuantilesTransformation
 
 
 def live_tree(snapshot: Snapshot, revision: Revision) -> ExistingTree:
@@ -78,54 +72,62 @@ def growth_of(snapshot: Snapshot, revision: Revision, tree: ExistingTree) -> Gro
     Rows outside are estimated from the files' statistics: a file counts with the share of its range that
     lies outside.
     """
-    files = snapshot.files
-    rows = files["num_records"].fill_null(0)
     outside: dict[str, float] = {}
+    ranges: dict[str, Range] = {}
     for name, space in zip(revision.columns, revision.transformations, strict=False):
-        if isinstance(space, _Quantiles):
-            share = _share_outside(files, name, space)
-            outside[name] = 0.0 if share is None else float((rows.to_numpy() * share).sum())
-    return Growth(rows=int(rows.sum()), outside_rows=outside, cubes=tree.cube_count)
+        files = _known_files(snapshot.files, name)
+        if files is None or not isinstance(space, QuantilesTransformation):
+            continue
+        share, ends = (
+            _of_texts(files, space) if files["low"].dtype == pl.String else _of_numbers(files, space)
+        )
+        outside[name] = float((files["rows"].to_numpy() * share).sum())
+        ranges[name] = ends
+    rows = int(snapshot.files["num_records"].fill_null(0).sum())
+    return Growth(rows=rows, outside_rows=outside, ranges=ranges, cubes=tree.cube_count)
 
 
-def _share_outside(files: pl.DataFrame, name: str, space: _Quantiles) -> F64Array | None:
-    ends = [_statistic(files, side, name) for side in ("min", "max")]
-    if ends[0] is None or ends[1] is None:
-        return None
-    low, high = ends[0], ends[1]
-    known = (low.is_not_null() & high.is_not_null()).to_numpy()
-    if isinstance(space, CDFStringQuantilesTransformation):
-        if low.dtype != pl.String:
+def _known_files(files: pl.DataFrame, name: str) -> pl.DataFrame | None:
+    """Give rows, lowest and highest value of the files that tell; None where none does."""
+    bounds: dict[str, pl.Series] = {}
+    for side, alias in (("min", "low"), ("max", "high")):
+        dtype = files.schema.get(side)
+        if not isinstance(dtype, pl.Struct) or name not in {field.name for field in dtype.fields}:
             return None
-        beyond = (low.str.head(KNOT_CHARACTERS) > space.quantiles[-1]) | (high < space.quantiles[0])
-        return np.where(known, beyond.fill_null(value=False).to_numpy(), 0.0).astype(np.float64)
-    lowest, highest = _numbers(low), _numbers(high)
-    if lowest is None or highest is None:
-        return None
-    share = _share_of_range(lowest, highest, space.quantiles[0], space.quantiles[-1])
-    return np.where(known, share, 0.0)
+        bounds[alias] = files[side].struct.field(name)
+    known = pl.DataFrame({"rows": files["num_records"].fill_null(0), **bounds}).drop_nulls()
+    return known if known.height else None
 
 
-def _share_of_range(lowest: F64Array, highest: F64Array, first: float, last: float) -> F64Array:
-    """Return the share of each range that lies outside ``[first, last]``; a single point counts whole."""
+def _is_text(values: pl.Series) -> bool:
+    return values.dtype == pl.String
+
+
+def _of_texts(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, Range]:
+    """Give the share of each file outside, all of it or nothing: a range of texts has no length."""
+    first, last = str(space.quantiles[0]), str(space.quantiles[-1])
+    low, high = files["low"], files["high"]
+    beyond = (low.str.head(KNOT_CHARACTERS) > last) | (high < first)
+    lows = low.sort()  # the upper bounds may be cut and raised, so they are no values
+    return beyond.to_numpy().astype(np.float64), (str(lows[0]), str(lows[-1]))
+
+
+def _of_numbers(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, Range]:
+    """Give the share of each file's range outside; a single point counts whole."""
+    lowest, highest = _numbers(files["low"]), _numbers(files["high"])
+    first, last = float(space.quantiles[0]), float(space.quantiles[-1])
     low, high = lowest / 2, highest / 2  # halved: the range of extreme doubles does not overflow
     span = high - low
     above = np.maximum(high - np.maximum(low, last / 2), 0.0)
     below = np.maximum(np.minimum(high, first / 2) - low, 0.0)
     share = ((lowest > last) | (highest < first)).astype(np.float64)
     np.divide(above + below, span, out=share, where=span > 0)
-    return np.minimum(share, 1.0)
+    return np.minimum(share, 1.0), (float(lowest.min()), float(highest.max()))
 
 
-def _statistic(files: pl.DataFrame, side: str, name: str) -> pl.Series | None:
-    dtype = files.schema.get(side)
-    if not isinstance(dtype, pl.Struct) or name not in {field.name for field in dtype.fields}:
-        return None
-    return files[side].struct.field(name)
-
-
-def _numbers(values: pl.Series) -> F64Array | None:
-    if values.dtype == pl.String or values.dtype.is_nested() or values.dtype == pl.Boolean:
-        return None
+def _numbers(values: pl.Series) -> F64Array:
     column = to_index_column(values)
-    return number_values(column) if isinstance(column, NumberColumn) else None
+    if not isinstance(column, NumberColumn):
+        msg = f"the statistics of {values.name!r} are no numbers"
+        raise TypeError(msg)
+    return number_values(column)

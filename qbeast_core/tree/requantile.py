@@ -18,9 +18,12 @@ from qbeast_core.tree.fit import float_or_int
 from qbeast_core.tree.quantiles import KNOT_CHARACTERS, merge_numeric_quantiles, merge_text_quantiles
 from qbeast_core.tree.summary import ColumnSummary, sampled_numbers
 
-__all__ = ["Growth", "QuantilesTransformation", "requantiled"]
+__all__ = ["Growth", "QuantilesTransformation", "Range", "requantiled"]
 
 QuantilesTransformation: TypeAlias = CDFNumericQuantilesTransformation | CDFStringQuantilesTransformation
+
+Range: TypeAlias = tuple[float | str, float | str]
+"""Lowest and highest value, in the format's unit."""
 
 _OUTSIDE_SHARE: Final = 0.4
 
@@ -38,17 +41,15 @@ class Growth:
         Of the table.
     outside_rows : mapping of str to float
         Those outside the newest quantiles, per column that has some.
-    ranges : mapping of str to tuple
-        Lowest and highest value, in the format's unit, that the table is known to hold, per such column.
+    ranges : mapping of str to Range
+        What the table is known to hold, per such column.
     cubes : int
         Of the newest revision.
     """
 
     rows: int = 0
     outside_rows: Mapping[str, float] = field(default_factory=dict[str, float])
-    ranges: Mapping[str, tuple[float | str, float | str]] = field(
-        default_factory=dict[str, tuple[float | str, float | str]]
-    )
+    ranges: Mapping[str, Range] = field(default_factory=dict[str, Range])
     cubes: int = 0
 
 
@@ -74,10 +75,10 @@ def requantiled(
     --------
     >>> from qbeast_core.tree.summary import summarise
     >>> now = CDFNumericQuantilesTransformation(quantiles=(0.0, 9.0), data_type="LongDataType")
-    >>> batch = summarise(pl.DataFrame({"x": [8, 12, 20]}), ["x"])
+    >>> batch = summarise(pl.DataFrame({"x": [12, 15, 20]}), ["x"])
     >>> new = requantiled(now, batch.columns[0], batch.values("x"), rows=3, growth=Growth(rows=2))
     >>> new.quantiles
-    (0.0, 8.0, 9.0, 12.0, 20.0)
+    (0.0, 9.0, 12.0, 15.0, 20.0)
     """
     if column.lowest is None or column.highest is None:
         return now
