@@ -72,8 +72,8 @@ def to_frame(data: FrameLike) -> pl.DataFrame:
     Raises
     ------
     InvalidInputError
-        If `data` is none of these, has no column, the hidden column's name, one name twice, or names that
-        differ in case alone.
+        If `data` is none of these, has no column, the hidden column's name, one name twice, names that
+        differ in case alone, or one that Polars reads as a pattern.
     SchemaMismatchError
         If a column's type has no place in a Delta table; all such columns are listed.
 
@@ -130,6 +130,10 @@ def _check_names(names: Sequence[str]) -> None:
         raise InvalidInputError(msg, argument="df")
     if WEIGHT_COLUMN in names:
         msg = f"{WEIGHT_COLUMN!r} is the name of a column of qbeast's own; nothing was written. Rename it."
+        raise InvalidInputError(msg, argument="df")
+    patterns = [name for name in names if name == "*" or (name.startswith("^") and name.endswith("$"))]
+    if patterns:
+        msg = f"Polars reads the column names {patterns} as patterns; nothing was written. Rename them."
         raise InvalidInputError(msg, argument="df")
 
 

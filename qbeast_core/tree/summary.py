@@ -22,7 +22,7 @@ __all__ = ["SAMPLE_ROWS", "ColumnSummary", "IndexSummary", "merge_summaries", "s
 SAMPLE_ROWS: Final = 1 << 16
 """Rows of the uniform sample kept for quantiles; a rank is then known to about 0.2 %."""
 
-_KEY: Final = "__row_key"
+_KEY: Final = "\0row key"  # no column of a table has this name
 _LARGEST_KEY: Final = 0xFFFFFFFFFFFFF800  # a float64 below 2**64
 _WHOLE: Final = frozenset({"IntegerDataType", "LongDataType", "TimestampDataType", "DateDataType"})
 

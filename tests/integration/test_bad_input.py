@@ -115,6 +115,8 @@ def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[
     [
         (pl.DataFrame(), qbeast.InvalidInputError),
         (pl.DataFrame({"id": [1], "_qbeast_weight": [1]}), qbeast.InvalidInputError),
+        (pl.DataFrame({"id": [1], "*": [1]}), qbeast.InvalidInputError),
+        (pl.DataFrame({"id": [1], "^a.*$": [1]}), qbeast.InvalidInputError),
         (pl.DataFrame({"id": [1], "Id": [1]}), qbeast.InvalidInputError),
         (pl.DataFrame({"id": [1], "x": [{"a": 1, "A": 2}]}), qbeast.InvalidInputError),
         (pl.DataFrame({"id": [1], "x": [[{"a": 1, "A": 2}]]}), qbeast.InvalidInputError),

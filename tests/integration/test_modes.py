@@ -19,7 +19,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from tests.integration.invariants import check_invariants, read_log
-from tests.integration.tables import assert_same_rows
+from tests.integration.tables import assert_same_rows, sampled
 from tests.strategies import ROW
 
 ROWS = pl.DataFrame(
@@ -253,6 +253,30 @@ def test_a_table_can_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) -> N
     assert_same_rows(qbeast.read_table(path), pl.concat([ROWS, MORE]))
     assert_same_rows(qbeast.read_table(path, filter=pl.col(ROW) > 5), MORE)
     assert_same_rows(qbeast.read_table(path, sample=1.0), pl.concat([ROWS, MORE]))
+
+
+# fmt: off
+NAMES = [
+    "a b", "a.b", "a,b", "a;b", "a`b", 'a"b', "a'b", "a\\b", "a\nb", "a{b}", "a=b", "a/b", "a%20b", "a:b", "$x",
+    "é", "日本", " ", "x" * 300, "*a", "^a", "__row_key", "__qbeast_row", "file", "path", "low", "high", "rows", "blocks", "literal",
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_columns_can_have_any_name_and_be_indexed(tmp_path: Path, name: str) -> None:
+    rows = pl.DataFrame([pl.Series(ROW, range(300)), pl.Series(name, [*range(299), None])])
+    qbeast.write_table(rows, tmp_path / "t", columns=[name, ROW], cube_size=50)
+    qbeast.write_table(rows.with_columns(pl.col(ROW) + 300), tmp_path / "t", mode="append")
+    table = qbeast.open_table(tmp_path / "t")
+    assert table.indexed_columns == (name, ROW)
+    both = pl.concat([rows, rows.with_columns(pl.col(ROW) + 300)])
+    for expr in (pl.col(name) < 10, pl.col(name).is_null(), pl.col(ROW) == 5):
+        assert_same_rows(table.scan().filter(expr).collect(), both.filter(expr))
+    assert_same_rows(
+        table.scan(sample=0.3).select(ROW).collect(), sampled(both, [name, ROW], 0.3).select(ROW)
+    )
+    assert table.explain(columns=[name]).bytes_opened > 0
 
 
 @pytest.mark.parametrize("name", ["per%cent", "per%20cent"])
