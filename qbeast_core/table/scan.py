@@ -194,11 +194,11 @@ def _collected(
 
 def _finish(reader: Reader, job: Job, columns: list[str], frame: pl.DataFrame) -> pl.DataFrame:
     """Keep exactly the rows that sample and filter want, and the columns asked for."""
-    kept = frame
+    wanted: list[pl.Expr] = [] if job.predicate is None else [job.predicate]
     if not job.weights.is_full:
-        weights = frame_weights(kept, reader.indexed)
+        weights = frame_weights(frame, reader.indexed)
         inside = (weights >= job.weights.from_) & (weights <= job.weights.last)
-        kept = kept.filter(pl.Series(inside))
-    if job.predicate is not None:
-        kept = kept.filter(job.predicate)
-    return kept.select(columns)
+        wanted.append(pl.lit(pl.Series(inside)))
+    if not wanted:
+        return frame if frame.columns == columns else frame.select(columns)
+    return frame.lazy().filter(*wanted).select(columns).collect()
