@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -19,7 +20,9 @@ from tests.strategies import ROW, Case, cases, with_key_in_rows
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 
-Reading = Literal["whole", "streamed", "row numbers", "columns", "head", "count", "groups"]
+Reading = Literal[
+    "whole", "streamed", "row numbers", "columns", "head", "slice", "count", "groups", "self join"
+]
 
 
 def check_reading(kind: Reading, data: st.DataObject, scan: pl.LazyFrame, wanted: pl.DataFrame) -> None:
@@ -39,6 +42,14 @@ def check_reading(kind: Reading, data: st.DataObject, scan: pl.LazyFrame, wanted
             found = scan.head(count).collect()
             assert found.height == min(count, wanted.height)
             assert_same_rows(found, wanted.filter(pl.col(ROW).is_in(found[ROW].implode())))
+        case "slice":
+            start, count = data.draw(st.integers(0, 5)), data.draw(st.integers(0, wanted.height + 1))
+            found = scan.slice(start, count).collect()
+            assert found.height == max(min(count, wanted.height - start), 0)
+            assert_same_rows(found, wanted.filter(pl.col(ROW).is_in(found[ROW].implode())))
+        case "self join":
+            joined = scan.join(scan.select(ROW, twice=pl.col(ROW) * 2), on=ROW)
+            assert_same_rows(joined.collect(), wanted.with_columns(twice=pl.col(ROW) * 2))
         case "count":
             assert scan.select(pl.len()).collect().item() == wanted.height
         case "groups":
@@ -92,3 +103,29 @@ def test_many_filtered_scans_return_what_the_filters_keep(
         with small_files(file_rows=file_rows, page_rows=page_rows):
             write(path, case)
         check_filters(case, path, data, 15)
+
+
+def test_threads_share_an_opened_table_and_a_scan(tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(4000)}).with_columns(a=pl.col(ROW) * 7919 % 4001)
+    with small_files(file_rows=500, page_rows=32):
+        qbeast.write_table(rows, tmp_path / "t", columns=["a", ROW], cube_size=100)
+    table = qbeast.open_table(tmp_path / "t")
+    scan = table.scan()
+
+    def read(low: int) -> None:
+        expr = pl.col("a").is_between(low, low + 300)
+        assert_same_rows((scan if low % 2 else table.scan()).filter(expr).collect(), rows.filter(expr))
+        assert table.explain(expr).rows_opened >= 300
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(read, range(0, 4000, 101)))
+
+
+def test_a_scan_stays_at_its_version(tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(10)})
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
+    scan, table = qbeast.scan_table(tmp_path / "t"), qbeast.open_table(tmp_path / "t")
+    qbeast.write_table(rows.with_columns(pl.col(ROW) + 10), tmp_path / "t", mode="append")
+    assert_same_rows(scan.collect(), rows)
+    assert table.scan().select(pl.len()).collect().item() == 10
+    assert table.refresh().scan().select(pl.len()).collect().item() == 20

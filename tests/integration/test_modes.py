@@ -258,7 +258,8 @@ def test_a_table_can_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) -> N
 # fmt: off
 NAMES = [
     "a b", "a.b", "a,b", "a;b", "a`b", 'a"b', "a'b", "a\\b", "a\nb", "a{b}", "a=b", "a/b", "a%20b", "a:b", "$x",
-    "é", "日本", " ", "x" * 300, "*a", "^a", "__row_key", "__qbeast_row", "file", "path", "low", "high", "rows", "blocks", "literal",
+    "é", "日本", " ", "x" * 300, "*a", "^a", "__row_key", "__qbeast_row",
+    "file", "path", "low", "high", "rows", "blocks", "literal",
 ]
 # fmt: on
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qbeast
 from tests.integration.invariants import check_invariants
-from tests.integration.tables import assert_same_rows, folder, small_files, write
-from tests.strategies import Case, cases
+from tests.integration.tables import assert_same_rows, folder, sampled, small_files, write
+from tests.strategies import ROW, Case, cases
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -45,3 +50,38 @@ def test_no_row_is_lost_and_the_index_holds_in_many_tables(
     case: Case, file_rows: int, page_rows: int
 ) -> None:
     check_written(case, file_rows, page_rows)
+
+
+def test_a_table_of_many_rows_holds_every_row_in_its_place(tmp_path: Path) -> None:
+    rng, count = np.random.default_rng(5), 300_000
+    rows = pl.DataFrame(
+        {
+            ROW: np.arange(count),
+            "price": rng.lognormal(3, 1, count).round(2),
+            "day": rng.integers(19_000, 20_000, count).astype(np.int32),
+            "brand": rng.zipf(1.5, count) % 1000,
+            "note": rng.integers(0, 10**6, count),
+        }
+    ).with_columns(
+        pl.col("day").cast(pl.Date),
+        pl.format("brand {}", "brand").alias("brand"),
+        pl.when(pl.col("note") % 3 == 0).then(pl.format("note {}", "note")).alias("note"),
+        price=pl.when(pl.col(ROW) % 11 != 0).then("price"),
+    )
+    indexed = ["price", "day:linear", "brand", ROW]
+    for number, part in enumerate(rows.iter_slices(120_000)):
+        qbeast.write_table(part, tmp_path / "t", columns=indexed, mode="append" if number else "error")
+    assert sum(block.rows for block in check_invariants(tmp_path / "t")) == count
+    table = qbeast.open_table(tmp_path / "t")
+    assert_same_rows(table.scan().collect(), rows)
+    for expr in (
+        (pl.col("price") < 5) & (pl.col("brand") == "brand 7"),
+        pl.col("price").is_null() & (pl.col(ROW) < 5000),
+        pl.col("day").is_between(date(2024, 1, 1), date(2024, 1, 9)),
+        pl.col("brand").str.starts_with("brand 99"),
+    ):
+        wanted = rows.filter(expr)
+        assert_same_rows(table.scan().filter(expr).collect(), wanted)
+        kept = sampled(wanted, ["price", "day", "brand", ROW], 0.1)
+        assert_same_rows(table.scan(sample=0.1).filter(expr).collect(), kept)
+        assert table.explain(expr).share < 0.6
