@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from tests.integration.invariants import check_invariants
+from tests.integration.invariants import check_invariants, read_log
 from tests.integration.tables import assert_same_rows, folder, sampled, small_files, write
 from tests.strategies import ROW, Case, cases
 
@@ -24,6 +25,8 @@ def check_written(case: Case, file_rows: int, page_rows: int) -> None:
         with small_files(file_rows=file_rows, page_rows=page_rows):
             results = write(path, case)
         assert_same_rows(qbeast.read_table(path), case.rows)
+        if case.dialect == "qbeast-spark":
+            check_jvm_can_read(path, asked=case.columns)
         assert sum(block.rows for block in check_invariants(path)) == case.rows.height
         assert [result.version for result in results] == list(range(len(case.frames)))
         assert [result.rows for result in results] == [frame.height for frame in case.frames]
@@ -34,6 +37,20 @@ def check_written(case: Case, file_rows: int, page_rows: int) -> None:
             )
 
 
+def check_jvm_can_read(path: Path, *, asked: tuple[str, ...]) -> None:
+    """A released JVM knows two transformations, and fails on a float where it wants an integer."""
+    configuration = read_log(path).configuration
+    assert configuration["qbeast.blocksDialect"] == "qbeast-spark"
+    for key, text in configuration.items():
+        if key.startswith("qbeast.revision.") and key != "qbeast.revision.0":
+            for spec, space in zip(asked, json.loads(text)["transformations"], strict=True):
+                name = space["className"].rpartition(".")[2]
+                assert name in {"LinearTransformation", "HashTransformation"} or spec.endswith(":quantiles")
+                if space.get("orderedDataType") in WHOLE_TYPES and name == "LinearTransformation":
+                    assert all(isinstance(space[end], int) for end in ("minNumber", "maxNumber", "nullValue"))
+
+
+WHOLE_TYPES = {"IntegerDataType", "LongDataType", "TimestampDataType", "DateDataType"}
 SHAPES = {"file_rows": st.sampled_from([5, 30, 1 << 16]), "page_rows": st.sampled_from([1, 4, 32])}
 
 
