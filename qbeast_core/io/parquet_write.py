@@ -128,7 +128,10 @@ def _with_weights(frame: pl.DataFrame | Any, weights: I32Array, page_rows: int) 
     if weights.shape != (len(table),):
         message = f"{len(table)} rows need as many weights, not {weights.shape}; nothing was written"
         raise InvalidInputError(message, argument="weights")
-    return table.append_column(WEIGHT_COLUMN, pa.array(weights >> 16, type=pa.int32()))
+    high = np.ascontiguousarray(weights >> 16, dtype=np.int32)
+    # From its buffer: pa.array of an ndarray imports pandas first, to see whether it is one of its own.
+    column: Any = pa.Array.from_buffers(pa.int32(), len(high), [None, pa.py_buffer(high)])
+    return table.append_column(WEIGHT_COLUMN, column)
 
 
 def _to_arrow(frame: pl.DataFrame) -> Any:

@@ -10,7 +10,7 @@ import polars as pl
 
 __all__ = ["CHUNK_ROWS", "map_chunks"]
 
-CHUNK_ROWS: Final = 1 << 17
+CHUNK_ROWS: Final = 1 << 16
 """Rows of a chunk: its arrays fit the caches, and a call's overhead is small beside its work."""
 
 
