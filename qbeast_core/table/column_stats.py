@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from numbers import Real
 from typing import Any, TypeAlias
 
 import polars as pl
@@ -30,8 +34,8 @@ def parse_column_stats(
     Parameters
     ----------
     stats : mapping, str or None
-        Keys are an indexed column's name with one of the three suffixes; values are of the column's type
-        (in JSON text: numbers, texts, and ISO 8601 text for dates and timestamps).
+        Keys are an indexed column's name with one of the three suffixes; values are finite and of the
+        column's type (dates and timestamps may be ISO 8601 text; a time without zone is UTC).
     schema : polars.Schema
         Types of the columns.
     indexed : sequence of str
@@ -84,9 +88,12 @@ def _bounds(name: str, dtype: pl.DataType, given: Mapping[str, Any]) -> ColumnBo
     quantiles = given.get(f"{name}_quantiles")
     if quantiles is None:
         return ColumnBounds(lowest, highest)
-    values = _in_format_unit(name, dtype, list(quantiles))
+    listed = [] if isinstance(quantiles, str) or not isinstance(quantiles, Iterable) else list(quantiles)
+    values = _in_format_unit(name, dtype, listed) if listed else []
     if len(set(values)) < 2:
-        msg = f"column_stats: {name}_quantiles needs at least two different values, got {quantiles!r}"
+        msg = (
+            f"column_stats: {name}_quantiles needs a list of at least two different values, got {quantiles!r}"
+        )
         raise InvalidInputError(msg, argument="column_stats")
     return ColumnBounds(lowest, highest, tuple(values))  # type: ignore[arg-type] # one column, one type
 
@@ -97,13 +104,7 @@ def _one(name: str, dtype: pl.DataType, value: object) -> float | str | None:
 
 def _in_format_unit(name: str, dtype: pl.DataType, values: list[Any]) -> list[float | str]:
     try:
-        texts = dtype.is_temporal() and all(isinstance(v, str) for v in values)
-        series = (
-            pl.Series(name, values).str.to_datetime(time_unit="us", strict=True)
-            if texts
-            else pl.Series(name, values)
-        )
-        cast = _to_column_type(series, dtype)
+        cast = pl.concat([_as_column_value(value, dtype) for value in values])
     except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
         msg = f"column_stats: {values!r} does not fit column {name!r} of type {dtype}; nothing was written"
         raise InvalidInputError(msg, argument="column_stats") from error
@@ -118,10 +119,25 @@ def _in_format_unit(name: str, dtype: pl.DataType, values: list[Any]) -> list[fl
     return [int(v) for v in numbers] if dtype.is_temporal() else list(numbers)
 
 
-def _to_column_type(series: pl.Series, dtype: pl.DataType) -> pl.Series:
-    if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None and series.dtype == pl.Datetime("us"):
-        return series.dt.replace_time_zone("UTC")
-    if series.dtype == pl.String and dtype != pl.String:
-        msg = "text given for a column of numbers"
+def _as_column_value(value: Any, dtype: pl.DataType) -> pl.Series:
+    """Return one value as a column of one row; raise where it is of another kind, or not finite."""
+    if dtype.is_temporal():
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        fits = isinstance(moment, date)
+    elif dtype == pl.String:
+        moment, fits = value, isinstance(value, str)
+    else:
+        moment, fits = value, _is_number(value) and (not dtype.is_integer() or value == int(value))
+    if not fits:
+        msg = f"{value!r} is of another kind"
         raise TypeError(msg)
+    series = pl.Series([moment])
+    if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None and series.dtype == pl.Datetime("us"):
+        return series.dt.replace_time_zone("UTC").cast(dtype)
     return series.cast(dtype, strict=True)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, Real | Decimal) and math.isfinite(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -99,10 +99,7 @@ def resolve_specs(columns: Sequence[str] | None, current: Revision | None) -> tu
             )
             raise InvalidColumnsError(msg)
         return tuple(ColumnSpec(name) for name in current.columns)
-    if isinstance(columns, str):
-        msg = f"columns must be a list of names, not the text {columns!r}; nothing was written"
-        raise InvalidColumnsError(msg, columns=[columns])
-    specs = tuple(parse_column_spec(text) for text in columns)
+    specs = tuple(parse_column_spec(text) for text in _texts(columns))
     names = [spec.name for spec in specs]
     if not 1 <= len(names) <= MOST_COLUMNS:
         msg = f"a table is indexed by 1 to {MOST_COLUMNS} columns, got {len(names)}; nothing was written"
@@ -118,6 +115,16 @@ def resolve_specs(columns: Sequence[str] | None, current: Revision | None) -> tu
         )
         raise InvalidColumnsError(msg, columns=names)
     return specs
+
+
+def _texts(columns: object) -> list[str]:
+    ordered = not isinstance(columns, str | frozenset | set | dict)
+    listed: list[object] = list(columns) if ordered and isinstance(columns, Iterable) else [columns]
+    texts = [text for text in listed if ordered and isinstance(text, str)]
+    if len(texts) < len(listed):
+        msg = f"columns must be a list of names, got {columns!r}; nothing was written"
+        raise InvalidColumnsError(msg)
+    return texts
 
 
 def check_columns(specs: Sequence[ColumnSpec], schema: pl.Schema, dialect: BlocksDialect) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, Final, cast
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.spec.block import BlocksDialect
@@ -14,6 +14,21 @@ from qbeast_core.table.schema_match import SchemaMode
 from qbeast_core.table.target import Mode, check_mode
 
 __all__ = ["WriteOptions", "check_options"]
+
+_OWN_KEYS: Final = frozenset(
+    {
+        "engineInfo",
+        "inCommitTimestamp",
+        "isBlindAppend",
+        "isolationLevel",
+        "operation",
+        "operationMetrics",
+        "operationParameters",
+        "readVersion",
+        "timestamp",
+        "txnId",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +70,7 @@ def check_options(options: WriteOptions) -> None:
         msg = f'dialect must be "documented" or "qbeast-spark", got {options.dialect!r}; nothing was written'
         raise InvalidInputError(msg, argument="dialect")
     _check_txn(options.txn)
+    _check_metadata(options.commit_metadata)
 
 
 def _check_txn(txn: object) -> None:
@@ -66,3 +82,12 @@ def _check_txn(txn: object) -> None:
         case _:
             msg = f"txn must be (application id, version), got {txn!r}; nothing was written"
             raise InvalidInputError(msg, argument="txn")
+
+
+def _check_metadata(metadata: Mapping[Any, Any]) -> None:
+    """Refuse what would spoil the entry in the history: other engines read its known keys by type."""
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, str) or key in _OWN_KEYS:
+            why = "is a key of ours" if key in _OWN_KEYS else "is no text for a text"
+            msg = f"commit_metadata: {key!r}: {value!r} {why}; nothing was written. Choose another."
+            raise InvalidInputError(msg, argument="commit_metadata")

@@ -64,6 +64,10 @@ def table(tmp_path: Path) -> Path:
         ([], "1 to 40 columns"),
         (None, "needs columns"),
         ("id", "list of names"),
+        ({"id"}, "list of names"),
+        (5, "list of names"),
+        (["id", 1], "list of names"),
+        ([None], "list of names"),
     ],
 )
 def test_columns_that_cannot_be_indexed_are_refused(tmp_path: Path, columns: Any, match: str) -> None:
@@ -100,6 +104,17 @@ def test_more_than_40_columns_are_refused(tmp_path: Path) -> None:
         {"column_stats": {"id_min": "text"}},
         {"column_stats": {"id_min": 5, "id_max": 4}},
         {"column_stats": {"id_quantiles": [1]}},
+        {"column_stats": {"id_quantiles": 5}},
+        {"column_stats": {"id_quantiles": "12"}},
+        {"column_stats": {"id_quantiles": [1, None]}},
+        {"column_stats": {"id_max": 2**70}},
+        {"column_stats": {"id_max": 1.5}},
+        {"column_stats": {"id_max": True}},
+        {"column_stats": {"id_max": float("inf")}},
+        {"column_stats": {"id_max": float("nan")}},
+        {"commit_metadata": {"operationParameters": "x"}},
+        {"commit_metadata": {"readVersion": "0"}},
+        {"commit_metadata": {"user": 5}},
     ],
     ids=str,
 )
