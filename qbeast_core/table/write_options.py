@@ -88,6 +88,8 @@ def _check_metadata(metadata: Mapping[Any, Any]) -> None:
     """Refuse what would spoil the entry in the history: other engines read its known keys by type."""
     for key, value in metadata.items():
         if not isinstance(key, str) or not isinstance(value, str) or key in _OWN_KEYS:
-            why = "is a key of ours" if key in _OWN_KEYS else "is no text for a text"
-            msg = f"commit_metadata: {key!r}: {value!r} {why}; nothing was written. Choose another."
+            msg = (
+                f"commit_metadata maps texts to texts, and may not use {sorted(_OWN_KEYS)}; got {key!r}: {value!r}. "
+                "Nothing was written."
+            )
             raise InvalidInputError(msg, argument="commit_metadata")
