@@ -12,6 +12,7 @@ from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import number_values
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.transformation import CDFStringQuantilesTransformation
 from qbeast_core.table.snapshot import Snapshot
 from qbeast_core.tree.columns import to_index_column
 from qbeast_core.tree.existing import ExistingTree, existing_tree
@@ -78,9 +79,10 @@ def growth_of(snapshot: Snapshot, revision: Revision, tree: ExistingTree) -> Gro
         files = _known_files(snapshot.files, name)
         if files is None or not isinstance(space, QuantilesTransformation):
             continue
-        share, ends = (
-            _of_texts(files, space) if files["low"].dtype == pl.String else _of_numbers(files, space)
-        )
+        texts = isinstance(space, CDFStringQuantilesTransformation)
+        if texts != (files["low"].dtype == pl.String):
+            continue  # another writer changed the type
+        share, ends = _of_texts(files, space) if texts else _of_numbers(files, space)
         outside[name] = float((files["rows"].to_numpy() * share).sum())
         ranges[name] = ends
     rows = int(snapshot.files["num_records"].fill_null(0).sum())
@@ -97,10 +99,6 @@ def _known_files(files: pl.DataFrame, name: str) -> pl.DataFrame | None:
         bounds[alias] = files[side].struct.field(name)
     known = pl.DataFrame({"rows": files["num_records"].fill_null(0), **bounds}).drop_nulls()
     return known if known.height else None
-
-
-def _is_text(values: pl.Series) -> bool:
-    return values.dtype == pl.String
 
 
 def _of_texts(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, Range]:
