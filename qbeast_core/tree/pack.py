@@ -12,6 +12,7 @@ from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.tree.build import Assignment
 
 __all__ = [
+    "CubeNumbers",
     "PackedFiles",
     "RowNumbers",
     "order_in_file",
@@ -23,7 +24,7 @@ __all__ = [
 
 _FILE_MEMORY_BYTES: Final = 64 << 20
 _MIN_FILE_ROWS: Final = 1 << 16
-_MAX_FILE_ROWS: Final = 1 << 19
+_MAX_FILE_ROWS: Final = 3 << 17
 _MIN_PAGE_ROWS: Final = 256
 _MAX_PAGE_ROWS: Final = 2048
 _PAGES_PER_CUBE: Final = 8
@@ -34,6 +35,10 @@ _UINT16_VALUES: Final = 1 << 16
 
 RowNumbers: TypeAlias = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
 """Numbers of input rows; 32 bits wherever they do."""
+
+
+CubeNumbers: TypeAlias = npt.NDArray[np.uint16] | I32Array
+"""Numbers of cubes; 16 bits wherever they do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,12 +96,12 @@ def rows_by_file(assignment: Assignment, packed: PackedFiles, weights: I32Array)
     return found.astype(np.uint32) if len(found) < 1 << 32 else found
 
 
-def order_in_file(cubes: I32Array, weights: I32Array) -> RowNumbers:
+def order_in_file(cubes: CubeNumbers, weights: I32Array) -> RowNumbers:
     """Return the places of a file's rows by cube and weight; equals keep their order.
 
     Parameters
     ----------
-    cubes, weights : ndarray of int32, shape (n,)
+    cubes, weights : ndarray of integers and of int32, shape (n,)
         Cube, 0 or more, and weight of each row.
     """
     key = cubes.astype(np.uint64) << np.uint64(32)
@@ -119,7 +124,7 @@ def rows_per_file(row_bytes: float) -> int:
     Examples
     --------
     >>> rows_per_file(160.0)
-    419430
+    393216
     """
     return int(min(max(_FILE_MEMORY_BYTES / max(row_bytes, 1.0), _MIN_FILE_ROWS), _MAX_FILE_ROWS))
 

@@ -19,6 +19,7 @@ from qbeast_core.tree.columns import to_index_column
 from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.grid import grid
 from qbeast_core.tree.pack import (
+    CubeNumbers,
     PackedFiles,
     RowNumbers,
     order_in_file,
@@ -72,7 +73,7 @@ class IndexPlan:
     cubes: Cubes
     thresholds: I32Array
     packed: PackedFiles
-    row_cube: I32Array
+    row_cube: CubeNumbers
     rows_by_file: RowNumbers
 
     @property
@@ -147,13 +148,14 @@ def plan_index(
         smallest_block_rows=min(block_rows, revision.desired_cube_size),
     )
     packed = pack_files(assignment.counts, file_rows=file_rows)
+    few = len(assignment.counts) <= 1 << 16
     return IndexPlan(
         revision=revision,
         weights=weights,
         cubes=assignment.cubes,
         thresholds=assignment.thresholds,
         packed=packed,
-        row_cube=assignment.row_cube,
+        row_cube=assignment.row_cube.astype(np.uint16) if few else assignment.row_cube,
         rows_by_file=rows_by_file(assignment, packed, weights),
     )
 
