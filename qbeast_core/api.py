@@ -14,6 +14,7 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.column_stats import ColumnStats
 from qbeast_core.table.data_files import World
 from qbeast_core.table.frames import FrameLike
+from qbeast_core.table.opened import open_newest
 from qbeast_core.table.progress import ProgressCallback
 from qbeast_core.table.reader import Sample
 from qbeast_core.table.result import WriteResult
@@ -177,6 +178,8 @@ def open_table(
     [0]
     """
     number, moment = travel(version)
+    if number is None and moment is None:
+        return open_newest(path, storage_options)
     snapshot = load_snapshot(path, version=number, timestamp=moment, storage_options=storage_options)
     return Table(snapshot)
 

@@ -62,6 +62,8 @@ class Reader:
     ----------
     snapshot : Snapshot
         The version that is read.
+    pages : PageReader, optional
+        Of an earlier version: files do not change, so what it knows of them is still true.
 
     Raises
     ------
@@ -69,7 +71,7 @@ class Reader:
         If the table has no Qbeast metadata.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
         latest = snapshot.config.latest
         if latest is None:
             msg = (
@@ -79,7 +81,7 @@ class Reader:
             raise NotQbeastTableError(msg, path=snapshot.uri)
         self.snapshot = snapshot
         self.latest: Revision = latest
-        self.pages = PageReader(self.store)
+        self.pages = pages or PageReader(self.store)
 
     @property
     def store(self) -> Store:

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.pages import PageReader
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.block_frame import block_frame
 from qbeast_core.table.design import table_design_effect
@@ -37,9 +38,9 @@ class Table:
     (0, ('id', 'price'), 11)
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
         self._snapshot = snapshot
-        self._reader = Reader(snapshot)
+        self._reader = Reader(snapshot, pages=pages)
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{name}:{kind}" for name, kind in transformers_of(self._reader.latest).items())
@@ -91,7 +92,7 @@ class Table:
     def refresh(self) -> Table:
         """Return the table's newest version; this very object if there is none newer, which is cheap."""
         newest = refresh(self._snapshot)
-        return self if newest is self._snapshot else Table(newest)
+        return self if newest is self._snapshot else Table(newest, pages=self._reader.pages)
 
     def scan(self, *, sample: Sample | None = None) -> pl.LazyFrame:
         """Return the table as a Polars LazyFrame; see `qbeast.scan_table`."""

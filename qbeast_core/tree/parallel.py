@@ -14,6 +14,7 @@ CHUNK_ROWS: Final = 1 << 16
 """Rows of a chunk: its arrays fit the caches, and a call's overhead is small beside its work."""
 
 
+_WORTH_THREADS: Final = 4  # starting them takes longer than a chunk or two
 _Out = TypeVar("_Out")
 
 
@@ -37,7 +38,7 @@ def map_chunks(
     [2, 2, 1]
     """
     bounds = [(start, min(start + chunk_rows, rows)) for start in range(0, rows, chunk_rows)]
-    if len(bounds) < 2:
+    if len(bounds) < _WORTH_THREADS:
         return [function(*one) for one in bounds]
     with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
         starts, stops = zip(*bounds, strict=True)
