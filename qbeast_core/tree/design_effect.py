@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from qbeast_core.space.arrays import I32Array
+from qbeast_core.tree.parallel import CHUNK_ROWS
 
 __all__ = ["CLUSTERED", "design_effect"]
 
@@ -38,6 +39,11 @@ def design_effect(weights: I32Array) -> float:
     if not len(weights):
         return 1.0
     ordered = np.sort(weights)
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    sizes = np.diff(np.append(starts, len(ordered))).astype(np.float64)
-    return float(np.dot(sizes, sizes) / len(ordered))
+    squares, start = 0.0, 0
+    for first in range(1, len(ordered), CHUNK_ROWS):  # chunk by chunk: the runs' sizes take twice the weights
+        last = min(first + CHUNK_ROWS, len(ordered))
+        starts = np.flatnonzero(ordered[first:last] != ordered[first - 1 : last - 1]) + first
+        sizes = np.diff(starts, prepend=start).astype(np.float64) if len(starts) else np.zeros(0)
+        squares += float(np.dot(sizes, sizes))
+        start = int(starts[-1]) if len(starts) else start
+    return (squares + float(len(ordered) - start) ** 2) / len(ordered)

@@ -1,0 +1,31 @@
+"""The design effect is a sum over index keys, however the weights are cut into chunks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbeast_core.tree import design_effect as module
+from qbeast_core.tree.design_effect import design_effect
+
+
+def by_definition(weights):
+    _, counts = np.unique(weights, return_counts=True)
+    return float((counts.astype(np.float64) ** 2).sum() / len(weights))
+
+
+@given(st.lists(st.integers(-3, 3) | st.sampled_from([-(2**31), 2**31 - 1]), min_size=1, max_size=40))
+def test_it_is_the_mean_size_of_a_rows_key(weights):
+    array = np.array(weights, np.int32)
+    for rows in (1, 2, 7, 1 << 16):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "CHUNK_ROWS", rows)
+            assert design_effect(array) == pytest.approx(by_definition(array))
+
+
+def test_no_rows_and_one_key_are_the_ends():
+    assert design_effect(np.zeros(0, np.int32)) == 1.0
+    assert design_effect(np.zeros(200_000, np.int32)) == 200_000
+    assert design_effect(np.arange(200_000, dtype=np.int32)) == 1.0
