@@ -24,7 +24,7 @@ __all__ = [
 
 _FILE_MEMORY_BYTES: Final = 64 << 20
 _MIN_FILE_ROWS: Final = 1 << 16
-_MAX_FILE_ROWS: Final = 5 << 16
+_MAX_FILE_ROWS: Final = 3 << 17
 _MIN_PAGE_ROWS: Final = 256
 _MAX_PAGE_ROWS: Final = 2048
 _PAGES_PER_CUBE: Final = 8
@@ -124,7 +124,7 @@ def rows_per_file(row_bytes: float) -> int:
     Examples
     --------
     >>> rows_per_file(160.0)
-    327680
+    393216
     """
     return int(min(max(_FILE_MEMORY_BYTES / max(row_bytes, 1.0), _MIN_FILE_ROWS), _MAX_FILE_ROWS))
 
