@@ -1,0 +1,198 @@
+"""Schemas between the Delta log, Spark and Polars."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import polars as pl
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
+
+from qbeast_core.errors import SchemaMismatchError
+
+__all__ = ["collated_columns", "empty_frame", "nullable_schema", "spark_schema"]
+
+_POLARS: Final[dict[type[DataType], pl.DataType]] = {
+    BinaryType: pl.Binary(),
+    BooleanType: pl.Boolean(),
+    ByteType: pl.Int8(),
+    CharType: pl.String(),
+    DateType: pl.Date(),
+    DoubleType: pl.Float64(),
+    FloatType: pl.Float32(),
+    IntegerType: pl.Int32(),
+    LongType: pl.Int64(),
+    NullType: pl.Null(),
+    ShortType: pl.Int16(),
+    StringType: pl.String(),
+    TimestampNTZType: pl.Datetime("us"),
+    TimestampType: pl.Datetime("us", "UTC"),
+    VarcharType: pl.String(),
+}
+# Spark pads columns so marked when it reads them; the rows are what the files hold, in every engine.
+_PADDING: Final = "__CHAR_VARCHAR_TYPE_STRING"
+
+
+def spark_schema(schema_json: str) -> StructType:
+    """Return the Spark schema of a Delta table.
+
+    Nullability, comments and collations stay. Columns of ``char(n)`` and ``varchar(n)``, which Delta stores as
+    strings with a note, are strings: Spark would pad them.
+
+    Parameters
+    ----------
+    schema_json : str
+        Delta's ``schemaString``.
+    """
+    return StructType.fromJson(_without_padding(json.loads(schema_json)))
+
+
+def nullable_schema(schema: StructType) -> StructType:
+    """Return the same columns, every one of them and of their parts nullable: how Spark reads files.
+
+    Parameters
+    ----------
+    schema : StructType
+        Any Spark schema.
+    """
+    return StructType([_nullable_field(field) for field in schema.fields])
+
+
+def empty_frame(schema: StructType) -> pl.DataFrame:
+    """Return no rows of the Polars types that a table has for Spark's.
+
+    Parameters
+    ----------
+    schema : StructType
+        Of a Spark DataFrame.
+
+    Raises
+    ------
+    SchemaMismatchError
+        If a Delta table cannot hold a column's type: intervals, times, variants, geometries, structs without
+        fields, user-defined types. All such columns are listed.
+    """
+    problems = [
+        f"column {field.name!r} has {bad}" for field in schema.fields for bad in _misfits(field.dataType)
+    ]
+    if problems:
+        msg = (
+            f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}. "
+            "Nothing was written. Cast or drop them."
+        )
+        raise SchemaMismatchError(msg, problems=problems)
+    # Series, not a schema: a mapping would swallow the second of two columns of one name.
+    columns = [pl.Series(field.name, [], dtype=_to_polars(field.dataType)) for field in schema.fields]
+    _refuse_twins([column.name for column in columns])
+    return pl.DataFrame(columns)
+
+
+def collated_columns(schema: StructType) -> list[str]:
+    """Return the top-level columns that are, or hold, strings compared otherwise than by their bytes.
+
+    Parameters
+    ----------
+    schema : StructType
+        Any Spark schema.
+    """
+    return [field.name for field in schema.fields if _is_collated(field.dataType)]
+
+
+def _without_padding(told: Any) -> Any:
+    if isinstance(told, dict):
+        return {key: _without_padding(value) for key, value in told.items() if key != _PADDING}
+    return [_without_padding(one) for one in told] if isinstance(told, list) else told
+
+
+def _nullable_field(field: StructField) -> StructField:
+    return StructField(field.name, _nullable(field.dataType), nullable=True, metadata=field.metadata)
+
+
+def _nullable(dtype: DataType) -> DataType:
+    match dtype:
+        case StructType():
+            return nullable_schema(dtype)
+        case ArrayType():
+            return ArrayType(_nullable(dtype.elementType), containsNull=True)
+        case MapType():
+            return MapType(_nullable(dtype.keyType), _nullable(dtype.valueType), valueContainsNull=True)
+        case _:
+            return dtype
+
+
+def _misfits(dtype: DataType) -> Iterator[str]:
+    match dtype:
+        case StructType():
+            if not dtype.fields:
+                yield "a struct without fields"
+            for field in dtype.fields:
+                yield from _misfits(field.dataType)
+        case ArrayType():
+            yield from _misfits(dtype.elementType)
+        case MapType():
+            yield from _misfits(dtype.keyType)
+            yield from _misfits(dtype.valueType)
+        case DecimalType():
+            pass
+        case _:
+            if type(dtype) not in _POLARS:
+                yield f"type {dtype.simpleString()}"
+
+
+def _to_polars(dtype: DataType) -> pl.DataType:
+    match dtype:
+        case StructType():
+            return pl.Struct([pl.Field(field.name, _to_polars(field.dataType)) for field in dtype.fields])
+        case ArrayType():
+            return pl.List(_to_polars(dtype.elementType))
+        case MapType():
+            return pl.Map(_to_polars(dtype.keyType), _to_polars(dtype.valueType))
+        case DecimalType():
+            return pl.Decimal(dtype.precision, dtype.scale)
+        case _:
+            return _POLARS[type(dtype)]
+
+
+def _refuse_twins(names: list[str]) -> None:
+    twins = sorted({name for name in names if names.count(name) > 1})
+    if twins:
+        msg = f"the DataFrame has more than one column named {twins}; nothing was written. Rename them."
+        raise SchemaMismatchError(
+            msg, problems=[f"column {name!r} is there more than once" for name in twins]
+        )
+
+
+def _is_collated(dtype: DataType) -> bool:
+    match dtype:
+        case StructType():
+            return any(_is_collated(field.dataType) for field in dtype.fields)
+        case ArrayType():
+            return _is_collated(dtype.elementType)
+        case MapType():
+            return _is_collated(dtype.keyType) or _is_collated(dtype.valueType)
+        case _:
+            collation = getattr(dtype, "collation", "UTF8_BINARY")  # unknown to Spark 3.5
+            return bool(collation != "UTF8_BINARY")
