@@ -1,4 +1,4 @@
-"""What tests and doctests run under: `--slow`, Hypothesis profiles, no fork, a directory of their own."""
+"""What tests and doctests run under: `--slow`, `--connect`, Hypothesis profiles, no fork, a directory of their own."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def _no_fork() -> NoReturn:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
+    parser.addoption("--connect", action="store_true", help="run the tests of Spark through Spark Connect")
 
 
 def pytest_configure(config: pytest.Config) -> None:

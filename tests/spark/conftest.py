@@ -1,0 +1,41 @@
+"""One Spark session per test process: classic `local[2]`, or Spark Connect with `--connect`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark import sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--connect"):
+        return
+    skip = pytest.mark.skip(reason="a property of classic sessions")
+    for item in items:
+        if item.get_closest_marker("classic"):
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Give the session that all tests of this process share; it stops with them."""
+    directory = tmp_path_factory.mktemp("spark")
+    (directory / "local").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        # Another Spark of this machine, its settings and its servers are not what is tested.
+        for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_"))]:
+            patch.delenv(name)
+        for name, value in sessions.environment().items():
+            patch.setenv(name, value)
+        start = sessions.connect if request.config.getoption("--connect") else sessions.classic
+        session = start(directory)
+        yield session
+        session.stop()
