@@ -9,11 +9,11 @@ from typing import Any, Final, cast
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.column_stats import ColumnStats
-from qbeast_core.table.progress import ProgressCallback
+from qbeast_core.table.progress import Progress, ProgressCallback
 from qbeast_core.table.schema_match import SchemaMode
 from qbeast_core.table.target import Mode, check_mode
 
-__all__ = ["WriteOptions", "check_options"]
+__all__ = ["WriteOptions", "check_options", "tell"]
 
 _OWN_KEYS: Final = frozenset(
     {
@@ -45,6 +45,12 @@ class WriteOptions:
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     dialect: BlocksDialect | None = None
     progress: ProgressCallback | None = None
+
+
+def tell(options: WriteOptions, progress: Progress) -> None:
+    """Report a step to whoever asked for reports."""
+    if options.progress is not None:
+        options.progress(progress)
 
 
 def check_options(options: WriteOptions) -> None:

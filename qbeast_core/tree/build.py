@@ -15,7 +15,7 @@ from qbeast_core.tree.grid import GRID_BITS
 from qbeast_core.tree.levels import Level, child_level
 from qbeast_core.tree.rounds import Path, Round, count_round
 
-__all__ = ["MAX_DEPTH", "Assignment", "assign_rows"]
+__all__ = ["MAX_DEPTH", "Assignment", "TreeBuilder", "assign_rows"]
 
 MAX_DEPTH: Final = GRID_BITS
 """Deepest level of a tree."""
@@ -87,29 +87,40 @@ def assign_rows(
     >>> rows.counts.tolist(), rows.cubes.depth.tolist()
     ([1, 1], [0, 1])
     """
-    tree = existing if existing is not None and existing.levels else ExistingTree(len(cells), ())
-    builder = _Builder(cells, weights, cube_size, tree, smallest_block_rows if tree.levels else 0)
-    if len(weights):
-        builder.build()
+    builder = TreeBuilder(
+        cells, weights, cube_size, existing=existing, smallest_block_rows=smallest_block_rows
+    )
+    builder.build()
     return builder.finish()
 
 
-class _Builder:
-    """The state of the rounds: cubes found so far, and the cube of each row."""
+class TreeBuilder:
+    """The state of the rounds: cubes found so far, and the cube of each row.
+
+    Parameters
+    ----------
+    cells, weights, cube_size, existing, smallest_block_rows
+        See `assign_rows`.
+    rows_each : float, default 1.0
+        Rows of the input that each given row stands for, when these are a uniform sample of it.
+    """
 
     def __init__(
         self,
         cells: list[U32Array],
         weights: I32Array,
         cube_size: int,
-        tree: ExistingTree,
+        *,
+        existing: ExistingTree | None,
         smallest_block_rows: int,
+        rows_each: float = 1.0,
     ) -> None:
         self.cells = cells
         self.weights = weights
         self.cube_size = cube_size
-        self.tree = tree
-        self.smallest_block_rows = smallest_block_rows
+        self.tree = existing if existing is not None and existing.levels else ExistingTree(len(cells), ())
+        self.smallest_block_rows = smallest_block_rows if self.tree.levels else 0
+        self.rows_each = rows_each
         self.row_cube = np.full(len(weights), -1, np.int32)
         self.levels: list[Level] = []
         self.thresholds: list[I32Array] = []
@@ -118,8 +129,11 @@ class _Builder:
     def build(self) -> None:
         """Descend until no cube is split."""
         rows = len(self.weights)
+        if not rows:
+            return
         known = float(self.tree.levels[0].domains[0]) if self.tree.levels else 0.0
-        top: Level | None = Level.root(len(self.cells), rows, rows + known, is_known=bool(self.tree.levels))
+        domain = rows * self.rows_each + known
+        top: Level | None = Level.root(len(self.cells), rows, domain, is_known=bool(self.tree.levels))
         active: I64Array | None = None
         node = np.zeros(rows, np.int32)
         while top is not None:
@@ -165,7 +179,14 @@ class _Builder:
             else:
                 keys, rows = step.children(number)
                 below = child_level(
-                    level, keys, rows, first=first, fraction=fraction, leaf=leaf, tree=self.tree
+                    level,
+                    keys,
+                    rows,
+                    first=first,
+                    fraction=fraction,
+                    leaf=leaf,
+                    tree=self.tree,
+                    rows_each=self.rows_each,
                 )
         step.place(self.weights, self.row_cube, paths)
         return below
@@ -181,12 +202,11 @@ class _Builder:
     def _thresholds(self, level: Level, free: I32Array) -> tuple[BoolArray, F64Array, I32Array]:
         left = 1.0 - level.parents_fraction
         leaf = (level.domains * left <= self.cube_size) | (left <= 0.0) | (level.chain >= _LONGEST_CHAIN)
-        leaf |= (level.rows * left <= self.smallest_block_rows) | ~level.open
+        rows = level.rows * self.rows_each
+        leaf |= (rows * left <= self.smallest_block_rows) | ~level.open
         if level.depth >= MAX_DEPTH:
             leaf[:] = True
-        kept = np.maximum(
-            self.cube_size / np.maximum(level.domains, 1.0), self.smallest_block_rows / level.rows
-        )
+        kept = np.maximum(self.cube_size / np.maximum(level.domains, 1.0), self.smallest_block_rows / rows)
         threshold = np.asarray(fraction_to_weight(level.parents_fraction + kept), np.int64)
         if level.depth < len(self.tree.levels):
             leaf, threshold = self._respect_live_blocks(level, free, leaf, threshold)
@@ -214,23 +234,40 @@ class _Builder:
 
     def finish(self) -> Assignment:
         """Drop cubes without rows and number the others in file order."""
-        counts = np.bincount(self.row_cube, minlength=self.found) if self.found else np.zeros(0, np.int64)
-        sizes = [len(level.rows) for level in self.levels]
-        depths = np.repeat(np.array([level.depth for level in self.levels], np.uint8), sizes)
-        none = np.zeros((0, len(self.cells)), np.int64)
-        cells = np.concatenate([none, *(level.cells for level in self.levels)]).astype(np.uint64)
-        thresholds = np.concatenate([np.zeros(0, np.int32), *self.thresholds])
-        # Equal weights may leave a cube without the children that its domain promised: it is a leaf then.
-        thresholds[~self._has_below(counts > 0)] = MAX_WEIGHT
+        counts = self.counts()
+        cubes = self.cubes()
+        thresholds = self.final_thresholds(counts > 0)
         used = np.flatnonzero(counts)
         number = np.full(self.found, -1, np.int32)
         number[used] = np.arange(len(used), dtype=np.int32)
         return Assignment(
-            cubes=Cubes(depths[used], cells[used]),
+            cubes=Cubes(cubes.depth[used], cubes.cells[used]),
             thresholds=thresholds[used],
             counts=counts[used].astype(np.int64),
             row_cube=number[self.row_cube],
         )
+
+    def counts(self) -> I64Array:
+        """Return the rows that each node took, shape (nodes,)."""
+        counts = np.bincount(self.row_cube, minlength=self.found) if self.found else np.zeros(0, np.int64)
+        return counts.astype(np.int64, copy=False)
+
+    def cubes(self) -> Cubes:
+        """Return all nodes, in order of depth and then cube."""
+        sizes = [len(level.rows) for level in self.levels]
+        depths = np.repeat(np.array([level.depth for level in self.levels], np.uint8), sizes)
+        none = np.zeros((0, len(self.cells)), np.int64)
+        cells = np.concatenate([none, *(level.cells for level in self.levels)]).astype(np.uint64)
+        return Cubes(depths, cells)
+
+    def final_thresholds(self, used: BoolArray) -> I32Array:
+        """Return the nodes' thresholds, given which nodes hold rows.
+
+        Equal weights may leave a cube without the children that its domain promised: it is a leaf then.
+        """
+        thresholds = np.concatenate([np.zeros(0, np.int32), *self.thresholds])
+        thresholds[~self._has_below(used)] = MAX_WEIGHT
+        return thresholds
 
     def _has_below(self, used: BoolArray) -> BoolArray:
         """Tell which nodes have a descendant that took rows or lives already."""

@@ -15,7 +15,7 @@ CLUSTERED: Final = 2.0
 """Above this design effect a sample says noticeably less than its rows suggest."""
 
 
-def design_effect(weights: I32Array) -> float:
+def design_effect(weights: I32Array, *, share: float = 1.0) -> float:
     """Return the design effect of sampling by weight: ``sum(m_k ** 2) / n`` over index keys.
 
     Rows with equal keys have equal weights and live or die together, so the variance of a sampled count
@@ -25,6 +25,8 @@ def design_effect(weights: I32Array) -> float:
     ----------
     weights : ndarray of int32, shape (n,)
         One weight per row; distinct keys that share a weight by chance (about n / 2**32) count as one.
+    share : float, default 1.0
+        Share of the rows that `weights` are a uniform sample of; the effect is estimated for all of them.
 
     Returns
     -------
@@ -46,4 +48,6 @@ def design_effect(weights: I32Array) -> float:
         sizes = np.diff(starts, prepend=start).astype(np.float64) if len(starts) else np.zeros(0)
         squares += float(np.dot(sizes, sizes))
         start = int(starts[-1]) if len(starts) else start
-    return (squares + float(len(ordered) - start) ** 2) / len(ordered)
+    of_sample = (squares + float(len(ordered) - start) ** 2) / len(ordered)
+    # Of two rows with one key both are sampled with probability share ** 2.
+    return 1.0 + (of_sample - 1.0) / share

@@ -94,6 +94,7 @@ def child_level(
     fraction: F64Array,
     leaf: BoolArray,
     tree: ExistingTree,
+    rows_each: float = 1.0,
 ) -> Level:
     """Return the children of a level.
 
@@ -113,6 +114,8 @@ def child_level(
         Parents that take whatever arrives.
     tree : ExistingTree
         The live tree, perhaps without levels.
+    rows_each : float, default 1.0
+        Rows of the whole input that each row stands for.
     """
     dimensions = level.cells.shape[1]
     parent, code = keys >> dimensions, keys & ((1 << dimensions) - 1)
@@ -120,7 +123,7 @@ def child_level(
     existing = np.full(len(keys), -1, np.int64)
     known = level.existing[parent] >= 0
     existing[known] = tree.find(level.depth + 1, (level.existing[parent][known] << dimensions) | code[known])
-    domains = rows.astype(np.float64)
+    domains: F64Array = rows.astype(np.float64) * rows_each
     if (existing >= 0).any():
         domains[existing >= 0] += tree.levels[level.depth + 1].domains[existing[existing >= 0]]
     return Level(

@@ -29,7 +29,7 @@ from qbeast_core.tree.pack import (
 )
 from qbeast_core.tree.parallel import map_chunks
 
-__all__ = ["FilePlan", "IndexPlan", "plan_index"]
+__all__ = ["FilePlan", "IndexPlan", "grid_columns", "plan_index", "smallest_block_rows"]
 
 _PAGES_OF_APPENDED_BLOCK: Final = 4
 
@@ -137,15 +137,12 @@ def plan_index(
     IndexPlan
         Every row in exactly one block, the invariants of format 8 kept.
     """
-    cells = _grid_columns(frame, revision)
-    # Blocks of less than some pages cost a sample a page each and save a filter nothing.
-    block_rows = _PAGES_OF_APPENDED_BLOCK * page_rows_for(frame.height, cube_size=revision.desired_cube_size)
     assignment = assign_rows(
-        cells,
+        grid_columns(frame, revision),
         weights,
         cube_size=revision.desired_cube_size,
         existing=existing,
-        smallest_block_rows=min(block_rows, revision.desired_cube_size),
+        smallest_block_rows=smallest_block_rows(frame.height, cube_size=revision.desired_cube_size),
     )
     packed = pack_files(assignment.counts, file_rows=file_rows)
     few = len(assignment.counts) <= 1 << 16
@@ -160,8 +157,22 @@ def plan_index(
     )
 
 
-def _grid_columns(frame: pl.DataFrame, revision: Revision) -> list[U32Array]:
-    """Return the finest-grid cell of every row along each indexed column of `revision`."""
+def smallest_block_rows(rows: int, *, cube_size: int) -> int:
+    """Return the rows a block of an append of `rows` rows should have at least.
+
+    Blocks of less than some pages cost a sample a page each and save a filter nothing.
+    """
+    return min(_PAGES_OF_APPENDED_BLOCK * page_rows_for(rows, cube_size=cube_size), cube_size)
+
+
+def grid_columns(frame: pl.DataFrame, revision: Revision) -> list[U32Array]:
+    """Return the finest-grid cell of every row along each indexed column of `revision`.
+
+    Returns
+    -------
+    list of ndarray of uint32, each of shape (rows,)
+        See `qbeast_core.tree.grid.grid`.
+    """
     columns = [frame.get_column(name) for name in revision.columns]
     cells = [np.empty(frame.height, np.uint32) for _ in columns]
 

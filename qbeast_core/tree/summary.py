@@ -3,25 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import I64Array, U64Array
+from qbeast_core.space.arrays import I32Array, I64Array, U64Array
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.data_type import DataType
 from qbeast_core.tree.columns import data_type_of, to_index_column
 from qbeast_core.tree.parallel import map_chunks
 
-__all__ = ["SAMPLE_ROWS", "ColumnSummary", "IndexSummary", "merge_summaries", "sampled_numbers", "summarise"]
+__all__ = [
+    "DOMAIN_LIMITS",
+    "SAMPLE_ROWS",
+    "ColumnSummary",
+    "IndexSummary",
+    "SampleLimits",
+    "merge_summaries",
+    "sampled_numbers",
+    "summarise",
+]
 
 SAMPLE_ROWS: Final = 1 << 16
 """Rows of the uniform sample kept for quantiles; a rank is then known to about 0.2 %."""
 
+
+@dataclass(frozen=True, slots=True)
+class SampleLimits:
+    """How large the sample of a summary may be: rows, and about as many bytes."""
+
+    rows: int
+    size_bytes: int
+
+
+_QUANTILE_LIMITS: Final = SampleLimits(SAMPLE_ROWS, 1 << 40)
+
+DOMAIN_LIMITS: Final = SampleLimits(1 << 20, 64 << 20)
+"""For a sample that a tree is drawn from: of 50 million rows it knows a cube of 16,384 rows to about 5 %."""
+
+_EVERY_KEY: Final = (1 << 64) - 1
 _KEY: Final = "\0row key"  # no column of a table has this name
 _LARGEST_KEY: Final = 0xFFFFFFFFFFFFF800  # a float64 below 2**64
 _WHOLE: Final = frozenset({"IntegerDataType", "LongDataType", "TimestampDataType", "DateDataType"})
@@ -57,18 +81,40 @@ class IndexSummary:
 
     The sample keeps the rows with the smallest keys, a hash of the row's number: it does not depend on
     weights, which repeat with the keys they hash.
+
+    Parameters
+    ----------
+    rows : int
+        Rows summarised.
+    columns : tuple of ColumnSummary
+        In the order of the index.
+    sample : polars.DataFrame
+        The indexed columns of every row whose key is at most `key_limit`, and the keys.
+    key_limit : int
+        2**64 - 1 where every row is in the sample.
+    weight_sum : int
+        Sum of the rows' weights where they were given: by it one knows whether rows read again are the same.
     """
 
     rows: int
     columns: tuple[ColumnSummary, ...]
     sample: pl.DataFrame
+    key_limit: int = _EVERY_KEY
+    weight_sum: int = 0
 
     def values(self, name: str) -> pl.Series:
         """Return the sampled values of a column, nulls included."""
         return self.sample.get_column(name)
 
 
-def summarise(frame: pl.DataFrame, names: Sequence[str], *, first_row: int = 0) -> IndexSummary:
+def summarise(
+    frame: pl.DataFrame,
+    names: Sequence[str],
+    *,
+    first_row: int = 0,
+    limits: SampleLimits = _QUANTILE_LIMITS,
+    weights: I32Array | None = None,
+) -> IndexSummary:
     """Summarise one batch of rows.
 
     Parameters
@@ -79,6 +125,10 @@ def summarise(frame: pl.DataFrame, names: Sequence[str], *, first_row: int = 0) 
         Indexed columns, in order.
     first_row : int, default 0
         Number of the batch's first row in the whole input, so that batches draw different samples.
+    limits : SampleLimits, optional
+        Size of the sample; by default what quantiles need.
+    weights : ndarray of int32, shape (rows,), optional
+        The rows' weights, where their sum is asked for.
 
     Returns
     -------
@@ -92,28 +142,34 @@ def summarise(frame: pl.DataFrame, names: Sequence[str], *, first_row: int = 0) 
     (3, 1, 3, 1)
     """
     picked = frame.select(names)
-    kept, keys = _sampled_rows(first_row, frame.height)
+    kept, keys = _sampled_rows(first_row, frame.height, limits.rows)
     sample = (picked[pl.Series(kept)] if len(kept) < frame.height else picked).with_columns(
         pl.Series(_KEY, keys)
     )
     columns = tuple(_column(picked.get_column(name)) for name in names)
-    return IndexSummary(frame.height, columns, sample)
+    limit = int(keys.max()) if len(kept) < frame.height else _EVERY_KEY
+    total = 0 if weights is None else int(weights.sum(dtype=np.int64))
+    return _cut(IndexSummary(frame.height, columns, sample, limit, total), limits)
 
 
-def merge_summaries(parts: Sequence[IndexSummary]) -> IndexSummary:
+def merge_summaries(
+    parts: Sequence[IndexSummary], *, limits: SampleLimits = _QUANTILE_LIMITS
+) -> IndexSummary:
     """Add up the summaries of several batches; the order does not matter.
 
     Parameters
     ----------
     parts : sequence of IndexSummary
         At least one, all of the same columns.
+    limits : SampleLimits, optional
+        Size of the merged sample.
 
     Returns
     -------
     IndexSummary
         What one pass over all batches would have found.
     """
-    return reduce(_merge, parts)
+    return reduce(lambda left, right: _merge(left, right, limits), parts)
 
 
 def sampled_numbers(values: pl.Series) -> pl.Series:
@@ -132,12 +188,28 @@ def sampled_numbers(values: pl.Series) -> pl.Series:
     return numbers.filter(numbers.is_finite()).sort()
 
 
-def _merge(left: IndexSummary, right: IndexSummary) -> IndexSummary:
-    sample = pl.concat([left.sample, right.sample])
-    if sample.height > SAMPLE_ROWS:
-        sample = sample.bottom_k(SAMPLE_ROWS, by=_KEY)
+def _merge(left: IndexSummary, right: IndexSummary, limits: SampleLimits) -> IndexSummary:
+    limit = min(left.key_limit, right.key_limit)
+    parts = [
+        side.sample if side.key_limit == limit else side.sample.filter(pl.col(_KEY) <= limit)
+        for side in (left, right)
+    ]
     columns = tuple(_merge_columns(a, b) for a, b in zip(left.columns, right.columns, strict=True))
-    return IndexSummary(left.rows + right.rows, columns, sample)
+    total = left.weight_sum + right.weight_sum
+    return _cut(IndexSummary(left.rows + right.rows, columns, pl.concat(parts), limit, total), limits)
+
+
+def _cut(summary: IndexSummary, limits: SampleLimits) -> IndexSummary:
+    """Leave the greatest keys out until the sample is as small as it has to be."""
+    sample = summary.sample
+    most = limits.rows
+    size = int(sample.estimated_size())
+    if size > limits.size_bytes:
+        most = min(most, max(sample.height * limits.size_bytes // size, 1))
+    if sample.height <= most:
+        return summary
+    kept = sample.bottom_k(most, by=_KEY)
+    return replace(summary, sample=kept, key_limit=int(kept.get_column(_KEY).to_numpy().max()))
 
 
 def _merge_columns(left: ColumnSummary, right: ColumnSummary) -> ColumnSummary:
@@ -177,10 +249,10 @@ def _in_format_unit(ends: pl.Series, data_type: DataType) -> tuple[float | str |
     return float(numbers[0]), float(numbers[1])
 
 
-def _sampled_rows(first_row: int, rows: int) -> tuple[I64Array, U64Array]:
-    """Return the rows with the smallest keys, ascending, and these keys."""
-    limit = np.uint64(min(2.0 * SAMPLE_ROWS / max(rows, 1), 1.0) * _LARGEST_KEY)
-    everything = rows <= SAMPLE_ROWS
+def _sampled_rows(first_row: int, rows: int, most: int) -> tuple[I64Array, U64Array]:
+    """Return the rows with the smallest keys, `most` at most, ascending, and these keys."""
+    limit = np.uint64(min(2.0 * most / max(rows, 1), 1.0) * _LARGEST_KEY)
+    everything = rows <= most
 
     def chunk(start: int, stop: int) -> tuple[I64Array, U64Array]:
         keys = _row_keys(first_row + start, stop - start)
@@ -190,8 +262,8 @@ def _sampled_rows(first_row: int, rows: int) -> tuple[I64Array, U64Array]:
     found = map_chunks(chunk, rows)
     places = np.concatenate([np.zeros(0, np.int64), *(place for place, _ in found)])
     keys = np.concatenate([np.zeros(0, np.uint64), *(key for _, key in found)])
-    if len(keys) > SAMPLE_ROWS:
-        kept = np.sort(np.argpartition(keys, SAMPLE_ROWS)[:SAMPLE_ROWS])
+    if len(keys) > most:
+        kept = np.sort(np.argpartition(keys, most)[:most])
         places, keys = places[kept], keys[kept]
     return places, keys
 

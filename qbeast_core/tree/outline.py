@@ -1,0 +1,275 @@
+"""A tree drawn from a sample of the rows: where any row goes, without seeing the others (format 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U32Array
+from qbeast_core.space.cubes import Cubes
+from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.tree.build import TreeBuilder
+from qbeast_core.tree.codes import child_codes
+from qbeast_core.tree.existing import ExistingLevel, ExistingTree
+from qbeast_core.tree.grid import GRID_BITS
+
+__all__ = ["Outline", "OutlineLevel", "draw_outline"]
+
+_MOST_LOOKED_UP: Final = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutlineLevel:
+    """Nodes of one depth, sorted by `keys`.
+
+    Parameters
+    ----------
+    keys : ndarray of int64, shape (n,)
+        ``(position of the parent in the level above << dimensions) | child code``, increasing.
+    thresholds : ndarray of int32, shape (n,)
+        The greatest weight each node takes; the greatest of all for a leaf.
+    live_below : ndarray of bool, shape (n,)
+        Whether the table has live blocks further down.
+    """
+
+    keys: I64Array
+    thresholds: I32Array
+    live_below: BoolArray
+
+
+@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+class Outline:
+    """The nodes that the sample met, from the root down, numbered in order of depth and then cube.
+
+    A row that leaves a node for a child that is not here lies in a region where the sample saw nothing:
+    that child is a leaf of its own and stands, nameless, behind its parent.
+    """
+
+    dimensions: int
+    levels: tuple[OutlineLevel, ...]
+
+    def __getstate__(self) -> dict[str, object]:  # a lookup table is made anew faster than sent
+        return {"dimensions": self.dimensions, "levels": self.levels}
+
+    @cached_property
+    def firsts(self) -> I64Array:
+        """Number of the first node of each level, and of all nodes, shape (levels + 1,)."""
+        sizes = [len(level.keys) for level in self.levels]
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+
+    @cached_property
+    def thresholds(self) -> I32Array:
+        """Threshold of every node."""
+        return np.concatenate([np.zeros(0, np.int32), *(level.thresholds for level in self.levels)])
+
+    @cached_property
+    def cubes(self) -> Cubes:
+        """Cube of every node."""
+        cells = [np.zeros((1, self.dimensions), np.int64)]
+        shifts = np.arange(self.dimensions - 1, -1, -1)
+        for level in self.levels[1:]:
+            bits = (level.keys[:, None] >> shifts) & 1
+            cells.append((cells[-1][level.keys >> self.dimensions] << 1) | bits)
+        depths = np.repeat(np.arange(len(self.levels), dtype=np.uint8), np.diff(self.firsts))
+        return Cubes(depths, np.concatenate(cells[: len(self.levels)]).astype(np.uint64))
+
+    def place(self, cells: list[U32Array], weights: I32Array) -> I32Array:
+        """Return the node of each row: the first on its path that takes its weight, or the last one there.
+
+        Parameters
+        ----------
+        cells : list of ndarray of uint32, each of shape (rows,)
+            Finest-grid cells per dimension.
+        weights : ndarray of int32, shape (rows,)
+            The rows' weights.
+
+        Returns
+        -------
+        ndarray of int32, shape (rows,)
+            Rows whose weight is above their node's threshold belong to a nameless child of it.
+        """
+        node = np.zeros(len(weights), np.int32)
+        rows = np.flatnonzero(weights > self.levels[0].thresholds[0])
+        position = np.zeros(len(rows), np.int64)
+        for depth in range(1, len(self.levels)):
+            below = self._find(depth, position, _codes_at(cells, rows, depth))
+            known = below >= 0
+            rows, position = rows[known], below[known]
+            node[rows] = position + self.firsts[depth]
+            free = weights[rows] > self.levels[depth].thresholds[position]
+            rows, position = rows[free], position[free]
+        return node
+
+    def max_weights(self, used: BoolArray, used_below: BoolArray) -> I32Array:
+        """Return the `maxWeight` of each node's blocks: its threshold; the greatest weight if it proves to be a leaf.
+
+        Parameters
+        ----------
+        used : ndarray of bool, shape (nodes,)
+            Nodes that took rows.
+        used_below : ndarray of bool, shape (nodes,)
+            Nodes with rows in a nameless child.
+        """
+        below = used_below.copy()
+        for depth in range(len(self.levels) - 1, -1, -1):
+            here = slice(self.firsts[depth], self.firsts[depth + 1])
+            below[here] |= self.levels[depth].live_below
+            if depth:
+                held = used[here] | below[here]
+                parents = self.levels[depth].keys[held] >> self.dimensions
+                below[self.firsts[depth - 1] + parents] = True
+        return np.where(below, self.thresholds, np.int32(MAX_WEIGHT)).astype(np.int32)
+
+    def _find(self, depth: int, parents: I64Array, codes: I64Array) -> I64Array:
+        keys = (parents << self.dimensions) | codes
+        table = self._tables[depth]
+        if table is not None:
+            found: I64Array = table[keys]
+            return found
+        known = self.levels[depth].keys
+        at = np.minimum(np.searchsorted(known, keys), max(len(known) - 1, 0))
+        return np.where(known[at] == keys, at, -1) if len(known) else np.full(len(keys), -1, np.int64)
+
+    @cached_property
+    def _tables(self) -> list[I64Array | None]:
+        """Per level the position of every possible key, where these are few."""
+        tables: list[I64Array | None] = [None]
+        for above, level in zip(self.levels[:-1], self.levels[1:], strict=True):
+            size = len(above.keys) << self.dimensions
+            table: I64Array | None = None
+            if size <= _MOST_LOOKED_UP:
+                table = np.full(size, -1, np.int64)
+                table[level.keys] = np.arange(len(level.keys))
+            tables.append(table)
+        return tables
+
+
+def draw_outline(
+    cells: list[U32Array],
+    weights: I32Array,
+    *,
+    rows_each: float,
+    cube_size: int,
+    existing: ExistingTree | None = None,
+    smallest_block_rows: int = 0,
+) -> Outline:
+    """Draw the tree of many rows from a uniform sample of them.
+
+    Thresholds and leaves come from the sampled counts; with a sample of share p, the rows of a cube of n rows
+    are known to about ``1 / sqrt(p * n)``. Where every row is in the sample this is the tree of `assign_rows`.
+
+    Parameters
+    ----------
+    cells : list of ndarray of uint32, each of shape (sample,)
+        One finest-grid cell per indexed column.
+    weights : ndarray of int32, shape (sample,)
+        The sampled rows' weights.
+    rows_each : float
+        Rows that each of them stands for, at least 1.
+    cube_size, existing, smallest_block_rows
+        As for `assign_rows`.
+
+    Returns
+    -------
+    Outline
+        With all live cubes that rows can reach, so that format 8 holds wherever a row goes.
+    """
+    builder = TreeBuilder(
+        cells,
+        weights,
+        cube_size,
+        existing=existing,
+        smallest_block_rows=smallest_block_rows,
+        rows_each=rows_each,
+    )
+    builder.build()
+    levels = _levels(builder) if builder.levels else [_blank(np.zeros(1, np.int64))]
+    return Outline(len(cells), tuple(levels))
+
+
+def _codes_at(cells: list[U32Array], rows: I64Array, depth: int) -> I64Array:
+    """Return the child codes of some rows at `depth`."""
+    shift = np.uint32(GRID_BITS - depth)
+    codes = np.zeros(len(rows), np.int64)
+    for column in cells:
+        codes <<= 1
+        codes |= ((column[rows] >> shift) & np.uint32(1)).astype(np.int64)
+    return codes
+
+
+def _levels(builder: TreeBuilder) -> list[OutlineLevel]:
+    """Join the sampled nodes and the live ones that lie below open nodes, level by level."""
+    dimensions = len(builder.cells)
+    live = builder.tree.levels
+    sampled = _sampled_levels(builder)
+    levels: list[OutlineLevel] = []
+    # Where each node of the level above stands in the outline; -1: nowhere, or closed.
+    sampled_at = live_at = np.zeros(1, np.int64)
+    for depth in range(max(len(sampled), len(live))):
+        none = (np.zeros(0, np.int64), np.zeros(0, np.int32))
+        parents, codes, thresholds = sampled[depth] if depth < len(sampled) else (none[0], *none)
+        sampled_keys = _keys(sampled_at, parents, codes, dimensions)
+        here = live[depth] if depth < len(live) else None
+        known = none[0] if here is None else here.keys
+        live_keys = _keys(live_at, known >> dimensions, known & ((1 << dimensions) - 1), dimensions)
+        found = np.unique(np.concatenate([sampled_keys, live_keys]))
+        found = found[found >= 0]
+        if not len(found):
+            break
+        sampled_at, live_at = _places(found, sampled_keys), _places(found, live_keys)
+        level = _blank(found)
+        if here is not None:
+            bounds = _live_bounds(here, depth)
+            _put(level.thresholds, live_at, bounds)
+            _put(level.live_below, live_at, here.has_descendants)
+        _put(level.thresholds, sampled_at, thresholds)
+        levels.append(level)
+        closed = level.thresholds == MAX_WEIGHT  # nothing lies below a leaf
+        sampled_at, live_at = (
+            np.where((at >= 0) & ~closed[np.maximum(at, 0)], at, -1) for at in (sampled_at, live_at)
+        )
+    return levels
+
+
+def _sampled_levels(builder: TreeBuilder) -> list[tuple[I64Array, I64Array, I32Array]]:
+    """Return each level's parents (positions in the level above), child codes and thresholds."""
+    thresholds = builder.final_thresholds(builder.counts() > 0)
+    levels: list[tuple[I64Array, I64Array, I32Array]] = []
+    first = above = 0
+    for level in builder.levels:
+        size = len(level.rows)
+        parents = level.parent - above if level.depth else np.zeros(1, np.int64)
+        codes = child_codes(level.cells.astype(np.uint64)) if level.depth else np.zeros(1, np.int64)
+        levels.append((parents, codes, thresholds[first : first + size]))
+        above, first = first, first + size
+    return levels
+
+
+def _live_bounds(level: ExistingLevel, depth: int) -> I32Array:
+    """Bound what no sampled row announced: a cube with blocks takes it, one without keeps under those below it."""
+    if depth >= GRID_BITS:
+        return np.full(len(level.keys), MAX_WEIGHT, np.int32)
+    below = np.maximum(level.lowest_below.astype(np.int64) - 1, MIN_WEIGHT)
+    return np.where(level.has_blocks, MAX_WEIGHT, below).astype(np.int32)
+
+
+def _keys(at: I64Array, parents: I64Array, codes: I64Array, dimensions: int) -> I64Array:
+    """Return the keys of nodes in the outline; -1 where the parent is not there, or closed."""
+    places = at[parents]
+    return np.where(places >= 0, (places << dimensions) | codes, -1)
+
+
+def _places(found: I64Array, keys: I64Array) -> I64Array:
+    return np.where(keys >= 0, np.searchsorted(found, np.maximum(keys, 0)), -1)
+
+
+def _blank(keys: I64Array) -> OutlineLevel:
+    return OutlineLevel(keys, np.full(len(keys), MAX_WEIGHT, np.int32), np.zeros(len(keys), np.bool_))
+
+
+def _put(target: np.ndarray[Any, Any], places: I64Array, values: np.ndarray[Any, Any]) -> None:
+    kept = places >= 0
+    target[places[kept]] = values[kept]
