@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,6 +23,7 @@ from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weight
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.delta_handle import delta_errors
+from qbeast_core.table.portion import Wanted
 from qbeast_core.table.snapshot import Snapshot
 
 __all__ = ["Job", "Reader", "Sample"]
@@ -145,6 +147,16 @@ class Reader:
         node = Unknown() if predicate is None else parse_predicate(predicate, self.snapshot.schema)
         return Job(select(self.blocks, node, weights), weights, predicate)
 
+    def wanted(self, job: Job, columns: Sequence[str]) -> Wanted:
+        """Return what a read keeps of the rows it meets, in a form that needs no reader."""
+        return Wanted(
+            columns=tuple(columns),
+            schema=self.snapshot.schema,
+            indexed=self.indexed,
+            weights=job.weights,
+            predicate=job.predicate,
+        )
+
     def request(self, selection: Selection, number: int) -> PageRequest | None:
         """Return the pages to read of an opened file; None: it is read whole.
 
@@ -153,6 +165,16 @@ class Reader:
         pages = selection.pages(number)
         if pages is None or selection.mixed[number] or number in self.deleted_rows:
             return None
+        return self._pages_of(selection, number, pages)
+
+    def all_pages(self, selection: Selection, number: int) -> PageRequest | None:
+        """Return every page of a file that is read whole; None: its pages are not known, or it hides rows."""
+        total = int(selection.pages_total[number])
+        if total == 0 or selection.mixed[number] or number in self.deleted_rows:
+            return None
+        return self._pages_of(selection, number, np.arange(total, dtype=np.int64))
+
+    def _pages_of(self, selection: Selection, number: int, pages: I64Array) -> PageRequest:
         table = selection.table.pages
         return PageRequest(
             path=self.paths[number],

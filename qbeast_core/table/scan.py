@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Final
+from collections.abc import Iterator, Sequence
 
-import numpy as np
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from qbeast_core.io.page_plan import PageRequest
-from qbeast_core.table.reader import Job, Reader, Sample
-from qbeast_core.table.whole_files import scan_files, scan_without_rows
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.table.portion import Place, read_portion
+from qbeast_core.table.reader import Reader, Sample
+from qbeast_core.table.shares import portion_of
 
 __all__ = ["pushed_down", "read_rows", "scan"]
-
-_BATCH_BYTES: Final = 64 << 20
 
 
 def scan(reader: Reader, sample: Sample | None = None) -> pl.LazyFrame:
@@ -114,9 +108,10 @@ def read_rows(
         At least one, perhaps without rows.
     """
     job = reader.plan(predicate, sample)
+    place = Place(reader.store, reader.pages, reader.snapshot.storage_options)
     left = limit
     yielded = False
-    for frame in _frames(reader, job, columns, limit):
+    for frame in read_portion(portion_of(reader, job), reader.wanted(job, columns), place, limit=limit):
         cut = frame if left is None else frame.head(left)
         if cut.height or not yielded:
             yielded = True
@@ -127,78 +122,3 @@ def read_rows(
                 return
     if not yielded:
         yield pl.DataFrame(schema={name: reader.snapshot.schema[name] for name in columns})
-
-
-def _frames(reader: Reader, job: Job, columns: list[str], limit: int | None) -> Iterator[pl.DataFrame]:
-    plain: list[int] = []
-    hiding: list[int] = []
-    requests: list[PageRequest] = []
-    for number in np.flatnonzero(job.selection.opened).tolist():
-        request = reader.request(job.selection, number)
-        if request is not None:
-            requests.append(request)
-        elif reader.hidden_rows(job.selection, number) is None:
-            plain.append(number)
-        else:
-            hiding.append(number)
-    finish = partial(_finish, reader, job, columns)
-    if requests:
-        yield from map(finish, _by_pages(reader, job, columns, requests))
-    if plain:
-        lazy = _whole(reader, job, columns, [reader.paths[n] for n in plain])
-        yield from _collected(lazy, job, finish, limit)
-    for number in hiding:
-        yield from _collected(_without_hidden(reader, job, columns, number), job, finish, limit)
-
-
-def _by_pages(
-    reader: Reader, job: Job, columns: list[str], requests: list[PageRequest]
-) -> Iterator[pl.DataFrame]:
-    needed = job.columns_for(columns, reader.indexed)
-
-    def whole(request: PageRequest) -> pl.DataFrame:
-        return _whole(reader, job, columns, [request.path]).collect()
-
-    return reader.pages.read_batches(
-        requests, needed, reader.snapshot.schema, max_bytes=_BATCH_BYTES, fallback=whole
-    )
-
-
-def _whole(reader: Reader, job: Job, columns: list[str], paths: list[str]) -> pl.LazyFrame:
-    needed = job.columns_for(columns, reader.indexed)
-    options = dict(reader.snapshot.storage_options)
-    return scan_files(reader.store, paths, needed, reader.snapshot.schema, storage_options=options)
-
-
-def _without_hidden(reader: Reader, job: Job, columns: list[str], number: int) -> pl.LazyFrame:
-    hidden = reader.hidden_rows(job.selection, number)
-    return scan_without_rows(
-        reader.store,
-        reader.paths[number],
-        np.empty(0, np.int64) if hidden is None else hidden,
-        job.columns_for(columns, reader.indexed),
-        reader.snapshot.schema,
-        storage_options=dict(reader.snapshot.storage_options),
-    )
-
-
-def _collected(
-    lazy: pl.LazyFrame, job: Job, finish: Callable[[pl.DataFrame], pl.DataFrame], limit: int | None
-) -> Iterator[pl.DataFrame]:
-    """Run a scan of whole files; Polars filters, and cuts where no sample comes after."""
-    filtered = lazy if job.predicate is None else lazy.filter(job.predicate)
-    if limit is not None and job.weights.is_full:
-        filtered = filtered.head(limit)
-    yield from map(finish, filtered.collect_batches(maintain_order=True))
-
-
-def _finish(reader: Reader, job: Job, columns: list[str], frame: pl.DataFrame) -> pl.DataFrame:
-    """Keep exactly the rows that sample and filter want, and the columns asked for."""
-    wanted: list[pl.Expr] = [] if job.predicate is None else [job.predicate]
-    if not job.weights.is_full:
-        weights = frame_weights(frame, reader.indexed)
-        inside = (weights >= job.weights.from_) & (weights <= job.weights.last)
-        wanted.append(pl.lit(pl.Series(inside)))
-    if not wanted:
-        return frame if frame.columns == columns else frame.select(columns)
-    return frame.lazy().filter(*wanted).select(columns).collect()
