@@ -6,6 +6,10 @@ WORKERS ?= 2
 # The first Python on the path that is new enough; say PYTHON=... to choose another.
 PYTHON  ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
              $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+# Spark needs a Java: from PyPI where the machine has none.
+JDK     := $(shell command -v java >/dev/null 2>&1 || test -x "$$JAVA_HOME/bin/java" || echo jdk)
+# The older versions of PySpark that `make test-all` runs besides the newest.
+SPARKS  := 3.5 4.0
 # Warnings of the build backend about editable installs tell a user of this project nothing.
 PIP     := PYTHONWARNINGS=ignore $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL  = $(PIP) install -c constraints.txt --build-constraint constraints.txt -e . $(addprefix --group ,$(1))
@@ -13,7 +17,7 @@ INSTALL  = $(PIP) install -c constraints.txt --build-constraint constraints.txt 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all pytest pytest-all bench lint types format install clean
+.PHONY: help demo demo-spark test test-all pytest pytest-all spark spark-all bench lint types format install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,15 +25,30 @@ help: ## list these targets
 demo: $(VENV)/.demo ## write a table, sample it, filter it, draw it (demo-output/)
 	$(BIN)/python -m examples.demo
 
-test: lint types pytest ## everything CI runs: style, layers, types, tests
+demo-spark: $(VENV)/.demo-spark ## the same table from Spark, Polars and a stream (demo-output/)
+	$(BIN)/python -m examples.spark_pipeline
 
-test-all: lint types pytest-all ## the same with the slow sweeps
+test: lint types pytest spark ## everything CI runs: style, layers, types, tests
 
-pytest: $(VENV)/.dev ## the tests alone
-	$(BIN)/python -m pytest -n $(WORKERS)
+test-all: lint types pytest-all spark-all ## the same with slow sweeps, a small cluster, older versions of PySpark
+
+pytest: $(VENV)/.dev ## the tests alone, without those of Spark
+	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/spark
 
 pytest-all: $(VENV)/.dev ## the tests with the slow sweeps
-	$(BIN)/python -m pytest -n $(WORKERS) --slow
+	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/spark --slow
+
+# One process each: a Spark session takes both cores and 2 GB by itself.
+spark: $(VENV)/.dev ## the tests of Spark, on a classic session and on Spark Connect
+	$(BIN)/python -m pytest tests/spark
+	$(BIN)/python -m pytest tests/spark --connect
+
+spark-all: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) ## with slow sweeps, cluster and older versions
+	for version in $(SPARKS); do \
+	  PYTHONPATH=$(VENV)/pyspark-$$version $(BIN)/python -m pytest tests/spark/versions || exit; \
+	done
+	$(BIN)/python -m pytest tests/spark --slow
+	$(BIN)/python -m pytest tests/spark --slow --connect
 
 bench: $(VENV)/.bench ## run every benchmark: one table of targets beside figures (benchmarks/out/)
 	$(BIN)/python -m benchmarks.run_all
@@ -65,9 +84,23 @@ $(VENV)/.demo: $(VENV)/.pip pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.pip pyproject.toml
-	$(call INSTALL,test lint demo)
+	$(call INSTALL,test lint demo spark $(JDK))
+	@touch $@
+
+$(VENV)/.demo-spark: $(VENV)/.pip pyproject.toml
+	$(call INSTALL,demo spark $(JDK))
+	@touch $@
+
+$(VENV)/.jdk: $(VENV)/.pip pyproject.toml
+	$(call INSTALL,jdk)
+	@touch $@
+
+# Beside the virtual environment's packages, not among them: PYTHONPATH chooses one.
+$(VENV)/pyspark-%/.done: tests/spark/versions/pyspark-%.txt | $(VENV)/.pip
+	rm -rf $(@D)
+	$(PIP) install --no-deps --target $(@D) -r $<
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.pip pyproject.toml
-	$(call INSTALL,bench)
+	$(call INSTALL,bench spark $(JDK))
 	@touch $@

@@ -14,7 +14,8 @@
     ├── VersionNotFoundError     (also a LookupError)        no such version or no version that old
     ├── CommitConflictError                                  another writer's change forbids ours
     ├── CommitUnknownError                                   nobody can tell whether the commit landed
-    └── StorageError             (also an OSError)           the store refused a read or a write
+    ├── StorageError             (also an OSError)           the store refused a read or a write
+    └── MissingDependencyError   (also a RuntimeError)       a program or package is not installed
 
     QbeastWarning                (a UserWarning)
     ├── CorruptTagWarning                                    unreadable index tags: the file is read whole
@@ -36,6 +37,7 @@ __all__ = [
     "InvalidColumnsError",
     "InvalidInputError",
     "InvalidMetadataError",
+    "MissingDependencyError",
     "NotQbeastTableError",
     "QbeastError",
     "QbeastWarning",
@@ -185,6 +187,16 @@ class StorageError(QbeastError, OSError):
 
     def __init__(self, message: str, *, path: str) -> None:
         self.path = path
+        super().__init__(message)
+
+
+class MissingDependencyError(QbeastError, RuntimeError):
+    """A program or package that this call needs is not installed where it runs; nothing was done."""
+
+    code = "missing-dependency"
+
+    def __init__(self, message: str, *, dependency: str) -> None:
+        self.dependency = dependency
         super().__init__(message)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from qbeast_spark_bridge.java import ensure_java
 from tests.spark import sessions
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             patch.delenv(name)
         for name, value in sessions.environment().items():
             patch.setenv(name, value)
+        ensure_java()
         start = sessions.connect if request.config.getoption("--connect") else sessions.classic
         session = start(directory)
         yield session
