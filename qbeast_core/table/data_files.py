@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.codecs import choose_uncompressed
-from qbeast_core.io.dictionaries import choose_dictionary
-from qbeast_core.io.parquet_write import encode_data_file
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.stats import file_stats, stats_columns
-from qbeast_core.spec.layout import PageLayout, dump_layout
+from qbeast_core.table.data_file import FileSettings, store_file
 from qbeast_core.table.gather import RowSource
 from qbeast_core.table.progress import Progress, ProgressCallback
 from qbeast_core.tree.plan import FilePlan, IndexPlan
 
-__all__ = ["FileSettings", "World", "delete_data_files", "write_data_files"]
+__all__ = ["World", "delete_data_files", "write_data_files"]
 
 _MOST_WRITERS: Final = 4
-_RULES: Final = "1"
-_TRIED_ROWS: Final = 1 << 14
-_TRIED_PAGE_ROWS: Final = 2048
-_STRIDE: Final = 2_654_435_761
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,47 +30,6 @@ class World:
 
     now_ms: Callable[[], int]
     new_id: Callable[[], str]
-
-
-@dataclass(frozen=True, slots=True)
-class FileSettings:
-    """What all files of a write share.
-
-    Parameters
-    ----------
-    dictionary : list of str
-        Leaf columns to dictionary encode.
-    uncompressed : list of str
-        Leaf columns that compression does not shrink.
-    statistics : tuple of str
-        Columns with statistics per page: the indexed ones.
-    stats_columns : list
-        Leaf columns with statistics in the log.
-    """
-
-    dictionary: list[str]
-    uncompressed: list[str]
-    statistics: tuple[str, ...]
-    stats_columns: list[tuple[str, ...]]
-
-    @staticmethod
-    def of(frame: pl.DataFrame, indexed: tuple[str, ...], configuration: Mapping[str, str]) -> FileSettings:
-        """Derive the settings from the rows, some of which are encoded to see, and the configuration."""
-        listed = stats_columns(frame.schema, configuration)
-        listed += [(name,) for name in indexed if (name,) not in listed]
-        dictionary = choose_dictionary(frame)
-        uncompressed: list[str] = []
-        if frame.height:
-            # Rows from all over the input, in no order: that is how a file will hold them.
-            some = (np.arange(_TRIED_ROWS, dtype=np.int64) * _STRIDE) % frame.height
-            rows, order = np.unique(some, return_inverse=True)
-            uncompressed = choose_uncompressed(
-                RowSource(frame).take(rows, order),
-                weights=np.arange(_TRIED_ROWS, dtype=np.int32),
-                page_rows=_TRIED_PAGE_ROWS,
-                dictionary=dictionary,
-            )
-        return FileSettings(dictionary, uncompressed, indexed, listed)
 
 
 def write_data_files(
@@ -182,38 +132,17 @@ def _write_one(
     world: World,
 ) -> AddFile:
     file = plan_of(number)
-    rows = source.take(file.rows, file.order)
-    encoded = encode_data_file(
-        rows,
-        weights=file.weights,
-        page_rows=file.page_rows,
-        statistics=settings.statistics,
-        dictionary=settings.dictionary,
-        uncompressed=settings.uncompressed,
-    )
-    store.put(path, encoded.data)
-    tags = {"qbeast.rules": _RULES}
-    if encoded.tail_bytes:
-        tags["qbeast.layout"] = _layout(file, encoded.tail_bytes, design_effect)
-    return AddFile(
+    add = store_file(
+        source.take(file.rows, file.order),
+        file.weights,
+        file.page_rows,
+        store=store,
         path=path,
-        size=encoded.size_bytes,
-        modification_time=world.now_ms(),
-        stats=file_stats(rows, columns=settings.stats_columns),
-        tags=tags,
-        blocks=file.blocks,
+        settings=settings,
+        design_effect=design_effect,
+        now_ms=world.now_ms,
     )
-
-
-def _layout(file: FilePlan, tail_bytes: int, effect: float) -> str:
-    return dump_layout(
-        PageLayout(
-            page_rows=file.page_rows,
-            tail_bytes=tail_bytes,
-            weights=file.page_weights,
-            design_effect=round(effect, 4),
-        )
-    )
+    return add.model_copy(update={"blocks": file.blocks})
 
 
 def _delete(store: Store, paths: list[str]) -> None:

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import polars as pl
 
 from qbeast_core.io.store import open_store
-from qbeast_core.table.data_files import FileSettings, World, write_data_files
+from qbeast_core.table.data_file import FileSettings
+from qbeast_core.table.data_files import World, write_data_files
 from qbeast_core.table.design import table_design_effect
 from qbeast_core.table.frames import FrameLike, to_frame
 from qbeast_core.table.locking import refuse_unsafe_locking

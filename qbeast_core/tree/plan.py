@@ -58,11 +58,6 @@ class FilePlan:
     blocks: tuple[Block, ...]
     page_rows: int
 
-    @property
-    def page_weights(self) -> tuple[int, ...]:
-        """The high 16 bits of each page's first weight."""
-        return tuple((self.weights[:: self.page_rows] >> 16).tolist())
-
 
 @dataclass(frozen=True, eq=False)
 class IndexPlan:

@@ -1,0 +1,138 @@
+"""One data file: how it is encoded, and what the log says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.io.codecs import choose_uncompressed
+from qbeast_core.io.dictionaries import choose_dictionary
+from qbeast_core.io.parquet_write import encode_data_file
+from qbeast_core.io.store import Store
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.stats import file_stats, stats_columns
+from qbeast_core.space.arrays import I32Array
+from qbeast_core.spec.layout import PageLayout, dump_layout
+from qbeast_core.table.gather import RowSource
+
+__all__ = ["FileSettings", "store_file"]
+
+_RULES: Final = "1"
+_TRIED_ROWS: Final = 1 << 14
+_TRIED_PAGE_ROWS: Final = 2048
+_STRIDE: Final = 2_654_435_761
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """What all files of a write share.
+
+    Parameters
+    ----------
+    dictionary : list of str
+        Leaf columns to dictionary encode.
+    uncompressed : list of str
+        Leaf columns that compression does not shrink.
+    statistics : tuple of str
+        Columns with statistics per page: the indexed ones.
+    stats_columns : list
+        Leaf columns with statistics in the log.
+    """
+
+    dictionary: list[str]
+    uncompressed: list[str]
+    statistics: tuple[str, ...]
+    stats_columns: list[tuple[str, ...]]
+
+    @staticmethod
+    def of(frame: pl.DataFrame, indexed: tuple[str, ...], configuration: Mapping[str, str]) -> FileSettings:
+        """Derive the settings from the rows, some of which are encoded to see, and the configuration."""
+        listed = stats_columns(frame.schema, configuration)
+        listed += [(name,) for name in indexed if (name,) not in listed]
+        dictionary = choose_dictionary(frame)
+        uncompressed: list[str] = []
+        if frame.height:
+            # Rows from all over the input, in no order: that is how a file will hold them.
+            some = (np.arange(_TRIED_ROWS, dtype=np.int64) * _STRIDE) % frame.height
+            rows, order = np.unique(some, return_inverse=True)
+            uncompressed = choose_uncompressed(
+                RowSource(frame).take(rows, order),
+                weights=np.arange(_TRIED_ROWS, dtype=np.int32),
+                page_rows=_TRIED_PAGE_ROWS,
+                dictionary=dictionary,
+            )
+        return FileSettings(dictionary, uncompressed, indexed, listed)
+
+
+def store_file(
+    rows: pl.DataFrame,
+    weights: I32Array,
+    page_rows: int,
+    *,
+    store: Store,
+    path: str,
+    settings: FileSettings,
+    design_effect: float,
+    now_ms: Callable[[], int],
+) -> AddFile:
+    """Encode and store rows in the order given.
+
+    Parameters
+    ----------
+    rows : polars.DataFrame
+        Of the table's types, in the order of the file.
+    weights : ndarray of int32, shape (rows,)
+        Their weights.
+    page_rows : int
+        Rows of a data page.
+    store : Store
+        Below the table's root.
+    path : str
+        Name of the file, not used before.
+    settings : FileSettings
+        How it is encoded.
+    design_effect : float
+        Of the write, at least 1.0.
+    now_ms : callable
+        The clock, milliseconds since 1970 UTC.
+
+    Returns
+    -------
+    AddFile
+        Without `blocks`.
+
+    Raises
+    ------
+    StorageError
+        If the store refuses.
+    """
+    encoded = encode_data_file(
+        rows,
+        weights=weights,
+        page_rows=page_rows,
+        statistics=settings.statistics,
+        dictionary=settings.dictionary,
+        uncompressed=settings.uncompressed,
+    )
+    store.put(path, encoded.data)
+    tags = {"qbeast.rules": _RULES}
+    if encoded.tail_bytes:
+        tags["qbeast.layout"] = dump_layout(
+            PageLayout(
+                page_rows=page_rows,
+                tail_bytes=encoded.tail_bytes,
+                weights=tuple((weights[::page_rows] >> 16).tolist()),
+                design_effect=round(design_effect, 4),
+            )
+        )
+    return AddFile(
+        path=path,
+        size=encoded.size_bytes,
+        modification_time=now_ms(),
+        stats=file_stats(rows, columns=settings.stats_columns),
+        tags=tags,
+    )
