@@ -45,7 +45,8 @@ spark: $(VENV)/.dev ## the tests of Spark, on a classic session and on Spark Con
 
 spark-all: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) ## with slow sweeps, cluster and older versions
 	for version in $(SPARKS); do \
-	  PYTHONPATH=$(VENV)/pyspark-$$version $(BIN)/python -m pytest tests/spark/versions || exit; \
+	  PYTHONPATH=$(VENV)/pyspark-$$version EXPECTED_PYSPARK=$$version \
+	    $(BIN)/python -m pytest tests/spark/versions || exit; \
 	done
 	$(BIN)/python -m pytest tests/spark --slow
 	$(BIN)/python -m pytest tests/spark --slow --connect

@@ -1,0 +1,99 @@
+"""What works on every supported PySpark: to read and write by function. `make test-all` runs these on older ones."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyspark
+import pytest
+
+import qbeast
+import qbeast_spark_bridge as bridge
+from qbeast_core.errors import QbeastError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = ["key", "x:quantiles", "name:hash"]
+
+
+def _rows(spark: SparkSession, first: int = 0, count: int = 20_000) -> DataFrame:
+    return spark.range(first, first + count, 1, 4).selectExpr(
+        "id AS key",
+        "cast(id * 7919 % 10007 AS double) / 7 AS x",
+        "concat('name ', id % 40) AS name",
+        "date_add(DATE'2024-01-01', cast(id % 500 AS int)) AS day",
+        "timestamp_seconds(1700000000 + id * 61) AS at",
+        "CASE WHEN id % 10 <> 0 THEN cast(id % 1000 AS decimal(9, 2)) END AS price",
+    )
+
+
+def _keys(frame: DataFrame) -> list[int]:
+    return sorted(row["key"] for row in frame.select("key").collect())
+
+
+@pytest.fixture
+def path(spark: SparkSession, tmp_path: Path) -> str:
+    path = str(tmp_path / "table")
+    bridge.write_table(_rows(spark), path, columns=COLUMNS)
+    return path
+
+
+def test_the_spark_under_test_is_the_one_asked_for(spark: SparkSession) -> None:
+    expected = os.environ.get("EXPECTED_PYSPARK", pyspark.__version__)
+    assert pyspark.__version__.startswith(expected)
+    assert spark.version == pyspark.__version__
+
+
+def test_polars_reads_what_spark_writes(path: str) -> None:
+    table = qbeast.read_table(path)
+    assert sorted(table["key"]) == list(range(20_000))
+    assert table.schema == {
+        "key": pl.Int64(),
+        "x": pl.Float64(),
+        "name": pl.String(),
+        "day": pl.Date(),
+        "at": pl.Datetime("us", "UTC"),
+        "price": pl.Decimal(9, 2),
+    }
+    assert table["price"].null_count() == 2_000
+
+
+def test_spark_reads_what_spark_writes(spark: SparkSession, path: str) -> None:
+    read = bridge.read_table(spark, path).orderBy("key")
+    assert read.exceptAll(_rows(spark)).count() == 0
+    assert read.count() == 20_000
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.1, 0.5])
+def test_samples_are_the_same_rows_in_spark_and_polars(
+    spark: SparkSession, path: str, fraction: float
+) -> None:
+    sample = _keys(bridge.read_table(spark, path, sample=fraction, columns=["key"]))
+    assert sample == sorted(qbeast.read_table(path, sample=fraction)["key"])
+    assert len(sample) == pytest.approx(20_000 * fraction, rel=0.3)
+
+
+def test_filters_keep_the_matching_rows(spark: SparkSession, path: str) -> None:
+    read = bridge.read_table(spark, path, where="x < 100 AND name = 'name 7'")
+    expected = _rows(spark).where("x < 100 AND name = 'name 7'")
+    assert _keys(read) == _keys(expected)
+
+
+def test_spark_appends_to_what_polars_wrote_and_the_other_way(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "mixed")
+    bridge.write_table(_rows(spark, 0, 1_000), path, columns=COLUMNS)
+    qbeast.write_table(qbeast.read_table(path).with_columns(pl.col("key") + 1_000), path, mode="append")
+    bridge.write_table(_rows(spark, 2_000, 1_000), path, mode="append")
+    assert sorted(qbeast.read_table(path)["key"]) == list(range(3_000))
+    assert _keys(bridge.read_table(spark, path)) == list(range(3_000))
+
+
+def test_a_table_that_exists_is_left_alone(spark: SparkSession, path: str) -> None:
+    with pytest.raises(QbeastError):
+        bridge.write_table(_rows(spark, 0, 10), path, columns=COLUMNS)
+    assert bridge.read_table(spark, path).count() == 20_000
