@@ -26,9 +26,10 @@ from qbeast_core.table.travel import travel
 from qbeast_core.table.write import write_frame
 from qbeast_core.table.write_options import WriteOptions
 
-__all__ = ["open_table", "read_table", "scan_table", "write_table"]
+__all__ = ["WORLD", "open_table", "read_table", "scan_table", "write_table"]
 
-_WORLD = World(now_ms=lambda: time.time_ns() // 1_000_000, new_id=lambda: str(uuid.uuid4()))
+WORLD = World(now_ms=lambda: time.time_ns() // 1_000_000, new_id=lambda: str(uuid.uuid4()))
+"""The clock and the ids of this machine."""
 
 
 def write_table(
@@ -134,7 +135,7 @@ def write_table(
         dialect=dialect,
         progress=progress,
     )
-    return write_frame(df, os.fspath(path), options, _WORLD)
+    return write_frame(df, os.fspath(path), options, WORLD)
 
 
 def open_table(

@@ -4,6 +4,7 @@
 
     QbeastError
     ├── InvalidInputError        (also a ValueError)         an argument cannot be used
+    │   ├── InputChangedError                                rows read twice were not the same
     │   ├── InvalidColumnsError                              columns to index: unknown, repeated ...
     │   └── SchemaMismatchError                              rows do not fit the table's columns
     ├── InvalidMetadataError     (also a ValueError)         stored metadata breaks the format
@@ -34,6 +35,7 @@ __all__ = [
     "CommitUnknownError",
     "CorruptTagWarning",
     "DesignEffectWarning",
+    "InputChangedError",
     "InvalidColumnsError",
     "InvalidInputError",
     "InvalidMetadataError",
@@ -76,6 +78,17 @@ class InvalidInputError(QbeastError, ValueError):
     def __init__(self, message: str, *, argument: str | None = None) -> None:
         self.argument = argument
         super().__init__(message)
+
+
+class InputChangedError(InvalidInputError):
+    """Rows that had to be read twice were not the same the second time."""
+
+    code = "input-changed"
+
+    def __init__(self, message: str, *, rows_before: int = 0, rows_after: int = 0) -> None:
+        super().__init__(message, argument="df")
+        self.rows_before = rows_before
+        self.rows_after = rows_after
 
 
 class InvalidColumnsError(InvalidInputError):

@@ -1,0 +1,238 @@
+"""A write whose rows lie elsewhere: they are summarised in one pass, written by workers in a second, committed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InputChangedError
+from qbeast_core.io.store import Store, open_store
+from qbeast_core.space.arrays import U64Array
+from qbeast_core.table.data_files import World, delete_data_files
+from qbeast_core.table.design import table_design_effect
+from qbeast_core.table.frames import to_frame
+from qbeast_core.table.locking import refuse_unsafe_locking
+from qbeast_core.table.prepare import Prepared, choose_space, prepare
+from qbeast_core.table.publish import Written, is_applied, publish
+from qbeast_core.table.result import WriteResult
+from qbeast_core.table.scatter_job import RowShape, ScatterJob, SummaryJob, sort_keys
+from qbeast_core.table.scattered_file import ScatteredFile, count_cubes, with_blocks
+from qbeast_core.table.snapshot import Snapshot
+from qbeast_core.table.target import find_target
+from qbeast_core.table.warn import warn_if_clustered
+from qbeast_core.table.write_options import WriteOptions, check_options
+from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.design_effect import design_effect
+from qbeast_core.tree.outline import draw_outline
+from qbeast_core.tree.pack import pack_files, rows_per_file
+from qbeast_core.tree.plan import grid_columns, smallest_block_rows
+from qbeast_core.tree.summary import IndexSummary
+
+__all__ = ["ScatterWrite"]
+
+_TEXT_BYTES: Final = 24.0
+_OTHER_BYTES: Final = 64.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterWrite:
+    """The one who plans and commits.
+
+    Attributes
+    ----------
+    uri : str
+        The table.
+    options : WriteOptions
+        What was asked for.
+    world : World
+        Clock and ids.
+    target : Snapshot or None
+        The table as it was found.
+    prepared : Prepared
+        What it will look like.
+    schema : polars.Schema
+        Of the rows, as the table stores them.
+    """
+
+    uri: str
+    options: WriteOptions
+    world: World
+    target: Snapshot | None
+    prepared: Prepared
+    schema: pl.Schema
+
+    @classmethod
+    def begin(
+        cls, empty: pl.DataFrame, uri: str, options: WriteOptions, world: World
+    ) -> ScatterWrite | WriteResult:
+        """Look at the table and check that such rows can be written to it.
+
+        Parameters
+        ----------
+        empty : polars.DataFrame
+            No rows, but the columns and types of those to come.
+        uri, options, world
+            As for `qbeast_core.table.write.write_frame`.
+
+        Returns
+        -------
+        ScatterWrite or WriteResult
+            The outcome, where there is nothing to do.
+
+        Raises
+        ------
+        QbeastError
+            As `qbeast.write_table` documents.
+        """
+        check_options(options)
+        target = find_target(uri, options.mode, options.storage_options)
+        if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
+            return WriteResult.untouched(target.version, target.config.latest)
+        frame, prepared = prepare(to_frame(empty), target, options, world)
+        refuse_unsafe_locking(open_store(uri, options.storage_options).uri, options.storage_options)
+        return cls(uri, options, world, target, prepared, frame.schema)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The indexed columns, in order."""
+        return self.prepared.names
+
+    def summary_job(self) -> SummaryJob:
+        """Return what summarises rows of the indexed columns."""
+        return SummaryJob(pl.Schema({name: self.schema[name] for name in self.names}))
+
+    def job(self, summary: IndexSummary, *, row_bytes: float | None = None) -> ScatterJob:
+        """Decide revision, tree and files.
+
+        Parameters
+        ----------
+        summary : IndexSummary
+            Of all rows.
+        row_bytes : float, optional
+            Bytes of a row in memory; guessed from the types by default.
+        """
+        space = choose_space(
+            self.prepared,
+            self.schema,
+            summary,
+            self.target,
+            self.options,
+            uri=self.uri,
+            now_ms=self.world.now_ms(),
+        )
+        size = space.revision.desired_cube_size
+        weights = frame_weights(summary.sample, self.names)
+        cells = grid_columns(summary.sample, space.revision)
+        share = summary.sample.height / summary.rows if summary.rows else 1.0
+        outline = draw_outline(
+            cells,
+            weights,
+            rows_each=1.0 / share,
+            cube_size=size,
+            existing=space.tree,
+            smallest_block_rows=smallest_block_rows(summary.rows, cube_size=size),
+        )
+        file_rows = rows_per_file(row_bytes or _row_bytes(self.schema))
+        keys = sort_keys(outline.place(cells, weights), weights)
+        return ScatterJob(
+            uri=self.uri,
+            storage_options=dict(self.options.storage_options or {}),
+            shape=self._shape(),
+            configuration=self._properties(),
+            space=replace(space, tree=None),
+            outline=outline,
+            file_starts=_file_starts(keys, file_rows=file_rows * share),
+            file_rows=file_rows,
+            design_effect=design_effect(weights, share=share),
+            rows=summary.rows,
+            weight_sum=summary.weight_sum,
+        )
+
+    def publish(self, job: ScatterJob, files: Iterable[ScatteredFile]) -> WriteResult:
+        """Commit what the workers wrote.
+
+        Parameters
+        ----------
+        job : ScatterJob
+            By which they wrote.
+        files : iterable of ScatteredFile
+            All they wrote, one answer of each.
+
+        Raises
+        ------
+        InputChangedError
+            If these are not the rows that were summarised; nothing was written.
+        QbeastError
+            As `qbeast.write_table` documents.
+        """
+        found = list(files)
+        rows = sum(file.rows for file in found)
+        if (rows, sum(file.weight_sum for file in found)) != (job.rows, job.weight_sum):
+            self.discard(found)
+            msg = (
+                f"the rows changed while they were written: {job.rows:,} were counted, then {rows:,} arrived, or "
+                "indexed values differed. Nothing was written. The input is read twice: persist it first "
+                "(`persist=True`), or take out what is random or unordered."
+            )
+            raise InputChangedError(msg, rows_before=job.rows, rows_after=rows)
+        adds = with_blocks(found, job.outline)
+        written = Written(self.prepared, job.space, adds, rows, count_cubes(found), job.design_effect)
+        result = publish(self._store(), self.target, written, self.options)
+        if result.written:
+            known = (
+                None
+                if self.prepared.current is None or self.target is None
+                else table_design_effect(self.target)
+            )
+            none = pl.DataFrame(schema=self.schema).select(self.names)
+            warn_if_clustered(none, self.names, job.design_effect, known=known)
+        return result
+
+    def discard(self, files: Sequence[ScatteredFile]) -> None:
+        """Delete files that will not be committed, as far as the store lets us."""
+        delete_data_files(self._store(), [file.add for file in files])
+
+    def _store(self) -> Store:
+        return open_store(self.uri, self.options.storage_options)
+
+    def _shape(self) -> RowShape:
+        merge = self.options.schema_mode == "merge"
+        return RowShape(self.prepared.metadata.schema_string, self.schema, merge)
+
+    def _properties(self) -> dict[str, str]:
+        """Return what of the table's configuration concerns files."""
+        configuration = self.prepared.metadata.configuration
+        return {key: value for key, value in configuration.items() if key.startswith("delta.")}
+
+
+def _file_starts(keys: U64Array, *, file_rows: float) -> U64Array:
+    """Cut the sampled rows into files, at the end of a cube where one is near; return where each begins."""
+    if not len(keys):
+        return np.zeros(0, np.uint64)
+    ordered = np.sort(keys)
+    cubes, counts = np.unique(ordered >> np.uint64(32), return_counts=True)
+    packed = pack_files(counts.astype(np.int64), file_rows=max(round(file_rows), 1))
+    cuts = packed.file_starts[:-1]
+    begins = np.cumsum(counts) - counts
+    at = np.minimum(np.searchsorted(begins, cuts), len(begins) - 1)
+    whole = begins[at] == cuts
+    starts = np.where(whole, cubes[at] << np.uint64(32), ordered[cuts])
+    starts[0] = 0
+    return np.unique(starts)
+
+
+def _row_bytes(schema: pl.Schema) -> float:
+    """Guess a row's bytes in memory."""
+    return sum(_bytes_of(dtype) for dtype in schema.values())
+
+
+def _bytes_of(dtype: pl.DataType) -> float:
+    if dtype == pl.String:
+        return _TEXT_BYTES
+    if dtype.is_nested() or dtype == pl.Binary:
+        return _OTHER_BYTES
+    return 16.0 if dtype.is_decimal() else 8.0

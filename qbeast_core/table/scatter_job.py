@@ -1,0 +1,248 @@
+"""The part of a scattered write that any worker does: place rows, and write one file's worth of them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from qbeast_core.io.store import open_store
+from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U64Array
+from qbeast_core.table.data_file import FileSettings, store_file
+from qbeast_core.table.frames import ArrowStream, to_frame
+from qbeast_core.table.prepare import Space
+from qbeast_core.table.scattered_file import ScatteredFile
+from qbeast_core.table.schema_match import fit_frame
+from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.grid import GRID_BITS
+from qbeast_core.tree.outline import Outline
+from qbeast_core.tree.pack import page_rows_for
+from qbeast_core.tree.plan import grid_columns
+from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, summarise
+
+__all__ = ["FileNumbers", "RowShape", "ScatterJob", "SummaryJob", "sort_keys"]
+
+_BIAS: Final = 1 << 31
+_WEIGHT_BITS: Final = np.uint64(32)
+_WEIGHT_MASK: Final = np.uint64((1 << 32) - 1)
+_NO_RULES: Final = '{"fields":[]}'
+
+FileNumbers: TypeAlias = npt.NDArray[np.int32]
+"""Numbers of files, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """How rows become rows of the table: the Delta schema, the same as Polars types, whether columns may be missing."""
+
+    schema_json: str
+    schema: pl.Schema
+    merge: bool
+
+    def fit(self, rows: ArrowStream | pl.DataFrame) -> pl.DataFrame:
+        """Return the rows with the table's columns and types.
+
+        Raises
+        ------
+        SchemaMismatchError
+            If they do not fit, or hold nulls where none may be.
+        """
+        return fit_frame(to_frame(rows), self.schema_json, self.schema, merge=self.merge)
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryJob:
+    """Summarises rows of the indexed columns; picklable.
+
+    Parameters
+    ----------
+    schema : polars.Schema
+        The indexed columns in order, of the table's types.
+    """
+
+    schema: pl.Schema
+
+    @property
+    def limits(self) -> SampleLimits:
+        """How large a summary may be: the same for parts and for what they merge to."""
+        return DOMAIN_LIMITS
+
+    def summarise(self, rows: ArrowStream | pl.DataFrame, *, first_row: int) -> IndexSummary:
+        """Summarise one batch.
+
+        Parameters
+        ----------
+        rows : anything with ``__arrow_c_stream__``
+            The indexed columns alone, in order.
+        first_row : int
+            A number that no other row of the input has, nor the next ones have: 0 or more, below 2**63.
+
+        Returns
+        -------
+        IndexSummary
+            With a sample that a tree can be drawn from, and the sum of weights.
+        """
+        frame = RowShape(_NO_RULES, self.schema, merge=False).fit(rows)
+        names = list(self.schema)
+        weights = frame_weights(frame, names)
+        return summarise(frame, names, first_row=first_row, limits=self.limits, weights=weights)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScatterJob:
+    """Everything a worker needs; pickles to a few MB at most.
+
+    Attributes
+    ----------
+    uri : str
+        The table.
+    storage_options : Mapping
+        As `deltalake` takes them.
+    shape : RowShape
+        Of the table's rows.
+    configuration : Mapping
+        The table's properties that files follow.
+    space : Space
+        The revision the rows are indexed with; without its live tree.
+    outline : Outline
+        Where rows go.
+    file_starts : ndarray of uint64, shape (files,)
+        Sort key of the first row that each file may hold, increasing, the first one 0.
+    file_rows : int
+        Rows that a file aims at.
+    design_effect : float
+        Of the rows.
+    rows, weight_sum : int
+        Rows summarised, and the sum of their weights.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str]
+    shape: RowShape
+    configuration: Mapping[str, str]
+    space: Space
+    outline: Outline
+    file_starts: U64Array
+    file_rows: int
+    design_effect: float
+    rows: int
+    weight_sum: int
+
+    @property
+    def file_count(self) -> int:
+        """Files that rows are sent to."""
+        return len(self.file_starts)
+
+    def fit(self, rows: ArrowStream | pl.DataFrame) -> pl.DataFrame:
+        """Return rows as they came as rows of the table; see `RowShape.fit`."""
+        return self.shape.fit(rows)
+
+    def place(self, frame: pl.DataFrame) -> tuple[FileNumbers, U64Array]:
+        """Return the file and the sort key of each row.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame
+            Rows as `fit` gives them.
+
+        Returns
+        -------
+        tuple of ndarray of int32 and ndarray of uint64, each of shape (rows,)
+            Rows of one file, ordered by key, are in the order of the file.
+        """
+        revision = self.space.revision
+        weights = frame_weights(frame, revision.columns)
+        keys = sort_keys(self.outline.place(grid_columns(frame, revision), weights), weights)
+        files = np.searchsorted(self.file_starts, keys, side="right") - 1
+        return files.astype(np.int32), keys
+
+    def write_file(self, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[ScatteredFile]:
+        """Write rows of one file, sorted, under a new name; more files than one where they are too many.
+
+        Parameters
+        ----------
+        parts : sequence of polars.DataFrame
+            Rows as `fit` gives them; held in memory twice.
+        keys : sequence of ndarray of uint64
+            The sort keys of each part.
+
+        Raises
+        ------
+        StorageError
+            If the store refuses.
+        """
+        frame = pl.concat(parts, rechunk=True)
+        order, keys_in_order, children = self._ordered(frame, np.concatenate(list(keys)))
+        pieces = max(round(frame.height / self.file_rows), 1) if frame.height > 2 * self.file_rows else 1
+        cuts = [frame.height * i // pieces for i in range(pieces + 1)]
+        return [
+            self._write(frame[pl.Series(order[a:b])], keys_in_order[a:b], children[a:b])
+            for a, b in pairwise(cuts)
+            if a < b
+        ]
+
+    def _ordered(self, frame: pl.DataFrame, keys: U64Array) -> tuple[I64Array, U64Array, I64Array]:
+        """Return the order of the rows, and in this order their keys and nameless children (0: none)."""
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        nodes, weights = _nodes_and_weights(keys)
+        children = np.zeros(len(keys), np.int64)
+        beyond = np.flatnonzero(weights > self.outline.thresholds[nodes])
+        if len(beyond):
+            depths = self.outline.cubes.depth[nodes[beyond]].astype(np.uint32)
+            children[beyond] = self._child_codes(frame[pl.Series(order[beyond])], depths) + 1
+            again = np.lexsort((weights, children, nodes))
+            order, keys, children = order[again], keys[again], children[again]
+        return order, keys, children
+
+    def _child_codes(self, frame: pl.DataFrame, depths: npt.NDArray[np.uint32]) -> I64Array:
+        shifts = np.uint32(GRID_BITS - 1) - depths
+        codes = np.zeros(frame.height, np.int64)
+        for cells in grid_columns(frame, self.space.revision):
+            codes = (codes << 1) | ((cells >> shifts) & np.uint32(1)).astype(np.int64)
+        return codes
+
+    def _write(self, rows: pl.DataFrame, keys: U64Array, children: I64Array) -> ScatteredFile:
+        nodes, weights = _nodes_and_weights(keys)
+        begins: BoolArray = np.concatenate(
+            [[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])]
+        )
+        starts = np.flatnonzero(begins)
+        revision = self.space.revision
+        add = store_file(
+            rows,
+            weights,
+            page_rows_for(rows.height, cube_size=revision.desired_cube_size),
+            store=open_store(self.uri, self.storage_options),
+            path=f"{uuid.uuid4()}.parquet",
+            settings=FileSettings.of(rows, revision.columns, self.configuration),
+            design_effect=self.design_effect,
+            now_ms=lambda: time.time_ns() // 1_000_000,
+        )
+        return ScatteredFile(
+            add=add,
+            nodes=nodes[starts],
+            children=children[starts],
+            min_weights=weights[starts],
+            counts=np.diff(starts, append=rows.height),
+            weight_sum=int(weights.sum(dtype=np.int64)),
+        )
+
+
+def sort_keys(nodes: I32Array, weights: I32Array) -> U64Array:
+    """Return numbers that sort rows by node and weight."""
+    keys = nodes.astype(np.uint64) << _WEIGHT_BITS
+    keys |= (weights.astype(np.int64) + _BIAS).astype(np.uint64)
+    return keys
+
+
+def _nodes_and_weights(keys: U64Array) -> tuple[I32Array, I32Array]:
+    weights = (keys & _WEIGHT_MASK).astype(np.int64) - _BIAS
+    return (keys >> _WEIGHT_BITS).astype(np.int32), weights.astype(np.int32)
