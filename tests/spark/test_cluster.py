@@ -1,0 +1,111 @@
+"""On a real cluster of processes, tables are written, appended to, sampled and read as on one machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+import qbeast
+from tests.spark import cluster_job
+from tests.spark.cluster import Cluster, cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.slow, pytest.mark.classic]  # it starts both kinds of session itself
+KEEPER = Path(__file__).with_name("keeper.py")
+MODES = pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+def _job(running: Cluster, step: str, path: Path, *, connect: bool) -> dict[str, Any]:
+    printed = running.run("tests.spark.cluster_job", step, str(path), connect=connect)
+    return json.loads(printed.splitlines()[-1])
+
+
+def _in_polars(path: Path) -> dict[str, Any]:
+    low = (pl.col("x") < 100) & (pl.col("name") == "name 7")
+    return {
+        "rows": qbeast.read_table(path).height,
+        "sample": sorted(qbeast.read_table(path, sample=cluster_job.SAMPLE)["key"]),
+        "filter": sorted(qbeast.scan_table(path).filter(low).collect()["key"]),
+    }
+
+
+@MODES
+def test_python_runs_on_every_worker(running: Cluster, tmp_path: Path, *, connect: bool) -> None:
+    folders = _job(running, "workers", tmp_path, connect=connect)["folders"]
+    found = {part for folder in folders for part in Path(folder).parts if part.startswith("worker-")}
+    assert found == {"worker-0", "worker-1"}
+
+
+@MODES
+def test_tables_made_on_a_cluster_are_the_same_everywhere(
+    running: Cluster, tmp_path: Path, *, connect: bool
+) -> None:
+    path = tmp_path / "table"
+    written = _job(running, "write", path, connect=connect)
+    assert written == _in_polars(path)
+    assert written["rows"] == 50_000
+    appended = _job(running, "append", path, connect=not connect)
+    assert appended == _in_polars(path) == _job(running, "read", path, connect=connect)
+    assert appended["rows"] == 100_000
+    assert set(written["sample"]) == {key for key in appended["sample"] if key < 50_000}
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_outlives_the_process_that_started_it(tmp_path: Path, how: signal.Signals) -> None:
+    # A process group of its own inside the session, as Spark's Python workers have.
+    made = "import os, time; os.setpgid(0, 0); open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
+    starts = (
+        "import subprocess, sys, time; "
+        f"subprocess.Popen([sys.executable, {str(KEEPER)!r}, 'sh', '-c', {_quoted(made)!r}], stdin=subprocess.PIPE, "
+        "start_new_session=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", starts], cwd=tmp_path)
+    try:
+        pid = int(_within_seconds((tmp_path / "pid").read_text))
+        parent.send_signal(how)
+        parent.wait(10)
+        _within_seconds(lambda: _gone(pid))
+    finally:
+        parent.kill()
+        parent.wait(10)
+
+
+def _quoted(code: str) -> str:
+    return f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} & wait"
+
+
+def _within_seconds(look: Any) -> Any:
+    for _ in range(100):
+        try:
+            if found := look():
+                return found
+        except OSError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError(look)
+
+
+def _gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
