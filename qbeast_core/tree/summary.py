@@ -169,7 +169,19 @@ def merge_summaries(
     IndexSummary
         What one pass over all batches would have found.
     """
-    return reduce(lambda left, right: _merge(left, right, limits), parts)
+    limit = min(part.key_limit for part in parts)
+    samples = [
+        part.sample if part.key_limit == limit else part.sample.filter(pl.col(_KEY) <= limit)
+        for part in parts
+    ]
+    merged = IndexSummary(
+        rows=sum(part.rows for part in parts),
+        columns=tuple(reduce(_merge_columns, same) for same in zip(*(p.columns for p in parts), strict=True)),
+        sample=pl.concat(samples),
+        key_limit=limit,
+        weight_sum=sum(part.weight_sum for part in parts),
+    )
+    return _cut(merged, limits)
 
 
 def sampled_numbers(values: pl.Series) -> pl.Series:
@@ -186,17 +198,6 @@ def sampled_numbers(values: pl.Series) -> pl.Series:
         raise TypeError(msg)
     numbers = pl.Series(values.name, number_values(column), dtype=pl.Float64)
     return numbers.filter(numbers.is_finite()).sort()
-
-
-def _merge(left: IndexSummary, right: IndexSummary, limits: SampleLimits) -> IndexSummary:
-    limit = min(left.key_limit, right.key_limit)
-    parts = [
-        side.sample if side.key_limit == limit else side.sample.filter(pl.col(_KEY) <= limit)
-        for side in (left, right)
-    ]
-    columns = tuple(_merge_columns(a, b) for a, b in zip(left.columns, right.columns, strict=True))
-    total = left.weight_sum + right.weight_sum
-    return _cut(IndexSummary(left.rows + right.rows, columns, pl.concat(parts), limit, total), limits)
 
 
 def _cut(summary: IndexSummary, limits: SampleLimits) -> IndexSummary:
