@@ -1,1 +1,27 @@
-"""The bridge to Apache Spark, the only package that may know PySpark; empty until it is built."""
+"""The bridge to Apache Spark, the only package that knows PySpark: read, write and stream qbeast tables with it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qbeast_spark_bridge.read import read_table
+    from qbeast_spark_bridge.register import register
+    from qbeast_spark_bridge.write import write_table
+
+__all__ = ["read_table", "register", "write_table"]
+
+_HOMES = {"read_table": "read", "register": "register", "write_table": "write"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: workers import parts of this package that need no PySpark session."""
+    if name not in _HOMES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

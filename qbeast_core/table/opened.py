@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -46,7 +47,7 @@ def open_newest(path: str | os.PathLike[str], storage_options: Mapping[str, str]
             _tables.move_to_end(key)
             while len(_tables) > _KEPT:
                 _tables.popitem(last=False)
-    return table
+    return copy.copy(table)  # changes made through one move that one alone
 
 
 def _key(path: str | os.PathLike[str]) -> tuple[str, str] | None:

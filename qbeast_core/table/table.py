@@ -8,25 +8,26 @@ from typing import Any
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.pages import PageReader
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.block_frame import block_frame
 from qbeast_core.table.design import table_design_effect
 from qbeast_core.table.explain import Plan, explain
 from qbeast_core.table.log_reader import read_history
-from qbeast_core.table.reader import Reader, Sample
+from qbeast_core.table.reader import Sample
 from qbeast_core.table.result import transformers_of
 from qbeast_core.table.scan import scan
-from qbeast_core.table.snapshot import Snapshot, refresh
+from qbeast_core.table.snapshot import refresh
+from qbeast_core.table.table_base import TableBase
 from qbeast_core.table.whole_files import file_location
 
 __all__ = ["Table"]
 
 
-class Table:
+class Table(TableBase):
     """A table pinned at one version; made by `qbeast.open_table`.
 
-    What others commit later is not seen, see `refresh`. Safe to share between threads.
+    What others commit later is not seen, see `refresh`; changes made through this object move it to the
+    version they made. Safe to share between threads.
 
     Examples
     --------
@@ -38,10 +39,6 @@ class Table:
     (0, ('id', 'price'), 11)
     """
 
-    def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
-        self._snapshot = snapshot
-        self._reader = Reader(snapshot, pages=pages)
-
     def __repr__(self) -> str:
         columns = ", ".join(f"{name}:{kind}" for name, kind in transformers_of(self._reader.latest).items())
         files = self._snapshot.files
@@ -49,16 +46,6 @@ class Table:
             f"Table {self.uri!r}, version {self.version}: {int(files['num_records'].fill_null(0).sum()):,} rows "
             f"in {files.height:,} files, indexed by {columns}"
         )
-
-    @property
-    def uri(self) -> str:
-        """Path or address of the table."""
-        return self._snapshot.uri
-
-    @property
-    def version(self) -> int:
-        """The Delta version, 0 or more."""
-        return self._snapshot.version
 
     @property
     def schema(self) -> pl.Schema:
