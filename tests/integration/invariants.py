@@ -79,13 +79,17 @@ def read_log(table: Path) -> Log:
     return Log(len(commits) - 1, configuration, schema, adds)
 
 
-def check_invariants(table: Path) -> list[Placed]:
-    """Raise where a live file of the table breaks one of the invariants; return its blocks."""
+def check_invariants(table: Path, *, may_stage: bool = False) -> list[Placed]:
+    """Raise where a live file of the table breaks one of the invariants; return its blocks.
+
+    Files without index are a breach, unless they are expected.
+    """
     log = read_log(table)
     revisions = log.revisions
     assert int(log.configuration["qbeast.lastRevisionID"]) == max(revisions)
     keys = BLOCK_KEYS[log.configuration["qbeast.blocksDialect"]]
-    placed = [block for add in log.adds.values() for block in _check_file(table, add, revisions, keys)]
+    adds = [add for add in log.adds.values() if not may_stage or add.get("tags")]
+    placed = [block for add in adds for block in _check_file(table, add, revisions, keys)]
     for revision in {block.revision for block in placed}:
         of_one = [block for block in placed if block.revision == revision]
         _check_ancestors(of_one, characters=-(-len(revisions[revision].columns) // 6))

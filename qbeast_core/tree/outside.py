@@ -1,0 +1,91 @@
+"""Which rows have no place of their own in a revision's space."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.space.arrays import BoolArray
+from qbeast_core.space.columns import NumberColumn
+from qbeast_core.space.coordinates import number_values
+from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.transformation import (
+    IdentityToZeroTransformation,
+    IdentityTransformation,
+    LinearTransformation,
+    NullToZeroTransformation,
+    Transformation,
+    typed_number,
+)
+from qbeast_core.tree.columns import to_index_column
+
+__all__ = ["rows_outside"]
+
+
+def rows_outside(frame: pl.DataFrame, revision: Revision) -> BoolArray:
+    """Tell which rows would ask for a new revision: beyond a linear range, or another value than the only one.
+
+    Such rows could be indexed all the same, at the ends of the space, where filters would not find them
+    apart. Nulls, NaN and infinities ask for nothing; quantiles and hashes take any value.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        Rows with at least the indexed columns.
+    revision : Revision
+        With a transformation for each column.
+
+    Returns
+    -------
+    ndarray of bool, shape (rows,)
+        True for rows outside.
+
+    Examples
+    --------
+    >>> from qbeast_core.tree.evolve import IndexWish, first_revision
+    >>> from qbeast_core.tree.summary import summarise
+    >>> from qbeast_core.spec.column_spec import ColumnSpec
+    >>> rows = pl.DataFrame({"a": [1, 9]})
+    >>> wish = IndexWish((ColumnSpec("a", "linear"),), None, "documented")
+    >>> revision = first_revision(wish, summarise(rows, ["a"]), table_id="t", timestamp_ms=0)
+    >>> rows_outside(pl.DataFrame({"a": [0, 1, None, 9, 10]}), revision).tolist()
+    [True, False, False, False, True]
+    """
+    outside = np.zeros(frame.height, np.bool_)
+    for name, space in zip(revision.columns, revision.transformations, strict=True):
+        outside |= _outside(frame.get_column(name), space)
+    return outside
+
+
+def _outside(column: pl.Series, space: Transformation) -> BoolArray:
+    if isinstance(space, LinearTransformation):
+        low, high = (
+            float(typed_number(end, space.ordered_data_type)) for end in (space.min_number, space.max_number)
+        )
+    elif isinstance(space, NullToZeroTransformation):
+        return _finite(column)
+    elif isinstance(space, IdentityToZeroTransformation | IdentityTransformation):
+        value = space.identity_value
+        if value is None or isinstance(value, str):
+            other = column.is_not_null() if value is None else (column.cast(pl.String) != value)
+            named: BoolArray = other.fill_null(value=False).to_numpy()
+            return _finite(column) & named
+        kind = space.ordered_data_type if isinstance(space, IdentityTransformation) else None
+        low = high = float(value if kind is None else typed_number(value, kind))
+    else:
+        return np.zeros(len(column), np.bool_)
+    values = to_index_column(column)
+    if not isinstance(values, NumberColumn):
+        return _finite(column)  # of another type than the space was made for
+    numbers = number_values(values)
+    beyond: BoolArray = (numbers < low) | (numbers > high)
+    return beyond & _finite(column)
+
+
+def _finite(column: pl.Series) -> BoolArray:
+    """Tell which rows are neither null nor NaN nor infinite."""
+    known = column.is_not_null()
+    if column.dtype.is_float():
+        known = known & column.is_finite().fill_null(value=False)
+    found: BoolArray = known.to_numpy()
+    return found
