@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 import pyarrow as pa
@@ -15,11 +16,15 @@ from pyspark.sql.types import StructType
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.table.portion import Place, Portion, Wanted, read_portion
-from qbeast_core.table.reader import Reader, Sample
+from qbeast_core.table.reader import Job, Reader, Sample
 from qbeast_core.table.shares import cut_read
 from qbeast_spark_bridge.schema import nullable_schema, spark_schema
+from qbeast_spark_bridge.workers import WorkerCall
 
-__all__ = ["TASK_BYTES", "ReadTask", "arrow_schema", "plan_tasks"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["TASK_BYTES", "ReadTask", "arrow_schema", "plan_tasks", "read_tasks", "run_tasks", "tasks_of"]
 
 TASK_BYTES: Final = 64 << 20
 """Stored bytes that a task reads, about."""
@@ -118,13 +123,34 @@ def plan_tasks(
     InvalidInputError
         If the sample is no fraction or pair of fractions in [0, 1].
     """
+    job = reader.plan(predicate, sample)
+    return tasks_of(reader, job, columns=columns, task_bytes=task_bytes, schema=schema)
+
+
+def tasks_of(
+    reader: Reader,
+    job: Job,
+    *,
+    columns: Sequence[str] | None = None,
+    task_bytes: int = TASK_BYTES,
+    schema: StructType | None = None,
+) -> list[ReadTask]:
+    """Cut a read that is planned already into tasks, see `plan_tasks`.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the version to read.
+    job : Job
+        What is opened, and which rows are kept.
+    columns, task_bytes, schema
+        As for `plan_tasks`.
+    """
     names = list(reader.snapshot.schema) if columns is None else list(columns)
     whole = schema or nullable_schema(spark_schema(reader.snapshot.schema_json))
     types = arrow_schema(StructType([whole[name] for name in names]))
-    job = reader.plan(predicate, sample)
     wanted = reader.wanted(job, names)
-    kept = pl.Schema({name: wanted.schema[name] for name in wanted.needed})
-    wanted = Wanted(wanted.columns, kept, wanted.indexed, wanted.weights, wanted.predicate)
+    wanted = replace(wanted, schema=pl.Schema({name: wanted.schema[name] for name in wanted.needed}))
     return [
         ReadTask(
             uri=_anywhere(reader.store),
@@ -136,6 +162,38 @@ def plan_tasks(
         )
         for portion in cut_read(reader, job, task_bytes=task_bytes)
     ]
+
+
+def run_tasks(spark: SparkSession, reader: Reader, job: Job, schema: StructType) -> DataFrame:
+    """Return what a planned read keeps, read by Python workers, a task each.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    reader : Reader
+        Of the version to read.
+    job : Job
+        What is opened, and which rows are kept.
+    schema : StructType
+        The table's columns as they shall come, all of them.
+    """
+    tasks = tasks_of(reader, job, schema=schema)
+    rows = spark.createDataFrame([(pickle.dumps(task),) for task in tasks], "task binary")
+    return rows.repartition(max(len(tasks), 1)).mapInArrow(WorkerCall.of(read_tasks, None), schema)
+
+
+def read_tasks(_: object, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read pickled tasks, in a worker.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+        Tasks as `run_tasks` sends them.
+    """
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            yield from pickle.loads(task).batches()  # noqa: S301 -- bytes of our own driver
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
