@@ -7,16 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InvalidColumnsError, InvalidMetadataError
+from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.query.blocks import BlockTable, Space
+from qbeast_core.query.fitting import fits_schema
 from qbeast_core.query.tags import BLOCK_SCHEMA, decode_blocks, flat_blocks
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import EmptyTransformation
-from qbeast_core.spec.transformer import Transformer
-from qbeast_core.tree.columns import data_type_of
 
 __all__ = ["build_block_table"]
 
@@ -58,7 +56,7 @@ def build_block_table(
     placed = np.zeros(len(blocks), np.bool_)
     spaces: list[Space] = []
     for number, one in revisions.items():
-        for foreign in (False, True) if _fits(one, schema) else ():
+        for foreign in (False, True) if fits_schema(one, schema) else ():
             members = np.flatnonzero(indexed & (revision == number) & (ours[file] != foreign))
             if len(members):
                 space, faulty = _space(members, blocks, one, foreign=foreign)
@@ -111,23 +109,6 @@ def _collect_blocks(files: pl.DataFrame) -> tuple[pl.DataFrame, set[int]]:
         pl.lit(value=False).alias("replicated"),
     )
     return pl.concat([found, bare]).cast(BLOCK_SCHEMA).sort("file", maintain_order=True), corrupt
-
-
-def _fits(revision: Revision, schema: pl.Schema) -> bool:
-    """Tell whether there is a space, and the columns have the types they were hashed with."""
-    spaces = [one for one in revision.transformations if not isinstance(one, EmptyTransformation)]
-    return bool(spaces) and all(_has_type(one, schema) for one in revision.column_transformers)
-
-
-def _has_type(transformer: Transformer, schema: pl.Schema) -> bool:
-    dtype = schema.get(transformer.column_name)
-    if dtype is None:
-        return False
-    try:
-        found = data_type_of(transformer.column_name, dtype)
-    except InvalidColumnsError:
-        return False
-    return getattr(transformer, "data_type", found) == found
 
 
 def _readable(members: I64Array, blocks: pl.DataFrame, dimensions: int) -> tuple[I64Array, set[int]]:

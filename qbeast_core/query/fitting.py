@@ -1,0 +1,45 @@
+"""Whether the space of a revision still stands for the columns of a table."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from qbeast_core.errors import InvalidColumnsError
+from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.transformation import EmptyTransformation
+from qbeast_core.spec.transformer import Transformer
+from qbeast_core.tree.columns import data_type_of
+
+__all__ = ["fits_schema"]
+
+
+def fits_schema(revision: Revision, schema: pl.Schema) -> bool:
+    """Tell whether there is a space, and the columns have the types they were hashed with (format 3).
+
+    Parameters
+    ----------
+    revision : Revision
+        Of the table; false for the staging revision.
+    schema : polars.Schema
+        The table's columns.
+
+    Examples
+    --------
+    >>> from qbeast_core.spec.revision import staging_revision
+    >>> staging = staging_revision(["x"], timestamp_ms=0, table_id="t", cube_size=9)
+    >>> fits_schema(staging, pl.Schema({"x": pl.Int64}))
+    False
+    """
+    spaces = [one for one in revision.transformations if not isinstance(one, EmptyTransformation)]
+    return bool(spaces) and all(_has_type(one, schema) for one in revision.column_transformers)
+
+
+def _has_type(transformer: Transformer, schema: pl.Schema) -> bool:
+    dtype = schema.get(transformer.column_name)
+    if dtype is None:
+        return False
+    try:
+        found = data_type_of(transformer.column_name, dtype)
+    except InvalidColumnsError:
+        return False
+    return getattr(transformer, "data_type", found) == found
