@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 
 from qbeast_core.errors import SchemaMismatchError
 
-__all__ = ["collated_columns", "empty_frame", "nullable_schema", "spark_schema"]
+__all__ = ["collated_columns", "empty_frame", "nullable_schema", "quoted", "spark_schema"]
 
 _POLARS: Final[dict[type[DataType], pl.DataType]] = {
     BinaryType: pl.Binary(),
@@ -119,6 +119,22 @@ def collated_columns(schema: StructType) -> list[str]:
         Any Spark schema.
     """
     return [field.name for field in schema.fields if _is_collated(field.dataType)]
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as Spark takes it for one, whatever it holds.
+
+    Parameters
+    ----------
+    name : str
+        Of a top-level column.
+
+    Examples
+    --------
+    >>> quoted("a.b")
+    '`a.b`'
+    """
+    return f"`{name.replace('`', '``')}`"
 
 
 def _without_padding(told: Any) -> Any:
