@@ -33,6 +33,7 @@ from qbeast_core.errors import (
     VersionNotFoundError,
 )
 from qbeast_core.table.explain import Plan
+from qbeast_core.table.metrics import Metrics
 from qbeast_core.table.progress import Progress
 from qbeast_core.table.result import WriteResult
 from qbeast_core.table.table import Table
@@ -51,6 +52,7 @@ __all__ = [
     "InvalidColumnsError",
     "InvalidInputError",
     "InvalidMetadataError",
+    "Metrics",
     "NotQbeastTableError",
     "Plan",
     "Progress",

@@ -122,16 +122,16 @@ def _reasons(
     return files.filter(named).select("file", reason.alias("reason")).drop_nulls().cast(_UNPLACED)
 
 
-def _with_depth(
-    blocks: pl.DataFrame, revisions: Mapping[int, Revision]
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _with_depth(blocks: pl.DataFrame, revisions: Mapping[int, Revision]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Add every cube's depth; leave out the files that name a cube which is none, and name them."""
     good = [blocks.clear().with_columns(depth=pl.lit(0, pl.Int64))]
     bad: list[pl.Series] = [pl.Series("file", [], pl.Int64)]
     for number, revision in revisions.items():
         mine = blocks.filter(pl.col("revision") == number)
         texts = mine["cube"].unique()
-        wrong = texts.filter(pl.Series(_are_no_cubes(texts.to_list(), len(revision.columns)), dtype=pl.Boolean))
+        wrong = texts.filter(
+            pl.Series(_are_no_cubes(texts.to_list(), len(revision.columns)), dtype=pl.Boolean)
+        )
         faulty = mine.filter(pl.col("cube").is_in(wrong.implode()))["file"].unique()
         bad.append(faulty)
         depth = pl.col("cube").str.len_bytes().cast(pl.Int64) // characters_per_level(revision)
