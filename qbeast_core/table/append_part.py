@@ -131,7 +131,10 @@ def begin_append(
     snapshot = find_target(uri, "append", storage_options)
     latest = None if snapshot is None else snapshot.config.latest
     if snapshot is None or latest is None:
-        msg = f"there is no table at {uri!r}, and an append cannot create one; nothing was written"
+        msg = (
+            f"there is no table at {uri!r}, and tasks cannot create one; nothing was written. Create it with "
+            "write_table(df, path, columns=[...])."
+        )
         raise TableNotFoundError(msg, path=uri)
     store = snapshot.source.store
     refuse_unsafe_locking(store.uri, snapshot.storage_options)

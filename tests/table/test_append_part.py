@@ -265,7 +265,7 @@ def _edit_metadata(place: Path, **changes: object) -> None:
 
 
 def test_no_table_is_created(tmp_path: Path) -> None:
-    with pytest.raises(TableNotFoundError, match="cannot create"):
+    with pytest.raises(TableNotFoundError, match="tasks cannot create"):
         begin_append(str(tmp_path / "none"), numbers(0))
     assert not list(tmp_path.iterdir())
 

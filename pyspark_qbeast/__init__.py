@@ -1,0 +1,15 @@
+"""How PySpark finds ``format("qbeast")`` by itself: it imports every package named ``pyspark_*``.
+
+An error here would hide the data sources of all other packages, so there is none where something is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+__all__: list[str] = []
+
+with contextlib.suppress(ImportError):
+    from qbeast_spark_bridge.source import QbeastDataSource as DefaultSource
+
+    __all__ += ["DefaultSource"]

@@ -1,0 +1,162 @@
+"""The options of ``format("qbeast")``, from text to values."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from qbeast_core.errors import InvalidInputError
+
+__all__ = [
+    "READ_OPTIONS",
+    "SINK_OPTIONS",
+    "WRITE_OPTIONS",
+    "ReadOptions",
+    "refuse_unknown",
+    "storage_options",
+    "table_path",
+]
+
+READ_OPTIONS: Final = ("path", "sample", "where", "columns", "version")
+WRITE_OPTIONS: Final = ("path", "txnAppId", "txnVersion")
+SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
+
+_STORAGE: Final = "storage."
+_NUMBER: Final = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What is asked of a read.
+
+    Attributes
+    ----------
+    path : str
+        Of the table.
+    sample : float, tuple of float or None
+        Rows to keep by weight.
+    where : str or None
+        Spark SQL.
+    columns : tuple of str or None
+        Columns to return, in order; None: all.
+    version : int, str or None
+        A number, or the text of a time.
+    storage_options : Mapping
+        For object stores.
+    """
+
+    path: str
+    sample: float | tuple[float, float] | None
+    where: str | None
+    columns: tuple[str, ...] | None
+    version: int | str | None
+    storage_options: Mapping[str, str] = field(repr=False)
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> ReadOptions:
+        """Read them.
+
+        Parameters
+        ----------
+        options : Mapping
+            As Spark hands them over, keys in any case.
+
+        Raises
+        ------
+        InvalidInputError
+            If the path is missing, an option is unknown, or a value is none.
+        """
+        refuse_unknown(options, READ_OPTIONS)
+        version = options.get("version")
+        return ReadOptions(
+            path=table_path(options),
+            sample=_sample(options.get("sample")),
+            where=options.get("where") or None,
+            columns=_columns(options.get("columns")),
+            version=int(version) if version and _NUMBER.fullmatch(version) else version or None,
+            storage_options=storage_options(options),
+        )
+
+
+def table_path(options: Mapping[str, str]) -> str:
+    """Return the table's path or address.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none: Spark also loses it for tables of its catalog.
+    """
+    path = options.get("path")
+    if path:
+        return path
+    several = " Give one path, not several." if "paths" in options else ""
+    msg = (
+        'format("qbeast") needs the path of a table: .load("/tables/orders"), .save("/tables/orders"), or in SQL '
+        f"CREATE TEMPORARY VIEW orders USING qbeast OPTIONS (path '/tables/orders').{several} (CREATE TABLE ... USING "
+        "qbeast cannot work: Spark does not hand the path of such a table to Python.)"
+    )
+    raise InvalidInputError(msg, argument="path")
+
+
+def storage_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return what is meant for the object store: ``storage.aws_region`` is ``aws_region`` there."""
+    return {key[len(_STORAGE) :]: value for key, value in options.items() if key.lower().startswith(_STORAGE)}
+
+
+def refuse_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
+    """Refuse options that mean nothing: a misspelt ``sample`` would read the whole table.
+
+    Parameters
+    ----------
+    options : Mapping
+        As Spark hands them over, keys in any case.
+    known : collection of str
+        Options that mean something, besides those of the store.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the unknown options and the known ones.
+    """
+    names = {name.lower() for name in known} | {"paths"}
+    unknown = sorted(
+        key for key in options if key.lower() not in names and not key.lower().startswith(_STORAGE)
+    )
+    if unknown:
+        msg = f'format("qbeast") has no option {unknown} here; it has {list(known)} and {_STORAGE}<option of the store>'
+        raise InvalidInputError(msg, argument=unknown[0])
+
+
+def _sample(text: str | None) -> float | tuple[float, float] | None:
+    if not text:
+        return None
+    try:
+        match [float(part) for part in text.split(",")]:
+            case [fraction]:
+                return fraction
+            case [low, high]:
+                return low, high
+            case _:
+                pass
+    except ValueError:
+        pass
+    msg = f'sample must be a fraction, "0.01", or a pair of fractions, "0.1,0.2", not {text!r}'
+    raise InvalidInputError(msg, argument="sample")
+
+
+def _columns(text: str | None) -> tuple[str, ...] | None:
+    if not text:
+        return None
+    if not text.lstrip().startswith("["):
+        return tuple(part.strip() for part in text.split(","))
+    try:
+        listed: Any = json.loads(text)
+    except json.JSONDecodeError:
+        listed = None
+    if isinstance(listed, list) and listed and all(isinstance(name, str) for name in listed):
+        return tuple(listed)
+    msg = f'columns must be names with commas between, "id,price", or a JSON list, not {text!r}'
+    raise InvalidInputError(msg, argument="columns")
