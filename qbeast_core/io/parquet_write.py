@@ -75,7 +75,9 @@ def encode_data_file(
     page_rows
         Rows of every page but the last; at least 1.
     statistics
-        Columns that get minimum and maximum per file and page, besides `_qbeast_weight`.
+        Columns that get minimum and maximum per file and page, besides `_qbeast_weight`. Not so a column with
+        NaN in these rows: minimum and maximum pass over it, and readers for whom NaN is above every number, as
+        for Spark, would skip its rows.
     dictionary
         Dotted leaf columns to dictionary encode (see `choose_dictionary`). Dropped for this file if the
         dictionary exceeds 64 KiB.
@@ -99,9 +101,10 @@ def encode_data_file(
     """
     table = _with_weights(frame, weights, page_rows)
     chosen = set(dictionary)
+    known = [name for name in statistics if not _has_nan(table.column(name))]
     while True:
         levels = _compression_levels(table.schema, uncompressed, compression_level)
-        data = _encode(table, page_rows, [*statistics, WEIGHT_COLUMN], chosen, levels)
+        data = _encode(table, page_rows, [*known, WEIGHT_COLUMN], chosen, levels)
         if len(table) == 0:
             return EncodedFile(data.to_pybytes(), data.size, 0)
         cut = data.size - 8 - int.from_bytes(data[-8:-4].to_pybytes(), "little")
@@ -132,6 +135,10 @@ def _with_weights(frame: pl.DataFrame | Any, weights: I32Array, page_rows: int) 
     # From its buffer: pa.array of an ndarray imports pandas first, to see whether it is one of its own.
     column: Any = pa.Array.from_buffers(pa.int32(), len(high), [None, pa.py_buffer(high)])
     return table.append_column(WEIGHT_COLUMN, column)
+
+
+def _has_nan(column: Any) -> bool:
+    return pa.types.is_floating(column.type) and bool(pl.Series(column).is_nan().any())
 
 
 def _to_arrow(frame: pl.DataFrame) -> Any:

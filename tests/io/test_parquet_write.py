@@ -74,6 +74,16 @@ def test_the_file_is_one_row_group_with_statistics_where_asked() -> None:
     assert meta.metadata is None
 
 
+@pytest.mark.parametrize("dtype", [pl.Float32, pl.Float64])
+def test_a_column_with_nan_has_no_statistics_which_would_hide_it(dtype: type[pl.DataType]) -> None:
+    frame = pl.DataFrame(
+        {"x": [None, 1.0, float("nan")], "y": [None, 1.0, float("inf")]}, schema={"x": dtype, "y": dtype}
+    )
+    chunks = pq.read_metadata(io.BytesIO(encode(frame, statistics=["x", "y"]).data)).row_group(0)
+    assert not chunks.column(0).is_stats_set
+    assert chunks.column(1).statistics.max == float("inf")
+
+
 def test_the_tail_is_small_and_holds_directory_and_footer() -> None:
     frame = pl.DataFrame({f"c{n}": np.random.default_rng(n).integers(0, 10**6, 20_000) for n in range(10)})
     file = encode(frame, page_rows=100)
