@@ -13,6 +13,7 @@ the bytes. Every Delta reader still reads the tables.
 from importlib.metadata import PackageNotFoundError, version
 
 from qbeast_core.api import open_table, read_table, scan_table, write_table
+from qbeast_core.api_admin import upgrade_table
 from qbeast_core.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -37,6 +38,7 @@ from qbeast_core.table.metrics import Metrics
 from qbeast_core.table.progress import Progress
 from qbeast_core.table.result import WriteResult
 from qbeast_core.table.table import Table
+from qbeast_core.table.upgrade import UpgradeResult
 
 try:
     __version__ = version("qbeast")
@@ -64,11 +66,13 @@ __all__ = [
     "TableExistsError",
     "TableNotFoundError",
     "UnsupportedTableError",
+    "UpgradeResult",
     "VersionNotFoundError",
     "WriteResult",
     "__version__",
     "open_table",
     "read_table",
     "scan_table",
+    "upgrade_table",
     "write_table",
 ]

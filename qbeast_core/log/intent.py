@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qbeast_core.log.actions import AddFile, Metadata, RemoveFile, Txn
+from qbeast_core.log.live_files import FilePlan
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
@@ -22,12 +23,16 @@ class WriteIntent:
     ----------
     mode : {"append", "overwrite", "create", "metadata"}
         `create` needs a place without table; `overwrite` removes whatever is live when it lands and drops all
-        older revisions; `metadata` publishes `metadata` (and `adds` that repeat live files) alone.
+        older revisions; `metadata` publishes `metadata` and what `files` decides, nothing if neither changes
+        anything.
     adds : tuple of AddFile
         New files, one path once. Indexed ones carry `blocks` and no ``revision`` or ``blocks`` tag: both are
         filled at every attempt. Files without `blocks` are published as they are.
     removes : tuple of RemoveFile
         Live files this change replaces. It fails if another writer touches one of them first.
+    files : callable or None
+        What happens to the files that live when the change lands, decided anew at every attempt
+        (`qbeast_core.log.live_files`): so it repeats live files alone, each as it stands then.
     revision : Revision or None
         What `adds` are indexed with. Its id counts if `new_revision` is false, and then only as long as the
         table still holds this very revision under it.
@@ -49,6 +54,7 @@ class WriteIntent:
     mode: WriteMode
     adds: tuple[AddFile, ...] = ()
     removes: tuple[RemoveFile, ...] = ()
+    files: FilePlan | None = None
     revision: Revision | None = None
     new_revision: bool = False
     metadata: Metadata | None = None

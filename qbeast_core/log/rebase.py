@@ -17,6 +17,7 @@ import polars as pl
 from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol, RemoveFile
 from qbeast_core.log.conflicts import merge_metadata
 from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.live_files import LiveFiles
 from qbeast_core.log.protocol import required_protocol
 from qbeast_core.log.schema import schema_problems
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks
@@ -70,7 +71,12 @@ class Rebased:
 
 
 def rebase(
-    intent: WriteIntent, *, base: Metadata | None, head: TableState | None, now_ms: int
+    intent: WriteIntent,
+    *,
+    base: Metadata | None,
+    head: TableState | None,
+    now_ms: int,
+    live: LiveFiles | None = None,
 ) -> Rebased | Conflict:
     """Return the actions that publish `intent` on `head`.
 
@@ -84,6 +90,9 @@ def rebase(
         The newest state; None: there is no table, and the first version is written.
     now_ms : int
         Milliseconds since 1970 UTC, for removes and the application's progress.
+    live : LiveFiles or None
+        The files of `head`, whole. An intent with `files` needs them, and the overwrite of a table of before
+        0.6.0: readers that take unlisted files for live are to see them removed.
     """
     metadata = _metadata(intent, base, head)
     if isinstance(metadata, str):
@@ -106,8 +115,13 @@ def rebase(
         actions.append(intent.txn.model_copy(update={"last_updated": now_ms}))
     if intent.mode == "overwrite" and head is not None:
         actions += _removes(head.files, now_ms)
+        actions += [_remove(add, now_ms, data_change=True) for add in (live.unlisted if live else ())]
     actions += [remove.model_copy(update={"deletion_timestamp": now_ms}) for remove in intent.removes]
     actions += [_tagged(add, number, dialect) for add in intent.adds]
+    if intent.files is not None and live is not None:
+        change = intent.files(live, dialect)
+        actions += [_remove(add, now_ms, data_change=change.data_change) for add in change.removed]
+        actions += change.adds
     return Rebased(tuple(actions), number, metadata, protocol)
 
 
@@ -217,6 +231,19 @@ def _removes(files: pl.DataFrame, now_ms: int) -> list[RemoveFile]:
         )
         for path, size, vector in columns.iter_rows()
     ]
+
+
+def _remove(add: AddFile, now_ms: int, *, data_change: bool) -> RemoveFile:
+    return RemoveFile(
+        path=add.path,
+        deletion_timestamp=now_ms,
+        data_change=data_change,
+        extended_file_metadata=True,
+        partition_values=add.partition_values,
+        size=add.size,
+        tags=add.tags,
+        deletion_vector=add.deletion_vector,
+    )
 
 
 def _without_nulls(raw: Mapping[str, Any]) -> dict[str, Any]:

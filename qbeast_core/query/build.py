@@ -63,15 +63,18 @@ def build_block_table(
                 spaces.append(space)
                 placed[space.blocks] = True
                 corrupt |= faulty
+    num_records = files.get_column("num_records").cast(pl.Int64).fill_null(-1).to_numpy()
+    # Files without statistics come from a compaction of before 0.6.0: rows above the threshold are in them.
+    bounded = placed & (num_records[file] >= 0)
     return BlockTable(
         files=files,
         file=file,
         min_weight=np.where(placed, blocks.get_column("min_weight").to_numpy(), MIN_WEIGHT),
-        max_weight=np.where(placed, blocks.get_column("max_weight").to_numpy(), MAX_WEIGHT),
+        max_weight=np.where(bounded, blocks.get_column("max_weight").to_numpy(), MAX_WEIGHT),
         rows=blocks.get_column("rows").to_numpy(),
         replicated=blocks.get_column("replicated").to_numpy(),
         spaces=tuple(spaces),
-        num_records=files.get_column("num_records").cast(pl.Int64).fill_null(-1).to_numpy(),
+        num_records=num_records,
         ours=ours,
         corrupt=tuple(files.get_column("path").gather(sorted(corrupt)).to_list()),
     )

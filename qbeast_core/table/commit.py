@@ -20,6 +20,7 @@ from qbeast_core.log.rebase import Conflict, rebase
 from qbeast_core.table.catch_up import catch_up, conflict, table_exists
 from qbeast_core.table.checkpoint import checkpoint_if_due
 from qbeast_core.table.commit_info import commit_info
+from qbeast_core.table.live import files_for
 from qbeast_core.table.locking import refuse_unsafe_locking
 from qbeast_core.table.log_reader import read_commit
 from qbeast_core.table.snapshot import Snapshot, load_snapshot, refresh
@@ -46,8 +47,8 @@ class CommitOutcome:
     revision_id : int or None
         The number its files were published under; None: they are not indexed.
     already_applied : bool
-        True: the table held this progress of the application already; nothing was written, and the data files
-        prepared are orphans.
+        True: the table held this progress of the application already, or all that a change of mode
+        ``"metadata"`` asks for; nothing was written, and the data files prepared are orphans.
     """
 
     version: int
@@ -113,9 +114,11 @@ def commit(
         return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
     for attempt in range(1, most_attempts + 1):
         now = clock()
-        rebased = rebase(intent, base=base, head=head, now_ms=now)
+        rebased = rebase(intent, base=base, head=head, now_ms=now, live=files_for(intent, head))
         if isinstance(rebased, Conflict):
             raise conflict(store.uri, _version(head), attempt, rebased.reason)
+        if intent.mode == "metadata" and head is not None and not rebased.actions:
+            return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
         check_writable(rebased.protocol, rebased.metadata, mode=intent.mode, path=store.uri)
         version = _version(head) + 1
         info = commit_info(intent, rebased, head, txn_id=txn_id, now_ms=now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -23,13 +24,37 @@ from qbeast_core.log.names import (
 )
 from qbeast_core.log.replay import newest_tags, sidecar_names, tags_of_checkpoint, tags_of_lines
 
-__all__ = ["read_commit", "read_commit_info", "read_history", "read_tags", "read_tags_since"]
+__all__ = [
+    "LogState",
+    "read_commit",
+    "read_commit_info",
+    "read_history",
+    "read_state",
+    "read_tags",
+    "read_tags_since",
+]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _REQUESTS_AT_ONCE: Final = 16
 _HEAD: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogState:
+    """The files of the log behind one version.
+
+    Attributes
+    ----------
+    checkpoint : list of polars.DataFrame or bytes
+        Its parts and sidecars with the columns ``add`` and ``sidecar``, or lines of JSON; empty: there is none.
+    commits : list of bytes
+        The commits after it, oldest first.
+    """
+
+    checkpoint: list[pl.DataFrame | bytes]
+    commits: list[bytes]
 
 
 def read_commit(store: Store, version: int) -> Commit | None:
@@ -79,13 +104,31 @@ def read_tags(store: Store, *, version: int) -> pl.DataFrame:
     InvalidMetadataError
         A file of the log is damaged.
     """
+    state = read_state(store, version=version)
+    frames = [
+        tags_of_lines([part]) if isinstance(part, bytes) else tags_of_checkpoint(part)
+        for part in state.checkpoint
+    ]
+    return newest_tags([*frames, _tags_of(store, state.commits, version)])
+
+
+def read_state(store: Store, *, version: int) -> LogState:
+    """Return the files of the log that make up `version`: the newest checkpoint and the commits after it.
+
+    Raises
+    ------
+    FileNotFoundError
+        A file of the log vanished: another process cleaned it up; load the table again.
+    InvalidMetadataError
+        The checkpoint is damaged.
+    """
     hinted = _hinted_checkpoint(store, version)
     if hinted is not None:
         try:
-            return _replayed(store, hinted, version)
+            return _state_from(store, hinted, version)
         except FileNotFoundError:
             pass  # a hint may be stale
-    return _replayed(store, newest_checkpoint(store.list(LOG_DIRECTORY), version=version), version)
+    return _state_from(store, newest_checkpoint(store.list(LOG_DIRECTORY), version=version), version)
 
 
 def read_tags_since(store: Store, *, after: int, version: int) -> pl.DataFrame:
@@ -96,7 +139,14 @@ def read_tags_since(store: Store, *, after: int, version: int) -> pl.DataFrame:
     FileNotFoundError
         One of the commits is gone.
     """
-    bodies = _side_by_side(store, store.get, [commit_path(n) for n in range(after + 1, version + 1)])
+    return _tags_of(store, _commits(store, after, version), version)
+
+
+def _commits(store: Store, after: int, version: int) -> list[bytes]:
+    return _side_by_side(store, store.get, [commit_path(n) for n in range(after + 1, version + 1)])
+
+
+def _tags_of(store: Store, bodies: Sequence[bytes], version: int) -> pl.DataFrame:
     try:
         return tags_of_lines(bodies)
     except (ValueError, AttributeError, KeyError) as error:
@@ -104,10 +154,10 @@ def read_tags_since(store: Store, *, after: int, version: int) -> pl.DataFrame:
         raise InvalidMetadataError(message) from error
 
 
-def _replayed(store: Store, checkpoint: CheckpointFiles | None, version: int) -> pl.DataFrame:
-    frames = [] if checkpoint is None else _checkpoint_tags(store, checkpoint.paths)
+def _state_from(store: Store, checkpoint: CheckpointFiles | None, version: int) -> LogState:
+    parts = [] if checkpoint is None else _checkpoint_parts(store, checkpoint.paths)
     after = -1 if checkpoint is None else checkpoint.version
-    return newest_tags([*frames, read_tags_since(store, after=after, version=version)])
+    return LogState(parts, _commits(store, after, version))
 
 
 def _hinted_checkpoint(store: Store, version: int) -> CheckpointFiles | None:
@@ -122,20 +172,20 @@ def _hinted_checkpoint(store: Store, version: int) -> CheckpointFiles | None:
     return newest_checkpoint([f"{number:020d}.checkpoint.parquet"], version=version)
 
 
-def _checkpoint_tags(store: Store, paths: Sequence[str]) -> list[pl.DataFrame]:
-    frames: list[pl.DataFrame] = []
+def _checkpoint_parts(store: Store, paths: Sequence[str]) -> list[pl.DataFrame | bytes]:
+    parts: list[pl.DataFrame | bytes] = []
     sidecars: list[str] = []
     for path in paths:
         if path.endswith(".json"):
             body = store.get(path)
-            frames.append(tags_of_lines([body]))
+            parts.append(body)
             lines = (orjson.loads(line) for line in body.splitlines() if b'"sidecar"' in line)
             sidecars += [line["sidecar"]["path"] for line in lines if line.get("sidecar")]
         else:
             frame = _read_parquet(store, path)
-            frames.append(tags_of_checkpoint(frame))
+            parts.append(frame)
             sidecars += sidecar_names(frame)
-    return frames + [tags_of_checkpoint(_read_parquet(store, _sidecar_path(name))) for name in sidecars]
+    return [*parts, *(_read_parquet(store, _sidecar_path(name)) for name in sidecars)]
 
 
 def _sidecar_path(name: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 from qbeast_core.log.actions import AddFile, Metadata, Protocol, RemoveFile, Txn
 from qbeast_core.log.conflicts import merge_metadata
 from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.live_files import FileChange, LiveFiles
 from qbeast_core.log.rebase import Conflict, Rebased, found_dialect, rebase
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.revision import Revision
@@ -207,3 +208,35 @@ def test_progress_is_stamped() -> None:
 
 def test_without_a_table_there_is_nothing_to_append_to() -> None:
     assert isinstance(rebase(append(), base=METADATA, head=None, now_ms=9), Conflict)
+
+
+def test_what_becomes_of_live_files_is_decided_anew_on_the_newest_state() -> None:
+    seen: list[tuple[LiveFiles, str]] = []
+
+    def plan(live: LiveFiles, dialect: str) -> FileChange:
+        seen.append((live, dialect))
+        return FileChange(adds=live.listed[:1], removed=live.listed[1:])
+
+    vector = AddFile(path="b", size=2, modification_time=1, tags={"x": "1"}, deletion_vector=VECTOR)
+    live = LiveFiles((new_file(blocks=None), vector))
+    head = State(configured(revision()), files=files(("new", 1, SPARK, None)))
+    done = rebase(
+        WriteIntent(mode="metadata", files=plan), base=head.metadata, head=head, now_ms=9, live=live
+    )
+    assert isinstance(done, Rebased)
+    remove, add = done.actions
+    assert seen == [(live, "qbeast-spark")]
+    assert add == live.listed[0]
+    assert isinstance(remove, RemoveFile)
+    assert (remove.path, remove.size, remove.tags, remove.deletion_vector) == ("b", 2, {"x": "1"}, VECTOR)
+    assert (remove.deletion_timestamp, remove.data_change) == (9, False)
+
+
+def test_an_overwrite_removes_files_that_only_other_replays_list() -> None:
+    head = State(configured(revision()), files=files(("a", 1, SPARK, None)))
+    live = LiveFiles((new_file(),), (new_file().model_copy(update={"path": "hidden"}),))
+    done = rebase(append(mode="overwrite"), base=head.metadata, head=head, now_ms=9, live=live)
+    assert isinstance(done, Rebased)
+    removes = [action for action in done.actions if isinstance(action, RemoveFile)]
+    assert [remove.path for remove in removes] == ["a", "hidden"]
+    assert all(remove.data_change for remove in removes)

@@ -1,0 +1,172 @@
+"""Tables of before 0.6.0, upgraded: the same rows and samples, new tags, nothing else of a file changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from polars.testing import assert_frame_equal
+
+import qbeast
+from qbeast_core.table.snapshot import load_snapshot
+from tests.golden.appends import SHIFT, assert_sound, copy_of, last_commit, shifted
+from tests.golden.collection import Golden, each, find
+from tests.golden.test_filters import questions
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
+    pytest.mark.filterwarnings("ignore:.*hold copies of rows:qbeast.QbeastWarning"),
+]
+
+FLAT = {"state", "cube", "minWeight", "maxWeight", "elementCount"}
+COPIES = ("REPLICATED", "ANNOUNCED")
+KEYS = ["cubeId", "minWeight", "maxWeight", "elementCount", "replicated"]
+SLICES = (0.01, 0.5, (0.3, 0.7), (0.9, 1.0))
+
+
+def is_legacy(golden: Golden) -> bool:
+    return golden.is_legacy
+
+
+def newest_adds(path: Path) -> dict[str, dict[str, Any]]:
+    """The adds that live if the add wins over a remove of the same commit: Spark's replay."""
+    live: dict[str, dict[str, Any]] = {}
+    for log in sorted((path / "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+        for one in (action["remove"] for action in actions if "remove" in action):
+            live.pop(one["path"], None)
+        live.update((action["add"]["path"], action["add"]) for action in actions if "add" in action)
+    return live
+
+
+def rows_of(path: Path, **options: Any) -> pl.DataFrame:
+    return qbeast.read_table(path, **options).sort(pl.all())
+
+
+@each(is_legacy)
+@pytest.mark.parametrize("replicated", [None, "drop"])
+def test_rows_and_samples_are_the_same_and_a_second_time_nothing_happens(
+    golden: Golden, replicated: Any, tmp_path: Path
+) -> None:
+    path = copy_of(golden, tmp_path)
+    before, drawn = rows_of(path), [rows_of(path, sample=part) for part in SLICES]
+    result = qbeast.upgrade_table(path, replicated=replicated)
+    assert result.upgraded
+    assert_frame_equal(rows_of(path), before)
+    if not golden.is_doubled:
+        assert_frame_equal(rows_of(path), golden.expected.sort(pl.all()), check_row_order=True)
+    for part, found in zip(SLICES, drawn, strict=True):
+        assert_frame_equal(rows_of(path, sample=part), found)
+    for question in questions(golden):
+        wanted = (drawn[SLICES.index(question.sample)] if question.sample in SLICES else before).filter(
+            question.predicate
+        )
+        if question.sample in (None, *SLICES):
+            found = rows_of(path, filter=question.predicate, sample=question.sample)
+            assert_frame_equal(found, wanted)
+    again = qbeast.upgrade_table(path, replicated=replicated)
+    assert (again.upgraded, again.version, again.retagged_files) == (False, result.version, 0)
+    assert load_snapshot(path).version == result.version
+
+
+@each(is_legacy)
+def test_tags_are_those_of_today_and_everything_else_of_a_file_stays(golden: Golden, tmp_path: Path) -> None:
+    path = copy_of(golden, tmp_path)
+    old, configured = newest_adds(path), load_snapshot(path).metadata.configuration
+    listed = set(load_snapshot(path).files["path"])
+    qbeast.upgrade_table(path, replicated="keep")
+    new = newest_adds(path)
+    assert set(new) == listed, "readers agree on what is live"
+    for name, add in new.items():
+        tags, flat = add.pop("tags"), old[name].pop("tags")
+        assert add == old[name] | {"dataChange": False}
+        assert tags.keys() == {"revision", "blocks"}
+        assert tags["revision"] == flat["revision"]
+        (block,) = json.loads(tags["blocks"])
+        numbers = {key: int(flat[key]) for key in ("minWeight", "maxWeight", "elementCount")}
+        assert block == {"cubeId": flat["cube"], "replicated": flat["state"] in COPIES, **numbers}
+        assert list(block) == KEYS
+    kept = {key: text for key, text in configured.items() if "replicatedSet" not in key}
+    assert load_snapshot(path).metadata.configuration == kept
+
+
+@each(is_legacy)
+def test_without_copies_every_reader_sees_each_row_once(golden: Golden, tmp_path: Path) -> None:
+    path = copy_of(golden, tmp_path)
+    copies = [name for name, add in newest_adds(path).items() if add["tags"]["state"] in COPIES]
+    result = qbeast.upgrade_table(path, replicated="drop")
+    assert (result.dropped_copies, result.kept_copies) == (len(copies), 0)
+    live = newest_adds(path)
+    assert live.keys() == set(load_snapshot(path).files["path"])
+    assert not live.keys() & set(copies)
+    plain = pl.concat([pl.read_parquet(path / name) for name in live]).select(golden.expected.columns)
+    assert_frame_equal(plain.sort(pl.all()), pl.scan_delta(str(path)).collect().sort(pl.all()))
+    once = plain.unique() if golden.is_doubled else plain
+    assert_frame_equal(once.sort("id"), golden.expected, check_dtypes=False)
+    for action in last_commit(path):
+        if "remove" in action:
+            assert not action["remove"]["dataChange"]
+            assert action["remove"]["deletionTimestamp"] > 0
+
+
+def test_copies_are_kept_with_a_warning_unless_somebody_chose(tmp_path: Path) -> None:
+    path = copy_of(find("legacy/v050_mixed_states"), tmp_path)
+    with pytest.warns(qbeast.QbeastWarning, match="5 file.*hold copies of rows.*replicated=") as told:
+        result = qbeast.upgrade_table(path)
+    assert told[0].filename == __file__
+    assert (result.kept_copies, result.dropped_copies) == (5, 1)
+    assert qbeast.open_table(path).blocks()["replicated"].sum() == 5
+    later = qbeast.upgrade_table(path, replicated="drop")
+    assert (later.upgraded, later.kept_copies, later.dropped_copies, later.retagged_files) == (True, 0, 5, 0)
+
+
+@each(is_legacy, bundled={"legacy/v050_mixed_states", "legacy/v050_announced_compacted"})
+def test_appends_go_on_with_the_tree_of_the_old_files(golden: Golden, tmp_path: Path) -> None:
+    path = copy_of(golden, tmp_path)
+    qbeast.upgrade_table(path, replicated="drop")
+    files = set(load_snapshot(path).files["path"])
+    result = qbeast.write_table(shifted(golden.expected), path, mode="append")
+    assert_sound(path, files, result)
+    found = qbeast.read_table(path, sample=0.1)["id"].unique().sort().to_list()
+    ids = golden.samples[0.1]
+    assert found == [*ids, *(number + SHIFT for number in ids)]
+
+
+def test_an_overwrite_removes_what_only_spark_takes_for_live(tmp_path: Path) -> None:
+    golden = find("legacy/v050_mixed_states")
+    path = copy_of(golden, tmp_path)
+    hidden = newest_adds(path).keys() - set(load_snapshot(path).files["path"])
+    assert hidden
+    qbeast.write_table(golden.expected, path, mode="overwrite")
+    assert newest_adds(path).keys() == set(load_snapshot(path).files["path"])
+    assert hidden <= {action["remove"]["path"] for action in last_commit(path) if "remove" in action}
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
+def test_tags_that_cannot_be_read_stay_as_they_are(tmp_path: Path) -> None:
+    path = copy_of(find("legacy/v050_num3_nulls"), tmp_path)
+    log = path / "_delta_log" / f"{0:020d}.json"
+    log.write_text(log.read_text("utf-8").replace('"maxWeight":"', '"maxWeight":"?', 1), "utf-8")
+    before = rows_of(path)
+    qbeast.upgrade_table(path)
+    assert_frame_equal(rows_of(path), before)
+    assert sum("state" in add["tags"] for add in newest_adds(path).values()) == 1
+    assert not qbeast.upgrade_table(path).upgraded
+
+
+def test_what_cannot_be_upgraded_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(qbeast.InvalidInputError, match="keep"):
+        qbeast.upgrade_table(tmp_path, replicated="lose")  # type: ignore[arg-type]
+    with pytest.raises(qbeast.TableNotFoundError):
+        qbeast.upgrade_table(tmp_path)
+    pl.DataFrame({"a": [1]}).write_delta(tmp_path)
+    with pytest.raises(qbeast.NotQbeastTableError, match="Convert"):
+        qbeast.upgrade_table(tmp_path)
+    path = copy_of(find("legacy/v050_num3_nulls"), tmp_path / "other")
+    DeltaTable(path).alter.add_constraint({"positive": "id >= 0"})
+    with pytest.raises(qbeast.UnsupportedTableError, match="checkConstraints"):
+        qbeast.upgrade_table(path)
