@@ -36,9 +36,10 @@ def _keys(frame: DataFrame) -> list[int]:
     return sorted(row["key"] for row in frame.select("key").collect())
 
 
-@pytest.fixture
-def path(spark: SparkSession, tmp_path: Path) -> str:
-    path = str(tmp_path / "table")
+@pytest.fixture(scope="module")
+def path(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Give the table that the tests read and leave as it is."""
+    path = str(tmp_path_factory.mktemp("versions") / "table")
     bridge.write_table(_rows(spark), path, columns=COLUMNS)
     return path
 
