@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from qbeast_spark_bridge.read import read_table
-    from qbeast_spark_bridge.register import register
+    from qbeast_spark_bridge.registration import register
     from qbeast_spark_bridge.write import write_table
 
 __all__ = ["read_table", "register", "write_table"]
 
-_HOMES = {"read_table": "read", "register": "register", "write_table": "write"}
+_HOMES = {"read_table": "read", "register": "registration", "write_table": "write"}
 
 
 def __getattr__(name: str) -> Any:
