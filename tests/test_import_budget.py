@@ -7,7 +7,16 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-HEAVY = {"duckdb", "hypothesis", "matplotlib", "obstore", "pandas", "pyspark", "qbeast_spark_bridge"}
+HEAVY = {
+    "duckdb",
+    "hypothesis",
+    "matplotlib",
+    "obstore",
+    "pandas",
+    "pyspark",
+    "pyspark_qbeast",
+    "qbeast_spark_bridge",
+}
 
 
 def test_import_loads_nothing_heavy() -> None:
