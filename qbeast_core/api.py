@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import time
 import uuid
@@ -20,6 +21,7 @@ from qbeast_core.table.reader import Sample
 from qbeast_core.table.result import WriteResult
 from qbeast_core.table.schema_match import SchemaMode
 from qbeast_core.table.snapshot import load_snapshot
+from qbeast_core.table.spark_frame import SparkFrame, is_spark_frame
 from qbeast_core.table.table import Table
 from qbeast_core.table.target import Mode
 from qbeast_core.table.travel import travel
@@ -33,7 +35,7 @@ WORLD = World(now_ms=lambda: time.time_ns() // 1_000_000, new_id=lambda: str(uui
 
 
 def write_table(
-    df: FrameLike,
+    df: FrameLike | SparkFrame,
     path: str | os.PathLike[str],
     columns: Sequence[str] | None = None,
     *,
@@ -56,7 +58,8 @@ def write_table(
     ----------
     df : polars.DataFrame, polars.LazyFrame, pandas.DataFrame or anything with ``__arrow_c_stream__``
         The rows. Categoricals are stored as strings, unsigned integers as the next wider signed ones,
-        timestamps in microseconds.
+        timestamps in microseconds. A PySpark DataFrame is written by its executors, see
+        `qbeast_spark_bridge.write_table`.
     path : str or path-like
         Folder or address (``s3://``, ``gs://``, ``az://`` ...) of the table; created if absent.
     columns : sequence of str, optional
@@ -135,6 +138,10 @@ def write_table(
         dialect=dialect,
         progress=progress,
     )
+    if is_spark_frame(df):
+        bridge = importlib.import_module("qbeast_spark_bridge.write")
+        written: WriteResult = bridge.write_rows(df, path, options)
+        return written
     return write_frame(df, os.fspath(path), options, WORLD)
 
 

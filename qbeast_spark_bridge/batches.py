@@ -1,0 +1,60 @@
+"""Arrow batches as Spark hands them to its workers, and larger ones to work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+__all__ = ["BUFFER_BYTES", "gathered"]
+
+BUFFER_BYTES: Final = 64 << 20
+"""Bytes of rows that a worker gathers before it works on them."""
+
+_BUFFER_ROWS: Final = 1 << 20
+
+
+def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the rows of small batches as tables of about 64 MB, at most a million rows; none is empty.
+
+    Timestamps with a zone are labelled UTC, which is what they count; Spark labels them with the zone of the
+    session, of which some (``+05:30``) are unknown to other libraries.
+
+    Parameters
+    ----------
+    batches : iterator of pyarrow.RecordBatch
+        All of one schema.
+    """
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= _BUFFER_ROWS or size >= BUFFER_BYTES:
+            yield _in_utc(pa.Table.from_batches(held))
+            held, rows, size = [], 0, 0
+    if rows:
+        yield _in_utc(pa.Table.from_batches(held))
+
+
+def _in_utc(table: pa.Table) -> pa.Table:
+    fields = [_field_in_utc(field) for field in table.schema]
+    return table if fields == list(table.schema) else table.cast(pa.schema(fields))
+
+
+def _field_in_utc(field: pa.Field) -> pa.Field:
+    return field.with_type(_type_in_utc(field.type))
+
+
+def _type_in_utc(dtype: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(dtype):
+        return pa.timestamp(dtype.unit, "UTC") if dtype.tz else dtype
+    if pa.types.is_struct(dtype):
+        return pa.struct([_field_in_utc(dtype.field(i)) for i in range(dtype.num_fields)])
+    if pa.types.is_list(dtype):
+        return pa.list_(_field_in_utc(dtype.value_field))
+    if pa.types.is_map(dtype):
+        return pa.map_(_field_in_utc(dtype.key_field), _field_in_utc(dtype.item_field), dtype.keys_sorted)
+    return dtype

@@ -1,0 +1,77 @@
+"""Errors of Spark's workers as the errors they were: what Spark hands over of them is text."""
+
+from __future__ import annotations
+
+import re
+from types import TracebackType
+from typing import Any, Final
+
+import orjson
+
+from qbeast_core import errors
+from qbeast_core.errors import InvalidInputError, QbeastError
+
+__all__ = ["OwnErrors", "note_of"]
+
+_MARK: Final = "qbeast-error:"
+_NOTE: Final = re.compile(re.escape(_MARK) + r" (\{.*\})")
+_MISSING: Final = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
+
+
+class OwnErrors:
+    """A context that raises what a worker of ours raised, with Spark's error as the cause.
+
+    Raises
+    ------
+    QbeastError
+        The worker's own, facts and all.
+    InvalidInputError
+        If workers lack a module that they need.
+    """
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Look for an error of ours in the text of Spark's."""
+        own = None if error is None or isinstance(error, QbeastError) else _own(str(error))
+        if own is not None:
+            raise own from error
+
+
+def note_of(error: QbeastError) -> str:
+    """Return a line that says all of an error; a worker leaves it in the trace that it hands to Spark.
+
+    Examples
+    --------
+    >>> note_of(InvalidInputError("no rows", argument="df"))
+    'qbeast-error: {"class":"InvalidInputError","message":"no rows","facts":{"argument":"df"}}'
+    """
+    facts = {name: fact for name, fact in vars(error).items() if not name.startswith("__")}
+    said = {"class": type(error).__name__, "message": str(error), "facts": facts}
+    return f"{_MARK} {orjson.dumps(said, default=str).decode()}"
+
+
+def _own(trace: str) -> QbeastError | None:
+    noted = _NOTE.search(trace)
+    if noted is not None:
+        return _rebuilt(orjson.loads(noted[1]))
+    missing = _MISSING.search(trace)
+    if missing is not None:
+        msg = (
+            f"Spark's executors run a Python without the module {missing[1]!r}; nothing was written. Install "
+            "qbeast[spark] on every node, for the Python that spark.pyspark.python (or PYSPARK_PYTHON) names."
+        )
+        return InvalidInputError(msg)
+    return None
+
+
+def _rebuilt(said: dict[str, Any]) -> QbeastError:
+    found = getattr(errors, said["class"], QbeastError)
+    kind: type[QbeastError] = found
+    error = kind.__new__(kind, said["message"])
+    error.args = (said["message"],)
+    error.__dict__.update(said["facts"])
+    return error

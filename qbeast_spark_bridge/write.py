@@ -1,0 +1,170 @@
+"""Write a Spark DataFrame to a table: two passes over its rows on the executors, one commit by the driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from qbeast_core.api import WORLD
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.table.column_stats import ColumnStats
+from qbeast_core.table.progress import Progress, ProgressCallback
+from qbeast_core.table.result import WriteResult
+from qbeast_core.table.scatter import ScatterWrite
+from qbeast_core.table.schema_match import SchemaMode
+from qbeast_core.table.target import Mode
+from qbeast_core.table.write_options import WriteOptions
+from qbeast_spark_bridge.errors import OwnErrors
+from qbeast_spark_bridge.pass_one import summarise_rows
+from qbeast_spark_bridge.pass_two import scatter_rows
+from qbeast_spark_bridge.schema import collated_columns, empty_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["write_rows", "write_table"]
+
+
+def write_table(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    *,
+    mode: Mode = "error",
+    cube_size: int | None = None,
+    column_stats: ColumnStats | None = None,
+    schema_mode: SchemaMode | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    txn: tuple[str, int] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
+    dialect: BlocksDialect | None = None,
+    progress: ProgressCallback | None = None,
+    persist: bool = False,
+) -> WriteResult:
+    """Write the rows of a Spark DataFrame to a table, on the executors, in one atomic commit.
+
+    The rows are read twice: first their indexed columns, to draw the tree from a sample; then all columns,
+    each row to its file. Executors write the files, the process that calls this commits them. Readers see
+    all rows or none. Failed, repeated and speculative tasks leave at worst files that no version names,
+    which a vacuum removes. The table is the one that `qbeast.write_table` makes of the same rows: the same
+    layout, the same rows in a sample.
+
+    Parameters
+    ----------
+    df : DataFrame
+        The rows, of a classic session or of Spark Connect. They have to be the same when they are read a
+        second time.
+    path : str or path-like
+        Folder or address of the table, as `qbeast.write_table` takes it; executors and this process have to
+        reach it under that name.
+    columns, mode, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect
+        See `qbeast.write_table`. Strings with a collation cannot be indexed.
+    progress : callable, optional
+        Called with a `Progress` at every step; files are counted once all of them are written.
+    persist : bool, default False
+        Hold the rows (``DataFrame.persist``) from the first pass to the end of the second: for rows that are
+        random, unordered with a limit, or dear to compute. A frame that is persisted already stays as it is.
+
+    Returns
+    -------
+    WriteResult
+        As of `qbeast.write_table`.
+
+    Raises
+    ------
+    InputChangedError
+        If the rows were not the same in the second pass.
+    QbeastError
+        Else as `qbeast.write_table`; what executors raised is raised here.
+
+    Warns
+    -----
+    DesignEffectWarning
+        If equal index keys repeat so much that samples are clustered.
+    """
+    options = WriteOptions(
+        columns=columns,
+        mode=mode,
+        cube_size=cube_size,
+        column_stats=column_stats,
+        schema_mode=schema_mode,
+        storage_options=storage_options,
+        txn=txn,
+        commit_metadata=dict(commit_metadata or {}),
+        dialect=dialect,
+        progress=progress,
+    )
+    return write_rows(df, path, options, persist=persist)
+
+
+def write_rows(
+    df: DataFrame, path: str | os.PathLike[str], options: WriteOptions, *, persist: bool = False
+) -> WriteResult:
+    """Do what `write_table` does, given its options.
+
+    Parameters
+    ----------
+    df, path, persist
+        See `write_table`.
+    options : WriteOptions
+        All the others.
+    """
+    if df.isStreaming:
+        msg = (
+            'df is a stream; nothing was written. Use writeStream.format("qbeast"), or write in foreachBatch.'
+        )
+        raise InvalidInputError(msg, argument="df")
+    write = ScatterWrite.begin(empty_frame(df.schema), os.fspath(path), options, WORLD)
+    if isinstance(write, WriteResult):
+        return write
+    _refuse_collations(write.names, collated_columns(df.schema))
+    with _persisted(df, wanted=persist) as rows:
+        return _write(rows, write)
+
+
+def _write(df: DataFrame, write: ScatterWrite) -> WriteResult:
+    tell = write.options.progress or _tell_nobody
+    tell(Progress("read"))
+    with OwnErrors():
+        summary = summarise_rows(df, write.summary_job(), write.names)
+    tell(Progress("plan", rows=summary.rows))
+    job = write.job(summary)
+    tell(Progress("write", 0, job.file_count, summary.rows))
+    with OwnErrors():
+        files = scatter_rows(df, job)
+    tell(Progress("write", len(files), len(files), summary.rows))
+    tell(Progress("commit", len(files), len(files), summary.rows))
+    result = write.publish(job, files)
+    tell(Progress("done", len(files), len(files), summary.rows))
+    return result
+
+
+def _tell_nobody(_: Progress) -> None:
+    pass
+
+
+def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
+    found = [name for name in names if name in collated]
+    if found:
+        msg = (
+            f"columns {found} have a collation: values that it calls equal would lie far apart in the index. "
+            "Nothing was written. Index other columns, or cast them to plain strings (collate UTF8_BINARY)."
+        )
+        raise InvalidColumnsError(msg, columns=found)
+
+
+@contextmanager
+def _persisted(df: DataFrame, *, wanted: bool) -> Iterator[DataFrame]:
+    """Hold the rows while they are written, unless somebody holds them already."""
+    level = df.storageLevel if wanted else None
+    if level is None or level.useMemory or level.useDisk:
+        yield df
+        return
+    held = df.persist()
+    try:
+        yield held
+    finally:
+        held.unpersist()
