@@ -13,7 +13,7 @@ the bytes. Every Delta reader still reads the tables.
 from importlib.metadata import PackageNotFoundError, version
 
 from qbeast_core.api import open_table, read_table, scan_table, write_table
-from qbeast_core.api_admin import upgrade_table
+from qbeast_core.api_admin import convert_table, upgrade_table
 from qbeast_core.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -33,6 +33,7 @@ from qbeast_core.errors import (
     UnsupportedTableError,
     VersionNotFoundError,
 )
+from qbeast_core.table.convert import ConvertResult
 from qbeast_core.table.explain import Plan
 from qbeast_core.table.metrics import Metrics
 from qbeast_core.table.progress import Progress
@@ -48,6 +49,7 @@ except PackageNotFoundError:  # run from a source tree that was never installed
 __all__ = [
     "CommitConflictError",
     "CommitUnknownError",
+    "ConvertResult",
     "CorruptTagWarning",
     "DesignEffectWarning",
     "InputChangedError",
@@ -70,6 +72,7 @@ __all__ = [
     "VersionNotFoundError",
     "WriteResult",
     "__version__",
+    "convert_table",
     "open_table",
     "read_table",
     "scan_table",

@@ -3,11 +3,88 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.table.convert import ConvertResult, convert
 from qbeast_core.table.upgrade import Copies, UpgradeResult, upgrade
+from qbeast_core.table.world import WORLD
+from qbeast_core.table.write_options import WriteOptions
 
-__all__ = ["upgrade_table"]
+__all__ = ["convert_table", "upgrade_table"]
+
+
+def convert_table(
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    *,
+    cube_size: int | None = None,
+    dialect: BlocksDialect | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
+) -> ConvertResult:
+    """Let a Delta table, or a folder of Parquet files, be a table of qbeast's, without moving any data.
+
+    One commit says which columns are to be indexed. The rows that are there stay in their files, not indexed
+    yet: reads and samples are right, but open all of them until an optimize indexes them. What is written
+    later is indexed at once; what other Delta writers append is not, until the next optimize. Converting the
+    same table again, with the same columns, changes nothing.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder or address of the table, or of the Parquet files: all in one folder, of one schema (columns may
+        be missing, then they are null). A Delta log is made for them; their columns are read once, for
+        statistics.
+    columns : sequence of str
+        Columns to index, in order, as for `write_table`. How each is indexed is decided when the first rows
+        are.
+    cube_size : int, optional
+        Rows a cube of the tree aims to hold, at least 1; by default chosen from the number of rows.
+    dialect : {"documented", "qbeast-spark"}, optional
+        How blocks will be spelled, see `write_table`.
+    storage_options : mapping of str to str, optional
+        For object stores, as `deltalake` takes them.
+    commit_metadata : mapping of str to str, optional
+        Kept in the history beside our own entries.
+
+    Returns
+    -------
+    ConvertResult
+        Version, files, rows and bytes found, and whether anything was converted.
+
+    Raises
+    ------
+    InvalidColumnsError
+        The columns are unknown or cannot be indexed, or the table is indexed by other ones already.
+    InvalidInputError
+        Another option cannot be used as given, or a Parquet file is damaged or has a type that Delta lacks
+        (`SchemaMismatchError`: two files disagree about a column).
+    TableNotFoundError
+        There is neither a Delta table nor a Parquet file.
+    UnsupportedTableError
+        It is partitioned, or has a feature that must not be read or written; the message names it.
+    CommitConflictError, CommitUnknownError, StorageError
+        See `write_table`.
+
+    Examples
+    --------
+    >>> import polars as pl, qbeast
+    >>> pl.DataFrame({"id": range(1000), "price": [i % 97 for i in range(1000)]}).write_delta("plain")
+    >>> result = qbeast.convert_table("plain", columns=["id", "price"])
+    >>> result.version, result.rows, result.columns
+    (1, 1000, ('id', 'price'))
+    >>> qbeast.read_table("plain", sample=0.1).height
+    81
+    """
+    options = WriteOptions(
+        columns=columns,
+        cube_size=cube_size,
+        dialect=dialect,
+        storage_options=storage_options,
+        commit_metadata=dict(commit_metadata or {}),
+    )
+    return convert(os.fspath(path), options, WORLD)
 
 
 def upgrade_table(

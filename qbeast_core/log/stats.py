@@ -56,7 +56,7 @@ def stats_columns(schema: pl.Schema, configuration: Mapping[str, str]) -> list[L
     return leaves if count < 0 else leaves[:count]
 
 
-def file_stats(frame: pl.DataFrame, *, columns: Sequence[Leaf] | None = None) -> str:
+def file_stats(frame: pl.DataFrame | pl.LazyFrame, *, columns: Sequence[Leaf] | None = None) -> str:
     """Return the ``stats`` text of an add action for a file of these rows.
 
     Numbers, dates, timestamps and strings get bounds; other types a null count only. Strings are cut after 32
@@ -66,8 +66,8 @@ def file_stats(frame: pl.DataFrame, *, columns: Sequence[Leaf] | None = None) ->
 
     Parameters
     ----------
-    frame : pl.DataFrame
-        The rows of the file, in the types of the table.
+    frame : pl.DataFrame or pl.LazyFrame
+        The rows of the file, in the types of the table; of a lazy frame few are in memory at a time.
     columns : sequence of Leaf, optional
         The leaves to describe (`stats_columns`); default: the first 32.
 
@@ -76,11 +76,17 @@ def file_stats(frame: pl.DataFrame, *, columns: Sequence[Leaf] | None = None) ->
     >>> file_stats(pl.DataFrame({"x": [1.5, None, float("nan")], "s": ["b", "a", "b"]}))
     '{"numRecords":3,"minValues":{"x":1.5,"s":"a"},"maxValues":{"s":"b"},"nullCount":{"x":1,"s":0}}'
     """
-    leaves = stats_columns(frame.schema, {}) if columns is None else list(columns)
-    known = dict(_leaves((), frame.schema))
+    schema = frame.collect_schema()
+    leaves = stats_columns(schema, {}) if columns is None else list(columns)
+    known = dict(_leaves((), schema))
     dtypes = [known[leaf] for leaf in leaves]
     asked = [one for i, leaf in enumerate(leaves) for one in _questions(str(i), _field(leaf), dtypes[i])]
-    answers = frame.select(asked).row(0, named=True) if asked else {}
+    asked.append(pl.len().alias("rows"))
+    if isinstance(frame, pl.LazyFrame):
+        frame = frame.select(asked).collect(engine="streaming")
+        answers = frame.row(0, named=True)
+    else:
+        answers = frame.select(asked).row(0, named=True)
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
@@ -90,7 +96,7 @@ def file_stats(frame: pl.DataFrame, *, columns: Sequence[Leaf] | None = None) ->
         _put(low, leaf, None if minimum is None else _lower(minimum, dtype))
         unbounded = maximum is None or answers.get(f"{i}.nan", False)
         _put(high, leaf, None if unbounded else _upper(maximum, dtype))
-    stats = {"numRecords": frame.height, "minValues": low, "maxValues": high, "nullCount": nulls}
+    stats = {"numRecords": answers["rows"], "minValues": low, "maxValues": high, "nullCount": nulls}
     return orjson.dumps(stats).decode()
 
 

@@ -139,7 +139,7 @@ def choose_space(
     """
     wish = IndexWish(
         specs=prepared.specs,
-        cube_size=options.cube_size,
+        cube_size=options.cube_size or _announced_size(target, options),
         dialect=prepared.dialect,
         bounds=parse_column_stats(options.column_stats, schema, prepared.names),
     )
@@ -158,6 +158,12 @@ def _asked(options: WriteOptions, target: Snapshot | None) -> Sequence[str] | No
     if options.columns is None and target is not None and options.mode == "append":
         return target.config.column_specs
     return options.columns
+
+
+def _announced_size(target: Snapshot | None, options: WriteOptions) -> int | None:
+    """Return the cube size that a converted table waits to use."""
+    latest = target.config.latest if target is not None and options.mode == "append" else None
+    return latest.desired_cube_size if latest is not None and latest.revision_id == 0 else None
 
 
 def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:

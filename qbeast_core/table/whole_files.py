@@ -74,9 +74,10 @@ def scan_files(
         cast_options=pl.ScanCastOptions(
             integer_cast="upcast",
             float_cast="upcast",
-            datetime_cast=["nanosecond-downcast", "convert-timezone"],
+            datetime_cast=["nanosecond-downcast", "millisecond-upcast", "convert-timezone"],
             missing_struct_fields="insert",
             extra_struct_fields="ignore",
+            categorical_to_string="allow",
         ),
         storage_options=storage_options or None,
         glob=False,

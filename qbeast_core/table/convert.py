@@ -1,0 +1,189 @@
+"""Make a Delta table, or a folder of Parquet files, a table with an index to come; data stays in place (format 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+import polars as pl
+
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError, TableNotFoundError
+from qbeast_core.io.store import Store, open_store
+from qbeast_core.log.actions import Metadata
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.column_spec import ColumnSpec
+from qbeast_core.spec.revision import staging_revision
+from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries
+from qbeast_core.table.commit import commit
+from qbeast_core.table.convert_parquet import ParquetFolder, add_files, find_parquet
+from qbeast_core.table.data_files import World
+from qbeast_core.table.frames import WEIGHT_COLUMN
+from qbeast_core.table.locking import refuse_unsafe_locking
+from qbeast_core.table.snapshot import Snapshot, load_snapshot
+from qbeast_core.table.target import check_columns, resolve_specs
+from qbeast_core.table.write_options import WriteOptions, check_options
+from qbeast_core.tree.evolve import default_cube_size
+
+__all__ = ["ConvertResult", "convert"]
+
+_DEFAULT: Final[BlocksDialect] = "documented"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertResult:
+    """Outcome of `qbeast.convert_table`.
+
+    Attributes
+    ----------
+    version : int
+        Version of the table that knows its index; the present one when it knew it before.
+    converted : bool
+        False when the table was one of qbeast's already, with the same columns.
+    created_log : bool
+        Whether Parquet files became a Delta table first.
+    files, bytes : int
+        Data files and their bytes, none of them touched.
+    rows : int or None
+        Rows in these files; None where their statistics do not say.
+    columns : tuple of str
+        The columns to index.
+    cube_size : int
+        Rows that a cube of the first revision will aim to hold.
+    """
+
+    version: int
+    converted: bool
+    created_log: bool
+    files: int
+    bytes: int
+    rows: int | None
+    columns: tuple[str, ...]
+    cube_size: int
+
+
+def convert(uri: str, options: WriteOptions, world: World) -> ConvertResult:
+    """Convert a table; see `qbeast.convert_table` for what the options mean and what is raised."""
+    check_options(options)
+    specs = resolve_specs(options.columns, None)
+    store = open_store(uri, options.storage_options)
+    refuse_unsafe_locking(store.uri, options.storage_options)
+    try:
+        snapshot = load_snapshot(uri, storage_options=options.storage_options)
+    except TableNotFoundError as error:
+        return _convert_parquet(store, find_parquet(store, error), specs, options, world)
+    if snapshot.config.latest is not None:
+        _refuse_other_index(snapshot, specs, options)
+        return _result(snapshot, converted=False, created_log=False)
+    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri)
+    rows = _rows(snapshot)
+    metadata = _indexed(
+        snapshot.metadata, snapshot.schema, specs, options, uri=uri, rows=rows, now_ms=world.now_ms()
+    )
+    intent = WriteIntent(mode="metadata", metadata=metadata, operation="CONVERT", commit_info=_told(options))
+    return _published(store, snapshot, intent, options)
+
+
+def _convert_parquet(
+    store: Store, folder: ParquetFolder, specs: Sequence[ColumnSpec], options: WriteOptions, world: World
+) -> ConvertResult:
+    now = world.now_ms()
+    plain = Metadata(id=world.new_id(), schema_string=schema_to_delta(folder.schema), created_time=now)
+    _refuse_columns(folder.schema, specs, options)  # before every file is read
+    adds = add_files(store, folder, now_ms=now, storage_options=options.storage_options)
+    rows = sum(int(orjson.loads(add.stats or "{}")["numRecords"]) for add in adds)
+    metadata = _indexed(plain, folder.schema, specs, options, uri=store.uri, rows=rows, now_ms=now)
+    intent = WriteIntent(
+        mode="create", adds=adds, metadata=metadata, operation="CONVERT", commit_info=_told(options)
+    )
+    return _published(store, None, intent, options)
+
+
+def _published(
+    store: Store, snapshot: Snapshot | None, intent: WriteIntent, options: WriteOptions
+) -> ConvertResult:
+    outcome = commit(store, snapshot, intent, storage_options=options.storage_options)
+    newest = outcome.snapshot or load_snapshot(store.uri, storage_options=options.storage_options)
+    done = _result(newest, converted=True, created_log=snapshot is None)
+    return replace(done, version=outcome.version)
+
+
+def _told(options: WriteOptions) -> dict[str, Any]:
+    columns = ",".join(options.columns or ())
+    return {**options.commit_metadata, "operationParameters": {"columnsToIndex": columns}}
+
+
+def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:
+    """Raise where a table of qbeast's is to be converted into another one."""
+    config = snapshot.config
+    latest = config.latest
+    known = config.column_specs or (latest.columns if latest is not None else ())
+    asked = [str(spec) for spec in specs] if config.column_specs else [spec.name for spec in specs]
+    if tuple(asked) != tuple(known):
+        msg = (
+            f"{snapshot.uri!r} is a qbeast table already, indexed by {list(known)}, not by {asked}; nothing was "
+            'changed. Only a write with mode="overwrite" can index other columns.'
+        )
+        raise InvalidColumnsError(msg, columns=asked)
+    if options.dialect not in (None, config.dialect) and config.column_specs:
+        msg = (
+            f"{snapshot.uri!r} is a qbeast table already, in dialect {config.dialect!r}; nothing was changed. "
+            "Use Table.switch_dialect."
+        )
+        raise InvalidInputError(msg, argument="dialect")
+
+
+def _refuse_columns(schema: pl.Schema, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:
+    if WEIGHT_COLUMN in schema:
+        msg = f"the name of column {WEIGHT_COLUMN!r} is taken by the format; nothing was changed. Rename it."
+        raise InvalidInputError(msg, argument="path")
+    check_columns(specs, schema, options.dialect or _DEFAULT)
+
+
+def _indexed(
+    plain: Metadata,
+    schema: pl.Schema,
+    specs: Sequence[ColumnSpec],
+    options: WriteOptions,
+    *,
+    uri: str,
+    rows: int | None,
+    now_ms: int,
+) -> Metadata:
+    """Return the metadata with revision 0, which owns what is not indexed yet."""
+    _refuse_columns(schema, specs, options)
+    size = options.cube_size or default_cube_size(rows or 0)
+    dialect = options.dialect or _DEFAULT
+    staging = staging_revision(
+        [spec.name for spec in specs], timestamp_ms=now_ms, table_id=uri, cube_size=size
+    )
+    listed = [str(spec) for spec in specs]
+    more: Mapping[str, str] = {BLOCKS_DIALECT: dialect}
+    if dialect == "qbeast-spark":
+        more = {**more, **qbeast_spark_entries(listed, cube_size=size)}
+    config = TableConfig.from_configuration(plain.configuration).with_entries(more)
+    config = config.with_revisions([staging]).with_column_specs(listed)
+    return plain.model_copy(update={"configuration": config.to_configuration()})
+
+
+def _rows(snapshot: Snapshot) -> int | None:
+    counts: pl.Series = snapshot.files["num_records"]
+    return None if counts.null_count() else int(counts.sum())
+
+
+def _result(snapshot: Snapshot, *, converted: bool, created_log: bool) -> ConvertResult:
+    latest = snapshot.config.latest
+    return ConvertResult(
+        version=snapshot.version,
+        converted=converted,
+        created_log=created_log,
+        files=snapshot.files.height,
+        bytes=int(snapshot.files["size_bytes"].sum()),
+        rows=_rows(snapshot),
+        columns=() if latest is None else latest.columns,
+        cube_size=0 if latest is None else latest.desired_cube_size,
+    )
