@@ -13,6 +13,7 @@ from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.thresholds import misplaced_cube
 from qbeast_core.spec.block import Block, parse_blocks
+from qbeast_core.table.index_state import IndexState, blocks_frame
 from qbeast_core.table.log_reader import read_commit
 from qbeast_core.table.snapshot import Snapshot, refresh
 
@@ -54,7 +55,9 @@ def catch_up(
         if reason is not None:
             raise conflict(store.uri, newest.version, attempt, reason)
         removed = removed or bool(winner.removes)
-    if removed and intent.mode == "append" and not intent.new_revision:
+    if intent.removes:
+        _refuse_out_of_order(store, newest, intent, attempt)
+    elif removed and intent.mode == "append" and not intent.new_revision:
         _refuse_misplaced(store, newest, intent, attempt)
     return newest, False
 
@@ -81,6 +84,20 @@ def _winner(store: Store, version: int, attempt: int) -> Commit:
             store.uri, version, attempt, f"version {version} was cleaned up before it could be checked"
         )
     return winner
+
+
+def _refuse_out_of_order(store: Store, newest: Snapshot, intent: WriteIntent, attempt: int) -> None:
+    """Raise where blocks added meanwhile rely on thresholds that our removes take along (format 8.3)."""
+    state = IndexState(newest)
+    gone = newest.files["path"].is_in([remove.path for remove in intent.removes]).to_numpy()
+    revision = intent.revision
+    new: dict[int, pl.DataFrame] = {}
+    if revision is not None and newest.config.revisions.get(revision.revision_id) == revision:
+        blocks = [block for add in intent.adds for block in add.blocks or ()]
+        new = {} if intent.new_revision else {revision.revision_id: blocks_frame(blocks)}
+    if len(state.files_out_of_order(gone, new)):
+        reason = "another writer added rows whose place in the tree depends on what this change replaces"
+        raise conflict(store.uri, newest.version, attempt, reason)
 
 
 def _refuse_misplaced(store: Store, newest: Snapshot, intent: WriteIntent, attempt: int) -> None:

@@ -11,7 +11,7 @@ from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.tree.codes import child_codes
 
-__all__ = ["ExistingLevel", "ExistingTree", "existing_tree"]
+__all__ = ["ExistingLevel", "ExistingTree", "existing_tree", "place_cubes"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +64,12 @@ class ExistingTree:
 
 
 def existing_tree(
-    cubes: Cubes, *, min_weights: I32Array, max_weights: I32Array, element_counts: I64Array
+    cubes: Cubes,
+    *,
+    min_weights: I32Array,
+    max_weights: I32Array,
+    element_counts: I64Array,
+    binding: BoolArray | None = None,
 ) -> ExistingTree:
     """Rebuild domains and thresholds of a revision from its live blocks.
 
@@ -79,6 +84,9 @@ def existing_tree(
         The blocks' weight bounds.
     element_counts : ndarray of int64, shape (n,)
         The blocks' rows.
+    binding : ndarray of bool, shape (n,), optional
+        False for blocks about to be rewritten: their rows count in the domains, their weights bind nobody.
+        All bind by default.
 
     Returns
     -------
@@ -88,7 +96,8 @@ def existing_tree(
     if not len(cubes.depth):
         return ExistingTree(cubes.dimensions, ())
     depth = cubes.depth.astype(np.int64)
-    keys, positions = _place(cubes, depth)
+    binds = np.ones(len(depth), np.bool_) if binding is None else binding
+    keys, positions = place_cubes(cubes)
     sizes = [
         _sums(p, element_counts[depth >= k], len(q))
         for k, (q, p) in enumerate(zip(keys, positions, strict=True))
@@ -98,15 +107,37 @@ def existing_tree(
     for k, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
         if k:
             domains = _child_domains(level_keys >> cubes.dimensions, sizes[k], levels[-1].domains)
-        reaching = depth >= k
+        reaching = binds & (depth >= k)
         own = depth[reaching] == k
         bounds = (min_weights[reaching], max_weights[reaching])
-        levels.append(_level(level_keys, domains, position, own, bounds))
+        levels.append(_level(level_keys, domains, position[binds[depth >= k]], own, bounds))
     return ExistingTree(cubes.dimensions, tuple(levels))
 
 
-def _place(cubes: Cubes, depth: I64Array) -> tuple[list[I64Array], list[I64Array]]:
-    """Per level: the sorted cube keys, and where each block that reaches the level lies in them."""
+def place_cubes(cubes: Cubes) -> tuple[list[I64Array], list[I64Array]]:
+    """Sort cubes and their ancestors by level.
+
+    Parameters
+    ----------
+    cubes : Cubes
+        At least one.
+
+    Returns
+    -------
+    keys : list of ndarray of int64
+        Per level the cubes there, ``(parent position << dimensions) | child code``, strictly increasing.
+    positions : list of ndarray of int64
+        Per level, for each of `cubes` that is as deep or deeper, in their order: where its ancestor, or it
+        itself, lies in `keys`.
+
+    Examples
+    --------
+    >>> from qbeast_core.space.cubes import decode_cubes
+    >>> keys, positions = place_cubes(decode_cubes(["w", "", "A"], dimensions=2))
+    >>> keys[1].tolist(), positions[1].tolist()
+    ([0, 3], [1, 0])
+    """
+    depth = cubes.depth.astype(np.int64)
     position = np.zeros(len(depth), np.int64)
     keys, positions = [np.zeros(1, np.int64)], [position.copy()]
     for k in range(1, int(depth.max()) + 1):

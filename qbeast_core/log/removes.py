@@ -1,0 +1,43 @@
+"""Live files as remove actions."""
+
+from __future__ import annotations
+
+import orjson
+import polars as pl
+
+from qbeast_core.log.actions import RemoveFile
+
+__all__ = ["removes_of"]
+
+
+def removes_of(files: pl.DataFrame, *, data_change: bool) -> tuple[RemoveFile, ...]:
+    """Return what takes files out of a table; the time is set when it is committed.
+
+    Parameters
+    ----------
+    files : polars.DataFrame
+        Columns `path` (as in the log), `size_bytes` and `deletion_vector` (the descriptor as JSON, or null),
+        which the remove repeats: without it the file would stay live.
+    data_change : bool
+        False if the rows are added again by the same commit.
+
+    Examples
+    --------
+    >>> files = pl.DataFrame({"path": ["a"], "size_bytes": [7], "deletion_vector": [None]})
+    >>> removes_of(files, data_change=False)[0].size
+    7
+    """
+    columns = files.select("path", "size_bytes", pl.col("deletion_vector").cast(pl.String))
+    return tuple(
+        RemoveFile(
+            path=path,
+            data_change=data_change,
+            extended_file_metadata=True,
+            partition_values={},
+            size=size,
+            deletion_vector=None
+            if vector is None
+            else {key: value for key, value in orjson.loads(vector).items() if value is not None},
+        )
+        for path, size, vector in columns.iter_rows()
+    )

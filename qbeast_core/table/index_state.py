@@ -1,0 +1,183 @@
+"""Where the rows of every live file are indexed, and what becomes of the order of weights when files go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.live_blocks import live_blocks
+from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.cubes import Cubes, decode_cubes
+from qbeast_core.spec.block import Block
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.snapshot import Snapshot
+from qbeast_core.tree.existing import ExistingTree, existing_tree
+from qbeast_core.tree.order import broken_order, open_where_broken
+
+__all__ = ["NEW_FILE", "STAGED", "IndexState", "blocks_frame"]
+
+STAGED: Final = -1
+"""Instead of a revision: the file has no index that can be used."""
+
+NEW_FILE: Final = -1
+"""Instead of a file's number: the block is in a file that is not live yet."""
+
+_BLOCKS: Final = pl.Schema(
+    {"file": pl.Int64, "cube": pl.String, "min_weight": pl.Int64, "max_weight": pl.Int64, "rows": pl.Int64}
+)
+
+
+@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+class IndexState:
+    """A snapshot's files by revision; pure once the snapshot is there.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The table.
+    """
+
+    snapshot: Snapshot
+
+    @cached_property
+    def blocks(self) -> pl.DataFrame:
+        """Blocks that account for every row of their file, as `qbeast_core.query.live_blocks` gives them."""
+        snapshot = self.snapshot
+        found = live_blocks(snapshot.files, snapshot.config.revisions, snapshot.schema).blocks
+        records = snapshot.files["num_records"].cast(pl.Int64)[found["file"]]
+        told = found.with_columns(records.alias("records"), pl.col("rows").sum().over("file").alias("sum"))
+        whole = told.filter(pl.col("records").is_null() | (pl.col("sum") >= pl.col("records")))
+        return whole.drop("records", "sum")
+
+    @cached_property
+    def revision_of(self) -> I64Array:
+        """Revision that each live file is indexed in, or `STAGED`; shape (files,)."""
+        found = np.full(self.snapshot.files.height, STAGED, np.int64)
+        found[self.blocks["file"].to_numpy()] = self.blocks["revision"].to_numpy()
+        return found
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether live blocks repeat rows of others (format 11)."""
+        return bool(self.blocks["replicated"].any())
+
+    def tree(
+        self, revision: Revision, gone: BoolArray, pending: BoolArray, new: pl.DataFrame
+    ) -> ExistingTree:
+        """Return the tree that rows are put back into.
+
+        Parameters
+        ----------
+        revision : Revision
+            Of the table.
+        gone : ndarray of bool, shape (files,)
+            Files that are taken out.
+        pending : ndarray of bool, shape (files,)
+            Those of them whose rows come later: they count, but bind nobody.
+        new : polars.DataFrame
+            Blocks already put back, see `blocks_frame`.
+        """
+        mine = self.blocks.filter(pl.col("revision") == revision.revision_id).select(_BLOCKS.names())
+        mine = mine.filter(pl.Series((~gone | pending)[mine["file"].to_numpy()]))
+        both = pl.concat([mine, new])
+        file = both["file"].to_numpy()
+        tree = existing_tree(
+            _cubes(both, revision),
+            **_bounds(both),
+            element_counts=both["rows"].to_numpy(),
+            binding=(file == NEW_FILE) | ~gone[np.maximum(file, 0)] if len(gone) else None,
+        )
+        return open_where_broken(tree)
+
+    def files_out_of_order(
+        self, gone: BoolArray, new: Mapping[int, pl.DataFrame], *, tolerant: bool = True
+    ) -> I64Array:
+        """Return the files to take out as well, so that those left keep the order of weights (format 8.3).
+
+        Where a cube is at fault, the cheaper side goes: its own files, or those of its descendants.
+
+        Parameters
+        ----------
+        gone : ndarray of bool, shape (files,)
+            Files that are taken out.
+        new : mapping of int to polars.DataFrame
+            Blocks put back, per revision, see `blocks_frame`.
+        tolerant : bool, default True
+            Leave cubes alone that were at fault before; tables of the JVM have some.
+
+        Returns
+        -------
+        ndarray of int64
+            Numbers of live files, ascending; empty when all is well.
+        """
+        touched = set(self.revision_of[gone].tolist()) | set(new)
+        found = [np.zeros(0, np.int64)]
+        for number in sorted(touched & set(self.snapshot.config.revisions)):
+            revision = self.snapshot.config.revisions[number]
+            mine = self.blocks.filter(pl.col("revision") == number).select(_BLOCKS.names())
+            staying = mine.filter(~pl.Series(gone[mine["file"].to_numpy()], dtype=pl.Boolean))
+            left = pl.concat([staying, new.get(number, staying.clear())])
+            broken = _broken(left, revision)
+            if broken.height and tolerant:
+                before = _broken(mine, revision).filter("above")["text"]
+                known = broken.filter(pl.col("above") & pl.col("text").is_in(before.implode()))["cube"]
+                broken = broken.filter(~pl.col("cube").is_in(known.implode()))
+            found.append(self._cheaper_side(broken))
+        return np.unique(np.concatenate(found))
+
+    def _cheaper_side(self, broken: pl.DataFrame) -> I64Array:
+        sizes = self.snapshot.files["size_bytes"]
+        sides = broken.unique(["cube", "above", "file"]).with_columns(
+            pl.when(pl.col("file") == NEW_FILE).then(0).otherwise(pl.col("file")).alias("at")
+        )
+        if not sides.height:
+            return np.zeros(0, np.int64)
+        costs = (
+            sides.with_columns(sizes[sides["at"]].alias("bytes"))
+            .group_by("cube", "above")
+            .agg(pl.col("bytes").sum(), (pl.col("file") == NEW_FILE).any().alias("fixed"))
+            .filter(~pl.col("fixed"))
+            .sort("bytes", "above", descending=[False, True])
+            .unique("cube", keep="first", maintain_order=True)
+        )
+        chosen = sides.join(costs, on=["cube", "above"], how="semi")
+        return np.unique(chosen["file"].to_numpy())
+
+
+def blocks_frame(blocks: list[Block]) -> pl.DataFrame:
+    """Return blocks of files that are not live yet, as `IndexState` wants them.
+
+    Examples
+    --------
+    >>> blocks_frame([Block("w", -5, 7, 2)]).rows()
+    [(-1, 'w', -5, 7, 2)]
+    """
+    rows = [(NEW_FILE, b.cube, b.min_weight, b.max_weight, b.element_count) for b in blocks]
+    return pl.DataFrame(rows, schema=_BLOCKS, orient="row")
+
+
+def _broken(blocks: pl.DataFrame, revision: Revision) -> pl.DataFrame:
+    """Blame blocks: `cube`, `above`, and the block's `file` and cube as `text`."""
+    found = broken_order(_cubes(blocks, revision), **_bounds(blocks))
+    return found.select(
+        "cube",
+        "above",
+        blocks["file"][found["block"]].alias("file"),
+        blocks["cube"][found["block"]].alias("text"),
+    )
+
+
+def _cubes(blocks: pl.DataFrame, revision: Revision) -> Cubes:
+    return decode_cubes(blocks["cube"].to_list(), dimensions=len(revision.columns))
+
+
+def _bounds(blocks: pl.DataFrame) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int32]]]:
+    return {
+        "min_weights": blocks["min_weight"].cast(pl.Int32).to_numpy(),
+        "max_weights": blocks["max_weight"].cast(pl.Int32).to_numpy(),
+    }

@@ -1,0 +1,89 @@
+"""The revision that rewritten rows are indexed in: one of the table's, or a new one where they need it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.rebase import found_dialect
+from qbeast_core.query.fitting import fits_schema
+from qbeast_core.space.arrays import BoolArray
+from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
+from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
+from qbeast_core.table.index_state import IndexState, blocks_frame
+from qbeast_core.table.live_tree import growth_of
+from qbeast_core.table.target import check_columns, resolve_specs
+from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
+from qbeast_core.tree.summary import summarise
+
+__all__ = ["indexed_names", "newest_revision", "space_for"]
+
+
+def newest_revision(state: IndexState) -> Revision | None:
+    """Return the newest revision, if it has a space for the columns as they are now."""
+    latest = state.snapshot.config.latest
+    return latest if latest is not None and fits_schema(latest, state.snapshot.schema) else None
+
+
+def indexed_names(state: IndexState) -> tuple[str, ...]:
+    """Return the names of the indexed columns, in order."""
+    return tuple(spec.name for spec in _specs(state))
+
+
+def space_for(
+    state: IndexState, keys: pl.DataFrame, gone: BoolArray, *, uri: str, now_ms: int
+) -> tuple[Revision, bool]:
+    """Return the revision for rows from elsewhere, and whether it is a new one.
+
+    Parameters
+    ----------
+    state : IndexState
+        The table.
+    keys : polars.DataFrame
+        The indexed columns of the rows that are not indexed in the newest revision.
+    gone : ndarray of bool, shape (files,)
+        Files that are taken out: growth is told by those that stay.
+    uri : str
+        Of the table.
+    now_ms : int
+        Milliseconds since 1970 UTC.
+
+    Raises
+    ------
+    InvalidColumnsError
+        If the columns cannot be indexed.
+    """
+    snapshot = state.snapshot
+    specs = _specs(state)
+    dialect = found_dialect(WriteIntent(mode="append"), snapshot.metadata, snapshot.files)
+    check_columns(specs, snapshot.schema, dialect)
+    summary = summarise(keys, [spec.name for spec in specs])
+    current = newest_revision(state)
+    if current is None:
+        latest = snapshot.config.latest
+        size = None if latest is None else latest.desired_cube_size
+        wish = IndexWish(specs=specs, cube_size=size, dialect=dialect)
+        return first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms), True
+    staying = replace(snapshot, files=snapshot.files.filter(~pl.Series(gone, dtype=pl.Boolean)))
+    none = np.zeros(len(gone), np.bool_)
+    tree = state.tree(current, gone, none, blocks_frame([]))
+    growth = growth_of(staying, current, tree)
+    wish = IndexWish(specs=specs, cube_size=None, dialect=dialect)
+    revision = next_revision(current, wish, summary, growth=growth, timestamp_ms=now_ms)
+    return revision, revision is not current
+
+
+def _specs(state: IndexState) -> tuple[ColumnSpec, ...]:
+    config = state.snapshot.config
+    latest = config.latest
+    real = latest is not None and latest.revision_id != STAGING_REVISION_ID
+    if latest is None or not real or newest_revision(state) is not None:
+        return resolve_specs(None if real else config.column_specs, latest)
+    # A column's type was changed by another writer: a new space of the same kinds.
+    kinds: dict[str, ColumnKind] = {
+        one.column_name: one.kind for one in latest.column_transformers if one.kind != "empty"
+    }
+    return tuple(ColumnSpec(name, kinds.get(name, "auto")) for name in latest.columns)

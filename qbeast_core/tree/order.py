@@ -1,0 +1,88 @@
+"""Whether the blocks that are left when others go keep the order of weights (format 8.3 and 8.4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.space.arrays import I32Array
+from qbeast_core.space.cubes import Cubes
+from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.tree.existing import ExistingTree, place_cubes
+
+__all__ = ["broken_order", "open_where_broken"]
+
+_BROKEN = pl.Schema({"cube": pl.Int64, "block": pl.Int64, "above": pl.Boolean})
+
+
+def broken_order(cubes: Cubes, *, min_weights: I32Array, max_weights: I32Array) -> pl.DataFrame:
+    """Return the cubes whose blocks break the order of weights, and the blocks to blame.
+
+    A cube is at fault if its smallest threshold is not below every weight of its descendants' blocks, or if it
+    is a leaf and no block of it has the greatest threshold. Taking away all blocks of one side mends it.
+
+    Parameters
+    ----------
+    cubes : Cubes
+        One cube a block.
+    min_weights, max_weights : ndarray of int32, shape (blocks,)
+        The blocks' bounds.
+
+    Returns
+    -------
+    polars.DataFrame
+        `cube` (a number per faulty cube), `block` (its number in `cubes`), `above`: whether the block is the
+        cube's own, or else one of a descendant that reaches too low.
+
+    Examples
+    --------
+    >>> from qbeast_core.space.cubes import decode_cubes
+    >>> cubes = decode_cubes(["", "w"], dimensions=2)
+    >>> bounds = {"min_weights": np.array([-9, 0], np.int32), "max_weights": np.array([5, MAX_WEIGHT], np.int32)}
+    >>> broken_order(cubes, **bounds).rows()
+    [(0, 0, True), (0, 1, False)]
+    """
+    parts = [pl.DataFrame(schema=_BROKEN)]
+    depth = cubes.depth.astype(np.int64)
+    keys, positions = place_cubes(cubes) if len(depth) else ([], [])
+    first = 0
+    for level, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
+        size = len(level_keys)
+        reaching = np.flatnonzero(depth >= level)
+        own = depth[reaching] == level
+        lows, highs = min_weights[reaching], max_weights[reaching]
+        smallest = np.full(size, MAX_WEIGHT, np.int32)
+        np.minimum.at(smallest, position[own], highs[own])
+        greatest = np.full(size, MIN_WEIGHT, np.int32)
+        np.maximum.at(greatest, position[own], highs[own])
+        lowest = np.full(size, MAX_WEIGHT, np.int32)
+        np.minimum.at(lowest, position[~own], lows[~own])
+        filled = np.bincount(position[own], minlength=size) > 0
+        inner = np.bincount(position[~own], minlength=size) > 0
+        broken = filled & np.where(inner, smallest >= lowest, greatest < MAX_WEIGHT)
+        if broken.any():
+            blamed = broken[position] & (own | (lows <= smallest[position]))
+            found = {"cube": position[blamed] + first, "block": reaching[blamed], "above": own[blamed]}
+            parts.append(pl.DataFrame(found, schema=_BROKEN))
+        first += size
+    return pl.concat(parts)
+
+
+def open_where_broken(tree: ExistingTree) -> ExistingTree:
+    """Return the tree as a build should see it when blocks have been taken away from a sound one.
+
+    Where those left of a cube have thresholds too large for their descendants, the cube counts as one without
+    blocks: rows that arrive may then take a threshold below the descendants', which mends it.
+
+    Parameters
+    ----------
+    tree : ExistingTree
+        Of the blocks that stay.
+    """
+    levels = []
+    for level in tree.levels:
+        broken = level.has_descendants & (level.thresholds >= level.lowest_below)
+        levels.append(replace(level, has_blocks=level.has_blocks & ~broken))
+    return ExistingTree(tree.dimensions, tuple(levels))
