@@ -33,9 +33,11 @@ from qbeast_core.errors import (
     UnsupportedTableError,
     VersionNotFoundError,
 )
+from qbeast_core.table.check_report import CheckReport
 from qbeast_core.table.convert import ConvertResult
 from qbeast_core.table.explain import Plan
 from qbeast_core.table.metrics import Metrics
+from qbeast_core.table.optimize_result import OptimizeResult
 from qbeast_core.table.progress import Progress
 from qbeast_core.table.result import WriteResult
 from qbeast_core.table.table import Table
@@ -47,6 +49,7 @@ except PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0"
 
 __all__ = [
+    "CheckReport",
     "CommitConflictError",
     "CommitUnknownError",
     "ConvertResult",
@@ -58,6 +61,7 @@ __all__ = [
     "InvalidMetadataError",
     "Metrics",
     "NotQbeastTableError",
+    "OptimizeResult",
     "Plan",
     "Progress",
     "QbeastError",

@@ -1,0 +1,190 @@
+"""One data file, checked from end to end in slices of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import polars as pl
+
+from qbeast_core.errors import StorageError
+from qbeast_core.io.store import Store
+from qbeast_core.spec.layout import PageLayout
+from qbeast_core.table.check_faults import Fault
+from qbeast_core.table.check_pages import Unreadable, check_pages, read_footer
+from qbeast_core.table.check_places import Finding, Placement, place_foreign_rows, place_our_rows
+from qbeast_core.table.check_statistics import compare_statistics, summaries_of
+from qbeast_core.table.frames import WEIGHT_COLUMN
+from qbeast_core.table.whole_files import file_location, scan_files
+
+__all__ = ["FileCheck", "check_file", "path_in", "stored_size"]
+
+_CHUNK_ROWS: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FileCheck:
+    """A live file, and all that the log says of it.
+
+    Attributes
+    ----------
+    path : str
+        Decoded.
+    revision : int or None
+        By its tag.
+    record : polars.DataFrame
+        Its row of the snapshot's files.
+    ours : bool
+        Whether we wrote it.
+    placement : Placement or None
+        Its blocks, if they can be used; None: it is staged.
+    layout : PageLayout or None
+        Its pages, if it tells of them.
+    """
+
+    path: str
+    revision: int | None
+    record: pl.DataFrame
+    ours: bool
+    placement: Placement | None = None
+    layout: PageLayout | None = None
+    schema: pl.Schema = field(repr=False)
+
+    @property
+    def num_records(self) -> int | None:
+        """Rows by its statistics."""
+        found: Any = self.record["num_records"][0]
+        return None if found is None else int(found)
+
+
+def path_in(store: Store, path: str) -> str:
+    """Return a decoded path of the log as the store takes it."""
+    # A local store takes absolute paths as they are, and addresses not at all.
+    return file_location(store, path) if path.startswith("file:") else path
+
+
+def stored_size(store: Store, path: str) -> int | None:
+    """Return the bytes of a data file; None: it is not there.
+
+    Raises
+    ------
+    StorageError
+        If the store cannot tell.
+    """
+    try:
+        return store.size(path_in(store, path))
+    except FileNotFoundError:
+        return None
+
+
+def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) -> list[Fault]:
+    """Read a file and check it against its tags and statistics.
+
+    Parameters
+    ----------
+    store : Store
+        Where it is.
+    job : FileCheck
+        The file.
+    storage_options : dict
+        For readers of their own.
+
+    Returns
+    -------
+    list of Fault
+        Empty if it is sound. A missing file is none of this function's faults.
+
+    Raises
+    ------
+    StorageError
+        If the store refuses, and not the file.
+    """
+    size = stored_size(store, job.path)
+    if size is None:
+        return []
+    try:
+        footer = read_footer(store, path_in(store, job.path), size)
+        groups = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+        findings = [
+            *_layout_of(footer, job),
+            *_rows_of(store, job, sum(groups), storage_options),
+            *_pages_of(store, job, size),
+        ]
+    except (Unreadable, pl.exceptions.PolarsError) as error:
+        return [_fault(job, Finding("file-unreadable", f"it cannot be read: {error}"), [])]
+    except StorageError:
+        raise
+    except OSError as error:
+        return [_fault(job, Finding("file-unreadable", f"it cannot be read: {error}"), [])]
+    return [_fault(job, finding, groups) for finding in findings]
+
+
+def _fault(job: FileCheck, finding: Finding, groups: list[int]) -> Fault:
+    group = None if finding.row is None else _group_of(finding.row, groups)
+    return Fault(
+        code=finding.code,
+        message=finding.message,
+        path=job.path,
+        revision=job.revision,
+        cube=finding.cube,
+        row_group=group,
+        row=finding.row,
+    )
+
+
+def _group_of(row: int, groups: list[int]) -> int | None:
+    for number, rows in enumerate(groups):
+        if row < rows:
+            return number
+        row -= rows
+    return None
+
+
+def _layout_of(footer: Any, job: FileCheck) -> Iterator[Finding]:
+    if not job.ours:
+        return
+    names = footer.schema.to_arrow_schema().names
+    if not names or names[-1] != WEIGHT_COLUMN:
+        yield Finding("hidden-weight", f"{WEIGHT_COLUMN} is not its last column")
+
+
+def _rows_of(store: Store, job: FileCheck, rows: int, options: dict[str, str]) -> Iterator[Finding]:
+    if job.num_records is not None and job.num_records != rows:
+        yield Finding("rows-count", f"it holds {rows:,} rows, its statistics tell of {job.num_records:,}")
+    columns = list(job.schema)
+    if rows:
+        whole = scan_files(store, [job.path], columns, job.schema, storage_options=options)
+        found = whole.select(summaries_of(job.schema)).collect(engine="streaming")
+        yield from compare_statistics(found, job.record, job.schema, ours=job.ours)
+    if job.placement is None:
+        return
+    if job.placement.blocks["rows"].sum() != rows:
+        told = job.placement.blocks["rows"].sum()
+        if job.num_records is None or job.num_records == told:  # else the log alone tells
+            yield Finding("rows-count", f"it holds {rows:,} rows, its blocks {told:,}")
+        return
+    chunks = _chunks(store, job, rows, options)
+    if job.ours:
+        yield from place_our_rows(chunks, job.placement, job.layout)
+    else:
+        yield from place_foreign_rows(chunks, job.placement)
+
+
+def _chunks(
+    store: Store, job: FileCheck, rows: int, options: dict[str, str]
+) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield the indexed columns of all rows, some at a time."""
+    if job.placement is None:
+        return
+    columns = list(job.placement.revision.columns)
+    schema = pl.Schema({**job.schema, WEIGHT_COLUMN: pl.Int32()})
+    columns += [WEIGHT_COLUMN] if job.ours else []
+    scan = scan_files(store, [job.path], columns, schema, storage_options=options)
+    for start in range(0, rows, _CHUNK_ROWS):
+        yield start, scan.slice(start, _CHUNK_ROWS).collect()
+
+
+def _pages_of(store: Store, job: FileCheck, size: int) -> Iterator[Finding]:
+    if job.ours and job.layout is not None:
+        yield from check_pages(store, path_in(store, job.path), size, job.layout)

@@ -1,0 +1,244 @@
+"""Where the rows of a file lie, against its blocks: the right cube, the right weights, each row in one block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.point_bounds import point_bounds
+from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
+from qbeast_core.space.cubes import cube_boxes, decode_cubes
+from qbeast_core.spec.layout import PageLayout
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.check_faults import Code
+from qbeast_core.table.frames import WEIGHT_COLUMN
+from qbeast_core.tree.columns import frame_weights
+
+__all__ = ["Finding", "Placement", "place_foreign_rows", "place_our_rows"]
+
+Chunks: TypeAlias = Iterator[tuple[int, pl.DataFrame]]
+"""Rows of a file in order: the number of the first one, and the frame."""
+
+_LOW_BITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong in a file: code, words, first row, and the cube it is about."""
+
+    code: Code
+    message: str
+    row: int | None = None
+    cube: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Blocks of one file, and the space they lie in.
+
+    Attributes
+    ----------
+    revision : Revision
+        Of the file.
+    blocks : polars.DataFrame
+        `cube`, `min_weight`, `max_weight`, `rows`, in the order of the tag.
+    bounded : bool
+        Whether the thresholds promise anything: those of old compactions do not (format 11).
+    """
+
+    revision: Revision
+    blocks: pl.DataFrame
+    bounded: bool = True
+
+    def boxes(self) -> tuple[F64Array, F64Array]:
+        """Give the box of each block, the end 1.0 as infinity, shape (blocks, dimensions)."""
+        cubes = decode_cubes(self.blocks["cube"].to_list(), dimensions=len(self.revision.columns))
+        lower, upper = cube_boxes(cubes)
+        upper[upper >= 1.0] = np.inf
+        return lower, upper
+
+    def points(self, frame: pl.DataFrame, *, foreign: bool) -> Iterator[tuple[F64Array, F64Array]]:
+        """Give bounds of the rows' coordinates, a pair a dimension."""
+        spaces = zip(self.revision.columns, self.revision.transformations, strict=True)
+        return (point_bounds(space, frame.get_column(name), foreign=foreign) for name, space in spaces)
+
+
+def place_our_rows(
+    chunks: Chunks, placement: Placement, layout: PageLayout | None = None
+) -> Iterator[Finding]:
+    """Check a file of ours, whose blocks stand in the order of its rows and sum to them.
+
+    Parameters
+    ----------
+    chunks : iterator
+        All rows: the indexed columns and the hidden one.
+    placement : Placement
+        Its blocks.
+    layout : PageLayout, optional
+        Its pages.
+    """
+    rows = placement.blocks["rows"].to_numpy()
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
+    weights = np.empty(int(starts[-1]), np.int32)
+    lower, upper = placement.boxes()
+    outside, hidden = _Tally(), _Tally()
+    for start, frame in chunks:
+        stop = start + frame.height
+        block = np.searchsorted(starts, np.arange(start, stop), side="right") - 1
+        weights[start:stop] = frame_weights(frame, placement.revision.columns)
+        wrong = np.zeros(frame.height, np.bool_)
+        for j, (point, _) in enumerate(placement.points(frame, foreign=False)):
+            wrong |= (point < lower[block, j]) | (point >= upper[block, j])
+        outside.add(wrong, start)
+        stored = frame.get_column(WEIGHT_COLUMN).cast(pl.Int64).fill_null(1 << _LOW_BITS).to_numpy()
+        hidden.add(stored != weights[start:stop] >> _LOW_BITS, start)
+    cubes = placement.blocks["cube"].to_list()
+    if outside.count:
+        cube = cubes[int(np.searchsorted(starts, outside.first, side="right")) - 1]
+        yield Finding(
+            "row-cube", f"{outside.count:,} row(s) lie outside the cube of their block", outside.first, cube
+        )
+    yield from _weight_findings(weights, starts, placement)
+    if layout is not None:
+        yield from _page_findings(weights, layout)
+    if hidden.count:
+        message = f"{WEIGHT_COLUMN} of {hidden.count:,} row(s) is not the high half of their weight"
+        yield Finding("hidden-weight", message, hidden.first)
+
+
+def _weight_findings(weights: I32Array, starts: I64Array, placement: Placement) -> Iterator[Finding]:
+    filled = placement.blocks.with_row_index("at").filter(pl.col("rows") > 0)
+    at = filled["at"].to_numpy()
+    if not len(at):
+        return
+    first = starts[:-1][at]
+    least, most = np.minimum.reduceat(weights, first), np.maximum.reduceat(weights, first)
+    low, high = filled["min_weight"].to_numpy(), filled["max_weight"].to_numpy()
+    over = np.flatnonzero((most > high) | (least < low))
+    for bad in over[:1]:
+        inside = weights[first[bad] : starts[at[bad] + 1]]
+        wrong = (inside > high[bad]) | (inside < low[bad])
+        message = (
+            f"{int(wrong.sum()):,} row(s) have weights outside {low[bad]} to {high[bad]}, the bounds of their block"
+            + (f", and {len(over) - 1:,} other block(s) have such rows" if len(over) > 1 else "")
+        )
+        yield Finding("row-weight", message, int(first[bad] + np.argmax(wrong)), filled["cube"][int(bad)])
+    for bad in np.flatnonzero(least > low)[:1]:
+        message = f"the smallest weight of the block is {least[bad]}, its tag says {low[bad]}"
+        yield Finding("min-weight", message, int(first[bad]), filled["cube"][int(bad)])
+    falls = weights[1:] < weights[:-1]
+    falls[first[1:] - 1] = False
+    if falls.any():
+        row = int(np.argmax(falls)) + 1
+        cube = filled["cube"][int(np.searchsorted(first, row, side="right")) - 1]
+        yield Finding(
+            "row-order", "rows of a block do not rise in weight, so its pages cannot be chosen", row, cube
+        )
+
+
+def _page_findings(weights: I32Array, layout: PageLayout) -> Iterator[Finding]:
+    first = weights[:: layout.page_rows] >> _LOW_BITS
+    told = np.asarray(layout.weights, np.int32)
+    if len(told) != len(first):
+        return  # told from the log
+    for page in np.flatnonzero(told != first)[:1]:
+        message = (
+            f"page {page} begins with a weight of high half {first[page]}, its layout tag says {told[page]}"
+        )
+        yield Finding("layout", message, int(page) * layout.page_rows)
+
+
+def place_foreign_rows(chunks: Chunks, placement: Placement) -> Iterator[Finding]:
+    """Check a file of another writer, whose rows may stand in any order.
+
+    A row belongs to the first cube on its way down whose block takes its weight. Counts and smallest weights
+    are compared only if every row's place is certain (`point_bounds`).
+
+    Parameters
+    ----------
+    chunks : iterator
+        All rows, the indexed columns.
+    placement : Placement
+        Its blocks.
+    """
+    merged = placement.blocks.group_by("cube", maintain_order=True).agg(
+        pl.col("min_weight").min(), pl.col("max_weight").max(), pl.col("rows").sum()
+    )
+    one = Placement(placement.revision, merged, placement.bounded)
+    found = _Assigned(one)
+    for start, frame in chunks:
+        found.add(start, frame)
+    yield from found.findings()
+
+
+class _Assigned:
+    """Rows of one file counted into its blocks, from the top of the tree down."""
+
+    def __init__(self, placement: Placement) -> None:
+        self.placement = placement
+        self.lower, self.upper = placement.boxes()
+        self.order = np.argsort(placement.blocks["cube"].str.len_bytes().to_numpy(), kind="stable")
+        self.counts = np.zeros(placement.blocks.height, np.int64)
+        self.least = np.full(placement.blocks.height, np.iinfo(np.int64).max)
+        self.certain = True
+        self.nowhere, self.astray = _Tally(), _Tally()
+
+    def add(self, start: int, frame: pl.DataFrame) -> None:
+        """Place some more rows."""
+        weights = frame_weights(frame, self.placement.revision.columns).astype(np.int64)
+        bounds = list(self.placement.points(frame, foreign=True))
+        self.certain = self.certain and all((low == high).all() for low, high in bounds)
+        low = self.placement.blocks["min_weight"].to_numpy()
+        high = self.placement.blocks["max_weight"].to_numpy()
+        left, in_cube = np.ones(len(weights), np.bool_), np.zeros(len(weights), np.bool_)
+        for block in self.order:
+            inside = np.ones(len(weights), np.bool_)
+            for j, (point_low, point_high) in enumerate(bounds):
+                inside &= (point_high >= self.lower[block, j]) & (point_low < self.upper[block, j])
+            in_cube |= inside
+            inside &= left & (weights >= low[block])
+            if self.placement.bounded:
+                inside &= weights <= high[block]
+            left &= ~inside
+            self.counts[block] += inside.sum()
+            self.least[block] = min(int(weights[inside].min(initial=2**40)), self.least[block])
+        self.nowhere.add(left & ~in_cube, start)
+        self.astray.add(left & in_cube, start)
+
+    def findings(self) -> Iterator[Finding]:
+        """Tell what is wrong, once all rows are placed."""
+        if self.nowhere.count:
+            message = f"{self.nowhere.count:,} row(s) lie in no cube of the file's blocks"
+            yield Finding("row-cube", message, self.nowhere.first)
+        if self.astray.count:
+            message = f"{self.astray.count:,} row(s) have weights outside the bounds of the block they lie in"
+            yield Finding("row-weight", message, self.astray.first)
+        if not self.certain or self.nowhere.count or self.astray.count:
+            return
+        blocks = self.placement.blocks
+        told, low = blocks["rows"].to_numpy(), blocks["min_weight"].to_numpy()
+        for bad in np.flatnonzero(self.counts != told)[:1]:
+            message = f"the block holds {self.counts[bad]:,} rows, its tag says {told[bad]:,}"
+            yield Finding("block-rows", message, None, blocks["cube"][int(bad)])
+        wrong: BoolArray = (self.counts > 0) & (self.counts == told) & (self.least != low)
+        for bad in np.flatnonzero(wrong)[:1]:
+            message = f"the smallest weight of the block is {self.least[bad]}, its tag says {low[bad]}"
+            yield Finding("min-weight", message, None, blocks["cube"][int(bad)])
+
+
+class _Tally:
+    """How many rows are wrong, and which is the first."""
+
+    def __init__(self) -> None:
+        self.count, self.first = 0, 0
+
+    def add(self, wrong: BoolArray, start: int) -> None:
+        """Count the rows of a chunk that starts at row `start` of the file."""
+        some = int(wrong.sum())
+        if some and not self.count:
+            self.first = start + int(np.argmax(wrong))
+        self.count += some
