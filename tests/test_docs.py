@@ -1,28 +1,33 @@
-"""The README's code runs, links lead somewhere, and the format keeps the section numbers that docstrings cite."""
+"""The code of our pages runs, links lead somewhere, and the format keeps the section numbers that docstrings cite."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCED = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+from tests.snippets import PAGES, ROOT, blocks_without_spark
+
+WITH_CODE = [page for page in PAGES if blocks_without_spark(page)]  # what needs Spark runs in tests/spark
 LINK = re.compile(r"\]\(([^)#\s]+)")
 SECTION = re.compile(r"^## (\d+)\. ", re.MULTILINE)
 
 
-def test_the_code_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_has_code() -> None:
+    assert ROOT / "README.md" in WITH_CODE
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = FENCED.findall((ROOT / "README.md").read_text())
-    assert blocks
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})  # noqa: S102 - our own text is what is tested
+    names: dict[str, Any] = {}
+    for block in blocks_without_spark(page):
+        exec(block, names)  # noqa: S102 - our own text is what is tested
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
 def test_links_lead_to_files_that_exist(page: Path) -> None:
     targets = [link for link in LINK.findall(page.read_text()) if not link.startswith("http")]
     assert not [target for target in targets if not (page.parent / target).exists()]

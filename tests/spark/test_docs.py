@@ -1,0 +1,40 @@
+"""The code that our pages show for Spark runs: each page's blocks in order, beside raw files, a table and a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+import qbeast
+from tests.snippets import PAGES, ROOT, blocks, blocks_without_spark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.classic
+WITH_SPARK = [page for page in PAGES if len(blocks_without_spark(page)) < len(blocks(page))]
+
+
+def test_the_readme_shows_code_for_spark() -> None:
+    assert ROOT / "README.md" in WITH_SPARK
+
+
+@pytest.mark.parametrize("page", WITH_SPARK, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(
+    spark: SparkSession, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = tmp_path / "data"
+    (data / "raw").mkdir(parents=True)
+    sales = pl.DataFrame({"user": range(20_000)}).with_columns(
+        price=pl.col("user") * 7919 % 10_007 / 100, brand=pl.format("brand {}", pl.col("user") % 40)
+    )
+    sales.write_parquet(data / "raw" / "sales.parquet")
+    qbeast.write_table(sales, data / "sales", columns=["price", "brand", "user:hash"])
+    names: dict[str, Any] = {"spark": spark, "df": spark.read.parquet(str(data / "raw"))}
+    for block in blocks(page, data=data):
+        exec(block, names)  # noqa: S102 - our own text is what is tested
