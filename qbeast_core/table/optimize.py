@@ -20,7 +20,7 @@ from qbeast_core.table.optimize_result import OptimizeResult
 from qbeast_core.table.progress import Progress, ProgressCallback
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.rewrite import rewrite
-from qbeast_core.table.rewrite_job import Replaced, Rewrite
+from qbeast_core.table.rewrite_job import GROUP_BYTES, Replaced, Rewrite
 from qbeast_core.table.rewrite_space import newest_revision
 from qbeast_core.table.snapshot import Snapshot, refresh
 from qbeast_core.table.whole_files import file_location
@@ -181,6 +181,7 @@ def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, world: Worl
         commit_metadata=options.commit_metadata,
         is_worth=_gains(state) if set(choice.reasons) <= _SHAPE else None,
         progress=options.progress,
+        group_bytes=GROUP_BYTES,
     )
     replaced = rewrite(reader, state, job, world)
     if replaced is None or replaced.outcome is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import polars as pl
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_core.table import optimize
 from tests.integration.invariants import check_invariants, read_log
 from tests.integration.tables import assert_same_rows, folder, sampled, samples, small_files, write
 from tests.strategies import ROW, Case, cases, with_key_in_rows
@@ -55,8 +57,10 @@ def take(path: Path, options: dict[str, object], seed: int) -> qbeast.OptimizeRe
     return table.optimize(**given)
 
 
-def check_case(case: Case, actions: list[dict[str, object]], sample: object, seed: int) -> None:
-    with folder() as path, small_files():
+def check_case(
+    case: Case, actions: list[dict[str, object]], sample: object, seed: int, group_bytes: int
+) -> None:
+    with folder() as path, small_files(), mock.patch.object(optimize, "GROUP_BYTES", group_bytes):
         write(path, case)
         for number, options in enumerate(actions):
             live = set(read_log(path).adds)
@@ -73,20 +77,28 @@ def check_case(case: Case, actions: list[dict[str, object]], sample: object, see
         check_same(path, case, pl.concat([case.rows, more]), sample)
 
 
-@given(case=cases(), actions=steps(), sample=samples(), seed=st.integers(0, 9))
+GROUPS = st.sampled_from([1 << 30, 1 << 30, 1, 700, 3000])
+
+
+@given(case=cases(), actions=steps(), sample=samples(), seed=st.integers(0, 9), group_bytes=GROUPS)
 @settings(RELAXED, max_examples=25)
 def test_no_optimize_changes_rows_or_samples_or_breaks_an_invariant(
-    case: Case, actions: list[dict[str, object]], sample: object, seed: int
+    case: Case, actions: list[dict[str, object]], sample: object, seed: int, group_bytes: int
 ) -> None:
-    check_case(case, actions, sample, seed)
+    check_case(case, actions, sample, seed, group_bytes)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 @given(
-    case=cases().map(with_key_in_rows) | cases(), actions=steps(), sample=samples(), seed=st.integers(0, 999)
+    case=cases().map(with_key_in_rows) | cases(),
+    actions=steps(),
+    sample=samples(),
+    seed=st.integers(0, 999),
+    group_bytes=GROUPS,
 )
-@settings(RELAXED, max_examples=2000)
+@settings(RELAXED, max_examples=1000)
 def test_no_optimize_of_many_does(
-    case: Case, actions: list[dict[str, object]], sample: object, seed: int
+    case: Case, actions: list[dict[str, object]], sample: object, seed: int, group_bytes: int
 ) -> None:
-    check_case(case, actions, sample, seed)
+    check_case(case, actions, sample, seed, group_bytes)

@@ -1,0 +1,111 @@
+"""Tables of the JVM, optimized: rows and samples stay, the dialect too, and every block obeys the format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+from qbeast_core.table.snapshot import load_snapshot
+from tests.golden.appends import assert_sound, copy_of, last_commit, shifted
+from tests.golden.collection import Golden, each
+from tests.golden.test_appends import KEYS, rows_of
+from tests.golden.test_filters import questions
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+OPTIMIZED = {
+    "legacy/v040_identity_null",
+    "legacy/v050_histogram",
+    "legacy/v050_num3_nulls",
+    "qbeast-spark-0.7.1/append_same",
+    "qbeast-spark-0.7.1/column_stats_exceeded",
+    "qbeast-spark-0.7.1/convert_parquet",
+    "qbeast-spark-0.7.1/delta_delete",
+    "qbeast-spark-0.7.1/nan_hash",
+    "qbeast-spark-0.7.1/old_timestamp",
+    "qbeast-spark-0.8/convert_parquet_append",
+    "qbeast-spark-0.8/quant_string",
+    "qbeast-spark-0.8/single_double",
+}
+
+
+def has_copies(path: Path) -> bool:
+    return bool(qbeast.open_table(path).blocks()["replicated"].any())
+
+
+@each(bundled=OPTIMIZED)
+def test_rows_samples_and_filters_stay(golden: Golden, tmp_path: Path):
+    path = copy_of(golden, tmp_path)
+    if has_copies(path):
+        pytest.skip("its copies have to go first")
+    table = qbeast.open_table(path)
+    result = table.optimize(all_revisions=True)
+    assert result.optimized == bool(result.plan.height)
+    assert set(load_snapshot(path).files["rules"]) <= {"1"}
+    assert_frame_equal(rows_of(golden, table.scan()), golden.expected, check_exact=True)
+    for fraction, ids in golden.samples.items():
+        assert rows_of(golden, table.scan(sample=fraction))["id"].to_list() == ids
+    for question in questions(golden):
+        wanted = golden.expected.filter(question.predicate)
+        if question.sample is not None:
+            wanted = wanted.filter(pl.col("id").is_in(golden.samples[question.sample]))
+        found = rows_of(golden, table.scan(sample=question.sample).filter(question.predicate))
+        assert_frame_equal(found, wanted, check_exact=True)
+    assert not table.optimize(all_revisions=True).optimized
+
+
+@each(bundled=OPTIMIZED)
+def test_what_is_written_is_spelled_as_the_jvm_spells_it(golden: Golden, tmp_path: Path):
+    path = copy_of(golden, tmp_path)
+    if has_copies(path):
+        pytest.skip("its copies have to go first")
+    before = load_snapshot(path)
+    result = qbeast.open_table(path).optimize(fold=True, full=True)
+    if not result.optimized:
+        assert not before.files.height
+        return
+    actions = last_commit(path)
+    adds = [action["add"] for action in actions if "add" in action]
+    removes = [action["remove"] for action in actions if "remove" in action]
+    assert not any(action["dataChange"] for action in (*adds, *removes))
+    for add in adds:
+        assert add["tags"]["revision"] == str(result.revision_id)
+        assert all(list(block) == KEYS for block in json.loads(add["tags"]["blocks"]))
+    assert_sound_after(path, result)
+
+
+def assert_sound_after(path: Path, result: qbeast.OptimizeResult) -> None:
+    log = sorted((path / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for line in log[-1].read_text("utf-8").splitlines()]
+    added = {action["add"]["path"] for action in actions if "add" in action}
+    live = set(load_snapshot(path).files["path"])
+    assert_sound(path, live - added, result)
+
+
+@each(lambda golden: golden.name == "v050_mixed_states")
+def test_copies_of_rows_have_to_go_first(golden: Golden, tmp_path: Path):
+    path = copy_of(golden, tmp_path)
+    assert has_copies(path)
+    table = qbeast.open_table(path)
+    with pytest.raises(qbeast.UnsupportedTableError, match="upgrade_table"):
+        table.optimize(full=True)
+    assert table.refresh() is table
+    qbeast.upgrade_table(path, replicated="drop")
+    table.optimize(full=True)
+    assert_frame_equal(rows_of(golden, table.scan()), golden.expected, check_exact=True)
+
+
+@each(lambda golden: golden.name == "append_same")
+def test_a_table_goes_on_after_an_append_and_an_optimize(golden: Golden, tmp_path: Path):
+    path = copy_of(golden, tmp_path)
+    table = qbeast.open_table(path)
+    table.optimize()
+    qbeast.write_table(shifted(golden.expected), path, mode="append")
+    table.optimize(full=True)
+    both = pl.concat([golden.expected, shifted(golden.expected)])
+    assert_frame_equal(rows_of(golden, table.scan()), both, check_exact=True)

@@ -1,0 +1,92 @@
+"""A rewrite that also changes rows keeps the invariants of whatever blocks it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import qbeast
+from qbeast_core.table.index_state import IndexState
+from qbeast_core.table.reader import Reader
+from qbeast_core.table.rewrite import rewrite
+from qbeast_core.table.rewrite_job import Rewrite
+from qbeast_core.table.snapshot import load_snapshot
+from qbeast_core.table.world import WORLD
+from tests.integration.invariants import check_invariants
+from tests.integration.tables import assert_same_rows, folder, small_files, write
+from tests.strategies import ROW, Case, cases, with_key_in_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def keeping(share: float, seed: int) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """Delete all but a share of the rows, drawn by their numbers; nothing depends on which file they are in."""
+
+    def change(rows: pl.DataFrame) -> pl.DataFrame:
+        numbers = np.random.default_rng(seed).random(1000)
+        return rows.filter(pl.Series(numbers[rows[ROW].to_numpy()] < share, dtype=pl.Boolean))
+
+    return change
+
+
+def check_change(case: Case, share: float, of_files: float, seed: int, group_bytes: int) -> None:
+    change = keeping(share, seed)
+    with folder() as path, small_files():
+        write(path, case)
+        for turn in range(2):
+            reader = Reader(load_snapshot(path))
+            state = IndexState(reader.snapshot)
+            drawn = np.random.default_rng(seed + turn).random(len(reader.paths)) < of_files
+            before = qbeast.open_table(path).scan().collect()
+            job = Rewrite(
+                files=np.flatnonzero(drawn),
+                change=change,
+                data_change=True,
+                operation="DELETE",
+                group_bytes=group_bytes,
+            )
+            replaced = rewrite(reader, state, job, WORLD)
+            assert replaced is not None
+            now = qbeast.open_table(path).scan().collect()
+            gone = before.join(now, on=ROW, how="anti")
+            assert change(gone).is_empty()
+            assert_same_rows(pl.concat([gone, now]), before)
+            if of_files == 1.0:
+                assert_same_rows(now, change(before))
+            check_invariants(path)
+
+
+@given(
+    case=cases().map(with_key_in_rows),
+    share=st.sampled_from([0.0, 0.1, 0.7, 1.0]),
+    of_files=st.sampled_from([0.2, 0.5, 1.0]),
+    seed=st.integers(0, 99),
+    group_bytes=st.sampled_from([1, 1000, 1 << 30]),
+)
+@settings(RELAXED, max_examples=15)
+def test_rows_deleted_from_some_files_leave_the_rest_in_order(
+    case: Case, share: float, of_files: float, seed: int, group_bytes: int
+) -> None:
+    check_change(case, share, of_files, seed, group_bytes)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@given(
+    case=cases() | cases().map(with_key_in_rows),
+    share=st.floats(0.0, 1.0),
+    of_files=st.floats(0.05, 1.0),
+    seed=st.integers(0, 9999),
+    group_bytes=st.sampled_from([1, 1000, 1 << 30]),
+)
+@settings(RELAXED, max_examples=1000)
+def test_so_do_rows_deleted_in_many_ways(
+    case: Case, share: float, of_files: float, seed: int, group_bytes: int
+) -> None:
+    check_change(case, share, of_files, seed, group_bytes)
