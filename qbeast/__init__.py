@@ -35,13 +35,16 @@ from qbeast_core.errors import (
 )
 from qbeast_core.table.check_report import CheckReport
 from qbeast_core.table.convert import ConvertResult
+from qbeast_core.table.dialect import DialectResult
 from qbeast_core.table.explain import Plan
 from qbeast_core.table.metrics import Metrics
 from qbeast_core.table.optimize_result import OptimizeResult
 from qbeast_core.table.progress import Progress
+from qbeast_core.table.restore import RestoreResult
 from qbeast_core.table.result import WriteResult
 from qbeast_core.table.table import Table
 from qbeast_core.table.upgrade import UpgradeResult
+from qbeast_core.table.vacuum import VacuumResult
 
 try:
     __version__ = version("qbeast")
@@ -55,6 +58,7 @@ __all__ = [
     "ConvertResult",
     "CorruptTagWarning",
     "DesignEffectWarning",
+    "DialectResult",
     "InputChangedError",
     "InvalidColumnsError",
     "InvalidInputError",
@@ -66,6 +70,7 @@ __all__ = [
     "Progress",
     "QbeastError",
     "QbeastWarning",
+    "RestoreResult",
     "SchemaMismatchError",
     "StorageError",
     "Table",
@@ -73,6 +78,7 @@ __all__ = [
     "TableNotFoundError",
     "UnsupportedTableError",
     "UpgradeResult",
+    "VacuumResult",
     "VersionNotFoundError",
     "WriteResult",
     "__version__",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.store import Range, merge_ranges, split_blocks
+from qbeast_core.io.store import Entry, Range, merge_ranges, split_blocks
 
 __all__ = ["LocalStore"]
 
@@ -68,6 +68,15 @@ class LocalStore:
         with _errors("list", prefix):
             found = (p for p in (self.local_root / prefix).rglob("*") if p.is_file())
             return sorted(p.relative_to(self.local_root).as_posix() for p in found)
+
+    def entries(self, prefix: str) -> Sequence[Entry]:
+        """List the files below a folder, with their sizes and ages."""
+        found: list[Entry] = []
+        for path in self.list(prefix):
+            with suppress(FileNotFoundError), _errors("list", path):  # another process cleans up too
+                about = (self.local_root / path).stat()
+                found.append(Entry(path, about.st_size, about.st_mtime_ns // 1_000_000))
+        return found
 
     def size(self, path: str) -> int:
         """Return a file's length in bytes."""

@@ -14,7 +14,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
 from qbeast_core.errors import InvalidInputError, StorageError
-from qbeast_core.io.store import Range, merge_ranges, split_blocks
+from qbeast_core.io.store import Entry, Range, merge_ranges, split_blocks
 
 __all__ = ["RemoteStore", "translate_options"]
 
@@ -125,6 +125,15 @@ class RemoteStore:
         with _errors("list", prefix):
             pages = obstore.list(self._store, prefix or None)
             return sorted(entry["path"] for page in pages for entry in page)
+
+    def entries(self, prefix: str) -> Sequence[Entry]:
+        """List the files below a folder, with their sizes and ages."""
+        with _errors("list", prefix):
+            found = [entry for page in obstore.list(self._store, prefix or None) for entry in page]
+        return sorted(
+            Entry(entry["path"], entry["size"], int(entry["last_modified"].timestamp() * 1000))
+            for entry in found
+        )
 
     def size(self, path: str) -> int:
         """Return a file's length in bytes."""

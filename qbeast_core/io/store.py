@@ -6,13 +6,21 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Range", "Store", "merge_ranges", "open_store", "split_blocks"]
+__all__ = ["Entry", "Range", "Store", "merge_ranges", "open_store", "split_blocks"]
 
 Range = tuple[int, int]
 """Start and length, in bytes."""
+
+
+class Entry(NamedTuple):
+    """A file that a listing found: its path, its bytes, and when it was written (ms since 1970 UTC)."""
+
+    path: str
+    size: int
+    modified_ms: int
 
 
 class Store(Protocol):
@@ -60,6 +68,10 @@ class Store(Protocol):
 
     def list(self, prefix: str) -> list[str]:
         """List the files below a folder and its folders, sorted; a missing folder has none."""
+        ...
+
+    def entries(self, prefix: str) -> Sequence[Entry]:
+        """List like `list`, and say of each file how long and how old it is."""
         ...
 
     def size(self, path: str) -> int:

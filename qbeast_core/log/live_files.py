@@ -15,9 +15,9 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.spec.block import BlocksDialect
 
-__all__ = ["FileChange", "FilePlan", "LiveFiles", "live_files", "retag"]
+__all__ = ["FileChange", "FilePlan", "LiveFiles", "file_key", "live_files", "retag"]
 
-_Key: TypeAlias = tuple[str, str]
+_Key: TypeAlias = tuple[str, ...]
 # What a checkpoint derives from other fields; an add of a commit has no such keys.
 _DERIVED: Final = ("stats_parsed", "partitionValues_parsed")
 
@@ -87,6 +87,17 @@ def retag(live: LiveFiles, edit: Callable[[AddFile, bool], AddFile | None]) -> F
         adds=tuple(adds),
         removed=tuple(old for old, new in edited if new is None),
     )
+
+
+def file_key(add: AddFile) -> tuple[str, ...]:
+    """Return what Delta tells files apart by: the decoded path and the deletion vector.
+
+    Examples
+    --------
+    >>> file_key(AddFile(path="a%20b", size=1, modification_time=1))
+    ('a b', 'None', 'None', 'None')
+    """
+    return _key({"path": add.path, "deletionVector": add.deletion_vector})
 
 
 def live_files(
@@ -165,9 +176,8 @@ def _of_frame(frame: pl.DataFrame) -> Iterator[dict[str, Any]]:
 def _key(action: Mapping[str, Any]) -> _Key:
     """Return what a file is told apart by: its path and its deletion vector."""
     vector = action.get("deletionVector") or {}
-    return unquote(
-        action["path"]
-    ), f"{vector.get('storageType')}{vector.get('pathOrInlineDv')}@{vector.get('offset')}"
+    parts = (vector.get(name) for name in ("storageType", "pathOrInlineDv", "offset"))
+    return unquote(action["path"]), *map(str, parts)
 
 
 def _plain(parsed: Mapping[str, Any]) -> dict[str, Any]:

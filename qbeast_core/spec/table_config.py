@@ -16,6 +16,7 @@ from qbeast_core.spec.revision import Revision
 __all__ = [
     "BLOCKS_DIALECT",
     "COLUMN_SPECS",
+    "HIGHEST_REVISION_ID",
     "LAST_REVISION_ID",
     "REPLICATED_SET_PREFIX",
     "REVISION_PREFIX",
@@ -28,6 +29,7 @@ REVISION_PREFIX: Final = "qbeast.revision."
 REPLICATED_SET_PREFIX: Final = "qbeast.replicatedSet."
 BLOCKS_DIALECT: Final = "qbeast.blocksDialect"
 COLUMN_SPECS: Final = "qbeast.columnSpecs"
+HIGHEST_REVISION_ID: Final = "qbeast.highestRevisionID"
 
 _TEXTS: Final = TypeAdapter(tuple[str, ...])
 _MOST_DIGITS: Final = 18  # more is no id, and Python refuses to read very long ones
@@ -103,8 +105,14 @@ class TableConfig:
 
     @property
     def next_revision_id(self) -> int:
-        """One more than any id in the table; 1 where there is none, for 0 is the staging revision."""
-        return max(self.revisions, default=0) + 1
+        """One more than any id the table has or had; 1 where there is none, for 0 is the staging revision."""
+        return self.highest_revision_id + 1
+
+    @property
+    def highest_revision_id(self) -> int:
+        """The largest id that the table has, or had before an older version was restored; 0 if there is none."""
+        had = _read_id(self.entries.get(HIGHEST_REVISION_ID, "")) or 0
+        return max(had, *self.revisions, 0)
 
     def with_revisions(self, revisions: Sequence[Revision]) -> Self:
         """Return the configuration with these added; the last of them, at least one, becomes the newest."""

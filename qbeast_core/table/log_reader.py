@@ -48,7 +48,7 @@ class LogState:
     Attributes
     ----------
     checkpoint : list of polars.DataFrame or bytes
-        Its parts and sidecars with the columns ``add`` and ``sidecar``, or lines of JSON; empty: there is none.
+        Its parts and sidecars with a column per action and ``sidecar``, or lines of JSON; empty: there is none.
     commits : list of bytes
         The commits after it, oldest first.
     """
@@ -112,8 +112,10 @@ def read_tags(store: Store, *, version: int) -> pl.DataFrame:
     return newest_tags([*frames, _tags_of(store, state.commits, version)])
 
 
-def read_state(store: Store, *, version: int) -> LogState:
+def read_state(store: Store, *, version: int, actions: Sequence[str] = ("add",)) -> LogState:
     """Return the files of the log that make up `version`: the newest checkpoint and the commits after it.
+
+    Of a checkpoint only the `actions` are read.
 
     Raises
     ------
@@ -125,10 +127,11 @@ def read_state(store: Store, *, version: int) -> LogState:
     hinted = _hinted_checkpoint(store, version)
     if hinted is not None:
         try:
-            return _state_from(store, hinted, version)
+            return _state_from(store, hinted, version, actions)
         except FileNotFoundError:
             pass  # a hint may be stale
-    return _state_from(store, newest_checkpoint(store.list(LOG_DIRECTORY), version=version), version)
+    newest = newest_checkpoint(store.list(LOG_DIRECTORY), version=version)
+    return _state_from(store, newest, version, actions)
 
 
 def read_tags_since(store: Store, *, after: int, version: int) -> pl.DataFrame:
@@ -154,8 +157,10 @@ def _tags_of(store: Store, bodies: Sequence[bytes], version: int) -> pl.DataFram
         raise InvalidMetadataError(message) from error
 
 
-def _state_from(store: Store, checkpoint: CheckpointFiles | None, version: int) -> LogState:
-    parts = [] if checkpoint is None else _checkpoint_parts(store, checkpoint.paths)
+def _state_from(
+    store: Store, checkpoint: CheckpointFiles | None, version: int, actions: Sequence[str]
+) -> LogState:
+    parts = [] if checkpoint is None else _checkpoint_parts(store, checkpoint.paths, actions)
     after = -1 if checkpoint is None else checkpoint.version
     return LogState(parts, _commits(store, after, version))
 
@@ -172,7 +177,9 @@ def _hinted_checkpoint(store: Store, version: int) -> CheckpointFiles | None:
     return newest_checkpoint([f"{number:020d}.checkpoint.parquet"], version=version)
 
 
-def _checkpoint_parts(store: Store, paths: Sequence[str]) -> list[pl.DataFrame | bytes]:
+def _checkpoint_parts(
+    store: Store, paths: Sequence[str], actions: Sequence[str]
+) -> list[pl.DataFrame | bytes]:
     parts: list[pl.DataFrame | bytes] = []
     sidecars: list[str] = []
     for path in paths:
@@ -182,22 +189,22 @@ def _checkpoint_parts(store: Store, paths: Sequence[str]) -> list[pl.DataFrame |
             lines = (orjson.loads(line) for line in body.splitlines() if b'"sidecar"' in line)
             sidecars += [line["sidecar"]["path"] for line in lines if line.get("sidecar")]
         else:
-            frame = _read_parquet(store, path)
+            frame = _read_parquet(store, path, actions)
             parts.append(frame)
             sidecars += sidecar_names(frame)
-    return [*parts, *(_read_parquet(store, _sidecar_path(name)) for name in sidecars)]
+    return [*parts, *(_read_parquet(store, _sidecar_path(name), actions) for name in sidecars)]
 
 
 def _sidecar_path(name: str) -> str:
     return f"{LOG_DIRECTORY}/_sidecars/{unquote(name).rpartition('/')[2]}"
 
 
-def _read_parquet(store: Store, path: str) -> pl.DataFrame:
+def _read_parquet(store: Store, path: str, actions: Sequence[str]) -> pl.DataFrame:
     root = store.local_root
     source = io.BytesIO(store.get(path)) if root is None else root / path
     try:
         lazy = pl.scan_parquet(source, glob=False)
-        wanted = [name for name in ("add", "sidecar") if name in lazy.collect_schema()]
+        wanted = [name for name in (*actions, "sidecar") if name in lazy.collect_schema()]
         return lazy.select(wanted).collect()
     except pl.exceptions.PolarsError as error:
         message = f"the checkpoint {path} of {store.uri} is damaged: {error}. Nothing was changed."

@@ -1,0 +1,109 @@
+"""Changes of a table's metadata alone: properties, and columns that files need not have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError
+from qbeast_core.log.actions import Metadata
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.protocol import check_writable
+from qbeast_core.table.commit import CommitOutcome, commit
+from qbeast_core.table.frames import WEIGHT_COLUMN
+from qbeast_core.table.schema_match import merged_schema
+from qbeast_core.table.snapshot import Snapshot
+
+__all__ = ["add_columns", "set_properties"]
+
+# Of Delta's own properties those that ask nothing new of readers and writers.
+_HARMLESS: Final = frozenset(
+    {
+        "delta.appendOnly",
+        "delta.autoOptimize.autoCompact",
+        "delta.autoOptimize.optimizeWrite",
+        "delta.checkpoint.writeStatsAsJson",
+        "delta.checkpoint.writeStatsAsStruct",
+        "delta.checkpointInterval",
+        "delta.dataSkippingNumIndexedCols",
+        "delta.dataSkippingStatsColumns",
+        "delta.deletedFileRetentionDuration",
+        "delta.enableExpiredLogCleanup",
+        "delta.logRetentionDuration",
+        "delta.randomizeFilePrefixes",
+        "delta.randomPrefixLength",
+        "delta.setTransactionRetentionDuration",
+        "delta.targetFileSize",
+        "delta.tuneFileSizesForRewrites",
+    }
+)
+
+
+def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitOutcome:
+    """Set and unset properties; see `Table.set_properties` for which, and for what is raised."""
+    for key, value in properties.items():
+        _refuse_property(snapshot, key, value)
+    configuration = dict(snapshot.metadata.configuration)
+    for key, value in properties.items():
+        if value is None:
+            configuration.pop(key, None)
+        else:
+            configuration[key] = value
+    told = {key: "" if value is None else value for key, value in properties.items()}
+    changed = snapshot.metadata.model_copy(update={"configuration": configuration})
+    return _publish(snapshot, changed, operation="SET TBLPROPERTIES", told=told)
+
+
+def add_columns(snapshot: Snapshot, columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> CommitOutcome:
+    """Add columns; see `Table.add_columns` for which, and for what is raised."""
+    try:
+        new = pl.DataFrame(schema=pl.Schema(columns))
+    except (TypeError, ValueError) as error:
+        msg = f"columns must map names to Polars types, got {columns!r}; nothing was changed"
+        raise InvalidInputError(msg, argument="columns") from error
+    known = {name.lower(): name for name in (*snapshot.schema, WEIGHT_COLUMN)}
+    problems = [
+        f"{name!r} is there as {known[name.lower()]!r}" for name in new.columns if name.lower() in known
+    ]
+    lower = [name.lower() for name in new.columns]
+    problems += [f"{name!r} is named twice" for name in new.columns if lower.count(name.lower()) > 1]
+    if problems:
+        msg = f"columns cannot be added to {snapshot.uri!r}: {'; '.join(problems)}. Nothing was changed."
+        raise SchemaMismatchError(msg, problems=problems)
+    schema = merged_schema(snapshot.schema_json, snapshot.schema, new)
+    changed = snapshot.metadata.model_copy(update={"schema_string": schema})
+    return _publish(snapshot, changed, operation="ADD COLUMNS", told={"columns": ",".join(new.columns)})
+
+
+def _publish(
+    snapshot: Snapshot, metadata: Metadata, *, operation: str, told: Mapping[str, Any]
+) -> CommitOutcome:
+    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri)
+    intent = WriteIntent(
+        mode="metadata",
+        metadata=metadata,
+        operation=operation,
+        commit_info={"operationParameters": dict(told)},
+    )
+    return commit(snapshot.source.store, snapshot, intent)
+
+
+def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
+    if not isinstance(key, str) or not key or not isinstance(value, str | None):
+        msg = f"properties map texts to texts, or to None to unset them; got {key!r}: {value!r}. Nothing was changed."
+        raise InvalidInputError(msg, argument="properties")
+    if key.lower().startswith("qbeast."):
+        msg = f"{key!r} describes the index and is qbeast's own; nothing was changed. Use the method that it is about."
+        raise InvalidInputError(msg, argument="properties")
+    if key.lower().startswith("delta.") and key not in _HARMLESS:
+        msg = (
+            f"{key!r} cannot be set by qbeast: it may ask for features of Delta that qbeast does not support. Nothing "
+            f"was changed; these can be set: {', '.join(sorted(_HARMLESS))}, and names of your own."
+        )
+        raise UnsupportedTableError(msg, path=snapshot.uri, feature=key)
+    named = snapshot.protocol.writer_features
+    if key == "delta.appendOnly" and value is not None and named is not None and "appendOnly" not in named:
+        msg = f"{key!r} needs the feature appendOnly, which {snapshot.uri!r} does not have. Nothing was changed."
+        raise UnsupportedTableError(msg, path=snapshot.uri, feature="appendOnly")

@@ -1,0 +1,134 @@
+"""Make an older version of a table the newest one: its rows, its schema and its index, tags and all."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
+from qbeast_core.io.store import Store
+from qbeast_core.log.actions import AddFile, Metadata
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.live_files import FileChange, LiveFiles, file_key
+from qbeast_core.log.protocol import check_writable
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.table_config import HIGHEST_REVISION_ID
+from qbeast_core.table.commit import CommitOutcome, commit
+from qbeast_core.table.live import read_live_files
+from qbeast_core.table.snapshot import Snapshot
+
+__all__ = ["RestoreResult", "restore"]
+
+_AT_ONCE: Final = 16
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreResult:
+    """Outcome of `Table.restore`.
+
+    Attributes
+    ----------
+    version : int
+        The new version; the present one when the table was as asked for already.
+    restored_version : int
+        The version it is like.
+    added_files, removed_files : int
+        Files that came back, and files that went.
+    """
+
+    version: int
+    restored_version: int
+    added_files: int
+    removed_files: int
+
+
+def restore(newest: Snapshot, old: Snapshot) -> tuple[RestoreResult, CommitOutcome]:
+    """Restore a version; see `Table.restore` for what is promised and raised.
+
+    Parameters
+    ----------
+    newest : Snapshot
+        The table as it is.
+    old : Snapshot
+        The table as it shall be.
+    """
+    store = newest.source.store
+    if old.config.latest is None:
+        msg = f"version {old.version} of {newest.uri!r} has no Qbeast index; nothing was changed. Restore a later one."
+        raise NotQbeastTableError(msg, path=newest.uri)
+    check_writable(newest.protocol, newest.metadata, mode="overwrite", path=newest.uri)
+    wanted = read_live_files(old).listed
+    _refuse_missing(store, newest, old, wanted)
+    plan = _Restore(wanted)
+    intent = WriteIntent(
+        mode="metadata",
+        metadata=_metadata(newest, old),
+        files=plan,
+        operation="RESTORE",
+        commit_info={"operationParameters": {"version": str(old.version)}},
+    )
+    outcome = commit(store, newest, intent)
+    result = RestoreResult(
+        version=outcome.version,
+        restored_version=old.version,
+        added_files=len(plan.change.adds),
+        removed_files=len(plan.change.removed),
+    )
+    return result, outcome
+
+
+class _Restore:
+    """What becomes of the files, and how it went the last time it was asked."""
+
+    def __init__(self, wanted: tuple[AddFile, ...]) -> None:
+        self._wanted = {file_key(add): add.model_copy(update={"data_change": True}) for add in wanted}
+        self.change = FileChange()
+
+    def __call__(self, live: LiveFiles, dialect: BlocksDialect) -> FileChange:  # noqa: ARG002 - tags are kept
+        now = {file_key(add): add.model_copy(update={"data_change": True}) for add in live.listed}
+        adds = [
+            # The same file with other tags is no change of rows.
+            add.model_copy(update={"data_change": key not in now})
+            for key, add in self._wanted.items()
+            if now.get(key) != add
+        ]
+        removed = [add for add in (*live.listed, *live.unlisted) if file_key(add) not in self._wanted]
+        self.change = FileChange(adds=tuple(adds), removed=tuple(removed), data_change=True)
+        return self.change
+
+
+def _metadata(newest: Snapshot, old: Snapshot) -> Metadata:
+    """Return the old metadata; it remembers which revision ids were used since, so that none is used again."""
+    config = old.config
+    highest = newest.config.highest_revision_id
+    if highest > config.highest_revision_id:
+        config = config.with_entries({HIGHEST_REVISION_ID: str(highest)})
+    return old.metadata.model_copy(
+        update={"id": newest.metadata.id, "configuration": config.to_configuration()}
+    )
+
+
+def _refuse_missing(store: Store, newest: Snapshot, old: Snapshot, wanted: tuple[AddFile, ...]) -> None:
+    """Raise where a file that is not live any more has been vacuumed."""
+    live = set(newest.data_paths)
+    paths = [path for path in (unquote(add.path) for add in wanted) if path not in live and "://" not in path]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        there = list(pool.map(lambda path: _is_there(store, path), paths))
+    missing = [path for path, found in zip(paths, there, strict=True) if not found]
+    if missing:
+        shown = ", ".join(missing[:_SHOWN])
+        msg = (
+            f"version {old.version} of {newest.uri!r} cannot be restored: {len(missing)} of its files are gone "
+            f"({shown} ...), a vacuum took them. Nothing was changed; restore a later version."
+        )
+        raise VersionNotFoundError(msg, path=newest.uri, version=old.version)
+
+
+def _is_there(store: Store, path: str) -> bool:
+    try:
+        return store.size(path) >= 0
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,124 @@
+"""Properties and columns: set, kept, or refused by name; constraints of others are never broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+import qbeast
+from qbeast_core.table.snapshot import load_snapshot
+from tests.integration.invariants import check_invariants, read_log
+from tests.integration.tables import assert_same_rows
+
+ROWS = pl.DataFrame({"id": range(100), "x": [i / 7 for i in range(100)]})
+
+
+def table(path: Path) -> qbeast.Table:
+    qbeast.write_table(ROWS, path, columns=["id"])
+    return qbeast.open_table(path)
+
+
+def test_properties_are_set_and_unset_and_the_index_stays(tmp_path: Path) -> None:
+    opened = table(tmp_path)
+    index = dict(read_log(tmp_path).configuration)
+    assert opened.set_properties({"a": "1", "b": "2"}) == 1
+    assert opened.set_properties({"a": None, "b": "3", "delta.checkpointInterval": "5"}) == 2
+    assert opened.properties == {"b": "3", "delta.checkpointInterval": "5"}
+    assert opened.set_properties({"b": "3", "c": None}) == 2, "nothing to do"
+    assert read_log(tmp_path).configuration == {**index, **opened.properties}
+    assert DeltaTable(tmp_path).metadata().configuration["b"] == "3"
+
+
+def test_properties_set_by_two_at_once_are_merged_unless_they_clash(tmp_path: Path) -> None:
+    one, other = table(tmp_path), qbeast.open_table(tmp_path)
+    one.set_properties({"a": "1"})
+    other.set_properties({"b": "2"})
+    assert one.refresh().properties == {"a": "1", "b": "2"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "error", "told"),
+    [
+        ({"qbeast.lastRevisionID": "9"}, qbeast.InvalidInputError, "qbeast's own"),
+        ({"delta.columnMapping.mode": "name"}, qbeast.UnsupportedTableError, r"delta\.columnMapping\.mode"),
+        ({"delta.enableTypeWidening": "true"}, qbeast.UnsupportedTableError, "features of Delta"),
+        ({"delta.constraints.c": "id > 0"}, qbeast.UnsupportedTableError, "features of Delta"),
+        ({"a": 1}, qbeast.InvalidInputError, "texts to texts"),
+        ({"": "x"}, qbeast.InvalidInputError, "texts to texts"),
+    ],
+)
+def test_properties_that_ask_for_more_are_refused(
+    properties: Any, error: type[Exception], told: str, tmp_path: Path
+) -> None:
+    opened = table(tmp_path)
+    with pytest.raises(error, match=told):
+        opened.set_properties(properties)
+    assert load_snapshot(tmp_path).version == 0
+
+
+def test_append_only_tables_take_appends_alone(tmp_path: Path) -> None:
+    table(tmp_path).set_properties({"delta.appendOnly": "true"})
+    qbeast.write_table(ROWS, tmp_path, mode="append")
+    with pytest.raises(qbeast.UnsupportedTableError, match="appendOnly"):
+        qbeast.write_table(ROWS, tmp_path, mode="overwrite")
+
+
+def test_added_columns_are_null_in_old_rows_and_can_be_written_and_filtered(tmp_path: Path) -> None:
+    opened = table(tmp_path)
+    assert opened.add_columns({"note": pl.String, "when": pl.Datetime("us", "UTC")}) == 1
+    assert list(opened.schema) == ["id", "x", "note", "when"]
+    old = ROWS.with_columns(note=pl.lit(None, pl.String), when=pl.lit(None, pl.Datetime("us", "UTC")))
+    assert_same_rows(opened.scan().collect(), old, "id")
+    new = old.with_columns(pl.col("id") + 100, note=pl.lit("new"))
+    qbeast.write_table(new, tmp_path, mode="append")
+    assert_same_rows(qbeast.read_table(tmp_path, filter=pl.col("note") == "new"), new, "id")
+    assert_same_rows(qbeast.read_table(tmp_path, filter=pl.col("note").is_null()), old, "id")
+    assert pl.scan_delta(str(tmp_path)).collect().height == 200
+    assert opened.add_columns({}) == 2
+    check_invariants(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "told"),
+    [
+        ({"X": pl.Int8}, qbeast.SchemaMismatchError, "'X' is there as 'x'"),
+        ({"_qbeast_weight": pl.Int8}, qbeast.SchemaMismatchError, "is there as"),
+        ({"n": pl.Int8, "N": pl.Int8}, qbeast.SchemaMismatchError, "named twice"),
+        ({"u": pl.UInt8}, qbeast.InvalidInputError, "u .UInt8"),
+        ({"u": "text"}, qbeast.InvalidInputError, "Polars types"),
+        (["u"], qbeast.InvalidInputError, "Polars types"),
+    ],
+)
+def test_columns_that_cannot_be_added_are_refused(
+    columns: Any, error: type[Exception], told: str, tmp_path: Path
+) -> None:
+    opened = table(tmp_path)
+    with pytest.raises(error, match=told):
+        opened.add_columns(columns)
+    assert load_snapshot(tmp_path).version == 0
+
+
+CHANGES: dict[str, Callable[[qbeast.Table], object]] = {
+    "append": lambda table: qbeast.write_table(ROWS, table.uri, mode="append"),
+    "overwrite": lambda table: qbeast.write_table(ROWS, table.uri, mode="overwrite"),
+    "add": lambda table: table.add_columns({"n": pl.Int8}),
+    "set": lambda table: table.set_properties({"a": "1"}),
+    "switch": lambda table: table.switch_dialect("qbeast-spark"),
+    "restore": lambda table: table.restore(0),
+    "vacuum": lambda table: table.vacuum(dry_run=False),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_table_with_constraints_is_read_but_not_changed(change: str, tmp_path: Path) -> None:
+    opened = table(tmp_path)
+    DeltaTable(tmp_path).alter.add_constraint({"positive": "id >= 0"})
+    assert qbeast.read_table(tmp_path).height == 100
+    with pytest.raises(qbeast.UnsupportedTableError, match="checkConstraints"):
+        CHANGES[change](opened)
+    assert load_snapshot(tmp_path).version == 1
