@@ -91,6 +91,8 @@ def _contents(snapshot: Snapshot, found: LiveBlocks) -> list[Fault]:
 
 
 def _jobs(snapshot: Snapshot, found: LiveBlocks) -> list[FileCheck]:
+    latest = snapshot.config.latest
+    indexed = () if latest is None else latest.columns
     columns = ["file", "cube", "min_weight", "max_weight", "rows", "legacy"]
     blocks = found.blocks.select(columns).partition_by("file", as_dict=True, include_key=False)
     revisions, jobs = snapshot.config.revisions, list[FileCheck]()
@@ -109,6 +111,7 @@ def _jobs(snapshot: Snapshot, found: LiveBlocks) -> list[FileCheck]:
                 revision=revision,
                 record=record,
                 ours=record["rules"][0] == "1",
+                indexed=indexed,
                 placement=placement,
                 layout=read_layout(record["layout"][0]),
                 schema=snapshot.schema,

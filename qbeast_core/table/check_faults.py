@@ -16,6 +16,7 @@ Severity: TypeAlias = Literal["error", "warning"]
 Code: TypeAlias = Literal[
     "block-rows",
     "blocks-count",
+    "copies-misplaced",
     "copy-alone",
     "cube-unreadable",
     "deletion-vector",
@@ -29,7 +30,6 @@ Code: TypeAlias = Literal[
     "leaf-threshold",
     "min-weight",
     "pages",
-    "replicated-mixed",
     "revision-types",
     "revision-unknown",
     "row-cube",

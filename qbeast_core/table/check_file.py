@@ -13,7 +13,13 @@ from qbeast_core.io.store import Store
 from qbeast_core.spec.layout import PageLayout
 from qbeast_core.table.check_faults import Fault
 from qbeast_core.table.check_pages import Unreadable, check_pages, read_footer
-from qbeast_core.table.check_places import Finding, Placement, place_foreign_rows, place_our_rows
+from qbeast_core.table.check_places import (
+    Finding,
+    Placement,
+    check_hidden_weights,
+    place_foreign_rows,
+    place_our_rows,
+)
 from qbeast_core.table.check_statistics import compare_statistics, summaries_of
 from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.whole_files import file_location, scan_files
@@ -37,6 +43,8 @@ class FileCheck:
         Its row of the snapshot's files.
     ours : bool
         Whether we wrote it.
+    indexed : tuple of str
+        The table's indexed columns.
     placement : Placement or None
         Its blocks, if they can be used; None: it is staged.
     layout : PageLayout or None
@@ -47,6 +55,7 @@ class FileCheck:
     revision: int | None
     record: pl.DataFrame
     ours: bool
+    indexed: tuple[str, ...]
     placement: Placement | None = None
     layout: PageLayout | None = None
     schema: pl.Schema = field(repr=False)
@@ -106,11 +115,15 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
     try:
         footer = read_footer(store, path_in(store, job.path), size)
         groups = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+        names = footer.schema.to_arrow_schema().names
         findings = [
-            *_layout_of(footer, job),
-            *_rows_of(store, job, sum(groups), storage_options),
-            *_pages_of(store, job, size),
+            *_statistics_of(store, job, sum(groups), storage_options),
+            *_places_of(store, job, sum(groups), storage_options, hidden=WEIGHT_COLUMN in names),
         ]
+        if job.ours and names[-1:] != [WEIGHT_COLUMN]:
+            findings.append(Finding("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
+        if job.ours and job.layout is not None:
+            findings += check_pages(store, path_in(store, job.path), size, job.layout)
     except (Unreadable, pl.exceptions.PolarsError) as error:
         return [_fault(job, Finding("file-unreadable", f"it cannot be read: {error}"), [])]
     except StorageError:
@@ -141,50 +154,38 @@ def _group_of(row: int, groups: list[int]) -> int | None:
     return None
 
 
-def _layout_of(footer: Any, job: FileCheck) -> Iterator[Finding]:
-    if not job.ours:
-        return
-    names = footer.schema.to_arrow_schema().names
-    if not names or names[-1] != WEIGHT_COLUMN:
-        yield Finding("hidden-weight", f"{WEIGHT_COLUMN} is not its last column")
-
-
-def _rows_of(store: Store, job: FileCheck, rows: int, options: dict[str, str]) -> Iterator[Finding]:
+def _statistics_of(store: Store, job: FileCheck, rows: int, options: dict[str, str]) -> Iterator[Finding]:
     if job.num_records is not None and job.num_records != rows:
         yield Finding("rows-count", f"it holds {rows:,} rows, its statistics tell of {job.num_records:,}")
-    columns = list(job.schema)
     if rows:
-        whole = scan_files(store, [job.path], columns, job.schema, storage_options=options)
+        whole = scan_files(store, [job.path], list(job.schema), job.schema, storage_options=options)
         found = whole.select(summaries_of(job.schema)).collect(engine="streaming")
         yield from compare_statistics(found, job.record, job.schema, ours=job.ours)
-    if job.placement is None:
-        return
-    if job.placement.blocks["rows"].sum() != rows:
-        told = job.placement.blocks["rows"].sum()
-        if job.num_records is None or job.num_records == told:  # else the log alone tells
-            yield Finding("rows-count", f"it holds {rows:,} rows, its blocks {told:,}")
-        return
-    chunks = _chunks(store, job, rows, options)
-    if job.ours:
-        yield from place_our_rows(chunks, job.placement, job.layout)
-    else:
-        yield from place_foreign_rows(chunks, job.placement)
+
+
+def _places_of(
+    store: Store, job: FileCheck, rows: int, options: dict[str, str], *, hidden: bool
+) -> Iterator[Finding]:
+    """Check blocks where they account for every row, and the hidden column in any case: Spark goes by it."""
+    placement = job.placement
+    told = None if placement is None else int(placement.blocks["rows"].sum())
+    if told not in {None, rows} and job.num_records in {None, told}:  # else the log alone tells
+        yield Finding("rows-count", f"it holds {rows:,} rows, its blocks {told:,}")
+    if placement is not None and told == rows:
+        if job.ours:
+            yield from place_our_rows(_chunks(store, job, rows, options, hidden=True), placement, job.layout)
+            return
+        yield from place_foreign_rows(_chunks(store, job, rows, options, hidden=False), placement)
+    if hidden:
+        yield from check_hidden_weights(_chunks(store, job, rows, options, hidden=True), job.indexed)
 
 
 def _chunks(
-    store: Store, job: FileCheck, rows: int, options: dict[str, str]
+    store: Store, job: FileCheck, rows: int, options: dict[str, str], *, hidden: bool
 ) -> Iterator[tuple[int, pl.DataFrame]]:
     """Yield the indexed columns of all rows, some at a time."""
-    if job.placement is None:
-        return
-    columns = list(job.placement.revision.columns)
     schema = pl.Schema({**job.schema, WEIGHT_COLUMN: pl.Int32()})
-    columns += [WEIGHT_COLUMN] if job.ours else []
+    columns = [*job.indexed, WEIGHT_COLUMN] if hidden else list(job.indexed)
     scan = scan_files(store, [job.path], columns, schema, storage_options=options)
     for start in range(0, rows, _CHUNK_ROWS):
         yield start, scan.slice(start, _CHUNK_ROWS).collect()
-
-
-def _pages_of(store: Store, job: FileCheck, size: int) -> Iterator[Finding]:
-    if job.ours and job.layout is not None:
-        yield from check_pages(store, path_in(store, job.path), size, job.layout)

@@ -102,6 +102,7 @@ def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFram
     counted = files.join(sums, on="file", how="inner", maintain_order="left")
     wrong = counted.filter(pl.col("rows") != pl.col("num_records"))
     mixed = counted.filter(pl.col("some") & ~pl.col("all") & ~pl.col("ours"))
+    marked = blocks.filter(pl.col("replicated") & pl.col("ours"))
     silent = counted.filter(pl.col("num_records").is_null() & pl.col("ours"))
     empty = blocks.filter((pl.col("rows") == 0) & pl.col("ours"))
     turned = blocks.filter((pl.col("min_weight") > pl.col("max_weight")) & ~pl.col("legacy"))
@@ -114,9 +115,14 @@ def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFram
         faults_at("blocks-count", empty, pl.lit("a block of our file has no rows")),
         faults_at("min-weight", turned, pl.lit("the block's smallest weight is above its threshold")),
         faults_at(
-            "replicated-mixed",
+            "copies-misplaced",
             mixed,
             pl.lit("copies lie beside other rows, and which rows they are is not told: it cannot be read"),
+        ),
+        faults_at(
+            "copies-misplaced",
+            marked,
+            pl.lit("the block is marked as a copy, which our files never hold: no read returns its rows"),
         ),
         faults_at("stats-missing", silent, pl.lit("its statistics do not tell how many rows it has")),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -18,7 +18,7 @@ from qbeast_core.table.check_faults import Code
 from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.tree.columns import frame_weights
 
-__all__ = ["Finding", "Placement", "place_foreign_rows", "place_our_rows"]
+__all__ = ["Finding", "Placement", "check_hidden_weights", "place_foreign_rows", "place_our_rows"]
 
 Chunks: TypeAlias = Iterator[tuple[int, pl.DataFrame]]
 """Rows of a file in order: the number of the first one, and the frame."""
@@ -94,8 +94,7 @@ def place_our_rows(
         for j, (point, _) in enumerate(placement.points(frame, foreign=False)):
             wrong |= (point < lower[block, j]) | (point >= upper[block, j])
         outside.add(wrong, start)
-        stored = frame.get_column(WEIGHT_COLUMN).cast(pl.Int64).fill_null(1 << _LOW_BITS).to_numpy()
-        hidden.add(stored != weights[start:stop] >> _LOW_BITS, start)
+        hidden.add(_unlike(frame, weights[start:stop]), start)
     cubes = placement.blocks["cube"].to_list()
     if outside.count:
         cube = cubes[int(np.searchsorted(starts, outside.first, side="right")) - 1]
@@ -104,7 +103,35 @@ def place_our_rows(
         )
     yield from _weight_findings(weights, starts, placement)
     if layout is not None:
+        yield from _order_findings(weights, starts, placement)
         yield from _page_findings(weights, layout)
+    yield from _hidden_findings(hidden)
+
+
+def check_hidden_weights(chunks: Chunks, indexed: Sequence[str]) -> Iterator[Finding]:
+    """Check the hidden column alone, of a file whose blocks cannot be used.
+
+    Parameters
+    ----------
+    chunks : iterator
+        All rows: the indexed columns and the hidden one.
+    indexed : sequence of str
+        The indexed columns, in order.
+    """
+    hidden = _Tally()
+    for start, frame in chunks:
+        hidden.add(_unlike(frame, frame_weights(frame, indexed)), start)
+    yield from _hidden_findings(hidden)
+
+
+def _unlike(frame: pl.DataFrame, weights: I32Array) -> BoolArray:
+    """Tell which rows have another hidden weight than they should."""
+    stored = frame.get_column(WEIGHT_COLUMN).cast(pl.Int64).fill_null(1 << _LOW_BITS).to_numpy()
+    wrong: BoolArray = stored != weights >> _LOW_BITS
+    return wrong
+
+
+def _hidden_findings(hidden: _Tally) -> Iterator[Finding]:
     if hidden.count:
         message = f"{WEIGHT_COLUMN} of {hidden.count:,} row(s) is not the high half of their weight"
         yield Finding("hidden-weight", message, hidden.first)
@@ -130,14 +157,18 @@ def _weight_findings(weights: I32Array, starts: I64Array, placement: Placement) 
     for bad in np.flatnonzero(least > low)[:1]:
         message = f"the smallest weight of the block is {least[bad]}, its tag says {low[bad]}"
         yield Finding("min-weight", message, int(first[bad]), filled["cube"][int(bad)])
+
+
+def _order_findings(weights: I32Array, starts: I64Array, placement: Placement) -> Iterator[Finding]:
+    filled = placement.blocks.with_row_index("at").filter(pl.col("rows") > 0)
+    first = starts[:-1][filled["at"].to_numpy()]
     falls = weights[1:] < weights[:-1]
     falls[first[1:] - 1] = False
     if falls.any():
         row = int(np.argmax(falls)) + 1
         cube = filled["cube"][int(np.searchsorted(first, row, side="right")) - 1]
-        yield Finding(
-            "row-order", "rows of a block do not rise in weight, so its pages cannot be chosen", row, cube
-        )
+        message = "rows of a block do not rise in weight, so its pages cannot be chosen"
+        yield Finding("row-order", message, row, cube)
 
 
 def _page_findings(weights: I32Array, layout: PageLayout) -> Iterator[Finding]:
