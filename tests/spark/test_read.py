@@ -1,0 +1,264 @@
+"""Spark returns what Polars returns: all rows, samples, versions and columns, in every zone and mode."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+from qbeast_spark_bridge import read_table
+from tests.golden.collection import Golden, each, open_golden
+from tests.integration.tables import small_files
+from tests.strategies import ROW
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+SAMPLES = (0.01, 0.1, 0.5, (0.2, 0.7), (0.9, 1.0))
+INDEXED = ("whole", "real", "x.y", "`day`", "moment", "naive", "single", "small", "money", "wide")
+
+
+def every_type(rows: int = 600) -> pl.DataFrame:
+    """Columns of all types, the indexed ones first, with nulls, NaN, zeros of both signs, old and late times."""
+    rng = np.random.default_rng(3)
+    real = rng.normal(0, 10, rows).round(1)
+    real[:60] = np.resize([np.nan, -0.0, 0.0, np.inf, -np.inf, 5e-324], 60)
+    instants = pl.Series(
+        rng.integers(-62_135_596_800, 253_402_300_799, rows) * 1_000_000 + rng.integers(0, 10**6)
+    )
+    units = pl.Series(rng.integers(-(10**9), 10**9, rows))
+    frame = pl.DataFrame(
+        {
+            ROW: range(rows),
+            "whole": rng.integers(-(2**62), 2**62, rows),
+            "real": real,
+            "x.y": [f"é'\\{number % 97}" for number in range(rows)],
+            "`day`": instants.cast(pl.Datetime("us")).cast(pl.Date),
+            "moment": instants.cast(pl.Datetime("us")).dt.replace_time_zone("UTC"),
+            "naive": instants.reverse().cast(pl.Datetime("us")),
+            "single": pl.Series(real[::-1].copy(), dtype=pl.Float32),
+            "small": pl.Series(rng.integers(-128, 128, rows), dtype=pl.Int8),
+            "money": units.cast(pl.Decimal(18, 2)) / pl.Series([100]).cast(pl.Decimal(18, 0)),
+            "wide": units.cast(pl.Decimal(30, 0)),
+            "flag": rng.random(rows) < 0.5,
+            "bytes": [bytes([number % 256, 0]) for number in range(rows)],
+            "list": [[number, None] if number % 3 else None for number in range(rows)],
+            "struct": [{"n": number, "s": None if number % 5 else "s"} for number in range(rows)],
+        },
+        schema_overrides={"money": pl.Decimal(18, 2), "wide": pl.Decimal(30, 0)},
+    )
+    holes = pl.Series(rng.random(rows) < 0.1)
+    return frame.with_columns(pl.when(~holes).then(pl.col(name)) for name in INDEXED)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every type, indexed by all that can be, in many small files of two versions."""
+    path = tmp_path_factory.mktemp("read") / "every type"
+    rows = every_type()
+    with small_files(file_rows=60, page_rows=8):
+        qbeast.write_table(rows[:500], path, columns=INDEXED, cube_size=50)
+        qbeast.write_table(rows[500:], path, mode="append")
+    return path
+
+
+@pytest.fixture
+def settings(spark: SparkSession) -> Iterator[Any]:
+    """Set what a test needs, and undo it."""
+    before: dict[str, str | None] = {}
+
+    def change(**values: object) -> None:
+        for name, value in values.items():
+            key = name.replace("__", ".")
+            before.setdefault(key, spark.conf.get(key, None))
+            spark.conf.set(key, str(value))
+
+    yield change
+    for key, value in before.items():
+        spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+
+
+def collected(rows: DataFrame) -> pl.DataFrame:
+    """Rows in Polars, instants in UTC."""
+    frame = pl.DataFrame(rows.toArrow())
+    zoned = [
+        name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Datetime) and dtype.time_zone
+    ]
+    return frame.with_columns(pl.col(name).dt.convert_time_zone("UTC") for name in zoned).sort(
+        frame.columns[0]
+    )
+
+
+def numbers(rows: DataFrame) -> list[int]:
+    return sorted(rows.select(ROW).toArrow()[ROW].to_pylist())
+
+
+def plan_of(rows: DataFrame) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        rows.explain(extended=False)
+    return printed.getvalue()
+
+
+def test_a_full_read_returns_every_value(spark: SparkSession, table: Path) -> None:
+    found = collected(read_table(spark, table))
+    assert_frame_equal(found, qbeast.read_table(table).sort(ROW), check_exact=True)
+
+
+@pytest.mark.parametrize("ansi", [True, False])
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kathmandu", "Pacific/Kiritimati"])
+def test_samples_are_the_rows_of_polars(
+    spark: SparkSession, table: Path, settings: Any, zone: str, *, ansi: bool
+) -> None:
+    settings(spark__sql__session__timeZone=zone, spark__sql__ansi__enabled=str(ansi).lower())
+    for sample in SAMPLES if ansi else SAMPLES[1:2]:
+        wanted = qbeast.read_table(table, sample=sample)[ROW].sort().to_list()
+        assert numbers(read_table(spark, table, sample=sample)) == wanted
+
+
+def test_samples_are_nested_and_cut_the_table(spark: SparkSession, table: Path) -> None:
+    parts = [numbers(read_table(spark, table, sample=part)) for part in ((0.0, 0.3), (0.3, 0.6), (0.6, 1.0))]
+    assert sorted(chain.from_iterable(parts)) == list(range(600))
+    assert numbers(read_table(spark, table, sample=0.3)) == parts[0]
+    assert numbers(read_table(spark, table, sample=1.0)) == list(range(600))
+
+
+def test_a_sample_of_some_columns_filters_and_keeps_what_was_asked(spark: SparkSession, table: Path) -> None:
+    rows = read_table(spark, table, sample=0.5, where="small > 0", columns=["x.y", ROW])
+    assert rows.columns == ["x.y", ROW]
+    wanted = qbeast.read_table(table, sample=0.5, filter=pl.col("small") > 0)
+    assert numbers(rows) == wanted[ROW].sort().to_list()
+
+
+@pytest.mark.parametrize("sample", [0.0, (0.5, 0.5)])
+def test_an_empty_choice_is_a_frame_of_the_same_columns(
+    spark: SparkSession, table: Path, sample: Any
+) -> None:
+    rows = read_table(spark, table, sample=sample, where="small > 0")
+    assert rows.schema == read_table(spark, table).schema
+    assert rows.count() == 0
+    assert read_table(spark, table, where=pl.lit(value=False), columns=["real"]).columns == ["real"]
+
+
+def test_an_empty_table_is_a_frame_of_its_columns(spark: SparkSession, tmp_path: Path) -> None:
+    qbeast.write_table(every_type().clear(), tmp_path / "t", columns=["whole"])
+    assert collected(read_table(spark, tmp_path / "t", sample=0.5)).schema == every_type().schema
+
+
+def test_a_frame_keeps_its_version(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(100)})
+    qbeast.write_table(rows[:50], tmp_path / "t", columns=[ROW])
+    first = read_table(spark, tmp_path / "t")
+    qbeast.write_table(rows[50:], tmp_path / "t", mode="append")
+    assert numbers(first) == numbers(read_table(spark, tmp_path / "t", version=0)) == list(range(50))
+    assert numbers(read_table(spark, tmp_path / "t")) == list(range(100))
+
+
+def test_columns_added_later_are_null_before(spark: SparkSession, tmp_path: Path) -> None:
+    qbeast.write_table(pl.DataFrame({ROW: range(50), "b": 1}), tmp_path / "t", columns=[ROW])
+    more = pl.DataFrame({ROW: range(50, 90), "c": [{"x": 1}] * 40, "d": [[1]] * 40})
+    qbeast.write_table(more, tmp_path / "t", mode="append", schema_mode="merge")
+    for sample in (None, 0.5):
+        found = collected(read_table(spark, tmp_path / "t", sample=sample))
+        assert_frame_equal(found, qbeast.read_table(tmp_path / "t", sample=sample).sort(ROW))
+    assert read_table(spark, tmp_path / "t", where="c IS NULL").count() == 50
+
+
+def test_comments_and_nullability_are_those_of_sparks_own_reader(spark: SparkSession, tmp_path: Path) -> None:
+    qbeast.write_table(pl.DataFrame({ROW: range(5), "c": "a"}), tmp_path / "t", columns=[ROW])
+    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "metaData" in action:
+            schema = json.loads(action["metaData"]["schemaString"])
+            schema["fields"][0] |= {"nullable": False, "metadata": {"comment": "numbers the rows"}}
+            schema["fields"][1]["metadata"] = {"__CHAR_VARCHAR_TYPE_STRING": "char(9)"}
+            action["metaData"]["schemaString"] = json.dumps(schema)
+    log.write_text("\n".join(map(json.dumps, actions)) + "\n")
+    rows = read_table(spark, tmp_path / "t", where="c = 'a'")
+    assert rows.schema[ROW].metadata == {"comment": "numbers the rows"}
+    assert rows.schema[ROW].nullable
+    assert [row["c"] for row in rows.collect()] == ["a"] * 5, "not padded"
+
+
+def test_many_files_are_read_and_the_setting_for_it_is_as_before(
+    spark: SparkSession, tmp_path: Path, settings: Any
+) -> None:
+    with small_files(file_rows=10, page_rows=5):
+        qbeast.write_table(pl.DataFrame({ROW: range(600)}), tmp_path / "t", columns=[ROW], cube_size=10)
+    assert qbeast.open_table(tmp_path / "t").files().height > 32
+    key = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    assert numbers(read_table(spark, tmp_path / "t")) == list(range(600))
+    assert spark.conf.get(key, None) is None
+    settings(**{key.replace(".", "__"): 7})
+    assert numbers(read_table(spark, tmp_path / "t", sample=0.99)) == sorted(
+        qbeast.read_table(tmp_path / "t", sample=0.99)[ROW]
+    )
+    assert spark.conf.get(key) == "7"
+
+
+def test_spark_gets_what_it_skips_pages_by(spark: SparkSession, table: Path) -> None:
+    pushed = plan_of(read_table(spark, table, sample=0.1, columns=[ROW]))
+    assert "PushedFilters: [Or(IsNull(_qbeast_weight),LessThanOrEqual(_qbeast_weight,-26215))]" in pushed
+    pushed = plan_of(
+        read_table(spark, table, where=(pl.col("small") > 3) & (pl.col("moment").is_null()), columns=[ROW])
+    )
+    assert "GreaterThan(small,3)" in pushed
+    assert "IsNull(moment)" in pushed
+
+
+def test_a_frame_without_a_sample_reads_no_hidden_column(spark: SparkSession, table: Path) -> None:
+    assert "_qbeast_weight" not in plan_of(read_table(spark, table, where="whole > 0"))
+
+
+def test_wrong_arguments_are_refused_by_name(spark: SparkSession, table: Path) -> None:
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("sample", {"sample": 1.5}),
+        ("columns", {"columns": ["whole", "nowhere"]}),
+        ("columns", {"columns": "whole"}),
+        ("columns", {"columns": ["whole", "whole"]}),
+        ("columns", {"columns": []}),
+        ("where", {"where": 5}),
+        ("where", {"where": pl.col("whole") + 1 > 5}),
+    ]
+    for argument, options in wrong:
+        with pytest.raises(qbeast.InvalidInputError) as caught:
+            read_table(spark, table, **options)
+        assert caught.value.argument == argument
+
+
+def test_what_is_no_table_of_ours_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(qbeast.TableNotFoundError):
+        read_table(spark, tmp_path / "nothing")
+    pl.DataFrame({"x": [1]}).write_delta(tmp_path / "delta")
+    with pytest.raises(qbeast.NotQbeastTableError):
+        read_table(spark, tmp_path / "delta")
+    qbeast.write_table(pl.DataFrame({"x": [1]}), tmp_path / "t", columns=["x"])
+    with pytest.raises(qbeast.VersionNotFoundError):
+        read_table(spark, tmp_path / "t", version=3)
+
+
+@each()
+def test_tables_of_the_jvm_give_the_same_rows_and_samples(spark: SparkSession, golden: Golden) -> None:
+    table = open_golden(golden)
+    whole, sample = (read_table(spark, golden.path, sample=sample) for sample in (None, 0.1))
+    assert whole.columns == list(table.schema)
+    # One job for both.
+    found = pl.DataFrame(
+        whole.selectExpr("id", "'all' AS of").union(sample.selectExpr("id", "'some'")).toArrow()
+    )
+    for name, fraction in (("all", None), ("some", 0.1)):
+        wanted = table.scan(sample=fraction).select("id").collect()["id"]
+        assert found.filter(of=name)["id"].sort().to_list() == wanted.sort().to_list()
