@@ -40,6 +40,7 @@ from qbeast_core.table.explain import Plan
 from qbeast_core.table.metrics import Metrics
 from qbeast_core.table.optimize_result import OptimizeResult
 from qbeast_core.table.progress import Progress
+from qbeast_core.table.repair import RepairResult
 from qbeast_core.table.restore import RestoreResult
 from qbeast_core.table.result import WriteResult
 from qbeast_core.table.table import Table
@@ -70,6 +71,7 @@ __all__ = [
     "Progress",
     "QbeastError",
     "QbeastWarning",
+    "RepairResult",
     "RestoreResult",
     "SchemaMismatchError",
     "StorageError",

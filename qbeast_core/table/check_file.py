@@ -169,8 +169,8 @@ def _places_of(
     """Check blocks where they account for every row, and the hidden column in any case: Spark goes by it."""
     placement = job.placement
     told = None if placement is None else int(placement.blocks["rows"].sum())
-    if told not in {None, rows} and job.num_records in {None, told}:  # else the log alone tells
-        yield Finding("rows-count", f"it holds {rows:,} rows, its blocks {told:,}")
+    if told not in {None, rows} and job.num_records != rows:  # else the log alone tells
+        yield Finding("block-rows", f"it holds {rows:,} rows, its blocks {told:,}")
     if placement is not None and told == rows:
         if job.ours:
             yield from place_our_rows(_chunks(store, job, rows, options, hidden=True), placement, job.layout)

@@ -1,4 +1,4 @@
-"""What a table tells about itself: metrics of its index, and whether it is sound."""
+"""What a table tells about itself: metrics of its index, whether it is sound, and what can be mended."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from qbeast_core.table.check import check_table
 from qbeast_core.table.check_report import CheckReport
 from qbeast_core.table.metrics import Metrics
 from qbeast_core.table.metrics_build import build_metrics
+from qbeast_core.table.reader import Reader
+from qbeast_core.table.repair import RepairResult, repair_table
 from qbeast_core.table.table_base import TableBase
 
 __all__ = ["Insight"]
@@ -78,3 +80,47 @@ class Insight(TableBase):
           sound: no fault
         """
         return check_table(self._reader, data=data)
+
+    def repair(self, *, dry_run: bool = False) -> RepairResult:
+        """Mend what can be mended without touching a row: in one commit, of the log alone.
+
+        The newest version is checked, log and data. Files whose tags are wrong lose them and become staging: they
+        are read whole, and `optimize` indexes them again. Where pages alone are wrong, only the page layout goes;
+        wrong sizes are set right, and wrong statistics replaced by the number of rows. Everything else of a file,
+        and every other file, stays as it is; what others commit meanwhile is kept. No row is lost or returned
+        twice: files with copies of rows (format 11) keep their tags.
+
+        Parameters
+        ----------
+        dry_run : bool, default False
+            Change nothing and say what would be done.
+
+        Returns
+        -------
+        RepairResult
+            Prints well; `.mended` names the files and what was done, `.left` the faults that stay, with advice.
+
+        Raises
+        ------
+        UnsupportedTableError
+            The table must not be written.
+        CommitConflictError
+            There was always another writer.
+        CommitUnknownError
+            The store failed and nobody can tell whether the commit landed.
+        StorageError
+            The store refused a read or a write.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> qbeast.open_table("ids").repair(dry_run=True)
+        Repair, version 0: 0 file(s) would be mended
+        """
+        newest = self._newest()
+        reader = self._reader if newest is self._snapshot else Reader(newest, pages=self._reader.pages)
+        result, made = repair_table(reader, dry_run=dry_run)
+        if result.repaired:
+            self._move_to(made)
+        return result

@@ -1,0 +1,194 @@
+"""Mend what the log alone can mend: bad tags go, wrong sizes and statistics are set right; no row is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from urllib.parse import unquote
+
+import orjson
+import polars as pl
+
+from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.live_files import FileChange, LiveFiles, retag
+from qbeast_core.log.protocol import check_writable
+from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
+from qbeast_core.table.check import check_table
+from qbeast_core.table.check_file import path_in, stored_size
+from qbeast_core.table.check_log import check_log
+from qbeast_core.table.check_pages import Unreadable, read_footer
+from qbeast_core.table.commit import commit
+from qbeast_core.table.reader import Reader
+from qbeast_core.table.repair_plan import ADVICE, Mend, RepairPlan, plan_repair
+from qbeast_core.table.snapshot import Snapshot
+
+__all__ = ["RepairResult", "repair_table"]
+
+_INDEX_TAGS: Final = frozenset(
+    {
+        "revision",
+        "blocks",
+        "state",
+        "cube",
+        "minWeight",
+        "maxWeight",
+        "elementCount",
+        "qbeast.layout",
+        "qbeast.rules",
+    }
+)
+_INDEX_COLUMNS: Final = (
+    *("revision", "blocks", "layout", "rules", "state", "cube"),
+    *("min_weight", "max_weight", "element_count"),
+)
+_ORDER: Final = ("weight-order", "threshold-order", "leaf-threshold")
+_TEXTS: Final = pl.List(pl.String())
+_MENDED: Final = pl.Schema({"path": pl.String(), "actions": _TEXTS, "codes": _TEXTS})
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RepairResult:
+    """Outcome of `Table.repair`; prints well.
+
+    Attributes
+    ----------
+    version : int
+        Version that holds the mended tags; the one looked at when nothing was changed.
+    repaired : bool
+        Whether anything was committed.
+    dry_run : bool
+        Whether this is only what would be done.
+    mended : polars.DataFrame
+        One row a file: `path` (decoded), `actions` (``"drop index"``, ``"drop layout"``, ``"spell blocks"``,
+        ``"set size"``, ``"set statistics"``), `codes` of the faults that this mends.
+    left : polars.DataFrame
+        Faults that stay, as in `CheckReport.faults`, with `advice`.
+    """
+
+    version: int
+    repaired: bool
+    dry_run: bool
+    mended: pl.DataFrame = field(repr=False)
+    left: pl.DataFrame = field(repr=False)
+
+    def __repr__(self) -> str:
+        would = "would be " if self.dry_run else ""
+        lines = [f"Repair, version {self.version}: {self.mended.height:,} file(s) {would}mended"]
+        for path, actions, codes in self.mended.head(20).iter_rows():
+            lines.append(f"  {path}: {', '.join(actions)} ({', '.join(codes)})")
+        if self.left.height:
+            lines.append(f"  {self.left.height:,} fault(s) stay")
+        for code, path, message, advice in (
+            self.left.select("code", "path", "message", "advice").head(20).iter_rows()
+        ):
+            lines.append(f"  {code}: {path or 'the table'}: {message}; {advice}")
+        return "\n".join(lines)
+
+
+def repair_table(reader: Reader, *, dry_run: bool) -> tuple[RepairResult, Snapshot | None]:
+    """Check a table and mend it; give also the version made, if it could be loaded. See `Table.repair`."""
+    snapshot = reader.snapshot
+    if not dry_run:
+        check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri)
+    plan = plan_repair(check_table(reader).faults, snapshot.files)
+    left = pl.concat([plan.left.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, plan)])
+    if dry_run or not plan.mends:
+        return _result(snapshot.version, plan.mends.values(), left, dry_run=dry_run, repaired=False), None
+    repair = _Repair(plan.mends, _truth(snapshot, plan))
+    intent = WriteIntent(mode="metadata", files=repair, operation="REPAIR")
+    outcome = commit(snapshot.source.store, snapshot, intent)
+    done = not outcome.already_applied
+    mends = [plan.mends[add.path] for add in repair.change.adds]
+    return _result(outcome.version, mends, left, dry_run=False, repaired=done), outcome.snapshot
+
+
+def _result(
+    version: int, mends: Iterable[Mend], left: pl.DataFrame, *, dry_run: bool, repaired: bool
+) -> RepairResult:
+    rows = [(unquote(mend.path), list(mend.actions), list(mend.codes)) for mend in mends]
+    return RepairResult(
+        version=version,
+        repaired=repaired,
+        dry_run=dry_run,
+        mended=pl.DataFrame(rows, schema=_MENDED, orient="row"),
+        left=left,
+    )
+
+
+def _order_after(snapshot: Snapshot, plan: RepairPlan) -> pl.DataFrame:
+    """Give the faults in the order of weights that are there once some files are staged."""
+    staged = [path for path, mend in plan.mends.items() if "drop index" in mend.actions]
+    gone = pl.col("path").is_in(staged)
+    files = snapshot.files.with_columns(
+        pl.when(~gone).then(pl.col(name)).alias(name) for name in _INDEX_COLUMNS
+    )
+    _, faults, _ = check_log(replace(snapshot, files=files))
+    advice = pl.col("code").replace_strict(dict(ADVICE), default=None, return_dtype=pl.String)
+    return pl.concat(faults).filter(pl.col("code").is_in(_ORDER)).with_columns(advice.alias("advice"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Truth:
+    """What a file really is: bytes and rows."""
+
+    size: int
+    rows: int
+
+
+def _truth(snapshot: Snapshot, plan: RepairPlan) -> dict[str, _Truth]:
+    """Look at the files whose size or statistics are set."""
+    store, found = snapshot.source.store, dict[str, _Truth]()
+    decoded = dict(zip(snapshot.files["path"], snapshot.data_paths, strict=True))
+    for path, mend in plan.mends.items():
+        if {"set size", "set statistics"} & set(mend.actions):
+            size = stored_size(store, decoded[path]) or 0
+            with suppress(Unreadable):  # it was read a moment ago; now it is left alone
+                rows = read_footer(store, path_in(store, decoded[path]), size).num_rows
+                found[path] = _Truth(size, rows)
+    return found
+
+
+class _Repair:
+    """What becomes of the files, and how it went the last time it was asked."""
+
+    def __init__(self, mends: Mapping[str, Mend], truth: Mapping[str, _Truth]) -> None:
+        self._mends, self._truth = mends, truth
+        self.change = FileChange()
+
+    def __call__(self, live: LiveFiles, dialect: BlocksDialect) -> FileChange:
+        self.change = retag(live, lambda add, listed: self._edit(add, dialect) if listed else add)
+        return self.change
+
+    def _edit(self, add: AddFile, dialect: BlocksDialect) -> AddFile:
+        mend, tags = self._mends.get(add.path), dict(add.tags or {})
+        told = (tags.get("blocks"), tags.get("qbeast.layout"), add.size)
+        if mend is None or told != (mend.blocks, mend.layout, mend.size_bytes):
+            return add  # sound, or another writer changed it meanwhile
+        update: dict[str, Any] = {}
+        if "drop index" in mend.actions:
+            update["tags"] = {key: text for key, text in tags.items() if key not in _INDEX_TAGS} or None
+        else:
+            update["tags"] = _mended_tags(tags, mend, dialect)
+        truth = self._truth.get(add.path)
+        if truth is not None and "set size" in mend.actions:
+            update["size"] = truth.size
+        if truth is not None and "set statistics" in mend.actions:
+            loose = {"tightBounds": False} if add.deletion_vector else {}
+            update["stats"] = orjson.dumps({"numRecords": truth.rows} | loose).decode()
+        return add.model_copy(update=update)
+
+
+def _mended_tags(tags: dict[str, str | None], mend: Mend, dialect: BlocksDialect) -> dict[str, str | None]:
+    if "drop layout" in mend.actions:
+        tags.pop("qbeast.layout", None)
+    text = tags.get("blocks")
+    if "spell blocks" in mend.actions and text is not None:
+        try:
+            tags["blocks"] = dump_blocks(parse_blocks(text), dialect=dialect)
+        except InvalidMetadataError:
+            return tags  # it was read when it was checked
+    return tags
