@@ -1,0 +1,56 @@
+"""Tables in an object store, written by Spark's workers and read by them: with qbeast's options, no jar of Hadoop's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import boto3
+import polars as pl
+import pytest
+from moto.server import ThreadedMotoServer
+
+import qbeast
+import qbeast_spark_bridge as bridge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def options() -> Iterator[dict[str, str]]:
+    """Give the options of a store with the bucket "spark"."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    address = f"http://{host}:{port}"
+    keys = {"aws_access_key_id": "someone", "aws_secret_access_key": "something"}
+    boto3.client("s3", endpoint_url=address, region_name="us-east-1", **keys).create_bucket(Bucket="spark")
+    yield {"aws_endpoint_url": address, "aws_allow_http": "true", "aws_region": "us-east-1", **keys}
+    server.stop()
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_options_of_the_store_reach_the_workers(
+    spark: SparkSession, options: dict[str, str], scheme: str
+) -> None:
+    address = f"{scheme}://spark/{scheme}/a table"
+    rows = spark.range(3_000, numPartitions=2).selectExpr("id AS key", "id * 7919 % 1009 AS value")
+    bridge.write_table(rows, address, columns=["key", "value"], storage_options=options)
+    assert sorted(qbeast.read_table(address, storage_options=options)["key"]) == list(range(3_000))
+
+    bridge.register(spark)
+    reader = spark.read.format("qbeast").options(
+        **{f"storage.{name}": value for name, value in options.items()}
+    )
+    found = (
+        reader.option("sample", "0.5").option("where", "value < 100").load(address).select("key").collect()
+    )
+    sample = (
+        qbeast.scan_table(address, sample=0.5, storage_options=options)
+        .filter(pl.col("value") < 100)
+        .collect()
+    )
+    assert sorted(row["key"] for row in found) == sorted(sample["key"])
+    assert len(found) > 0
