@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
 from qbeast_spark_bridge.java import ensure_java
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"pyspark: {pyspark.__version__}, {'Spark Connect' if config.getoption('--connect') else 'classic session'}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
