@@ -13,10 +13,26 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import AddFile
 
-__all__ = ["names_of_adds", "names_removed_since"]
+__all__ = ["names_of_adds", "names_removed_since", "paths_of_adds"]
 
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _UUID_CHARACTERS: Final = 20
+
+
+def paths_of_adds(adds: Iterable[AddFile]) -> set[str]:
+    """Return the decoded paths of data files and of their deletion vectors.
+
+    Raises
+    ------
+    InvalidMetadataError
+        A deletion vector's file cannot be told.
+
+    Examples
+    --------
+    >>> paths_of_adds([AddFile(path="k/a%20b.parquet", size=1, modification_time=1)])
+    {'k/a b.parquet'}
+    """
+    return {path for add in adds for path in _paths(add.path, add.deletion_vector)}
 
 
 def names_of_adds(adds: Iterable[AddFile]) -> set[str]:
@@ -26,13 +42,8 @@ def names_of_adds(adds: Iterable[AddFile]) -> set[str]:
     ------
     InvalidMetadataError
         A deletion vector's file cannot be told.
-
-    Examples
-    --------
-    >>> names_of_adds([AddFile(path="k/a%20b.parquet", size=1, modification_time=1)])
-    {'a b.parquet'}
     """
-    return {name for add in adds for name in _names(add.path, add.deletion_vector)}
+    return {_name(path) for path in paths_of_adds(adds)}
 
 
 def names_removed_since(
@@ -53,16 +64,21 @@ def names_removed_since(
     for part in (*checkpoint, *commits):
         removes += _of_lines(part) if isinstance(part, bytes) else _of_frame(part)
     kept = (one for one in removes if (one.get("deletionTimestamp") or 0) >= since_ms)
-    return {name for one in kept for name in _names(one["path"], one.get("deletionVector"))}
+    return {_name(path) for one in kept for path in _paths(one["path"], one.get("deletionVector"))}
 
 
-def _names(path: str, vector: Mapping[str, Any] | None) -> Iterator[str]:
-    yield unquote(path).rpartition("/")[2]
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _paths(path: str, vector: Mapping[str, Any] | None) -> Iterator[str]:
+    yield unquote(path)
     kind, text = (vector or {}).get("storageType"), str((vector or {}).get("pathOrInlineDv"))
     if kind == "p":
-        yield unquote(text).rpartition("/")[2]
+        yield unquote(text)
     elif kind == "u":
-        yield f"deletion_vector_{_uuid(text[-_UUID_CHARACTERS:])}.bin"
+        folder, spelled = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
+        yield f"{folder}{'/' if folder else ''}deletion_vector_{_uuid(spelled)}.bin"
 
 
 def _uuid(text: str) -> uuid.UUID:

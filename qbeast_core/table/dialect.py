@@ -93,7 +93,7 @@ class _Switch:
     """What becomes of the files, and how it went the last time it was asked."""
 
     def __init__(self, dialect: BlocksDialect) -> None:
-        self._dialect = dialect
+        self._dialect: BlocksDialect = dialect
         self.change = FileChange()
 
     def __call__(self, live: LiveFiles, _: BlocksDialect) -> FileChange:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final
-from urllib.parse import unquote
 
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import FileChange, LiveFiles, file_key
+from qbeast_core.log.named_files import paths_of_adds
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.table_config import HIGHEST_REVISION_ID
@@ -113,11 +114,10 @@ def _metadata(newest: Snapshot, old: Snapshot) -> Metadata:
 
 def _refuse_missing(store: Store, newest: Snapshot, old: Snapshot, wanted: tuple[AddFile, ...]) -> None:
     """Raise where a file that is not live any more has been vacuumed."""
-    live = set(newest.data_paths)
-    paths = [path for path in (unquote(add.path) for add in wanted) if path not in live and "://" not in path]
+    inside = sorted(path for path in paths_of_adds(wanted) - set(newest.data_paths) if "://" not in path)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        there = list(pool.map(lambda path: _is_there(store, path), paths))
-    missing = [path for path, found in zip(paths, there, strict=True) if not found]
+        there = list(pool.map(_is_there, repeat(store), inside))
+    missing = [path for path, found in zip(inside, there, strict=True) if not found]
     if missing:
         shown = ", ".join(missing[:_SHOWN])
         msg = (

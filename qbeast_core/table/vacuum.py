@@ -87,7 +87,7 @@ def vacuum(
 
 def _delete(store: Store, files: list[Entry]) -> None:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for _ in pool.map(lambda one: store.delete(one.path), files):
+        for _ in pool.map(store.delete, [one.path for one in files]):
             pass
 
 

@@ -20,6 +20,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.table.snapshot import load_snapshot
+from tests.golden.collection import find
 from tests.integration.invariants import check_invariants, read_log
 from tests.integration.tables import assert_same_rows, folder, sampled, small_files
 from tests.strategies import ROW, Case, cases, with_key_in_rows
@@ -147,6 +148,19 @@ def test_the_dialect_of_the_jvm_is_that_of_the_tables_it_converts(tmp_path: Path
     with pytest.raises(qbeast.InvalidColumnsError, match="qbeast-spark cannot index"):
         qbeast.convert_table(small, ["i"], dialect="qbeast-spark")
     assert qbeast.convert_table(small, ["i"]).converted
+
+
+def test_revision_0_is_written_as_the_jvm_writes_it(tmp_path: Path) -> None:
+    golden = find("qbeast-spark-0.7.1/convert_parquet")
+    (theirs,) = [action["metaData"] for action in golden.commits[1] if "metaData" in action]
+    path = delta(tmp_path / "t", golden.expected)
+    qbeast.convert_table(path, golden.indexed, cube_size=300, dialect="qbeast-spark")
+    ours = read_log(path).configuration
+    revisions = [json.loads(one["qbeast.revision.0"]) for one in (ours, theirs["configuration"])]
+    for revision in revisions:
+        revision.update(timestamp=0, tableID="")
+    assert json.dumps(revisions[0]) == json.dumps(revisions[1])
+    assert ours["qbeast.lastRevisionID"] == theirs["configuration"]["qbeast.lastRevisionID"]
 
 
 INSTANT = datetime(2024, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)

@@ -116,7 +116,10 @@ def test_deletion_vectors_of_live_files_stay(tmp_path: Path) -> None:
     qbeast.write_table(ROWS, tmp_path, mode="overwrite")
     age(tmp_path, 30)
     assert opened.vacuum().files == ()
-    assert vector.name in opened.vacuum(**NOW).files
+    assert vector.name in opened.vacuum(**{**NOW, "dry_run": True}).files
+    vector.unlink()
+    with pytest.raises(qbeast.VersionNotFoundError, match=vector.name):
+        opened.restore(1)
 
 
 def test_files_committed_since_the_table_was_opened_stay(tmp_path: Path) -> None:

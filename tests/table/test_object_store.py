@@ -66,3 +66,22 @@ def test_a_bucket_without_table_says_so(place):
     uri, options = place
     with pytest.raises(qbeast.TableNotFoundError, match="some tables"):
         qbeast.scan_table(uri, storage_options=options)
+
+
+def test_tables_in_a_bucket_are_converted_restored_and_vacuumed(place):
+    uri, options = place
+    pl.concat([ROWS]).write_parquet(f"{uri}/a b.parquet", storage_options=options)
+    result = qbeast.convert_table(uri, INDEXED, storage_options=options)
+    assert (result.version, result.created_log, result.rows) == (0, True, 30_000)
+    assert qbeast.write_table(ROWS, uri, mode="overwrite", storage_options=options).version == 1
+    table = qbeast.open_table(uri, storage_options=options)
+    assert table.restore(0).version == 2
+    assert table.scan().collect().sort("id").equals(ROWS)
+    assert table.vacuum().files == ()
+    gone = table.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
+    assert (len(gone.files), gone.deleted) == (1, True)
+    assert table.scan(sample=0.1).collect().height > 0
+    with pytest.raises(qbeast.VersionNotFoundError, match="a vacuum took them"):
+        table.restore(1)
+    with pytest.raises(qbeast.TableNotFoundError):
+        qbeast.convert_table(f"{uri}/nothing", INDEXED, storage_options=options)
