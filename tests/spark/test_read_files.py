@@ -1,0 +1,199 @@
+"""Files of any name and of any writer are read right, though Spark's own reader passes over some of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_spark_bridge import read_table
+from tests.integration.tables import small_files
+from tests.spark.test_read import numbers
+from tests.strategies import ROW
+from tests.table.test_deletion_vectors import GONE, ROWS, delete, left
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+NAMES = (
+    *(
+        "a b",
+        "p%20q",
+        "a[1]",
+        "b{1,2}",
+        "c*",
+        "d?",
+        "e\\f",
+        "g,h",
+        "k#l",
+        "é",
+        "q'r\"s",
+        "x ",
+        "[",
+        "}",
+        "a;b&c+d",
+    ),
+    *(
+        "_x",
+        "._y",
+        ".z",
+        "x._COPYING_",
+        "i:j",
+        "row=7/f",
+        "row=7/b=2/f",
+        "_dir/f",
+        ".dir/_f",
+        "c:d/e*",
+        "a=1/[f",
+    ),
+)
+FOLDERS = ("plain", "a b 100% [c] {d,e}*", "_hidden", "x=1", "10:30")
+
+
+def table_of(path: Path, *, files: int) -> pl.DataFrame:
+    rows = pl.DataFrame({ROW: range(files * 10), "text": ["a"] * files * 10})
+    with small_files(file_rows=10, page_rows=5):
+        qbeast.write_table(rows, path, columns=[ROW], cube_size=10)
+    return rows
+
+
+def rewrite_log(path: Path, change: Callable[[dict], None]) -> None:
+    """Change the files that the first commit added."""
+    log = path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            change(action["add"])
+    log.write_text("\n".join(map(json.dumps, actions)) + "\n")
+
+
+def test_files_of_any_name_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = table_of(path, files=2 * len(NAMES))
+    names = iter(NAMES)
+
+    def rename(add: dict) -> None:
+        name = next(names, None)
+        if name is not None:
+            new = path / f"{name}.parquet"
+            new.parent.mkdir(parents=True, exist_ok=True)
+            (path / add["path"]).rename(new)
+            add["path"] = quote(f"{name}.parquet")
+
+    rewrite_log(path, rename)
+    assert next(names, None) is None, "every name was given"
+    found = read_table(spark, path)
+    assert found.columns == [ROW, "text"]
+    assert numbers(found) == rows[ROW].to_list()
+    wanted = qbeast.read_table(path, sample=0.4, filter=pl.col(ROW) > 50)
+    assert numbers(read_table(spark, path, sample=0.4, where=f"{ROW} > 50")) == wanted[ROW].sort().to_list()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_tables_in_folders_of_any_name_are_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    rows = table_of(tmp_path / folder / "t", files=3)
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path / folder / "t", f"{folder}/t", f"{tmp_path}/{folder}/t/"):
+        found = read_table(spark, path)
+        assert found.columns == [ROW, "text"]
+        assert numbers(found) == rows[ROW].to_list()
+
+
+def test_absolute_paths_and_addresses_in_the_log_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    path, other = tmp_path / "t", tmp_path / "other place"
+    rows = table_of(path, files=6)
+    other.mkdir()
+    count = iter(range(6))
+
+    def move(add: dict) -> None:
+        number = next(count, 0)
+        if number % 3:
+            new = other / add["path"]
+            (path / add["path"]).rename(new)
+            add["path"] = new.as_uri() if number % 3 == 1 else quote(str(new))
+
+    rewrite_log(path, move)
+    assert qbeast.read_table(path)[ROW].sort().to_list() == rows[ROW].to_list()
+    assert numbers(read_table(spark, path)) == rows[ROW].to_list()
+
+
+def test_deleted_rows_are_not_returned(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    qbeast.write_table(ROWS, path, columns=["id", "x"], cube_size=300)
+    delete(path, GONE)
+    qbeast.write_table(ROWS.with_columns(pl.col("id") + 4000), path, mode="append")  # a clean file beside
+    for options in (
+        {},
+        {"sample": 0.3},
+        {"where": "x < 100"},
+        {"sample": (0.1, 0.4), "where": pl.col("x") < 2000},
+    ):
+        condition = options.get("where")
+        wanted = qbeast.read_table(
+            path,
+            sample=options.get("sample"),
+            filter=pl.col("x") < 100 if isinstance(condition, str) else condition,
+        )
+        found = read_table(spark, path, **options).toArrow()
+        assert sorted(found["id"].to_pylist()) == wanted["id"].sort().to_list()
+    first = read_table(spark, path, version=1).toArrow()
+    assert sorted(first["id"].to_pylist()) == left_of_one(path)["id"].to_list()
+
+
+def left_of_one(path: Path) -> pl.DataFrame:
+    """The truth about the first file alone."""
+    second = (
+        qbeast.open_table(path)
+        .files()
+        .filter(pl.col("path") != qbeast.open_table(path, version=1).files()["path"][0])
+    )
+    Path(second["path"][0]).rename(path / "aside")
+    try:
+        return left(path)
+    finally:
+        (path / "aside").rename(second["path"][0])
+
+
+def test_files_of_other_writers_are_read_and_sampled(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = pl.DataFrame({"id": range(2000), "x": [i * 7919 % 4001 / 8 for i in range(2000)]})
+    qbeast.write_table(rows[:1000], path, columns=["id", "x"])
+    rows[1000:].write_delta(path, mode="append")
+    for sample in (None, 0.2, (0.5, 0.6)):
+        wanted = qbeast.read_table(path, sample=sample)["id"].sort().to_list()
+        assert sorted(read_table(spark, path, sample=sample).toArrow()["id"].to_pylist()) == wanted
+
+
+def test_column_mapping_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table_of(path, files=1)
+    log = path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "metaData" in action:
+            action["metaData"]["configuration"]["delta.columnMapping.mode"] = "name"
+    log.write_text("\n".join(map(json.dumps, actions)) + "\n")
+    with pytest.raises(qbeast.UnsupportedTableError, match="columnMapping"):
+        read_table(spark, path)
+
+
+def test_a_filter_keeps_nan_which_is_above_every_number(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pl.DataFrame(
+        {ROW: range(4000), "x": [float("nan") if i % 100 == 0 else i % 7 for i in range(4000)]}, strict=False
+    )
+    with small_files(file_rows=1000, page_rows=50):
+        qbeast.write_table(rows, tmp_path / "t", columns=["x", ROW], cube_size=200)
+    for where, condition in (("x > 50", pl.col("x") > 50), ("x = double('NaN')", pl.col("x").is_nan())):
+        wanted = rows.filter(condition)[ROW].to_list()
+        assert len(wanted) == 40
+        assert numbers(read_table(spark, tmp_path / "t", where=where)) == wanted
+        assert numbers(read_table(spark, tmp_path / "t", where=condition)) == wanted
