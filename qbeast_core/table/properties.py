@@ -1,10 +1,11 @@
-"""Changes of a table's metadata alone: properties, and columns that files need not have."""
+"""Changes of a table's metadata alone: properties, columns that files need not have, types that hold theirs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError
@@ -16,7 +17,7 @@ from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.schema_match import merged_schema
 from qbeast_core.table.snapshot import Snapshot
 
-__all__ = ["add_columns", "set_properties"]
+__all__ = ["add_columns", "set_properties", "widen_columns"]
 
 # Of Delta's own properties those that ask nothing new of readers and writers.
 _HARMLESS: Final = frozenset(
@@ -39,6 +40,10 @@ _HARMLESS: Final = frozenset(
         "delta.tuneFileSizesForRewrites",
     }
 )
+
+# Parquet stores them alike, so files of the narrower type are files of the wider one (Delta asks for no feature).
+_BYTES: Final[Mapping[pl.DataType, int]] = {pl.Int8(): 1, pl.Int16(): 2, pl.Int32(): 4}
+_NAMES: Final[Mapping[int, str]] = {2: "short", 4: "integer"}
 
 
 def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitOutcome:
@@ -75,6 +80,32 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, pl.DataType | type[pl.
     schema = merged_schema(snapshot.schema_json, snapshot.schema, new)
     changed = snapshot.metadata.model_copy(update={"schema_string": schema})
     return _publish(snapshot, changed, operation="ADD COLUMNS", told={"columns": ",".join(new.columns)})
+
+
+def widen_columns(
+    snapshot: Snapshot, columns: Mapping[str, pl.DataType | type[pl.DataType]]
+) -> CommitOutcome:
+    """Give columns wider types; see `Table.widen_columns` for which, and for what is raised."""
+    whole = orjson.loads(snapshot.schema_json)
+    fields = {field["name"]: field for field in whole["fields"]}
+    unknown = [name for name in columns if name not in fields]
+    if unknown:
+        msg = f"no such column(s): {unknown}; nothing was changed. {snapshot.uri!r} has {list(fields)}."
+        raise InvalidInputError(msg, argument="columns")
+    for name, dtype in columns.items():
+        now, wanted = snapshot.schema[name], dtype() if isinstance(dtype, type) else dtype
+        if now != wanted and (now not in _BYTES or _BYTES.get(wanted, 0) < _BYTES[now]):
+            msg = (
+                f"column {name!r} is {now} and cannot become {wanted}: that takes Delta's feature typeWidening, which "
+                "qbeast does not support. Nothing was changed; without it Int8 can become Int16 or Int32, Int16 Int32."
+            )
+            raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
+        if now != wanted:
+            fields[name]["type"] = _NAMES[_BYTES[wanted]]
+    changed = snapshot.metadata.model_copy(update={"schema_string": orjson.dumps(whole).decode()})
+    told = {name: str(dtype) for name, dtype in columns.items()}
+    kept = all(snapshot.schema[name] == dtype for name, dtype in columns.items())
+    return _publish(snapshot, snapshot.metadata if kept else changed, operation="CHANGE COLUMNS", told=told)
 
 
 def _publish(

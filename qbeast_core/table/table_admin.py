@@ -9,7 +9,7 @@ import polars as pl
 
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.dialect import DialectResult, JvmRelease, switch_dialect
-from qbeast_core.table.properties import add_columns, set_properties
+from qbeast_core.table.properties import add_columns, set_properties, widen_columns
 from qbeast_core.table.restore import RestoreResult, restore
 from qbeast_core.table.snapshot import load_snapshot
 from qbeast_core.table.table_base import TableBase
@@ -206,8 +206,8 @@ class Administered(TableBase):
     def add_columns(self, columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> int:
         """Add columns at the end of the schema, in one commit; rows that are there have nulls in them.
 
-        Renaming, dropping or widening columns is not supported: Delta tables can do it with its features
-        columnMapping and typeWidening, and such tables are refused by name.
+        Renaming and dropping columns is not supported: Delta tables can do it with the feature columnMapping, and
+        tables that use it are refused by name.
 
         Parameters
         ----------
@@ -239,5 +239,43 @@ class Administered(TableBase):
         (1, [(1, None)])
         """
         outcome = add_columns(self._newest(), columns)
+        self._move_to(outcome.snapshot)
+        return outcome.version
+
+    def widen_columns(self, columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> int:
+        """Give columns of bytes or shorts a wider type, in one commit; no file is rewritten.
+
+        Indexed columns may be among them. Other types need Delta's feature typeWidening, which qbeast does not
+        support.
+
+        Parameters
+        ----------
+        columns : mapping of str to Polars type
+            Columns of type Int8 or Int16 with their new type, Int16 or Int32.
+
+        Returns
+        -------
+        int
+            The version that has them; the present one if they have these types already.
+
+        Raises
+        ------
+        InvalidInputError
+            There is no such column.
+        UnsupportedTableError
+            Another change of type, or the table must not be written.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `qbeast.write_table`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"a": [1], "n": [7]}, schema={"a": pl.Int64, "n": pl.Int8})
+        >>> _ = qbeast.write_table(rows, "narrow", columns=["a"])
+        >>> table = qbeast.open_table("narrow")
+        >>> table.widen_columns({"n": pl.Int32}), table.schema["n"]
+        (1, Int32)
+        """
+        outcome = widen_columns(self._newest(), columns)
         self._move_to(outcome.snapshot)
         return outcome.version

@@ -103,6 +103,49 @@ def test_columns_that_cannot_be_added_are_refused(
     assert load_snapshot(tmp_path).version == 0
 
 
+NARROW = ROWS.with_columns(
+    b=(pl.col("id") % 100).cast(pl.Int8), s=(pl.col("id") * 7 % 301).cast(pl.Int16), w=pl.lit(3, pl.Int8)
+)
+
+
+def test_bytes_and_shorts_become_wider_without_a_new_file(tmp_path: Path) -> None:
+    qbeast.write_table(NARROW, tmp_path, columns=["b", "id"], cube_size=10)
+    opened = qbeast.open_table(tmp_path)
+    drawn = opened.scan(sample=0.3).collect()["id"].sort()
+    assert opened.widen_columns({"b": pl.Int16, "s": pl.Int32, "w": pl.Int8}) == 1
+    assert opened.widen_columns({"b": pl.Int32()}) == 2
+    wide = NARROW.cast({"b": pl.Int32, "s": pl.Int32})
+    assert_same_rows(opened.scan().collect(), wide, "id")
+    assert_same_rows(opened.scan().filter(pl.col("b") > 90).collect(), wide.filter(pl.col("b") > 90), "id")
+    assert opened.scan().filter(pl.col("s") > 40_000).collect().height == 0
+    assert opened.scan(sample=0.3).collect()["id"].sort().equals(drawn)
+    assert opened.widen_columns({"b": pl.Int32, "w": pl.Int8}) == 2, "nothing to do"
+    more = wide.with_columns(pl.col("id") + 100, s=pl.lit(100_000, pl.Int32))
+    qbeast.write_table(more, tmp_path, mode="append")
+    assert_same_rows(qbeast.read_table(tmp_path), pl.concat([wide, more]), "id")
+    assert pl.scan_delta(str(tmp_path)).collect().height == 200
+    check_invariants(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "told"),
+    [
+        ({"id": pl.Int32}, qbeast.UnsupportedTableError, "typeWidening"),
+        ({"x": pl.Float32}, qbeast.UnsupportedTableError, "typeWidening"),
+        ({"b": pl.Int64}, qbeast.UnsupportedTableError, "'b' is Int8 and cannot become Int64"),
+        ({"s": pl.Int8}, qbeast.UnsupportedTableError, "typeWidening"),
+        ({"no": pl.Int32}, qbeast.InvalidInputError, "no such column"),
+    ],
+)
+def test_other_changes_of_type_are_refused_by_name(
+    columns: Any, error: type[Exception], told: str, tmp_path: Path
+) -> None:
+    qbeast.write_table(NARROW, tmp_path, columns=["id"])
+    with pytest.raises(error, match=told):
+        qbeast.open_table(tmp_path).widen_columns(columns)
+    assert load_snapshot(tmp_path).version == 0
+
+
 CHANGES: dict[str, Callable[[qbeast.Table], object]] = {
     "append": lambda table: qbeast.write_table(ROWS, table.uri, mode="append"),
     "overwrite": lambda table: qbeast.write_table(ROWS, table.uri, mode="overwrite"),
