@@ -95,7 +95,7 @@ def _refuse_out_of_order(store: Store, newest: Snapshot, intent: WriteIntent, at
     if revision is not None and newest.config.revisions.get(revision.revision_id) == revision:
         blocks = [block for add in intent.adds for block in add.blocks or ()]
         new = {} if intent.new_revision else {revision.revision_id: blocks_frame(blocks)}
-    if len(state.files_out_of_order(gone, new)):
+    if not state.disorder(gone, new).is_none:
         reason = "another writer added rows whose place in the tree depends on what this change replaces"
         raise conflict(store.uri, newest.version, attempt, reason)
 

@@ -19,7 +19,7 @@ from qbeast_core.table.snapshot import Snapshot
 from qbeast_core.tree.existing import ExistingTree, existing_tree
 from qbeast_core.tree.order import broken_order, open_where_broken
 
-__all__ = ["NEW_FILE", "STAGED", "IndexState", "blocks_frame"]
+__all__ = ["NEW_FILE", "STAGED", "Disorder", "IndexState", "blocks_frame"]
 
 STAGED: Final = -1
 """Instead of a revision: the file has no index that can be used."""
@@ -30,6 +30,27 @@ NEW_FILE: Final = -1
 _BLOCKS: Final = pl.Schema(
     {"file": pl.Int64, "cube": pl.String, "min_weight": pl.Int64, "max_weight": pl.Int64, "rows": pl.Int64}
 )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Disorder:
+    """What breaks the order of weights (format 8.3) when files go and blocks come.
+
+    Attributes
+    ----------
+    files : ndarray of int64
+        Live files to take out as well, ascending.
+    is_stuck : bool
+        Whether somewhere only new blocks are to blame: taking files out cannot mend that.
+    """
+
+    files: I64Array
+    is_stuck: bool
+
+    @property
+    def is_none(self) -> bool:
+        """Whether all is well."""
+        return not self.is_stuck and not len(self.files)
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
@@ -94,12 +115,10 @@ class IndexState:
         )
         return open_where_broken(tree)
 
-    def files_out_of_order(
-        self, gone: BoolArray, new: Mapping[int, pl.DataFrame], *, tolerant: bool = True
-    ) -> I64Array:
-        """Return the files to take out as well, so that those left keep the order of weights (format 8.3).
+    def disorder(self, gone: BoolArray, new: Mapping[int, pl.DataFrame]) -> Disorder:
+        """Return what breaks the order of weights, cubes aside that did before (tables of the JVM have some).
 
-        Where a cube is at fault, the cheaper side goes: its own files, or those of its descendants.
+        Where a cube is at fault, the cheaper side is to go: its own files, or those of its descendants.
 
         Parameters
         ----------
@@ -107,46 +126,37 @@ class IndexState:
             Files that are taken out.
         new : mapping of int to polars.DataFrame
             Blocks put back, per revision, see `blocks_frame`.
-        tolerant : bool, default True
-            Leave cubes alone that were at fault before; tables of the JVM have some.
-
-        Returns
-        -------
-        ndarray of int64
-            Numbers of live files, ascending; empty when all is well.
         """
         touched = set(self.revision_of[gone].tolist()) | set(new)
-        found = [np.zeros(0, np.int64)]
+        found, is_stuck = [np.zeros(0, np.int64)], False
         for number in sorted(touched & set(self.snapshot.config.revisions)):
             revision = self.snapshot.config.revisions[number]
             mine = self.blocks.filter(pl.col("revision") == number).select(_BLOCKS.names())
             staying = mine.filter(~pl.Series(gone[mine["file"].to_numpy()], dtype=pl.Boolean))
-            left = pl.concat([staying, new.get(number, staying.clear())])
-            broken = _broken(left, revision)
-            if broken.height and tolerant:
+            broken = _broken(pl.concat([staying, new.get(number, staying.clear())]), revision)
+            if broken.height:
                 before = _broken(mine, revision).filter("above")["text"]
                 known = broken.filter(pl.col("above") & pl.col("text").is_in(before.implode()))["cube"]
                 broken = broken.filter(~pl.col("cube").is_in(known.implode()))
-            found.append(self._cheaper_side(broken))
-        return np.unique(np.concatenate(found))
+            sides = self._cheaper_sides(broken)
+            found.append(sides["file"].to_numpy())
+            is_stuck = is_stuck or sides["cube"].n_unique() < broken["cube"].n_unique()
+        return Disorder(np.unique(np.concatenate(found)), is_stuck)
 
-    def _cheaper_side(self, broken: pl.DataFrame) -> I64Array:
-        sizes = self.snapshot.files["size_bytes"]
-        sides = broken.unique(["cube", "above", "file"]).with_columns(
-            pl.when(pl.col("file") == NEW_FILE).then(0).otherwise(pl.col("file")).alias("at")
+    def _cheaper_sides(self, broken: pl.DataFrame) -> pl.DataFrame:
+        """Return the files of one side of each faulty cube, where a side has live files alone."""
+        sizes = self.snapshot.files.select(
+            pl.int_range(pl.len(), dtype=pl.Int64).alias("file"), pl.col("size_bytes").alias("bytes")
         )
-        if not sides.height:
-            return np.zeros(0, np.int64)
-        costs = (
-            sides.with_columns(sizes[sides["at"]].alias("bytes"))
-            .group_by("cube", "above")
+        sides = broken.unique(["cube", "above", "file"]).join(sizes, on="file", how="left")
+        cheapest = (
+            sides.group_by("cube", "above")
             .agg(pl.col("bytes").sum(), (pl.col("file") == NEW_FILE).any().alias("fixed"))
             .filter(~pl.col("fixed"))
-            .sort("bytes", "above", descending=[False, True])
+            .sort("cube", "bytes", "above", descending=[False, False, True])
             .unique("cube", keep="first", maintain_order=True)
         )
-        chosen = sides.join(costs, on=["cube", "above"], how="semi")
-        return np.unique(chosen["file"].to_numpy())
+        return sides.join(cheapest, on=["cube", "above"], how="semi")
 
 
 def blocks_frame(blocks: list[Block]) -> pl.DataFrame:

@@ -30,7 +30,7 @@ _SMALL_ROWS: Final = 1 << 15
 """A file of fewer rows is small; no write of several files makes one."""
 
 _SMALL_SHARE: Final = 0.5
-_OVERFULL: Final = 4
+_OVERFULL: Final = 2
 _ORDER: Final[tuple[Reason, ...]] = (
     "asked for",
     "staged",

@@ -83,41 +83,67 @@ class _Rewriter:
     def __init__(self, reader: Reader, state: IndexState, job: Rewrite, world: World) -> None:
         self.reader, self.state, self.job, self.world = reader, state, job, world
         self.names = indexed_names(state)
+        self.gone: BoolArray = np.zeros(state.snapshot.files.height, np.bool_)
+        self.gone[job.files] = True
+        self._begin()
+
+    def _begin(self) -> None:
         self.adds: list[AddFile] = []
         self.new = blocks_frame([])
-        self.gone: BoolArray = np.zeros(state.snapshot.files.height, np.bool_)
         self.pending = self.gone.copy()
         self.rows = 0
-        self.cubes: set[str] = set()
 
     def run(self) -> Replaced | None:
-        groups = self._take_out(self.job.files)
-        rows = (
-            self._read(groups[0] if groups else self.job.files, self.job.added) if len(groups) <= 1 else None
-        )
+        groups = self._groups(self.gone)
+        rows = self._read(groups[0], self.job.added) if len(groups) == 1 else None
         self._tell("plan", 0 if rows is None else rows.height)
         revision, is_new = self._space(groups, rows)
-        added = self.job.added
-        while groups or added is not None or rows is not None:
-            group = groups.pop(0) if groups else self.job.files[:0]
-            self.pending[group] = False
-            rows = self._read(group, added) if rows is None else rows
-            added = None
-            only = not groups and not self.adds
-            plan = self._plan(rows, revision, is_new=is_new)
-            if only and self.job.is_worth is not None and not self.job.is_worth(self.job.files, plan):
+        while True:
+            taken = int(self.gone.sum())
+            if not self._put_back(groups, revision, rows, is_new=is_new):
                 return None
+            rows = None
+            # The smallest weight of all leaves no room for a threshold below: then it stays as it is.
+            if self._mend(revision, is_new=is_new) or int(self.gone.sum()) == taken:
+                cubes = self.new["cube"].n_unique()
+                return Replaced(self.gone, self.adds, revision, is_new, self.rows, cubes)
+            # New blocks relied on files that went later; once more, with all of these gone from the start.
+            delete_data_files(self.reader.store, self.adds)
+            self._begin()
+            groups = self._groups(self.gone)
+
+    def _groups(self, files: BoolArray) -> list[I64Array]:
+        numbers = np.flatnonzero(files)
+        return row_groups(self.state, numbers, group_bytes=self.job.group_bytes) or [numbers]
+
+    def _put_back(
+        self, groups: list[I64Array], revision: Revision, rows: pl.DataFrame | None, *, is_new: bool
+    ) -> bool:
+        """Write the rows of all groups; False if that is not worth it, and nothing was written."""
+        for number, group in enumerate(groups):
+            self.pending[group] = False
+            if rows is None:
+                rows = self._read(group, None if number else self.job.added)
+            plan = self._plan(rows, revision, is_new=is_new)
+            is_worth = self.job.is_worth
+            if len(groups) == 1 and is_worth is not None and not is_worth(np.flatnonzero(self.gone), plan):
+                return False
             self._write(rows, plan)
             rows = None
-            if not groups:
-                new = {} if is_new else {revision.revision_id: self.new}
-                groups = self._take_out(self.state.files_out_of_order(self.gone, new))
-        return Replaced(self.gone, self.adds, revision, is_new, self.rows, len(self.cubes))
+        return True
 
-    def _take_out(self, files: I64Array) -> list[I64Array]:
-        self.gone[files] = True
-        self.pending[files] = True
-        return row_groups(self.state, files, group_bytes=self.job.group_bytes)
+    def _mend(self, revision: Revision, *, is_new: bool) -> bool:
+        """Take out more files until the order of weights is kept; False if that does not help."""
+        while True:
+            new = {} if is_new else {revision.revision_id: self.new}
+            disorder = self.state.disorder(self.gone, new)
+            if disorder.is_stuck or not len(disorder.files):
+                return not disorder.is_stuck
+            self.gone[disorder.files] = self.pending[disorder.files] = True
+            for group in row_groups(self.state, disorder.files, group_bytes=self.job.group_bytes):
+                self.pending[group] = False
+                rows = self._read(group, None)
+                self._write(rows, self._plan(rows, revision, is_new=is_new))
 
     def _read(
         self, group: I64Array, added: pl.DataFrame | None, columns: tuple[str, ...] | None = None
@@ -174,7 +200,6 @@ class _Rewriter:
         self.adds += adds
         self.rows += rows.height
         found = blocks_frame([block for add in adds for block in add.blocks or ()])
-        self.cubes |= set(found["cube"].to_list())
         self.new = pl.concat([self.new, found])
 
     def _tell(self, stage: ProgressStage, rows: int) -> None:
