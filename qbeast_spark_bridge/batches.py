@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-__all__ = ["BUFFER_BYTES", "gathered"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["BUFFER_BYTES", "gathered", "numbered"]
 
 BUFFER_BYTES: Final = 64 << 20
 """Bytes of rows that a worker gathers before it works on them."""
@@ -15,7 +18,16 @@ BUFFER_BYTES: Final = 64 << 20
 _BUFFER_ROWS: Final = 1 << 20
 
 
-def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def numbered(df: DataFrame) -> DataFrame:
+    """Return the rows with columns called c0, c1 and so on.
+
+    PySpark's ``mapInArrow`` takes the name of a column for an expression: a dot in it would be a field of a
+    struct, a backtick a quote.
+    """
+    return df.toDF(*(f"c{number}" for number in range(len(df.columns))))
+
+
+def gathered(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the rows of small batches as tables of about 64 MB, at most a million rows; none is empty.
 
     Timestamps with a zone are labelled UTC, which is what they count; Spark labels them with the zone of the
@@ -25,6 +37,8 @@ def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     ----------
     batches : iterator of pyarrow.RecordBatch
         All of one schema.
+    names : sequence of str
+        What the columns are really called.
     """
     held: list[pa.RecordBatch] = []
     rows = size = 0
@@ -33,10 +47,10 @@ def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         rows += batch.num_rows
         size += batch.nbytes
         if rows >= _BUFFER_ROWS or size >= BUFFER_BYTES:
-            yield _in_utc(pa.Table.from_batches(held))
+            yield _in_utc(pa.Table.from_batches(held).rename_columns(list(names)))
             held, rows, size = [], 0, 0
     if rows:
-        yield _in_utc(pa.Table.from_batches(held))
+        yield _in_utc(pa.Table.from_batches(held).rename_columns(list(names)))
 
 
 def _in_utc(table: pa.Table) -> pa.Table:

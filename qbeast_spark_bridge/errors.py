@@ -73,5 +73,6 @@ def _rebuilt(said: dict[str, Any]) -> QbeastError:
     kind: type[QbeastError] = found
     error = kind.__new__(kind, said["message"])
     error.args = (said["message"],)
-    error.__dict__.update(said["facts"])
+    facts = said["facts"].items()
+    error.__dict__.update({name: tuple(fact) if isinstance(fact, list) else fact for name, fact in facts})
     return error

@@ -12,7 +12,7 @@ from pyspark.taskcontext import TaskContext
 from qbeast_core.table.scatter_job import SummaryJob
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
 from qbeast_core.tree.summary_bytes import dump_summary, load_summary
-from qbeast_spark_bridge.batches import gathered
+from qbeast_spark_bridge.batches import gathered, numbered
 from qbeast_spark_bridge.workers import WorkerCall
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ __all__ = ["merge_partition", "summarise_partition", "summarise_rows"]
 
 _COLUMNS: Final = "part int, summary binary"
 _SCHEMA: Final = pa.schema([("part", pa.int32()), ("summary", pa.binary())])
-_MERGERS: Final = 8  # tasks that merge before one merges what they made
 _MERGED_AT_ONCE: Final = 8
 _PARTITION_BITS: Final = 40  # of a row's number, below those of its partition
 _LEAST_SAMPLE: Final = 1 << 14
@@ -46,9 +45,11 @@ def summarise_rows(df: DataFrame, job: SummaryJob, names: Sequence[str]) -> Inde
     IndexSummary
         With a sample of at most 64 MB, however many rows and partitions there are.
     """
-    summaries = df.select(*_columns(df, names)).mapInArrow(WorkerCall.of(summarise_partition, job), _COLUMNS)
+    indexed = numbered(df.select(*_columns(df, names)))
+    summaries = indexed.mapInArrow(WorkerCall.of(summarise_partition, job), _COLUMNS)
     merge = WorkerCall.of(merge_partition, None)
-    some = summaries.repartition(_MERGERS, "part").mapInArrow(merge, _COLUMNS)
+    # Adaptive execution makes as many tasks of this shuffle as the summaries are worth.
+    some = summaries.repartition("part").mapInArrow(merge, _COLUMNS)
     found = some.repartition(1).mapInArrow(merge, _COLUMNS).collect()
     return load_summary(bytes(found[0]["summary"])) if found else _of_nothing(job)
 
@@ -59,7 +60,7 @@ def summarise_partition(job: SummaryJob, batches: Iterator[pa.RecordBatch]) -> I
     part = task.partitionId() if task is not None else 0
     first = part << _PARTITION_BITS
     total: IndexSummary | None = None
-    for rows in gathered(batches):
+    for rows in gathered(batches, list(job.schema)):
         found = job.summarise(rows, first_row=first)
         first += found.rows
         total = found if total is None else merge_summaries([total, found], limits=DOMAIN_LIMITS)

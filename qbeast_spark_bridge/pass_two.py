@@ -14,7 +14,7 @@ from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.spark_hash import spark_hash
 from qbeast_core.table.scatter_job import ScatterJob
 from qbeast_core.table.scattered_file import ScatteredFile
-from qbeast_spark_bridge.batches import gathered
+from qbeast_spark_bridge.batches import gathered, numbered
 from qbeast_spark_bridge.packs import pack_rows, unpack_rows
 from qbeast_spark_bridge.workers import WorkerCall
 
@@ -49,7 +49,8 @@ def scatter_rows(df: DataFrame, job: ScatterJob) -> list[ScatteredFile]:
     """
     if not job.file_count:
         return []
-    packs = df.mapInArrow(WorkerCall.of(pack_partition, (job, task_keys(job.file_count))), _PACKS)
+    pack = WorkerCall.of(pack_partition, (job, task_keys(job.file_count), df.columns))
+    packs = numbered(df).mapInArrow(pack, _PACKS)
     files = packs.repartition(job.file_count, "key").mapInArrow(WorkerCall.of(write_partition, job), _FILES)
     return [ScatteredFile.load(bytes(row["file"])) for row in files.collect()]
 
@@ -83,11 +84,11 @@ def task_keys(files: int) -> I32Array:
 
 
 def pack_partition(
-    argument: tuple[ScatterJob, I32Array], batches: Iterator[pa.RecordBatch]
+    argument: tuple[ScatterJob, I32Array, list[str]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield a partition's rows as packs, in a worker that holds about 64 MB of rows at a time."""
-    job, keys = argument
-    for rows in gathered(batches):
+    job, keys, names = argument
+    for rows in gathered(batches, names):
         frame = job.fit(rows)
         numbers: list[int] = []
         packs: list[bytes] = []

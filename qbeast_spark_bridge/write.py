@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -157,7 +157,7 @@ def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
 
 
 @contextmanager
-def _persisted(df: DataFrame, *, wanted: bool) -> Iterator[DataFrame]:
+def _persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
     """Hold the rows while they are written, unless somebody holds them already."""
     level = df.storageLevel if wanted else None
     if level is None or level.useMemory or level.useDisk:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 __all__ = ["SparkFrame", "is_spark_frame"]
 
@@ -22,7 +25,7 @@ class SparkFrame(Protocol):
         ...
 
 
-def is_spark_frame(data: object) -> TypeGuard[SparkFrame]:
+def is_spark_frame(data: object) -> TypeIs[SparkFrame]:
     """Tell whether `data` is a PySpark DataFrame.
 
     Examples

@@ -1,0 +1,253 @@
+"""A Spark DataFrame becomes a table: every type, every shape of input, the same rows for every reader."""
+
+from __future__ import annotations
+
+import random
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+import qbeast
+import qbeast_spark_bridge as bridge
+from tests.integration.invariants import check_invariants, read_log
+from tests.integration.tables import assert_same_rows, small_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+EVERY_TYPE = """
+SELECT id AS row,
+       CAST(id % 7 AS TINYINT) AS tiny, CAST(id AS SMALLINT) AS small, CAST(id * 3 AS INT) AS int,
+       IF(id % 5 = 0, NULL, id * 10000000000) AS long,
+       CAST(IF(id % 11 = 0, 'NaN', id / 7) AS FLOAT) AS float,
+       CAST(IF(id % 13 = 0, 'NaN', IF(id % 17 = 0, '-Infinity', id / 3)) AS DOUBLE) AS double,
+       CAST(id AS DECIMAL(5, 2)) AS small_decimal, CAST(id * 100000000000 AS DECIMAL(38, 10)) AS big_decimal,
+       id % 2 = 0 AS flag, CAST(concat('b', id) AS BINARY) AS bytes,
+       date_add(DATE'0001-01-01', CAST(id * 1000 AS INT)) AS day,
+       timestamp_micros(id * 1000000007 - 60000000000000) AS at,
+       CAST(timestamp_micros(id * 1000000007) AS TIMESTAMP_NTZ) AS at_ntz,
+       concat('n', id % 40) AS text,
+       array(id, NULL) AS list, map(concat('k', id), timestamp_micros(id)) AS map,
+       named_struct('a', id, 'b', array(named_struct('at', timestamp_micros(id)))) AS struct
+FROM range(0, 300, 1, 3)
+"""
+INDEXABLE = [
+    *("tiny", "small", "int", "long", "float", "double"),
+    *("small_decimal", "big_decimal", "day", "at", "at_ntz", "text"),
+]
+
+
+def of_spark(df: DataFrame) -> pl.DataFrame:
+    """Return the rows as Spark itself hands them over."""
+    frame: pl.DataFrame = pl.DataFrame(df.toArrow())
+    return frame
+
+
+def check(path: Path, wanted: pl.DataFrame, key: str = "row") -> None:
+    """The table holds these rows, for us and for a plain Delta reader, and keeps its invariants."""
+    found = qbeast.read_table(path)
+    assert_same_rows(found, wanted, key)
+    assert_same_rows(pl.scan_delta(path).collect(), wanted, key)
+    assert sum(block.rows for block in check_invariants(path)) == found.height
+
+
+@contextmanager
+def settings(spark: SparkSession, **values: str) -> Iterator[None]:
+    """Other settings of the session for a while; double underscores stand for dots."""
+    new = {f"spark.sql.{name.replace('__', '.')}": value for name, value in values.items()}
+    old = {name: spark.conf.get(name) for name in new}
+    for name, value in new.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, before in old.items():
+            if before is not None:
+                spark.conf.set(name, before)
+
+
+def numbers(spark: SparkSession, count: int = 2_000, parts: int = 3, first: int = 0) -> DataFrame:
+    return spark.range(first, first + count, 1, parts).selectExpr(
+        "id AS row", "id * 7919 % 1009 AS a", "sqrt(id) AS b"
+    )
+
+
+def test_every_type_comes_out_as_it_went_in(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.sql(EVERY_TYPE)
+    wanted = of_spark(df)
+    for number in range(0, len(INDEXABLE), 6):
+        path = tmp_path / f"t{number}"
+        result = bridge.write_table(df, path, INDEXABLE[number : number + 6], cube_size=20)
+        assert (result.version, result.rows, result.written, result.new_revision) == (0, 300, True, True)
+        check(path, wanted)
+
+
+def test_zone_and_ansi_and_adaptive_plans_do_not_matter(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.sql(EVERY_TYPE)
+    wanted = of_spark(df)
+    with settings(spark, session__timeZone="+05:30", ansi__enabled="false", adaptive__enabled="false"):
+        bridge.write_table(df, tmp_path / "t", ["at", "day"])
+    check(tmp_path / "t", wanted)
+
+
+def test_char_and_varchar_are_strings(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql("CREATE TABLE padded (row BIGINT, c CHAR(4), v VARCHAR(9)) USING parquet")
+    try:
+        spark.sql("INSERT INTO padded SELECT id, concat('c', id % 3), concat('v', id) FROM range(9)")
+        df = spark.table("padded")
+        bridge.write_table(df, tmp_path / "t", ["c", "v"])
+        check(tmp_path / "t", of_spark(df))
+    finally:
+        spark.sql("DROP TABLE padded")
+
+
+@pytest.mark.parametrize("parts", [1, 10])
+def test_few_and_many_partitions(spark: SparkSession, tmp_path: Path, parts: int) -> None:
+    df = numbers(spark, 2_000, parts).where("row < 400 OR row > 700")  # some partitions are empty
+    with small_files(file_rows=400):
+        result = bridge.write_table(df, tmp_path / "t", ["a", "b"], cube_size=50)
+    assert result.files == len(read_log(tmp_path / "t").adds) > 2
+    check(tmp_path / "t", of_spark(df))
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_a_heavy_key_goes_to_several_files(spark: SparkSession, tmp_path: Path) -> None:
+    df = numbers(spark).withColumn("a", F.expr("IF(row % 10 = 0, row, 5)"))
+    with small_files(file_rows=400):
+        result = bridge.write_table(df, tmp_path / "t", ["a"], cube_size=20)
+    assert result.files > 3
+    check(tmp_path / "t", of_spark(df))
+
+
+def test_no_rows_make_a_table_and_change_none(spark: SparkSession, tmp_path: Path) -> None:
+    df = numbers(spark)
+    assert bridge.write_table(df.where("row < 0"), tmp_path / "t", ["a", "b"]).files == 0
+    assert bridge.write_table(spark.createDataFrame([], df.schema), tmp_path / "t", mode="append").rows == 0
+    assert qbeast.read_table(tmp_path / "t").schema == of_spark(df).schema
+    assert bridge.write_table(df, tmp_path / "t", mode="append").rows == 2_000
+    check(tmp_path / "t", of_spark(df))
+
+
+def test_engines_append_in_turn(spark: SparkSession, tmp_path: Path) -> None:
+    parts = [numbers(spark, 500, 1, first) for first in range(0, 2_000, 500)]
+    for number, part in enumerate(parts):
+        rows = part if number % 2 == 0 else of_spark(part)
+        result = qbeast.write_table(rows, tmp_path / "t", ["a", "b"], mode="append", cube_size=100)
+        assert result.version == number
+    wanted = pl.concat(map(of_spark, parts))
+    check(tmp_path / "t", wanted)
+    half = qbeast.read_table(tmp_path / "t", sample=0.5)["row"]
+    by_hash = numbers(spark).where("hash(a, b) < -1").select("row")
+    assert set(half) == set(of_spark(by_hash)["row"])
+
+
+def test_rows_take_the_types_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    bridge.write_table(numbers(spark), tmp_path / "t", ["a", "b"])
+    narrow = numbers(spark, 100, 2, 2_000).selectExpr("CAST(a AS INT)", "row", "CAST(b AS FLOAT)")
+    bridge.write_table(narrow, tmp_path / "t", mode="append")
+    wanted = of_spark(narrow).select("row", "a", "b").cast({"a": pl.Int64, "b": pl.Float64})
+    check(tmp_path / "t", pl.concat([of_spark(numbers(spark)), wanted]))
+
+
+def test_merging_brings_new_columns_and_lacks_old_ones(spark: SparkSession, tmp_path: Path) -> None:
+    bridge.write_table(numbers(spark, 100), tmp_path / "t", ["a", "b"])
+    other = numbers(spark, 100, 2, 100).select("row", "b", F.lit("x").alias("new"))
+    bridge.write_table(other, tmp_path / "t", mode="append", schema_mode="merge")
+    void = numbers(spark, 100, 2, 200).withColumn(
+        "a", F.lit(None)
+    )  # a column without a type takes the table's
+    bridge.write_table(void, tmp_path / "t", mode="append", schema_mode="merge")
+    frames = [of_spark(df) for df in (numbers(spark, 100), other, void.drop("a"))]
+    check(tmp_path / "t", pl.concat(frames, how="diagonal"))
+
+
+def test_modes_do_what_they_do_in_polars(spark: SparkSession, tmp_path: Path) -> None:
+    path, df = tmp_path / "t", numbers(spark, 100)
+    assert bridge.write_table(df, path, ["a"], mode="ignore", txn=("app", 3)).written
+    with pytest.raises(qbeast.TableExistsError):
+        bridge.write_table(df, path, ["a"])
+    assert not bridge.write_table(df, path, ["a"], mode="ignore").written
+    assert not bridge.write_table(df, path, mode="append", txn=("app", 3)).written
+    bridge.write_table(df.where("row < 50"), path, ["b"], mode="overwrite", commit_metadata={"why": "test"})
+    check(path, of_spark(df.where("row < 50")))
+    assert qbeast.open_table(path).history()[0]["why"] == "test"
+
+
+def test_names_of_columns_are_taken_literally(spark: SparkSession, tmp_path: Path) -> None:
+    df = numbers(spark, 100).selectExpr("row", "a AS `x.y`", "b AS `p ``q`", "CAST(a AS STRING) AS `é%20`")
+    bridge.write_table(df, tmp_path / "t", ["x.y", "p `q", "é%20"])
+    check(tmp_path / "t", of_spark(df))
+
+
+def test_progress_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    told: list[qbeast.Progress] = []
+    with small_files(file_rows=500):
+        bridge.write_table(numbers(spark), tmp_path / "t", ["a"], progress=told.append)
+    assert [one.stage for one in told] == ["read", "plan", "write", "write", "commit", "done"]
+    assert (told[-1].rows, told[-1].files_done) == (2_000, 4)
+
+
+def test_a_clustered_sample_is_warned_of_once(spark: SparkSession, tmp_path: Path) -> None:
+    df = numbers(spark).withColumn("a", F.col("a") % 5)
+    with pytest.warns(qbeast.DesignEffectWarning, match="live or die together"):
+        bridge.write_table(df, tmp_path / "t", ["a"])
+    bridge.write_table(df, tmp_path / "t", mode="append")
+
+
+def shaken(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Add random numbers, others every time that the rows are asked for."""
+    random.seed()
+    for batch in batches:
+        noise = pa.array([random.random() for _ in range(batch.num_rows)])
+        yield pa.record_batch([*batch.columns, noise], names=[*batch.schema.names, "noise"])
+
+
+def test_rows_that_change_between_the_passes_are_refused_or_held(spark: SparkSession, tmp_path: Path) -> None:
+    df = numbers(spark).mapInArrow(shaken, "row bigint, a bigint, b double, noise double")
+    with pytest.raises(qbeast.InputChangedError, match="persist"):
+        bridge.write_table(df, tmp_path / "t", ["noise"])
+    assert not list(tmp_path.rglob("*.parquet"))
+    bridge.write_table(df, tmp_path / "t", ["noise"], persist=True)
+    check(tmp_path / "t", qbeast.read_table(tmp_path / "t"))
+    assert not df.storageLevel.useMemory
+    bridge.write_table(df, tmp_path / "u", ["a"])  # what is not indexed may be random
+    assert_same_rows(qbeast.read_table(tmp_path / "u").drop("noise"), of_spark(numbers(spark)))
+
+
+def test_a_frame_that_is_persisted_stays_so(spark: SparkSession, tmp_path: Path) -> None:
+    df = numbers(spark, 50).persist()
+    try:
+        bridge.write_table(df, tmp_path / "t", ["a"], persist=True)
+        assert df.storageLevel.useMemory
+    finally:
+        df.unpersist()
+
+
+def test_more_rows_in_the_second_pass_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+
+    def growing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            if flag.exists():
+                yield batch.slice(0, 1)
+
+    schema = "row bigint, a bigint, b double"
+    bridge.write_table(numbers(spark, 50), tmp_path / "t", ["a"])
+    with pytest.raises(qbeast.InputChangedError) as caught:
+        bridge.write_table(
+            numbers(spark, 100).mapInArrow(growing, schema),
+            tmp_path / "t",
+            mode="append",
+            progress=lambda now: flag.touch() if now.stage == "plan" else None,
+        )
+    assert (caught.value.rows_before, caught.value.rows_after) == (100, 103)
+    check(tmp_path / "t", of_spark(numbers(spark, 50)))
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
