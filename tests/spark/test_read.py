@@ -50,14 +50,13 @@ def every_type(rows: int = 600) -> pl.DataFrame:
             "naive": instants.reverse().cast(pl.Datetime("us")),
             "single": pl.Series(real[::-1].copy(), dtype=pl.Float32),
             "small": pl.Series(rng.integers(-128, 128, rows), dtype=pl.Int8),
-            "money": units.cast(pl.Decimal(18, 2)) / pl.Series([100]).cast(pl.Decimal(18, 0)),
-            "wide": units.cast(pl.Decimal(30, 0)),
+            "money": units.cast(pl.Decimal(18, 4)),
+            "wide": units.cast(pl.Decimal(25, 3)),
             "flag": rng.random(rows) < 0.5,
             "bytes": [bytes([number % 256, 0]) for number in range(rows)],
             "list": [[number, None] if number % 3 else None for number in range(rows)],
             "struct": [{"n": number, "s": None if number % 5 else "s"} for number in range(rows)],
         },
-        schema_overrides={"money": pl.Decimal(18, 2), "wide": pl.Decimal(30, 0)},
     )
     holes = pl.Series(rng.random(rows) < 0.1)
     return frame.with_columns(pl.when(~holes).then(pl.col(name)) for name in INDEXED)
