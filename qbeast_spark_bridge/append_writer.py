@@ -131,7 +131,8 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
         )
         raise InvalidInputError(msg, argument="mode")
     refuse_unknown(options, WRITE_OPTIONS)
-    return BatchWriter(AppendTask.begin(options, schema), _txn(options))
+    txn = _txn(options)
+    return BatchWriter(AppendTask.begin(options, schema), txn)
 
 
 def _txn(options: Mapping[str, str]) -> tuple[str, int] | None:

@@ -1,0 +1,126 @@
+"""The options of format("qbeast"), from text to values."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_spark_bridge.source import QbeastReader
+from qbeast_spark_bridge.source_options import ReadOptions
+from qbeast_spark_bridge.stream_writer import application_of
+from tests.spark.sessions import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (None, None),
+        ("", None),
+        ("0.01", 0.01),
+        ("1e-3", 0.001),
+        ("0.1,0.2", (0.1, 0.2)),
+        (" 0.1 , 1", (0.1, 1.0)),
+    ],
+)
+def test_samples(text: str | None, value: object) -> None:
+    given = {"path": "t"} | ({} if text is None else {"sample": text})
+    assert ReadOptions.of(given).sample == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("a, b", ("a", "b")), ('["a", "b,c"]', ("a", "b,c")), ("", None)],
+)
+def test_columns(text: str, value: object) -> None:
+    assert ReadOptions.of({"path": "t", "columns": text}).columns == value
+
+
+@pytest.mark.parametrize(("text", "value"), [("3", 3), ("2026-01-31", "2026-01-31"), ("", None)])
+def test_versions(text: str, value: object) -> None:
+    assert ReadOptions.of({"path": "t", "version": text}).version == value
+
+
+def test_options_of_the_store_go_through() -> None:
+    options = ReadOptions.of(
+        {"path": "s3://b/t", "storage.aws_region": "eu", "storage.aws_secret_access_key": "hush"}
+    )
+    assert options.storage_options == {"aws_region": "eu", "aws_secret_access_key": "hush"}
+    assert "hush" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({}, "needs the path"),
+        ({"paths": '["a", "b"]'}, "one path, not several"),
+        ({"path": "t", "smaple": "0.1"}, "no option \\['smaple'\\]"),
+        ({"path": "t", "sample": "a tenth"}, "sample must be"),
+        ({"path": "t", "sample": "0.1,0.2,0.3"}, "sample must be"),
+        ({"path": "t", "columns": "[1]"}, "columns must be"),
+        ({"path": "t", "columns": "[}"}, "columns must be"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(options: dict[str, str], part: str) -> None:
+    with pytest.raises(InvalidInputError, match=part):
+        ReadOptions.of(options)
+
+
+def test_a_stream_is_named_by_its_option_or_its_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "metadata").write_text('{"id":"3d8445c2"}')
+    assert application_of({"checkpointlocation": str(tmp_path)}) == "3d8445c2"
+    assert application_of({"checkpointlocation": tmp_path.as_uri()}) == "3d8445c2"
+    assert application_of({"checkpointlocation": str(tmp_path), "txnappid": "mine"}) == "mine"
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "{}"])
+def test_a_stream_without_name_is_refused(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "metadata").write_text(text)
+    with pytest.raises(InvalidInputError, match="txnAppId"):
+        application_of({"checkpointlocation": str(tmp_path)})
+    with pytest.raises(InvalidInputError, match="txnAppId"):
+        application_of({})
+
+
+def test_the_reader_pushes_no_filters() -> None:
+    """See tests/spark/versions/test_push_filters.py for the reason."""
+    assert "pushFilters" not in vars(QbeastReader)
+
+
+BLOCKED = """
+import importlib.abc, sys
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {name!r} or name.startswith({name!r} + "."):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+import pyspark_qbeast
+print(hasattr(pyspark_qbeast, "DefaultSource"), "polars" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("nothing", "True"), ("polars", "True"), ("pyspark", "False"), ("qbeast_core", "False"), ("orjson", "")],
+)
+def test_the_package_that_pyspark_looks_for_never_fails(name: str, found: str) -> None:
+    """An error would hide the data sources of all other packages."""
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKED.format(name=name)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    has_source, has_polars = done.stdout.split()
+    assert found in (has_source, "")
+    assert has_polars == "False"  # it is imported in every worker of the driver, and has to be light

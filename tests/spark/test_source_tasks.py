@@ -1,0 +1,157 @@
+# ruff: noqa: S301 -- what is unpickled was pickled here
+"""Tasks of a read return together what Polars returns, whatever they are cut into; no session is needed."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import StructType
+
+import qbeast
+from qbeast_core.table.reader import Reader
+from qbeast_core.table.snapshot import load_snapshot
+from qbeast_spark_bridge import tasks as tasks_module
+from qbeast_spark_bridge.schema import nullable_schema, spark_schema
+from qbeast_spark_bridge.tasks import arrow_schema, plan_tasks
+from tests.integration.tables import assert_same_rows, folder, small_files, write
+from tests.strategies import ROW, Case, cases
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+
+def numbers(rows: int) -> pl.DataFrame:
+    rng = np.random.default_rng(7)
+    return pl.DataFrame({"id": np.arange(rows), "x": rng.normal(size=rows), "s": ["text"] * rows})
+
+
+def read(table: Path, **asked: Any) -> tuple[pl.DataFrame, int]:
+    """Read by tasks that went through pickle, as to another machine."""
+    reader = Reader(load_snapshot(table))
+    tasks = [pickle.loads(pickle.dumps(task)) for task in plan_tasks(reader, **asked)]
+    batches = [batch for task in tasks for batch in task.batches()]
+    names = asked.get("columns") or list(reader.snapshot.schema)
+    whole = nullable_schema(spark_schema(reader.snapshot.schema_json))
+    types = arrow_schema(StructType([whole[name] for name in names]))
+    assert all(batch.schema.equals(types) for batch in batches)
+    rows = pl.DataFrame(pa.Table.from_batches(batches, types))
+    return rows.cast({name: reader.snapshot.schema[name] for name in names}), len(tasks)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("tasks") / "table"
+    qbeast.write_table(numbers(200_000), place, columns=["id", "x"])
+    return place
+
+
+@settings(max_examples=40)
+@given(case=cases(), task_bytes=st.sampled_from([1, 5_000, 1 << 26]), sample=st.sampled_from([None, 0.3]))
+def test_tasks_return_every_row_of_every_type(case: Case, task_bytes: int, sample: float | None) -> None:
+    with folder() as place, small_files():
+        write(place, case)
+        found, _ = read(place, task_bytes=task_bytes, sample=sample)
+        assert_same_rows(found, qbeast.read_table(place, sample=sample), key=ROW)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"sample": 0.01},
+        {"sample": (0.1, 0.5)},
+        {"predicate": pl.col("x") > 2},
+        {"predicate": pl.col("x") > 1, "sample": 0.3, "columns": ["s", "id"]},
+    ],
+    ids=str,
+)
+def test_the_cut_changes_no_row(table: Path, asked: dict[str, Any]) -> None:
+    whole, one = read(table, **asked)
+    cut, many = read(table, **asked, task_bytes=100_000)
+    assert one == 1
+    assert many > 1 or "sample" in asked
+    lazy = qbeast.scan_table(table, sample=asked.get("sample"))
+    lazy = lazy.filter(asked["predicate"]) if "predicate" in asked else lazy
+    expected = lazy.select(asked.get("columns") or pl.all()).collect()
+    assert_same_rows(whole, expected, key="id")
+    assert_same_rows(cut, expected, key="id")
+
+
+def test_tasks_are_of_about_equal_bytes(table: Path) -> None:
+    _, count = read(table, task_bytes=500_000)
+    total = int(load_snapshot(table).files["size_bytes"].sum())
+    assert count == pytest.approx(total / 500_000 + 2, abs=3)
+
+
+def test_batches_are_large(table: Path) -> None:
+    (task,) = plan_tasks(Reader(load_snapshot(table)))
+    assert [batch.num_rows for batch in task.batches()] == [1 << 17, 200_000 - (1 << 17)]
+
+
+def test_wide_rows_come_in_smaller_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pl.DataFrame({"id": range(1000), "s": ["x" * 10_000] * 1000})
+    qbeast.write_table(rows, tmp_path / "t", columns=["id"])
+    monkeypatch.setattr(tasks_module, "_BATCH_BYTES", 1_000_000)
+    (task,) = plan_tasks(Reader(load_snapshot(tmp_path / "t")))
+    sizes = [batch.num_rows for batch in task.batches()]
+    assert sum(sizes) == 1000
+    assert max(sizes) < 120
+
+
+def test_no_task_for_nothing(table: Path) -> None:
+    assert read(table, sample=0.0)[1] == 0
+    assert read(table, predicate=pl.col("id") < 0)[1] == 0
+
+
+def test_files_of_others_are_read_whole(tmp_path: Path) -> None:
+    place = tmp_path / "t"
+    qbeast.write_table(numbers(10_000), place, columns=["id"])
+    write_deltalake(place, numbers(5_000).with_columns(pl.col("id") + 10_000), mode="append")
+    found, _ = read(place, task_bytes=1, sample=0.5)
+    assert_same_rows(found, qbeast.read_table(place, sample=0.5), key="id")
+    reader = Reader(load_snapshot(place))
+    assert sum(len(task.portion.whole) for task in plan_tasks(reader, task_bytes=1)) == 1
+
+
+def test_deleted_rows_stay_hidden(tmp_path: Path) -> None:
+    place = tmp_path / "t"
+    qbeast.write_table(numbers(1_000), place, columns=["id"])
+    DeltaTable(place).delete("id >= 500")
+    found, _ = read(place)
+    assert sorted(found["id"]) == list(range(500))
+
+
+def test_a_task_finds_its_table_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    qbeast.write_table(numbers(10), "t", columns=["id"])
+    (task,) = plan_tasks(Reader(load_snapshot("t")))
+    monkeypatch.chdir("/")
+    assert sum(batch.num_rows for batch in task.batches()) == 10
+
+
+def test_tasks_of_many_files_stay_small(tmp_path: Path) -> None:
+    place = tmp_path / "t"
+    with small_files(file_rows=4):
+        qbeast.write_table(numbers(4_000), place, columns=["id"], cube_size=2)
+    reader = Reader(load_snapshot(place))
+    files = len(reader.paths)
+    assert files > 500
+    sizes = [len(pickle.dumps(task)) for task in plan_tasks(reader)]
+    assert len(sizes) == pytest.approx(files / 64, rel=0.2)  # opening a file counts as a megabyte
+    assert max(sizes) < 64 * 400
+
+
+def test_secrets_do_not_show(table: Path) -> None:
+    (task,) = plan_tasks(Reader(load_snapshot(table, storage_options={"secret": "hush"})))
+    assert task.storage_options == {"secret": "hush"}
+    assert "hush" not in repr(task)
