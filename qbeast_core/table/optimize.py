@@ -19,7 +19,7 @@ from qbeast_core.table.optimize_choice import Choice, Scope, choose_files
 from qbeast_core.table.optimize_result import OptimizeResult
 from qbeast_core.table.progress import Progress, ProgressCallback
 from qbeast_core.table.reader import Reader
-from qbeast_core.table.rewrite import rewrite
+from qbeast_core.table.rewrite import refuse_copies, rewrite
 from qbeast_core.table.rewrite_job import GROUP_BYTES, Replaced, Rewrite
 from qbeast_core.table.rewrite_space import newest_revision
 from qbeast_core.table.snapshot import Snapshot, refresh
@@ -166,6 +166,7 @@ def _still_there(before: Reader, now: Reader, scope: Scope) -> bool:
 
 def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, world: World) -> _Done:
     state = IndexState(reader.snapshot)
+    refuse_copies(state)
     choice = choose_files(state, scope)
     plan = choice.frame(state)
     if options.dry_run or not len(choice.numbers):

@@ -25,7 +25,7 @@ from qbeast_core.tree.design_effect import design_effect
 from qbeast_core.tree.pack import rows_per_file
 from qbeast_core.tree.plan import IndexPlan, plan_index
 
-__all__ = ["rewrite"]
+__all__ = ["refuse_copies", "rewrite"]
 
 
 def rewrite(reader: Reader, state: IndexState, job: Rewrite, world: World) -> Replaced | None:
@@ -62,12 +62,7 @@ def rewrite(reader: Reader, state: IndexState, job: Rewrite, world: World) -> Re
     snapshot = state.snapshot
     check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri)
     refuse_unsafe_locking(reader.store.uri, snapshot.storage_options)
-    if state.has_copies:
-        msg = (
-            f"{snapshot.uri} holds copies of rows, as tables of before 0.6.0 do; nothing was changed. "
-            'Bring it up to date first: qbeast.upgrade_table(path, replicated="drop").'
-        )
-        raise UnsupportedTableError(msg, path=snapshot.uri, feature="replicated blocks")
+    refuse_copies(state)
     rewriter = _Rewriter(reader, state, job, world)
     try:
         replaced = rewriter.run()
@@ -75,6 +70,23 @@ def rewrite(reader: Reader, state: IndexState, job: Rewrite, world: World) -> Re
         delete_data_files(reader.store, rewriter.adds)
         raise
     return None if replaced is None else publish_rewrite(reader, job, replaced)
+
+
+def refuse_copies(state: IndexState) -> None:
+    """Raise where a table holds copies of rows, which no rewrite may take for rows.
+
+    Raises
+    ------
+    UnsupportedTableError
+        Naming the cure.
+    """
+    if state.has_copies:
+        uri = state.snapshot.uri
+        msg = (
+            f"{uri} holds copies of rows, as tables of before 0.6.0 do; nothing was changed. "
+            'Bring it up to date first: qbeast.upgrade_table(path, replicated="drop").'
+        )
+        raise UnsupportedTableError(msg, path=uri, feature="replicated blocks")
 
 
 class _Rewriter:

@@ -12,6 +12,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.removes import removes_of
 from qbeast_core.table.commit import commit
 from qbeast_core.table.data_files import delete_data_files
+from qbeast_core.table.progress import Progress
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.rewrite_job import Replaced, Rewrite
 
@@ -44,6 +45,9 @@ def publish_rewrite(reader: Reader, job: Rewrite, replaced: Replaced) -> Replace
     """
     snapshot = reader.snapshot
     intent = _intent(reader, job, replaced)
+    if job.progress is not None:
+        files = len(replaced.adds)
+        job.progress(Progress("commit", files, files, replaced.rows))
     try:
         outcome = commit(reader.store, snapshot, intent, storage_options=snapshot.storage_options)
     except CommitUnknownError:

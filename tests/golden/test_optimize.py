@@ -93,7 +93,7 @@ def test_copies_of_rows_have_to_go_first(golden: Golden, tmp_path: Path):
     assert has_copies(path)
     table = qbeast.open_table(path)
     with pytest.raises(qbeast.UnsupportedTableError, match="upgrade_table"):
-        table.optimize(full=True)
+        table.optimize(dry_run=True)
     assert table.refresh() is table
     qbeast.upgrade_table(path, replicated="drop")
     table.optimize(full=True)

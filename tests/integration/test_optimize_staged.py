@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -131,4 +132,63 @@ def test_a_converted_table_gets_its_first_revision(name: str, tmp_path: Path) ->
     assert table.cube_size == 300
     assert None not in table.files()["revision_id"].to_list()
     assert '"cubeId"' in load_snapshot(path).files["blocks"][0]
+    assert not table.optimize().optimized
+
+
+def test_progress_history_and_report_tell_what_happened(tmp_path: Path) -> None:
+    hybrid(tmp_path / "t")
+    table, told = qbeast.open_table(tmp_path / "t"), []
+    result = table.optimize(progress=told.append, commit_metadata={"who": "nightly"})
+    assert [one.stage for one in told] == ["read", "plan", "write", "commit", "done"]
+    assert {one.rows for one in told} == {2000}
+    newest = table.history(1)[0]
+    assert (newest["operation"], newest["who"], newest["isBlindAppend"]) == ("OPTIMIZE", "nightly", False)
+    assert newest["operationParameters"] == {"predicate": "[]", "revision": "1", "reasons": "staged"}
+    metrics = {key: int(text) for key, text in newest["operationMetrics"].items()}
+    assert metrics["numRemovedFiles"] == result.files_removed == 2
+    assert metrics["numRemovedBytes"] == result.bytes_removed
+    assert metrics["numAddedBytes"] == result.bytes
+    assert repr(result).endswith(
+        "in place of\n  staged: 2 files, 2,000 rows, " + f"{result.bytes_removed:,} bytes"
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"revision": 7},
+        {"revision": 1, "fold": True},
+        {"all_revisions": True, "fold": True},
+        {"files": ["nowhere.parquet"]},
+        {"fraction": 1.5},
+        {"fraction": "half"},
+        {"fraction": True},
+        {"fraction": float("nan")},
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    qbeast.write_table(rows(0, 50), tmp_path / "t", columns=COLUMNS)
+    table = qbeast.open_table(tmp_path / "t")
+    with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
+        table.optimize(**options)
+
+
+def test_a_table_opened_at_an_old_version_optimizes_the_newest(tmp_path: Path) -> None:
+    everything = hybrid(tmp_path / "t")
+    table = qbeast.open_table(tmp_path / "t", version=0)
+    assert table.optimize().version == table.version == 3
+    check(tmp_path / "t", everything)
+
+
+def test_a_column_that_another_writer_widened_is_indexed_anew(tmp_path: Path) -> None:
+    frame = rows(0, 400).with_columns(pl.col("row").cast(pl.Int32))
+    qbeast.write_table(frame, tmp_path / "t", columns=["row:linear"], cube_size=50)
+    wide = rows(400, 100)
+    write_deltalake(
+        tmp_path / "t", pl.concat([frame.cast(wide.schema), wide]), mode="overwrite", schema_mode="overwrite"
+    )
+    table = qbeast.open_table(tmp_path / "t")
+    result = table.optimize()
+    assert (result.new_revision, result.revision_id, table.cube_size) == (True, 2, 50)
+    check(tmp_path / "t", rows(0, 400).vstack(wide))
     assert not table.optimize().optimized
