@@ -23,6 +23,7 @@ from examples.pictures import draw
 OUTPUT = Path("demo-output")
 TABLE = OUTPUT / "flights"
 INDEXED = ["dep_time", "distance", "carrier"]
+EARLY = (pl.col("dep_time") < 700) & (pl.col("distance") > 1500)
 
 
 def main() -> None:
@@ -34,7 +35,7 @@ def main() -> None:
     compare_sample(table)
     show_reads(table)
     ask_others(table)
-    for picture in draw(table, OUTPUT):
+    for picture in draw(table, OUTPUT, predicate=EARLY):
         print(f"saved {picture}")
 
 
@@ -105,15 +106,14 @@ def compare_sample(table: qbeast.Table) -> None:
 
 def show_reads(table: qbeast.Table) -> None:
     title("4. A filter, and a filter on a sample")
-    early = (pl.col("dep_time") < 700) & (pl.col("distance") > 1500)
     for name, plan, rows in (
-        ("filter", table.explain(early), table.scan().filter(early)),
-        ("filter on a 10 % sample", table.explain(early, 0.1), table.scan(sample=0.1).filter(early)),
+        ("filter", table.explain(EARLY), table.scan().filter(EARLY)),
+        ("filter on a 10 % sample", table.explain(EARLY, 0.1), table.scan(sample=0.1).filter(EARLY)),
         ("everything", table.explain(), table.scan()),
     ):
         print(f"  {name:<24} {rows.select(pl.len()).collect().item():>8,} rows, opened {opened(plan)}")
     print("  the plan of the filter on a sample:")
-    print("\n".join(f"    {line}" for line in repr(table.explain(early, 0.1)).splitlines()))
+    print("\n".join(f"    {line}" for line in repr(table.explain(EARLY, 0.1)).splitlines()))
 
 
 def ask_others(table: qbeast.Table) -> None:

@@ -1,14 +1,24 @@
-"""What a table tells about itself: metrics of its index, whether it is sound, and what can be mended."""
+"""What a table tells about itself: metrics, pictures, whether it is sound, and what can be mended."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
 
 from qbeast_core.table.check import check_table
 from qbeast_core.table.check_report import CheckReport
 from qbeast_core.table.metrics import Metrics
 from qbeast_core.table.metrics_build import build_metrics
-from qbeast_core.table.reader import Reader
+from qbeast_core.table.plot import PlotKind, PlotOptions, plot_table
+from qbeast_core.table.reader import Reader, Sample
 from qbeast_core.table.repair import RepairResult, repair_table
 from qbeast_core.table.table_base import TableBase
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["Insight"]
 
@@ -124,3 +134,65 @@ class Insight(TableBase):
         if result.repaired:
             self._move_to(made)
         return result
+
+    def plot(
+        self,
+        kind: PlotKind = "tree",
+        *,
+        columns: Sequence[str] | None = None,
+        predicate: pl.Expr | None = None,
+        sample: Sample | None = None,
+        revision: int | None = None,
+        fractions: Sequence[float] | None = None,
+        axes: Axes | None = None,
+    ) -> Figure:
+        """Draw the table; needs matplotlib (``pip install 'qbeast[plot]'``). No data is read but page directories.
+
+        Parameters
+        ----------
+        kind : {"tree", "space", "fraction"}
+            ``"tree"``: every cube over its children, a row per depth, with the rows they hold. ``"space"``: the
+            boxes of the cubes along two indexed columns, those that a query opens filled. ``"fraction"``: the
+            share of bytes that samples open.
+        columns : sequence of str, optional
+            Of the space: two indexed columns, the first two by default. Of the fraction: columns to return.
+        predicate : polars.Expr, optional
+            The query, for space and fraction.
+        sample : float or tuple of float, optional
+            The query's sample, for the space.
+        revision : int, optional
+            Which tree or space; the newest one that files are indexed with by default.
+        fractions : sequence of float, optional
+            Samples to price, in (0, 1]; ten from 0.5 % to all by default.
+        axes : matplotlib Axes, optional
+            Draw there instead of into a figure of its own.
+
+        Returns
+        -------
+        matplotlib Figure
+            Save it with ``.savefig(path)``; a notebook shows it.
+
+        Raises
+        ------
+        InvalidInputError
+            An unknown kind, column, revision or fraction.
+        MissingDependencyError
+            Matplotlib is not installed.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"id": range(20_000), "price": [i % 97 for i in range(20_000)]})
+        >>> _ = qbeast.write_table(rows, "prices", columns=["id", "price"], cube_size=2000)
+        >>> figure = qbeast.open_table("prices").plot("space", predicate=pl.col("id") < 3000)
+        >>> figure.savefig("space.png")
+        """
+        options = PlotOptions(
+            columns=columns,
+            predicate=predicate,
+            sample=sample,
+            revision=revision,
+            fractions=fractions,
+            axes=axes,
+        )
+        return plot_table(self._reader, kind, options)

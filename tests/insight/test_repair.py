@@ -27,6 +27,14 @@ pytestmark = [
 
 LOST = {"no file", "half a file", "no Parquet file"}
 REWRITTEN = {"another hidden weight"}
+SOME = (
+    "legacy/v050_announced_compacted",
+    "legacy/v050_mixed_states",
+    "qbeast-spark-0.7.1/delta_delete",
+    "qbeast-spark-0.7.1/old_date",
+    "qbeast-spark-0.8/empty",
+    "qbeast-spark-0.8/quant_string",
+)
 KEEPS_INDEX = {
     "the other spelling",
     "a key more",
@@ -71,7 +79,30 @@ def stored_rows(table: Path) -> pl.DataFrame:
     return pl.concat(files)
 
 
-@pytest.mark.parametrize("name", [*LOG_FAULTS, *DATA_FAULTS])
+QUICK = {
+    "no JSON",
+    "no revision",
+    "the other spelling",
+    "a block too few",
+    "other statistics",
+    "a longer file",
+    "half a file",
+    "another first weight",
+    "a row in another's place",
+    "another hidden weight",
+    "a row lost",
+    "a damaged page directory",
+    "a largest value too small",
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        for name in (*LOG_FAULTS, *DATA_FAULTS)
+    ],
+)
 def test_after_a_repair_every_row_is_read_once_and_what_is_left_is_named(table: Path, name: str) -> None:
     change, _ = (LOG_FAULTS | DATA_FAULTS)[name]
     spoiled = d.spoil(table, change, indexed=INDEXED, at=1)
@@ -167,7 +198,7 @@ def test_a_file_that_another_writer_replaced_is_left_alone(
     assert_same_rows(opened.scan().collect(), stored_rows(table))
 
 
-@each()
+@each(bundled=SOME)
 def test_a_repair_leaves_golden_tables_alone(golden: Golden, tmp_path: Path) -> None:
     path = Path(shutil.copytree(golden.path, tmp_path / "t"))
     opened = qbeast.open_table(path)
