@@ -132,7 +132,7 @@ def _spelling_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
     """Find files of ours whose blocks are spelled unlike the table's; a JVM fails on other keys."""
     texts = files.filter(pl.col("ours") & pl.col("blocks").is_not_null())
     spelled = {blocks_dialect(text) for text in texts["blocks"]} - {None}
-    dialect = snapshot.config.dialect or "qbeast-spark"
+    dialect: BlocksDialect = snapshot.config.dialect or "qbeast-spark"
     if len(spelled) == 1:
         dialect = spelled.pop() or dialect
     one = _OBJECTS[dialect]

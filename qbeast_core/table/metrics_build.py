@@ -114,7 +114,9 @@ def _levels(number: int, counted: Counted) -> tuple[LevelMetrics, ...]:
     keys = sorted(key for key in counted.totals if len(key) == 3 and key[0] == number)
     in_order = sorted(keys, key=lambda key: (key[1], not key[2]))
     return tuple(
-        LevelMetrics(depth=key[1], kind=_KINDS[key[2]], **counted.totals[key], **_spreads(key, counted))
+        LevelMetrics.model_validate(
+            {"depth": key[1], "kind": _KINDS[key[2]], **counted.totals[key], **_spreads(key, counted)}
+        )
         for key in in_order
     )
 

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from moto.server import ThreadedMotoServer
 
 import qbeast
+from qbeast_core.io.store import open_store
 
 ROWS = pl.DataFrame(
     {"id": range(30_000), "x": [(i * 7919) % 30_011 for i in range(30_000)], "t": ["a", "b", None] * 10_000}
@@ -85,3 +86,21 @@ def test_tables_in_a_bucket_are_converted_restored_and_vacuumed(place):
         table.restore(1)
     with pytest.raises(qbeast.TableNotFoundError):
         qbeast.convert_table(f"{uri}/nothing", INDEXED, storage_options=options)
+
+
+def test_a_table_in_a_bucket_is_checked_repaired_and_drawn(place):
+    uri, options = place
+    qbeast.write_table(ROWS, uri, columns=INDEXED, storage_options=options, cube_size=5000)
+    table = qbeast.open_table(uri, storage_options=options)
+    assert table.check().ok
+    assert table.metrics().revisions[-1].rows == 30_000
+    assert table.plot("space", predicate=pl.col("id") < 99).axes
+    store = open_store(uri, options)
+    commit = f"_delta_log/{0:020}.json"
+    store.put(commit, store.get(commit).replace(b'"numRecords\\":30000', b'"numRecords\\":29999'))
+    table = qbeast.open_table(uri, storage_options=options)
+    assert set(table.check().faults["code"]) == {"blocks-count", "rows-count"}
+    assert table.repair().mended["actions"].to_list() == [["set statistics"]]
+    assert table.check().ok
+    store.delete(DeltaTable(uri, storage_options=options).get_add_actions()["path"][0].as_py())
+    assert set(table.check().faults["code"]) == {"file-missing"}
