@@ -131,10 +131,12 @@ def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFram
 def _spelling_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
     """Find files of ours whose blocks are spelled unlike the table's; a JVM fails on other keys."""
     texts = files.filter(pl.col("ours") & pl.col("blocks").is_not_null())
-    spelled = {blocks_dialect(text) for text in texts["blocks"]} - {None}
-    dialect: BlocksDialect = snapshot.config.dialect or "qbeast-spark"
+    spelled: set[BlocksDialect] = {one for one in map(blocks_dialect, texts["blocks"]) if one is not None}
+    dialect = snapshot.config.dialect
     if len(spelled) == 1:
-        dialect = spelled.pop() or dialect
+        dialect = spelled.pop()
+    elif dialect is None:
+        dialect = "qbeast-spark"
     one = _OBJECTS[dialect]
     fits = pl.col("blocks").str.contains(rf"^\[(?:{one}(?:,{one})*)?\]$")
     wrong = texts.filter(~fits)
