@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -79,7 +80,7 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> ParquetFolder:
         raise missing
     _refuse_folders(store, paths)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = list(pool.map(lambda path: _columns_of(store, path), paths))
+        found = list(pool.map(_columns_of, repeat(store), paths))
     schema: dict[str, pl.DataType] = {}
     problems: list[str] = []
     for path, columns in zip(paths, found, strict=True):
