@@ -281,7 +281,7 @@ def values_of_columns() -> list[pl.Expr]:
             exprs += [column.is_nan(), ~column.is_finite(), column.is_infinite(), column > 1, column <= 0.5]
             exprs += [
                 column.is_in([-0.0, 7.5]),
-                column < float("nan"),
+                column.lt(NAN),
                 column == float("-inf"),
                 column.is_not_nan(),
             ]

@@ -1,0 +1,210 @@
+"""What does a read by Spark cost, beside Spark's own reader on the same files?
+
+    python -m benchmarks.spark_read [scale]
+
+Bytes: all that the JVM asked the system to read while it read rows (its counter in /proc, less what the same query
+over no file reads), over the bytes of the table: lineitem, scale 1, 16 columns, three indexed. Filters: boxes of
+benchmarks/boxes.py, against what `Table.explain` plans. Seconds: candidates in turn, every column read into Spark's
+no-op sink. Rows of samples and filters are counted against Polars.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import polars as pl
+from pyspark.sql import DataFrame, SparkSession
+
+import qbeast
+from benchmarks import boxes, data, measure, rivals, tables
+from benchmarks.report import Figure, table
+from qbeast_spark_bridge import read_table
+
+SAMPLES = {0.01: 1.6, 0.1: 14.0}
+FILTERS = ("1d@1%", "2d@10%", "3d@10%", "3d@30%")
+BOXES = 6
+MANY = (1_000, 10_000)
+
+
+def run(scale: int = 1) -> list[Figure]:
+    warnings.simplefilter("ignore")  # PySpark and pandas disagree on versions
+    folder = tables.indexed(f"lineitem-{scale}", lambda: data.lineitem(scale), data.W1_COLUMNS)
+    spark = session()
+    try:
+        return [
+            *_samples(spark, folder),
+            *_filters(spark, folder, scale),
+            *_seconds(spark, folder, scale),
+            *_many(spark),
+        ]
+    finally:
+        spark.stop()
+
+
+def session() -> SparkSession:
+    """Two cores, no console, nothing of Spark's own tuned but memory."""
+    options = {
+        "spark.driver.memory": "4g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(data.CACHE / "warehouse"),
+    }
+    return SparkSession.builder.master("local[2]").config(map=options).getOrCreate()
+
+
+def drain(rows: DataFrame) -> None:
+    """Read every column of every row, and drop it."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def bytes_of(action: Callable[[], object]) -> int:
+    """Bytes the JVM asks the system to read meanwhile."""
+    before = _read_by_jvm()
+    action()
+    return _read_by_jvm() - before
+
+
+def _read_by_jvm() -> int:
+    """The counter of the java process that PySpark started from this one."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            lines = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if lines["Name"] == "java" and int(lines["PPid"]) == os.getpid():
+            return int(status.with_name("io").read_text().split()[1])
+    message = "no java process was started from here"
+    raise RuntimeError(message)
+
+
+def _rest(spark: SparkSession, folder: Path) -> int:
+    """What a query reads that is not data: classes, sockets."""
+    drain(read_table(spark, folder, sample=0.0))
+    return bytes_of(lambda: drain(read_table(spark, folder, sample=0.0)))
+
+
+def _samples(spark: SparkSession, folder: Path) -> list[Figure]:
+    total = measure.folder_bytes(rivals.data_files(folder))
+    drain(read_table(spark, folder, sample=0.01))  # classes are loaded by the first query of a kind
+    rest = _rest(spark, folder)
+    figures = []
+    for fraction, most in SAMPLES.items():
+        read = bytes_of(lambda f=fraction: drain(read_table(spark, folder, sample=f))) - rest
+        planned = qbeast.open_table(folder).explain(sample=fraction).share
+        figures.append(
+            Figure(
+                f"Spark, {fraction:.0%} sample, bytes of the table",
+                100 * read / total,
+                "%",
+                most,
+                f"plan {planned:.2%}",
+            )
+        )
+        wanted = qbeast.scan_table(folder, sample=fraction).select(pl.len()).collect().item()
+        assert read_table(spark, folder, sample=fraction).count() == wanted
+    return figures
+
+
+def _filters(spark: SparkSession, folder: Path, scale: int) -> list[Figure]:
+    drawn = boxes.draw_boxes(data.lineitem(scale).select(data.W1_COLUMNS), data.W1_COLUMNS, number=BOXES)
+    opened = qbeast.open_table(folder)
+    figures = []
+    for name in FILTERS:
+        ratios = []
+        for box in drawn[name]:
+            rows = read_table(spark, folder, where=box.predicate())
+            drain(rows)
+            read = bytes_of(lambda rows=rows: drain(rows)) - _rest(spark, folder)
+            ratios.append(read / opened.explain(box.predicate()).bytes_opened)
+            wanted = opened.scan().filter(box.predicate()).select(pl.len()).collect().item()
+            assert rows.count() == wanted
+        note = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        figures.append(Figure(f"Spark, boxes {name}, bytes over the plan's", mean(ratios), "x", 1.1, note))
+    return figures
+
+
+def _seconds(spark: SparkSession, folder: Path, scale: int) -> list[Figure]:
+    files = [str(file) for file in rivals.data_files(folder)]
+    plain = str(data.lineitem_path(scale))
+    box = boxes.draw_boxes(data.lineitem(scale).select("l_partkey"), ("l_partkey",), number=1)["1d@1%"][0]
+    (low, high) = box.ranges["l_partkey"]
+    condition = f"l_partkey BETWEEN {low} AND {high}"
+    weight = f"hash({', '.join(data.W1_COLUMNS)}) < {int(0.01 * (2**32 - 1) - 2**31)}"
+    took = measure.interleaved(
+        {
+            "full": lambda: drain(read_table(spark, folder)),
+            "spark": lambda: drain(spark.read.parquet(*files)),
+            "sample": lambda: drain(read_table(spark, folder, sample=0.01)),
+            "spark sample": lambda: drain(spark.read.parquet(*files).where(weight)),
+            "filter": lambda: drain(read_table(spark, folder, where=condition)),
+            "spark filter": lambda: drain(spark.read.parquet(*files).where(condition)),
+            "plain filter": lambda: drain(spark.read.parquet(plain).where(condition)),
+        }
+    )
+    return [
+        _ratio("Spark, full read over spark.read.parquet of the same files", took, "full", "spark", 1.1),
+        _ratio("Spark, 1 % sample over reading all and filtering by hash", took, "sample", "spark sample"),
+        _ratio("Spark, 1 % filter over the same filter on the same files", took, "filter", "spark filter"),
+        _ratio(
+            "Spark, 1 % filter over the same filter on files without index", took, "filter", "plain filter"
+        ),
+    ]
+
+
+def _ratio(what: str, took: dict[str, float], ours: str, theirs: str, most: float | None = None) -> Figure:
+    note = f"{took[ours] * 1e3:.0f} ms of {took[theirs] * 1e3:.0f} ms"
+    return Figure(what, took[ours] / took[theirs], "x", most, note)
+
+
+def _many(spark: SparkSession) -> list[Figure]:
+    """Count the rows of many tiny files, from opening the table on; beside Spark's own way to look them up."""
+    return [_count_of(spark, count) for count in MANY]
+
+
+def _count_of(spark: SparkSession, files: int) -> Figure:
+    folder, rows = many_files(files), 100 * files
+    paths = [str(file) for file in rivals.data_files(folder)]
+    schema = read_table(spark, folder).schema
+    ours = measure.timed(lambda: _expect(read_table(spark, folder), rows))
+    theirs = measure.timed(lambda: _expect(spark.read.schema(schema).parquet(*paths), rows))
+    shutil.rmtree(folder)
+    note = f"{ours:.2f} s of {theirs:.2f} s"
+    return Figure(f"Spark, count of {files:,} files over spark.read.parquet", ours / theirs, "x", None, note)
+
+
+def _expect(rows: DataFrame, count: int) -> None:
+    assert rows.count() == count
+
+
+def many_files(count: int) -> Path:
+    """Make a table of `count` files of 100 rows: one file under many names."""
+    folder = data.CACHE / f"many-{count}"
+    shutil.rmtree(folder, ignore_errors=True)
+    qbeast.write_table(pl.DataFrame({"id": range(100)}), folder, columns=["id"])
+    log = folder / "_delta_log" / f"{0:020}.json"
+    actions: list[dict[str, Any]] = [json.loads(line) for line in log.read_text().splitlines()]
+    add = next(action["add"] for action in actions if "add" in action)
+    kept = [action for action in actions if "add" not in action]
+    adds = [{"add": {**add, "path": f"{number:06}.parquet"}} for number in range(count)]
+    for action in adds:
+        os.link(folder / add["path"], folder / action["add"]["path"])
+    log.write_text("".join(json.dumps(action) + "\n" for action in [*kept, *adds]))
+    return folder
+
+
+if __name__ == "__main__":
+    started = time.perf_counter()
+    print(table(run(int(sys.argv[1]) if len(sys.argv) > 1 else 1)))
+    print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
