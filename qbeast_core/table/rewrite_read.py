@@ -70,7 +70,7 @@ def row_groups(state: IndexState, numbers: I64Array, *, group_bytes: int) -> lis
     if not len(numbers):
         return []
     widths = [
-        _WIDE if dtype.is_nested() or dtype in {pl.String, pl.Binary} else _NARROW
+        _WIDE if dtype.is_nested() or isinstance(dtype, pl.String | pl.Binary) else _NARROW
         for dtype in state.snapshot.schema.dtypes()
     ]
     rows = state.snapshot.files["num_records"].fill_null(0).to_numpy()[numbers]

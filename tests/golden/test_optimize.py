@@ -19,18 +19,14 @@ from tests.golden.test_filters import questions
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 OPTIMIZED = {
-    "legacy/v040_identity_null",
     "legacy/v050_histogram",
     "legacy/v050_num3_nulls",
     "qbeast-spark-0.7.1/append_same",
-    "qbeast-spark-0.7.1/column_stats_exceeded",
     "qbeast-spark-0.7.1/convert_parquet",
     "qbeast-spark-0.7.1/delta_delete",
     "qbeast-spark-0.7.1/nan_hash",
-    "qbeast-spark-0.7.1/old_timestamp",
     "qbeast-spark-0.8/convert_parquet_append",
     "qbeast-spark-0.8/quant_string",
-    "qbeast-spark-0.8/single_double",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -69,7 +70,7 @@ def check_change(case: Case, share: float, of_files: float, seed: int, group_byt
     seed=st.integers(0, 99),
     group_bytes=st.sampled_from([1, 1000, 1 << 30]),
 )
-@settings(RELAXED, max_examples=15)
+@settings(RELAXED, max_examples=8)
 def test_rows_deleted_from_some_files_leave_the_rest_in_order(
     case: Case, share: float, of_files: float, seed: int, group_bytes: int
 ) -> None:
@@ -90,3 +91,42 @@ def test_so_do_rows_deleted_in_many_ways(
     case: Case, share: float, of_files: float, seed: int, group_bytes: int
 ) -> None:
     check_change(case, share, of_files, seed, group_bytes)
+
+
+def test_rows_that_change_move_to_their_cubes_and_others_are_added(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = pl.DataFrame({ROW: range(300)}).with_columns(a=pl.col(ROW) * 7919 % 307)
+    with small_files():
+        qbeast.write_table(rows, path, columns=[f"{ROW}:linear", "a:linear"], cube_size=20)
+        reader = Reader(load_snapshot(path))
+        some = np.array([0, 2, 3])
+        changed = pl.when(pl.col("a") < 100).then(pl.col("a") * 90).otherwise("a")
+        job = Rewrite(
+            files=some,
+            change=lambda found: found.with_columns(a=changed),
+            added=pl.DataFrame({"a": [5, 999_999], ROW: [300, 301]}),
+            data_change=True,
+            operation="MERGE",
+        )
+        replaced = rewrite(reader, IndexState(reader.snapshot), job, WORLD)
+    assert replaced is not None
+    assert replaced.is_new  # values beyond the space that they were indexed in
+    moved = pl.concat(
+        [pl.read_parquet(path / reader.paths[number]) for number in np.flatnonzero(replaced.gone)]
+    )
+    left = rows.join(moved, on=ROW, how="anti")
+    wanted = [left, moved.select(ROW, a=changed), pl.DataFrame({ROW: [300, 301], "a": [5, 999_999]})]
+    table = qbeast.open_table(path)
+    assert_same_rows(table.scan().collect(), pl.concat(wanted))
+    assert table.history(1)[0]["operation"] == "MERGE"
+    check_invariants(path)
+
+
+def test_rows_can_be_added_with_no_file_taken_out(tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(100)})
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW], cube_size=20)
+    reader = Reader(load_snapshot(tmp_path / "t"))
+    job = Rewrite(files=np.zeros(0, np.int64), added=rows.select(pl.col(ROW) % 50), data_change=True)
+    assert rewrite(reader, IndexState(reader.snapshot), job, WORLD) is not None
+    assert qbeast.read_table(tmp_path / "t").height == 200
+    check_invariants(tmp_path / "t")
