@@ -13,7 +13,7 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import AddFile
 
-__all__ = ["names_of_adds", "names_removed_since", "paths_of_adds"]
+__all__ = ["names_of_files", "names_removed_since", "paths_of_adds"]
 
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _UUID_CHARACTERS: Final = 20
@@ -35,15 +35,27 @@ def paths_of_adds(adds: Iterable[AddFile]) -> set[str]:
     return {path for add in adds for path in _paths(add.path, add.deletion_vector)}
 
 
-def names_of_adds(adds: Iterable[AddFile]) -> set[str]:
-    """Return the last parts of the paths of data files and of their deletion vectors.
+def names_of_files(files: pl.DataFrame) -> set[str]:
+    """Return the last parts of the paths of live files and of their deletion vectors.
+
+    Parameters
+    ----------
+    files : polars.DataFrame
+        Columns `path` (as in the log) and `deletion_vector` (the descriptor as JSON, or null).
 
     Raises
     ------
     InvalidMetadataError
         A deletion vector's file cannot be told.
+
+    Examples
+    --------
+    >>> names_of_files(pl.DataFrame({"path": ["k/a%20b.parquet"], "deletion_vector": [None]}))
+    {'a b.parquet'}
     """
-    return {_name(path) for path in paths_of_adds(adds)}
+    rows = files.select("path", "deletion_vector").iter_rows()
+    pairs = ((path, None if vector is None else orjson.loads(vector)) for path, vector in rows)
+    return {_name(found) for path, vector in pairs for found in _paths(path, vector)}
 
 
 def names_removed_since(

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.snapshot import load_snapshot
 from tests.integration.invariants import check_invariants
 from tests.integration.tables import assert_same_rows, folder, sampled, small_files
@@ -88,8 +89,9 @@ class Life:
         return self.rows
 
     def switch(self) -> pl.DataFrame:
-        dialect = qbeast.open_table(self.path).properties.get("columnsToIndex")
-        qbeast.open_table(self.path).switch_dialect("documented" if dialect else "qbeast-spark", jvm="0.8")
+        dialect = load_snapshot(self.path).config.dialect
+        other: BlocksDialect = "documented" if dialect == "qbeast-spark" else "qbeast-spark"
+        assert qbeast.open_table(self.path).switch_dialect(other, jvm="0.8").switched
         return self.rows
 
     def describe(self) -> pl.DataFrame:
