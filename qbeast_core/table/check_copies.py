@@ -50,16 +50,18 @@ def copy_faults(
     Returns
     -------
     list of Fault
-        Copies whose original is nowhere, by file; rows that stand twice, by the file that repeats them.
+        Copies whose original is nowhere, by file; rows that stand twice in files of the old layout, by the file
+        that repeats them.
     """
     mine = blocks.filter(pl.col("revision") == revision)
     kinds = mine.group_by("path", maintain_order=True).agg(
-        pl.col("replicated").all(), pl.col("replicated").any().alias("some")
+        pl.col("replicated").all(), pl.col("replicated").any().alias("some"), pl.col("legacy").all()
     )
     whole = kinds.filter(pl.col("replicated") == pl.col("some"))  # mixed files are a fault of their own
-    own = [_hash(store, path, schema, options) for path in whole.filter(~pl.col("replicated"))["path"]]
+    single = whole.filter(~pl.col("replicated"))
+    own = [_hash(store, path, schema, options) for path in single["path"]]
+    faults = list(_doubled([file for file, old in zip(own, single["legacy"], strict=True) if old], revision))
     known = np.unique(np.concatenate([np.zeros(0, np.uint64), *(file.rows for file in own)]))
-    faults = list(_doubled(own, revision))
     for path in whole.filter("replicated")["path"]:
         copies = _hash(store, path, schema, options)
         alone = ~np.isin(copies.rows, known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 import polars as pl
@@ -115,8 +115,12 @@ def fault_frame(faults: Iterable[Fault]) -> pl.DataFrame:
     >>> fault_frame([Fault(code="file-missing", message="gone", path="a.parquet")]).row(0)[:3]
     ('file-missing', 'error', 'a.parquet')
     """
-    rows = [asdict(fault) | {"severity": SEVERITIES[fault.code]} for fault in faults]
-    return pl.DataFrame(rows, schema=FAULT_SCHEMA)
+    found = list(faults)
+    columns = {
+        name: [SEVERITIES[fault.code] if name == "severity" else getattr(fault, name) for fault in found]
+        for name in FAULT_SCHEMA
+    }
+    return pl.DataFrame(columns, schema=FAULT_SCHEMA)
 
 
 def faults_at(code: Code, places: pl.DataFrame, message: pl.Expr) -> pl.DataFrame:

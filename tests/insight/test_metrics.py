@@ -56,10 +56,19 @@ def test_metrics_are_those_of_a_count_by_hand(case: Case) -> None:
         assert sum(one.rows for one in metrics.revisions) == case.rows.height
 
 
-@each(lambda golden: not (golden.path / "_delta_log" / "_last_checkpoint").exists())
+def can_be_replayed(golden: Golden) -> bool:
+    """Whether the reference reads the log right: it knows no checkpoint, and no path removed and added at once."""
+    if (golden.path / "_delta_log" / "_last_checkpoint").exists():
+        return False
+    for commit in golden.commits:
+        removed = {action["remove"]["path"] for action in commit if "remove" in action}
+        if removed & {action["add"]["path"] for action in commit if "add" in action}:
+            return False
+    return True
+
+
+@each(can_be_replayed)
 def test_metrics_of_golden_tables(golden: Golden) -> None:
-    if golden.name == "v050_mixed_states":
-        pytest.skip("removes and adds one path in one commit: the replay of the reference keeps the file")
     metrics = assert_counted_right(golden.path)
     assert Metrics.model_validate_json(metrics.to_json()) == metrics
     rows = sum(one.rows for one in metrics.revisions)
