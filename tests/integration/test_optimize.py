@@ -97,7 +97,7 @@ def test_no_optimize_changes_rows_or_samples_or_breaks_an_invariant(
     seed=st.integers(0, 999),
     group_bytes=GROUPS,
 )
-@settings(RELAXED, max_examples=1000)
+@settings(RELAXED, max_examples=400)
 def test_no_optimize_of_many_does(
     case: Case, actions: list[dict[str, object]], sample: object, seed: int, group_bytes: int
 ) -> None:

@@ -86,7 +86,7 @@ def test_rows_deleted_from_some_files_leave_the_rest_in_order(
     seed=st.integers(0, 9999),
     group_bytes=st.sampled_from([1, 1000, 1 << 30]),
 )
-@settings(RELAXED, max_examples=1000)
+@settings(RELAXED, max_examples=400)
 def test_so_do_rows_deleted_in_many_ways(
     case: Case, share: float, of_files: float, seed: int, group_bytes: int
 ) -> None:
