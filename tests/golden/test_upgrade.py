@@ -146,6 +146,19 @@ def test_an_overwrite_removes_what_only_spark_takes_for_live(tmp_path: Path) -> 
     assert hidden <= {action["remove"]["path"] for action in last_commit(path) if "remove" in action}
 
 
+def test_rows_that_readers_disagree_about_are_there_for_all_of_them_afterwards(tmp_path: Path) -> None:
+    path = copy_of(find("legacy/v050_num3_nulls"), tmp_path)
+    whole = rows_of(path)
+    name, add = next(iter(newest_adds(path).items()))
+    actions = [{"remove": {"path": name, "deletionTimestamp": 1, "dataChange": False}}, {"add": add}]
+    log = path / "_delta_log" / f"{1:020d}.json"
+    log.write_text("".join(f"{json.dumps(action)}\n" for action in actions), "utf-8")
+    assert rows_of(path).height < whole.height, "no writer known does so: this file holds no copies"
+    qbeast.upgrade_table(path)
+    assert_frame_equal(rows_of(path), whole)
+    assert newest_adds(path).keys() == set(load_snapshot(path).files["path"])
+
+
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
 def test_tags_that_cannot_be_read_stay_as_they_are(tmp_path: Path) -> None:
     path = copy_of(find("legacy/v050_num3_nulls"), tmp_path)

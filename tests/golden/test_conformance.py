@@ -1,0 +1,165 @@
+"""What we write in the JVM's dialect, held key by key against what the JVM wrote: same keys, order and JSON types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import qbeast
+from tests.golden.collection import BUNDLE, find, read_collection
+
+# What others need not know stands under names of ours.
+OURS = "qbeast."
+Shape = tuple[tuple[str, str], ...]
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+ROWS = pl.DataFrame(
+    {
+        "id": range(600),
+        "i": [(i * 7919) % 601 for i in range(600)],
+        "l": [i * 10**10 for i in range(600)],
+        "f": [i / 3 for i in range(600)],
+        "d": [i * 1.5 for i in range(600)],
+        "m": [Decimal(i).scaleb(-2) for i in range(600)],
+        "day": [date(2024, 1, 1) + timedelta(days=i) for i in range(600)],
+        "t": [START + timedelta(minutes=i) for i in range(600)],
+        "s": [f"key {i % 37}" for i in range(600)],
+        "one": [5] * 600,
+        "none": [None] * 600,
+    },
+    schema_overrides={"i": pl.Int32, "f": pl.Float32, "m": pl.Decimal(10, 2), "none": pl.Float64},
+)
+
+
+def shape(value: dict[str, Any]) -> Shape:
+    return tuple((key, type(inner).__name__) for key, inner in value.items())
+
+
+def actions_of(path: Path) -> Iterator[dict[str, Any]]:
+    for log in sorted((path / "_delta_log").glob("*.json")):
+        for line in log.read_text("utf-8").splitlines():
+            yield json.loads(line)
+
+
+def revisions_of(path: Path) -> Iterator[dict[str, Any]]:
+    for action in actions_of(path):
+        for key, text in action.get("metaData", {}).get("configuration", {}).items():
+            if key.startswith("qbeast.revision."):
+                yield json.loads(text)
+
+
+def spaces_of(path: Path) -> Iterator[tuple[str, str, Shape]]:
+    """Class, type and shape of each transformer and transformation."""
+    for revision in revisions_of(path):
+        kinds = [one.get("dataType", "") for one in revision["columnTransformers"]]
+        for part in ("columnTransformers", "transformations"):
+            for kind, one in zip(kinds, revision[part], strict=False):
+                yield one["className"], kind, shape(one)
+
+
+def adds_of(path: Path) -> Iterator[dict[str, Any]]:
+    for action in actions_of(path):
+        if "add" in action and action["add"].get("tags"):
+            yield action["add"]
+
+
+def blocks_of(path: Path) -> Iterator[dict[str, Any]]:
+    for add in adds_of(path):
+        yield from json.loads(add["tags"].get("blocks", "[]"))
+
+
+def the_jvms(part: Callable[[Path], Iterator[Any]], *writers: str) -> set[Any]:
+    return {
+        one for golden in read_collection(BUNDLE) if golden.writer in writers for one in part(golden.path)
+    }
+
+
+@cache
+def known_spaces() -> set[tuple[str, str, Shape]]:
+    return the_jvms(spaces_of, "qbeast-spark-0.7.1")
+
+
+def written(path: Path, columns: list[str]) -> Path:
+    qbeast.write_table(ROWS, path, columns=columns, cube_size=50, dialect="qbeast-spark")
+    return path
+
+
+def converted(path: Path, columns: list[str]) -> Path:
+    ROWS.write_delta(path)
+    qbeast.convert_table(path, columns, cube_size=50, dialect="qbeast-spark")
+    qbeast.open_table(path).optimize()
+    return path
+
+
+def switched(path: Path, columns: list[str]) -> Path:
+    qbeast.write_table(ROWS, path, columns=[f"{name}:{kind(name)}" for name in columns], cube_size=50)
+    qbeast.open_table(path).switch_dialect("qbeast-spark")
+    return path
+
+
+def kind(name: str) -> str:
+    return "hash" if name == "s" else "linear"
+
+
+INDEXED = [["i", "l"], ["f", "d", "s"], ["m", "day"], ["t", "s"], ["one", "none", "i"]]
+MAKERS = {"written": written, "converted": converted, "switched": switched}
+MADE = [
+    (name, columns) for name in MAKERS for columns in INDEXED if (name, columns[0]) != ("switched", "one")
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"), MADE, ids=lambda one: one if isinstance(one, str) else "-".join(one)
+)
+def test_everything_has_a_shape_that_the_released_jvm_writes(
+    name: str, columns: list[str], tmp_path: Path
+) -> None:
+    path = MAKERS[name](tmp_path / "table", columns)
+    known_revisions = the_jvms(lambda one: map(shape, revisions_of(one)), "qbeast-spark-0.7.1")
+    assert set(map(shape, revisions_of(path))) <= known_revisions
+    assert set(spaces_of(path)) <= known_spaces()
+    jvm_blocks = the_jvms(lambda one: map(shape, blocks_of(one)), "qbeast-spark-0.7.1")
+    last = [add for add in adds_of(path) if '"cubeId"' in add["tags"]["blocks"]]
+    assert last
+    for add in last:
+        assert {shape(block) for block in json.loads(add["tags"]["blocks"])} <= jvm_blocks
+        assert {key for key in add["tags"] if not key.startswith(OURS)} == {"revision", "blocks"}
+        assert all(isinstance(text, str) for text in add["tags"].values())
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_adds_metadata_and_statistics_have_the_keys_of_the_jvms(name: str, tmp_path: Path) -> None:
+    path = MAKERS[name](tmp_path / "table", ["i", "s"])
+    theirs = find("qbeast-spark-0.7.1/append_same").path
+    (their_add, *_), (our_add, *_) = list(adds_of(theirs)), list(adds_of(path))
+    assert dict(shape(our_add)) == dict(shape(their_add))
+    assert dict(shape(json.loads(our_add["stats"]))) == dict(shape(json.loads(their_add["stats"])))
+    found = [
+        [one["metaData"] for one in actions_of(where) if "metaData" in one][-1] for where in (path, theirs)
+    ]
+    ours, jvms = ({key: value for key, value in one.items() if value is not None} for one in found)
+    assert ours.keys() == jvms.keys()
+    fields = [json.loads(one["schemaString"])["fields"][0] for one in (ours, jvms)]
+    assert fields[0].keys() == fields[1].keys()
+    needed = {"qbeast.lastRevisionID", "qbeast.revision.0", "qbeast.revision.1"}
+    assert needed <= ours["configuration"].keys()
+    assert needed - {"qbeast.revision.0"} <= jvms["configuration"].keys()
+
+
+def test_keys_that_only_the_newer_jvm_writes_are_those_of_ours(tmp_path: Path) -> None:
+    theirs = [
+        one["metaData"] for one in actions_of(find("qbeast-spark-0.8/dims3").path) if "metaData" in one
+    ][-1]
+    path = written(tmp_path / "table", ["i", "s"])
+    ours = [one["metaData"] for one in actions_of(path) if "metaData" in one][-1]
+    known = {key for key in theirs["configuration"] if not key.startswith("qbeast.revision.")}
+    mine = {key for key in ours["configuration"] if not key.startswith("qbeast.revision.")}
+    assert mine - known == {"qbeast.blocksDialect"}
