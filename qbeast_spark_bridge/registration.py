@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import AnalysisException
 
 from qbeast_core.errors import InvalidInputError
 
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["register"]
+
+_KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"  # Spark 4.0 found the package first, and keeps to that
 
 
 def register(spark: SparkSession) -> None:
@@ -39,4 +43,8 @@ def register(spark: SparkSession) -> None:
             "this one."
         )
         raise InvalidInputError(msg, argument="spark") from error
-    spark.dataSource.register(source.QbeastDataSource)
+    try:
+        spark.dataSource.register(source.QbeastDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != _KNOWN:
+            raise
