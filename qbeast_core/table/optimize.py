@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -24,6 +24,7 @@ from qbeast_core.table.rewrite_job import GROUP_BYTES, Replaced, Rewrite
 from qbeast_core.table.rewrite_space import newest_revision
 from qbeast_core.table.snapshot import Snapshot, refresh
 from qbeast_core.table.whole_files import file_location
+from qbeast_core.table.write_options import check_metadata
 from qbeast_core.tree.plan import IndexPlan
 
 __all__ = ["OptimizeOptions", "optimize"]
@@ -117,7 +118,8 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
 
 
 def _check(options: OptimizeOptions) -> None:
-    """Refuse options that cannot be meant together."""
+    """Refuse options that cannot be meant."""
+    check_metadata(options.commit_metadata)
     given = [options.revision is not None, options.files is not None, options.all_revisions or options.fold]
     if sum(given) > 1 or (options.all_revisions and options.fold):
         msg = "give one of `revision`, `files`, `all_revisions` and `fold`; nothing was changed"
@@ -193,7 +195,7 @@ def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, world: Worl
     return _Done(newest_known, pl.concat([plan, taken]), replaced)
 
 
-def _gains(state: IndexState) -> Any:
+def _gains(state: IndexState) -> Callable[[I64Array, IndexPlan], bool]:
     """Return a judge: rewriting files for their shape has to leave fewer files, or fewer blocks."""
 
     def is_worth(numbers: I64Array, plan: IndexPlan) -> bool:

@@ -13,7 +13,7 @@ from qbeast_core.table.progress import Progress, ProgressCallback
 from qbeast_core.table.schema_match import SchemaMode
 from qbeast_core.table.target import Mode, check_mode
 
-__all__ = ["WriteOptions", "check_options", "tell"]
+__all__ = ["WriteOptions", "check_metadata", "check_options", "tell"]
 
 _OWN_KEYS: Final = frozenset(
     {
@@ -76,7 +76,7 @@ def check_options(options: WriteOptions) -> None:
         msg = f'dialect must be "documented" or "qbeast-spark", got {options.dialect!r}; nothing was written'
         raise InvalidInputError(msg, argument="dialect")
     _check_txn(options.txn)
-    _check_metadata(options.commit_metadata)
+    check_metadata(options.commit_metadata)
 
 
 def _check_txn(txn: object) -> None:
@@ -90,8 +90,14 @@ def _check_txn(txn: object) -> None:
             raise InvalidInputError(msg, argument="txn")
 
 
-def _check_metadata(metadata: Mapping[Any, Any]) -> None:
-    """Refuse what would spoil the entry in the history: other engines read its known keys by type."""
+def check_metadata(metadata: Mapping[Any, Any]) -> None:
+    """Refuse what would spoil the entry in the history: other engines read its known keys by type.
+
+    Raises
+    ------
+    InvalidInputError
+        If a key or a value is no text, or a key is one that every commit sets.
+    """
     for key, value in metadata.items():
         if not isinstance(key, str) or not isinstance(value, str) or key in _OWN_KEYS:
             msg = (

@@ -164,12 +164,13 @@ def test_progress_history_and_report_tell_what_happened(tmp_path: Path) -> None:
         {"fraction": "half"},
         {"fraction": True},
         {"fraction": float("nan")},
+        {"commit_metadata": {"operationMetrics": "mine"}},
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     qbeast.write_table(rows(0, 50), tmp_path / "t", columns=COLUMNS)
     table = qbeast.open_table(tmp_path / "t")
-    with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
+    with pytest.raises(qbeast.InvalidInputError, match=r"(?i)nothing was (changed|written)"):
         table.optimize(**options)
 
 
