@@ -18,6 +18,7 @@ from qbeast_core.table.check_layouts import read_layout
 from qbeast_core.table.check_log import check_log
 from qbeast_core.table.check_places import Placement
 from qbeast_core.table.check_report import CheckReport
+from qbeast_core.table.progress import Progress, ProgressCallback
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.snapshot import Snapshot
 
@@ -26,17 +27,19 @@ __all__ = ["check_table"]
 T = TypeVar("T")
 R = TypeVar("R")
 
-_LOCAL_FILES: Final = 4  # each holds a slice of rows, and Polars has threads of its own
+_FILES_AT_ONCE: Final = 4  # each holds a slice of rows, and Polars has threads of its own
 _REMOTE_LOOKS: Final = 32
 
 
-def check_table(reader: Reader, *, data: bool = True) -> CheckReport:
+def check_table(
+    reader: Reader, *, data: bool = True, progress: ProgressCallback | None = None
+) -> CheckReport:
     """Check the version that a reader shows; see `Table.check`."""
     snapshot = reader.snapshot
     found, frames, notes = check_log(snapshot)
     faults = _presence(snapshot)
     if data:
-        faults += [*_contents(snapshot, found), *_copies(snapshot, found), *_vectors(reader)]
+        faults += [*_contents(snapshot, found, progress), *_copies(snapshot, found), *_vectors(reader)]
     else:
         notes.append("data files were not read: places, weights and statistics of rows are not checked")
     listed = pl.concat([*frames, fault_frame(faults)])
@@ -81,13 +84,20 @@ def _presence(snapshot: Snapshot) -> list[Fault]:
     return faults
 
 
-def _contents(snapshot: Snapshot, found: LiveBlocks) -> list[Fault]:
+def _contents(snapshot: Snapshot, found: LiveBlocks, progress: ProgressCallback | None) -> list[Fault]:
     """Read every file, a few at a time."""
     store, options = snapshot.source.store, dict(snapshot.storage_options)
-    jobs = _jobs(snapshot, found)
-    workers = min(_LOCAL_FILES, os.cpu_count() or 1)
-    checked = _side_by_side(lambda job: check_file(store, job, options), jobs, workers)
-    return [fault for faults in checked for fault in faults]
+    jobs, rows = _jobs(snapshot, found), _rows(snapshot, found)
+    faults: list[Fault] = []
+    with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
+        # In the order of the files, whichever is done first; an error leaves the rest undone.
+        for done, found_here in enumerate(
+            pool.map(lambda job: check_file(store, job, options), jobs), start=1
+        ):
+            faults += found_here
+            if progress is not None:
+                progress(Progress("read", done, len(jobs), rows))
+    return faults
 
 
 def _jobs(snapshot: Snapshot, found: LiveBlocks) -> list[FileCheck]:

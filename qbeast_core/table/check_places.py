@@ -212,7 +212,7 @@ class _Assigned:
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
         self.lower, self.upper = placement.boxes()
-        self.order = np.argsort(placement.blocks["cube"].str.len_bytes().to_numpy(), kind="stable")
+        self.depth = placement.blocks["cube"].str.len_bytes().to_numpy()
         self.counts = np.zeros(placement.blocks.height, np.int64)
         self.least = np.full(placement.blocks.height, np.iinfo(np.int64).max)
         self.certain = True
@@ -225,20 +225,26 @@ class _Assigned:
         self.certain = self.certain and all((low == high).all() for low, high in bounds)
         low = self.placement.blocks["min_weight"].to_numpy()
         high = self.placement.blocks["max_weight"].to_numpy()
-        left, in_cube = np.ones(len(weights), np.bool_), np.zeros(len(weights), np.bool_)
-        for block in self.order:
-            inside = np.ones(len(weights), np.bool_)
-            for j, (point_low, point_high) in enumerate(bounds):
-                inside &= (point_high >= self.lower[block, j]) & (point_low < self.upper[block, j])
-            in_cube |= inside
-            inside &= left & (weights >= low[block])
-            if self.placement.bounded:
-                inside &= weights <= high[block]
-            left &= ~inside
-            self.counts[block] += inside.sum()
-            self.least[block] = min(int(weights[inside].min(initial=2**40)), self.least[block])
-        self.nowhere.add(left & ~in_cube, start)
-        self.astray.add(left & in_cube, start)
+        left, in_cube = np.arange(len(weights)), np.zeros(len(weights), np.bool_)
+        for depth in np.unique(self.depth):  # rows that found their block are not looked at further down
+            weight, free = weights[left], np.ones(len(left), np.bool_)
+            ends = [(below[left], above[left]) for below, above in bounds]
+            for block in np.flatnonzero(self.depth == depth):
+                inside = np.ones(len(left), np.bool_)
+                for j, (below, above) in enumerate(ends):
+                    inside &= (above >= self.lower[block, j]) & (below < self.upper[block, j])
+                in_cube[left[inside]] = True
+                inside &= free & (weight >= low[block])
+                if self.placement.bounded:
+                    inside &= weight <= high[block]
+                free &= ~inside
+                self.counts[block] += inside.sum()
+                self.least[block] = min(int(weight[inside].min(initial=2**40)), self.least[block])
+            left = left[free]
+        lost = np.zeros(len(weights), np.bool_)
+        lost[left] = True
+        self.nowhere.add(lost & ~in_cube, start)
+        self.astray.add(lost & in_cube, start)
 
     def findings(self) -> Iterator[Finding]:
         """Tell what is wrong, once all rows are placed."""

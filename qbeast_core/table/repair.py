@@ -22,6 +22,7 @@ from qbeast_core.table.check_file import path_in, stored_size
 from qbeast_core.table.check_log import check_log
 from qbeast_core.table.check_pages import Unreadable, read_footer
 from qbeast_core.table.commit import commit
+from qbeast_core.table.progress import ProgressCallback
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.repair_plan import ADVICE, Mend, RepairPlan, plan_repair
 from qbeast_core.table.snapshot import Snapshot
@@ -89,12 +90,14 @@ class RepairResult:
         return "\n".join(lines)
 
 
-def repair_table(reader: Reader, *, dry_run: bool) -> tuple[RepairResult, Snapshot | None]:
+def repair_table(
+    reader: Reader, *, dry_run: bool, progress: ProgressCallback | None = None
+) -> tuple[RepairResult, Snapshot | None]:
     """Check a table and mend it; give also the version made, if it could be loaded. See `Table.repair`."""
     snapshot = reader.snapshot
     if not dry_run:
         check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri)
-    plan = plan_repair(check_table(reader).faults, snapshot.files)
+    plan = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
     left = pl.concat([plan.left.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, plan)])
     if dry_run or not plan.mends:
         return _result(snapshot.version, plan.mends.values(), left, dry_run=dry_run, repaired=False), None

@@ -12,6 +12,7 @@ from qbeast_core.table.check_report import CheckReport
 from qbeast_core.table.metrics import Metrics
 from qbeast_core.table.metrics_build import build_metrics
 from qbeast_core.table.plot import PlotKind, PlotOptions, plot_table
+from qbeast_core.table.progress import ProgressCallback
 from qbeast_core.table.reader import Reader, Sample
 from qbeast_core.table.repair import RepairResult, repair_table
 from qbeast_core.table.table_base import TableBase
@@ -56,7 +57,7 @@ class Insight(TableBase):
         """
         return build_metrics(self._snapshot, revision)
 
-    def check(self, *, data: bool = True) -> CheckReport:
+    def check(self, *, data: bool = True, progress: ProgressCallback | None = None) -> CheckReport:
         """Verify this version against the format; nothing is changed.
 
         On the log: tags can be read, name known revisions and agree with statistics and page layouts, thresholds
@@ -70,6 +71,8 @@ class Insight(TableBase):
         data : bool, default True
             Whether to read the data files, all of them; memory stays bounded (8 bytes a row in layouts before
             0.6.0). Else the log is enough, which is fast.
+        progress : callable, optional
+            Called with a `Progress` (stage ``"read"``) after every data file.
 
         Returns
         -------
@@ -89,9 +92,9 @@ class Insight(TableBase):
         Check of ids, version 0 (log and data): 1 files, 1 blocks, 1,000 rows
           sound: no fault
         """
-        return check_table(self._reader, data=data)
+        return check_table(self._reader, data=data, progress=progress)
 
-    def repair(self, *, dry_run: bool = False) -> RepairResult:
+    def repair(self, *, dry_run: bool = False, progress: ProgressCallback | None = None) -> RepairResult:
         """Mend what can be mended without touching a row: in one commit, of the log alone.
 
         The newest version is checked, log and data. Files whose tags are wrong lose them and become staging: they
@@ -104,6 +107,8 @@ class Insight(TableBase):
         ----------
         dry_run : bool, default False
             Change nothing and say what would be done.
+        progress : callable, optional
+            Called with a `Progress` (stage ``"read"``) after every data file that is checked.
 
         Returns
         -------
@@ -130,7 +135,7 @@ class Insight(TableBase):
         """
         newest = self._newest()
         reader = self._reader if newest is self._snapshot else Reader(newest, pages=self._reader.pages)
-        result, made = repair_table(reader, dry_run=dry_run)
+        result, made = repair_table(reader, dry_run=dry_run, progress=progress)
         if result.repaired:
             self._move_to(made)
         return result

@@ -137,13 +137,15 @@ def test_a_file_outside_the_folder_is_found(path: Path, tmp_path: Path) -> None:
 
 def test_a_staged_file_with_wrong_hidden_weights_is_named(path: Path) -> None:
     name = next(iter(read_log(path).adds))
-    rows = pl.read_parquet(path / name).with_columns(pl.col("_qbeast_weight") + 1)
-    rows.write_parquet(path / "more.parquet")
+    wrong = pl.int_range(pl.len()) >= 2500
+    rows = pl.read_parquet(path / name).with_columns(pl.col("_qbeast_weight") + wrong.cast(pl.Int32))
+    rows.write_parquet(path / "more.parquet", row_group_size=1000)
     add = {"path": "more.parquet", "partitionValues": {}, "modificationTime": 1, "dataChange": True}
     add["size"] = (path / "more.parquet").stat().st_size
     (path / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
     (fault,) = qbeast.open_table(path).check().faults.iter_rows(named=True)
-    assert (fault["path"], fault["code"], fault["row"]) == ("more.parquet", "hidden-weight", 0)
+    assert (fault["path"], fault["code"]) == ("more.parquet", "hidden-weight")
+    assert (fault["row_group"], fault["row"]) == (2, 2500)
 
 
 def test_an_empty_table_and_one_of_staged_files_alone_are_sound(tmp_path: Path) -> None:
