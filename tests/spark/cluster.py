@@ -22,7 +22,7 @@ from tests.spark import sessions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE = 90.0  # seconds; a loaded machine takes its time to start five JVMs
+PATIENCE = 150.0  # seconds; a loaded machine takes its time to start five JVMs
 HOME = Path(pyspark.__file__).parent
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -37,7 +37,7 @@ class Cluster:
     remote: str
     directory: Path
 
-    def run(self, module: str, *arguments: str, connect: bool, timeout: float = 200) -> str:
+    def run(self, module: str, *arguments: str, connect: bool, timeout: float = 300) -> str:
         """Run a module of this project as a driver of the cluster, or as a client of its Connect server."""
         address = self.remote if connect else self.master
         command = [sys.executable, "-m", module, address, *arguments]

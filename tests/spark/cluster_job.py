@@ -50,13 +50,18 @@ def append(spark: SparkSession, path: str) -> dict[str, Any]:
 
 def read(spark: SparkSession, path: str) -> dict[str, Any]:
     def keys(**options: Any) -> list[int]:
-        return sorted(row["key"] for row in bridge.read_table(spark, path, **options).select("key").collect())
+        return _keys(bridge.read_table(spark, path, **options))
 
     return {
         "rows": len(keys()),
         "sample": keys(sample=SAMPLE),
+        "source": _keys(spark.read.format("qbeast").option("sample", str(SAMPLE)).load(path)),
         "filter": keys(where="x < 100 AND name = 'name 7'"),
     }
+
+
+def _keys(frame: DataFrame) -> list[int]:
+    return sorted(row["key"] for row in frame.select("key").collect())
 
 
 def _where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,11 @@ from tests.spark.cluster import Cluster, cluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.slow, pytest.mark.classic]  # it starts both kinds of session itself
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.classic,  # both kinds of session are started here
+    pytest.mark.timeout(600),  # six JVMs take their time on a loaded machine
+]
 KEEPER = Path(__file__).with_name("keeper.py")
 MODES = pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
 
@@ -40,9 +44,11 @@ def _job(running: Cluster, step: str, path: Path, *, connect: bool) -> dict[str,
 
 def _in_polars(path: Path) -> dict[str, Any]:
     low = (pl.col("x") < 100) & (pl.col("name") == "name 7")
+    sample = sorted(qbeast.read_table(path, sample=cluster_job.SAMPLE)["key"])
     return {
         "rows": qbeast.read_table(path).height,
-        "sample": sorted(qbeast.read_table(path, sample=cluster_job.SAMPLE)["key"]),
+        "sample": sample,
+        "source": sample,
         "filter": sorted(qbeast.scan_table(path).filter(low).collect()["key"]),
     }
 
