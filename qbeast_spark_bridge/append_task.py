@@ -84,12 +84,14 @@ def write_rows(context: bytes, batches: Iterable[pa.RecordBatch], *, part_bytes:
     table: AppendContext = pickle.loads(context)  # noqa: S301 -- bytes of our own driver
     parts: list[AppendedPart] = []
     held: list[pa.RecordBatch] = []
+    size = 0
     try:
         for batch in batches:
             held.append(batch)
-            if sum(one.nbytes for one in held) >= part_bytes:
+            size += batch.nbytes
+            if size >= part_bytes:
                 parts.append(write_part(table, pa.Table.from_batches(held), _WORLD))
-                held = []
+                held, size = [], 0
         if any(batch.num_rows for batch in held):
             parts.append(write_part(table, pa.Table.from_batches(held), _WORLD))
     except BaseException:

@@ -32,6 +32,7 @@ from qbeast_core.table import append_commit, append_part
 from qbeast_core.table.append_commit import publish_parts
 from qbeast_core.table.append_part import AppendedPart, begin_append, write_part
 from qbeast_core.table.data_files import World
+from qbeast_core.table.snapshot import load_snapshot
 from qbeast_core.tree.columns import frame_weights
 from tests.integration.invariants import check_invariants, read_log
 from tests.integration.tables import assert_same_rows, folder, small_files
@@ -189,6 +190,17 @@ def test_an_append_meanwhile_is_no_conflict(table: Path) -> None:
     assert publish_parts(snapshot, parts).version == 2
     check_invariants(table)
     assert qbeast.read_table(table).height == 29_000
+
+
+def test_a_newer_look_at_the_table_is_checked_from_the_older(table: Path) -> None:
+    _, context = begin_append(str(table), numbers(0))
+    parts = [write_part(context, numbers(300, seed=seed), WORLD) for seed in (1, 2)]
+    qbeast.write_table(numbers(300, seed=3), table, mode="append")
+    _, later = begin_append(str(table), numbers(0))
+    parts.append(write_part(later, numbers(300, seed=4), WORLD))
+    assert publish_parts(load_snapshot(table), parts).version == 2
+    check_invariants(table)
+    assert qbeast.read_table(table).height == 21_200
 
 
 def test_rows_planned_for_another_index_are_staged(table: Path) -> None:
