@@ -13,6 +13,7 @@ import qbeast
 def draw(table: qbeast.Table, folder: Path, *, predicate: pl.Expr | None = None) -> list[Path]:
     """Save the pictures and return where: tree and samples in one file, the space in another."""
     figure = Figure(figsize=(12, 4.4), layout="constrained")
+    figure.get_layout_engine().set(wspace=0.06)
     left, right = figure.subplots(1, 2, width_ratios=(1.35, 1))
     table.plot("tree", axes=left)
     table.plot("fraction", axes=right)

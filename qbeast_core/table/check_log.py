@@ -19,7 +19,10 @@ _UNUSABLE: Final[dict[str, tuple[Code, str]]] = {
     "unreadable": ("tags-unreadable", "its blocks tag is no list of blocks"),
     "incomplete": ("tags-incomplete", "it names an index, but not both a revision and blocks"),
     "unknown revision": ("revision-unknown", "the table has no such revision"),
-    "other types": ("revision-types", "its revision has no space, or indexed columns of other types than the table has now"),
+    "other types": (
+        "revision-types",
+        "its revision has no space, or indexed columns of other types than the table has now",
+    ),
     "no cube": ("cube-unreadable", "a block names a cube that is none"),
 }
 _NUMBER: Final = r"-?\d{1,10}"
