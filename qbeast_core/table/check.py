@@ -89,11 +89,13 @@ def _contents(snapshot: Snapshot, found: LiveBlocks, progress: ProgressCallback 
     store, options = snapshot.source.store, dict(snapshot.storage_options)
     jobs, rows = _jobs(snapshot, found), _rows(snapshot, found)
     faults: list[Fault] = []
+
+    def check(job: FileCheck) -> list[Fault]:
+        return check_file(store, job, options)
+
     with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
         # In the order of the files, whichever is done first; an error leaves the rest undone.
-        for done, found_here in enumerate(
-            pool.map(lambda job: check_file(store, job, options), jobs), start=1
-        ):
+        for done, found_here in enumerate(pool.map(check, jobs), start=1):
             faults += found_here
             if progress is not None:
                 progress(Progress("read", done, len(jobs), rows))
