@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
+from pyspark.sql.functions import expr, lit
 
 import qbeast
 import qbeast_spark_bridge as bridge
@@ -39,7 +39,7 @@ def unchanged(table: Path) -> bool:
 
 
 def test_an_error_in_a_worker_is_raised_as_it_was(spark: SparkSession, table: Path) -> None:
-    holes = rows(spark).withColumn("b", F.expr("IF(a = 7, NULL, b)"))
+    holes = rows(spark).withColumn("b", expr("IF(a = 7, NULL, b)"))
     with pytest.raises(qbeast.SchemaMismatchError, match="'b' may hold no nulls") as caught:
         bridge.write_table(holes, table, mode="append")
     assert caught.value.problems == ("column 'b' may hold no nulls",)
@@ -49,7 +49,7 @@ def test_an_error_in_a_worker_is_raised_as_it_was(spark: SparkSession, table: Pa
 
 
 def test_an_error_of_the_rows_themselves_stays_spark_s(spark: SparkSession, table: Path) -> None:
-    broken = rows(spark).withColumn("b", F.expr("IF(a = 7, raise_error('boom'), b)"))
+    broken = rows(spark).withColumn("b", expr("IF(a = 7, raise_error('boom'), b)"))
     with pytest.raises(PySparkException, match="boom"):
         bridge.write_table(broken, table, mode="append")
     assert unchanged(table)
@@ -63,7 +63,7 @@ def test_columns_that_do_not_fit_are_all_named(spark: SparkSession, table: Path)
 
 
 def test_types_that_delta_lacks_are_named(spark: SparkSession, tmp_path: Path) -> None:
-    df = rows(spark).withColumn("i", F.expr("INTERVAL '1' DAY")).withColumn("v", F.lit(None))
+    df = rows(spark).withColumn("i", expr("INTERVAL '1' DAY")).withColumn("v", lit(None))
     with pytest.raises(qbeast.SchemaMismatchError, match="'i' has type interval day"):
         bridge.write_table(df, tmp_path / "t", ["a"])
     with pytest.raises(qbeast.InvalidInputError, match="no type for v"):
@@ -72,7 +72,7 @@ def test_types_that_delta_lacks_are_named(spark: SparkSession, tmp_path: Path) -
 
 
 def test_collated_columns_are_stored_but_not_indexed(spark: SparkSession, tmp_path: Path) -> None:
-    df = rows(spark).withColumn("b", F.expr("b COLLATE UTF8_LCASE"))
+    df = rows(spark).withColumn("b", expr("b COLLATE UTF8_LCASE"))
     with pytest.raises(qbeast.InvalidColumnsError, match="collation") as caught:
         bridge.write_table(df, tmp_path / "t", ["a", "b"])
     assert caught.value.columns == ("b",)
@@ -82,7 +82,7 @@ def test_collated_columns_are_stored_but_not_indexed(spark: SparkSession, tmp_pa
 
 
 def test_columns_that_are_not_there_or_cannot_be_indexed(spark: SparkSession, tmp_path: Path) -> None:
-    df = rows(spark).withColumn("list", F.expr("array(a)"))
+    df = rows(spark).withColumn("list", expr("array(a)"))
     for wrong in ("A", "nothing", "list"):
         with pytest.raises(qbeast.InvalidColumnsError, match=wrong):
             bridge.write_table(df, tmp_path / "t", [wrong])

@@ -1,0 +1,204 @@
+"""The parts of a write from Spark, without Spark: keys, packs, batches, summaries, and what a worker holds."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import qbeast
+from qbeast_core.api import WORLD
+from qbeast_core.table.result import WriteResult
+from qbeast_core.table.scatter import ScatterWrite
+from qbeast_core.table.scattered_file import ScatteredFile
+from qbeast_core.table.write_options import WriteOptions
+from qbeast_core.tree.summary import SampleLimits
+from qbeast_core.tree.summary_bytes import load_summary
+from qbeast_spark_bridge import batches, packs, pass_one, pass_two
+from qbeast_spark_bridge.errors import OwnErrors, note_of
+from qbeast_spark_bridge.workers import WorkerCall
+from tests.integration.invariants import check_invariants
+from tests.integration.tables import assert_same_rows
+from tests.strategies import VALUES, frames_of
+
+if TYPE_CHECKING:
+    from qbeast_core.table.scatter_job import ScatterJob
+
+ROOT = Path(__file__).parents[2]
+EVERY_TYPE = {f"c{number}": dtype for number, dtype in enumerate(VALUES)}
+
+
+def numbers(count: int = 4_000) -> pl.DataFrame:
+    rng = np.random.default_rng(5)
+    return pl.DataFrame({"row": range(count), "a": rng.integers(0, 900, count), "b": rng.random(count)})
+
+
+def begun(frame: pl.DataFrame, path: Path, columns: list[str], **options: Any) -> ScatterWrite:
+    write = ScatterWrite.begin(frame.clear(), str(path), WriteOptions(columns=columns, **options), WORLD)
+    assert not isinstance(write, WriteResult)
+    return write
+
+
+def arrow(frame: pl.DataFrame, *, rows: int = 300) -> list[pa.RecordBatch]:
+    """The rows as Spark sends them."""
+    numbered = frame.rename({name: f"c{number}" for number, name in enumerate(frame.columns)})
+    table = numbered.to_arrow(compat_level=pl.CompatLevel.oldest())
+    found: list[pa.RecordBatch] = table.to_batches(max_chunksize=rows)
+    return found
+
+
+def job_of(write: ScatterWrite, frame: pl.DataFrame) -> ScatterJob:
+    summaries = list(
+        pass_one.summarise_partition(write.summary_job(), iter(arrow(frame.select(write.names))))
+    )
+    (row,) = pass_one.merge_partition(None, iter(summaries))
+    return write.job(load_summary(row.column("summary")[0].as_py()))
+
+
+@pytest.mark.parametrize("files", [1, 2, 3, 200, 10_007])
+def test_every_file_gets_a_task_of_its_own(files: int) -> None:
+    import mmh3  # noqa: PLC0415 -- the standard hash of four bytes is Spark's hash of an int
+
+    keys = pass_two.task_keys(files)
+    tasks = [mmh3.hash(int(key).to_bytes(4, "little", signed=True), 42) % files for key in keys]
+    assert tasks == list(range(files))
+
+
+@given(frame=frames_of(EVERY_TYPE), seed=st.integers(0, 9), files=st.sampled_from([1, 3, 70_000]))
+def test_packs_hold_the_rows_of_each_file(frame: pl.DataFrame, seed: int, files: int) -> None:
+    rng = np.random.default_rng(seed)
+    numbers_of = rng.integers(0, files, frame.height).astype(np.int32)
+    keys = rng.integers(0, 2**63, frame.height).astype(np.uint64)
+    found: dict[int, list[tuple[pl.DataFrame, Any]]] = {}
+    for number, pack in packs.pack_rows(frame, numbers_of, keys):
+        found.setdefault(number, []).append(packs.unpack_rows(pa.py_buffer(pack)))
+    assert list(found) == sorted(set(numbers_of.tolist()))
+    for number, parts in found.items():
+        mine = frame.filter(pl.Series(numbers_of == number)).with_columns(
+            pl.Series("key", keys[numbers_of == number])
+        )
+        rows = pl.concat(part.with_columns(pl.Series("key", its)) for part, its in parts)
+        assert rows.equals(mine)
+
+
+def test_packs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packs, "_PACK_BYTES", 4_096)
+    frame = pl.DataFrame({"text": ["x" * 100] * 1_000})
+    made = [pack for _, pack in packs.pack_rows(frame, np.zeros(1_000, np.int32), np.zeros(1_000, np.uint64))]
+    sizes = [packs.unpack_rows(pa.py_buffer(pack))[0].height for pack in made]
+    assert sum(sizes) == 1_000
+    assert max(sizes) <= 40
+
+
+def test_small_batches_are_gathered_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "BUFFER_BYTES", 8 * 1_000)
+    frame = pl.DataFrame({"a.b": range(5_000)})
+    tables = list(batches.gathered(iter(arrow(frame)), ["a.b"]))
+    assert [table.num_rows for table in tables[:-1]] == [1_200] * (len(tables) - 1)
+    assert pl.concat(pl.DataFrame(table) for table in tables).equals(frame)
+    assert not list(batches.gathered(iter(arrow(frame.clear())), ["a.b"]))
+
+
+def test_rows_beyond_what_a_worker_may_hold_go_to_more_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pass_two, "_HELD_BYTES", 24 * 1_000)
+    frame = numbers()
+    write = begun(frame, tmp_path / "t", ["a", "b"], cube_size=100)
+    job = job_of(write, frame)
+    assert job.file_count == 1
+    argument = (job, pass_two.task_keys(1), frame.columns)
+    sent = [
+        b
+        for part in range(4)
+        for b in pass_two.pack_partition(argument, iter(arrow(frame[part * 1000 :][:1000])))
+    ]
+    answers = [
+        ScatteredFile.load(data.as_py())
+        for batch in pass_two.write_partition(job, iter(sent))
+        for data in batch.column("file")
+    ]
+    assert len(answers) == 4
+    assert write.publish(job, answers).files == 4
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), frame)
+    check_invariants(tmp_path / "t")
+
+
+def test_samples_shrink_with_the_partitions_and_stay_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pass_one, "DOMAIN_LIMITS", SampleLimits(1_000, 1 << 20))
+    monkeypatch.setattr(pass_one, "_LEAST_SAMPLE", 10)
+    assert [pass_one._sample_rows(part, 50_000) for part in (0, 1, 4, 99)] == [1_000, 1_000, 1_000, 1_000]  # noqa: SLF001
+    assert [pass_one._sample_rows(part, 800) for part in (0, 1, 4, 99)] == [1_000, 500, 200, 20]  # noqa: SLF001
+    frame = numbers(20_000)
+    write = begun(frame, Path("nowhere"), ["a", "b"])
+    parts = []
+    for part in range(20):
+        monkeypatch.setattr(pass_one.TaskContext, "get", lambda part=part: _Task(part))
+        rows = frame.slice(part * 1_000, 1_000).select("a", "b")
+        parts += pass_one.summarise_partition(write.summary_job(), iter(arrow(rows)))
+    (row,) = pass_one.merge_partition(None, iter(parts))
+    summary = load_summary(row.column("summary")[0].as_py())
+    assert summary.rows == 20_000
+    assert 500 < summary.sample.height <= 1_000
+    assert summary.sample["b"].mean() == pytest.approx(0.5, abs=0.05)
+
+
+class _Task:
+    def __init__(self, part: int) -> None:
+        self.part = part
+
+    def partitionId(self) -> int:  # noqa: N802 -- the name Spark gives it
+        return self.part
+
+
+def test_workers_start_few_threads_before_polars_starts_its_own() -> None:
+    code = (
+        "import os, pickle, sys, types\n"
+        "os.environ.pop('POLARS_MAX_THREADS', None)\n"
+        "call = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
+        "assert 'polars' not in sys.modules, 'too early'\n"
+        "list(call(iter([])))\n"
+        "import polars, pyarrow\n"
+        "print(polars.thread_pool_size(), pyarrow.cpu_count())"
+    )
+    call = pickle.dumps(WorkerCall.of(pass_one.merge_partition, None)).hex()
+    for cores, wanted in (({}, "1 1"), ({"OMP_NUM_THREADS": "2"}, "2 2")):
+        command = [sys.executable, "-c", code, call]
+        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)} | cores
+        assert subprocess.check_output(command, text=True, env=environment, cwd=ROOT).strip() == wanted
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        qbeast.SchemaMismatchError("no\nfit: {'a'}", problems=["a", "b"]),
+        qbeast.StorageError("disk full", path="/t"),
+        qbeast.UnsupportedTableError("feature", path="/t", feature="x"),
+        qbeast.InputChangedError("changed", rows_before=1, rows_after=2),
+    ],
+)
+def test_errors_survive_as_text(error: qbeast.QbeastError) -> None:
+    trace = RuntimeError(
+        f"Job aborted\nTraceback ...\n{type(error)}: {error}\n{note_of(error)}\n\tat java.lang"
+    )
+    with pytest.raises(type(error)) as caught, OwnErrors():
+        raise trace
+    assert str(caught.value) == str(error)
+    assert vars(caught.value) == vars(error)
+    assert caught.value.__cause__ is trace
+
+
+def test_errors_of_others_stay_as_they_are() -> None:
+    other = RuntimeError("boom")
+    with pytest.raises(RuntimeError) as caught, OwnErrors():
+        raise other
+    assert caught.value is other
