@@ -18,7 +18,7 @@ from tests.golden.collection import Golden, each, find
 from tests.insight import damage as d
 from tests.insight.test_check import DATA_FAULTS, INDEXED, LOG_FAULTS, ORDER
 from tests.integration.invariants import read_log
-from tests.integration.tables import assert_same_rows, small_files
+from tests.integration.tables import assert_same_rows, sampled, small_files
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
@@ -119,7 +119,11 @@ def test_after_a_repair_every_row_is_read_once_and_what_is_left_is_named(table: 
         assert not result.repaired
         assert spoiled.path in set(result.left["path"])
         return
-    assert_same_rows(opened.scan().collect(), stored_rows(table))
+    rows = stored_rows(table)
+    assert_same_rows(opened.scan().collect(), rows)
+    early = pl.col("a") < 300
+    wanted = sampled(rows, INDEXED, 0.3).filter(early)
+    assert_same_rows(opened.scan(sample=0.3).filter(early).collect(), wanted)
     left = set(opened.check().faults["code"])
     assert left == set(result.left["code"])
     if name in REWRITTEN:
@@ -134,7 +138,7 @@ def test_after_a_repair_every_row_is_read_once_and_what_is_left_is_named(table: 
     assert {path: add for path, add in after.adds.items() if path != spoiled.path} == {
         path: add for path, add in before.adds.items() if path != spoiled.path
     }
-    assert DeltaTable(table).count() == stored_rows(table).height
+    assert DeltaTable(table).count() == rows.height
     again = opened.repair()
     assert (again.repaired, again.mended.height) == (False, 0)
 
