@@ -87,9 +87,7 @@ class IndexState:
         """Whether live blocks repeat rows of others (format 11)."""
         return bool(self.blocks["replicated"].any())
 
-    def tree(
-        self, revision: Revision, gone: BoolArray, pending: BoolArray, new: pl.DataFrame
-    ) -> ExistingTree:
+    def tree(self, revision: Revision, gone: BoolArray, new: pl.DataFrame) -> ExistingTree:
         """Return the tree that rows are put back into.
 
         Parameters
@@ -98,21 +96,13 @@ class IndexState:
             Of the table.
         gone : ndarray of bool, shape (files,)
             Files that are taken out.
-        pending : ndarray of bool, shape (files,)
-            Those of them whose rows come later: they count, but bind nobody.
         new : polars.DataFrame
             Blocks already put back, see `blocks_frame`.
         """
         mine = self.blocks.filter(pl.col("revision") == revision.revision_id).select(_BLOCKS.names())
-        mine = mine.filter(pl.Series((~gone | pending)[mine["file"].to_numpy()]))
-        both = pl.concat([mine, new])
-        file = both["file"].to_numpy()
-        tree = existing_tree(
-            _cubes(both, revision),
-            **_bounds(both),
-            element_counts=both["rows"].to_numpy(),
-            binding=(file == NEW_FILE) | ~gone[np.maximum(file, 0)] if len(gone) else None,
-        )
+        staying = mine.filter(~pl.Series(gone[mine["file"].to_numpy()], dtype=pl.Boolean))
+        both = pl.concat([staying, new])
+        tree = existing_tree(_cubes(both, revision), **_bounds(both), element_counts=both["rows"].to_numpy())
         return open_where_broken(tree)
 
     def disorder(self, gone: BoolArray, new: Mapping[int, pl.DataFrame]) -> Disorder:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import polars as pl
 
@@ -18,12 +20,14 @@ from qbeast_core.table.progress import Progress, ProgressStage
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.rewrite_commit import publish_rewrite
 from qbeast_core.table.rewrite_job import Replaced, Rewrite
-from qbeast_core.table.rewrite_read import read_files, row_groups
+from qbeast_core.table.rewrite_read import TakenRows
 from qbeast_core.table.rewrite_space import indexed_names, newest_revision, space_for
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.design_effect import design_effect
+from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.pack import rows_per_file
 from qbeast_core.tree.plan import IndexPlan, plan_index
+from qbeast_core.tree.plan_part import plan_parts
 
 __all__ = ["refuse_copies", "rewrite"]
 
@@ -31,8 +35,8 @@ __all__ = ["refuse_copies", "rewrite"]
 def rewrite(reader: Reader, state: IndexState, job: Rewrite, world: World) -> Replaced | None:
     """Rewrite files in one commit, built on the reader's version; all of it or nothing.
 
-    Rows are read and written in groups of bounded memory. The first groups are placed as though the rows of
-    the later ones were in the tree already, so the result is that of one group, but for blocks of fewer rows.
+    Rows that take more memory than a group may are not held: their indexed columns are read to plan, then
+    the files are read again for every group of files to write.
 
     Parameters
     ----------
@@ -94,7 +98,6 @@ class _Rewriter:
 
     def __init__(self, reader: Reader, state: IndexState, job: Rewrite, world: World) -> None:
         self.reader, self.state, self.job, self.world = reader, state, job, world
-        self.names = indexed_names(state)
         self.gone: BoolArray = np.zeros(state.snapshot.files.height, np.bool_)
         self.gone[job.files] = True
         self._begin()
@@ -102,19 +105,15 @@ class _Rewriter:
     def _begin(self) -> None:
         self.adds: list[AddFile] = []
         self.new = blocks_frame([])
-        self.pending = self.gone.copy()
         self.rows = 0
 
     def run(self) -> Replaced | None:
-        groups = self._groups(self.gone)
-        rows = self._read(groups[0], self.job.added) if len(groups) == 1 else None
-        self._tell("plan", 0 if rows is None else rows.height)
-        revision, is_new = self._space(groups, rows)
+        rows = self._rows(self.gone, self.job.added)
+        revision, is_new = self._space(rows)
         while True:
             taken = int(self.gone.sum())
-            if not self._put_back(groups, revision, rows, is_new=is_new):
+            if not self._put_back(rows, revision, is_new=is_new, is_worth=self.job.is_worth):
                 return None
-            rows = None
             # The smallest weight of all leaves no room for a threshold below: then it stays as it is.
             if self._mend(revision, is_new=is_new) or int(self.gone.sum()) == taken:
                 cubes = self.new["cube"].n_unique()
@@ -122,27 +121,59 @@ class _Rewriter:
             # New blocks relied on files that went later; once more, with all of these gone from the start.
             delete_data_files(self.reader.store, self.adds)
             self._begin()
-            groups = self._groups(self.gone)
+            rows = self._rows(self.gone, self.job.added)
 
-    def _groups(self, files: BoolArray) -> list[I64Array]:
-        numbers = np.flatnonzero(files)
-        return row_groups(self.state, numbers, group_bytes=self.job.group_bytes) or [numbers]
+    def _rows(self, files: BoolArray, added: pl.DataFrame | None) -> TakenRows:
+        job = self.job
+        return TakenRows(
+            self.reader, np.flatnonzero(files), change=job.change, added=added, group_bytes=job.group_bytes
+        )
+
+    def _space(self, rows: TakenRows) -> tuple[Revision, bool]:
+        """Choose the revision; rows that are indexed in the newest one and stay as they are always fit it."""
+        if self.job.revision is not None:
+            return self.job.revision, False
+        newest = newest_revision(self.state)
+        same = self.job.change is None and self.job.added is None
+        if newest is not None and same and (self.state.revision_of[self.gone] == newest.revision_id).all():
+            return newest, False
+        keys = rows.keys(indexed_names(self.state))
+        uri, now_ms = self.state.snapshot.uri, self.world.now_ms()
+        return space_for(self.state, keys, self.gone, uri=uri, now_ms=now_ms)
 
     def _put_back(
-        self, groups: list[I64Array], revision: Revision, rows: pl.DataFrame | None, *, is_new: bool
+        self,
+        rows: TakenRows,
+        revision: Revision,
+        *,
+        is_new: bool,
+        is_worth: Callable[[I64Array, IndexPlan], bool] | None = None,
     ) -> bool:
-        """Write the rows of all groups; False if that is not worth it, and nothing was written."""
-        for number, group in enumerate(groups):
-            self.pending[group] = False
-            if rows is None:
-                rows = self._read(group, None if number else self.job.added)
-            plan = self._plan(rows, revision, is_new=is_new)
-            is_worth = self.job.is_worth
-            if len(groups) == 1 and is_worth is not None and not is_worth(np.flatnonzero(self.gone), plan):
-                return False
-            self._write(rows, plan)
-            rows = None
+        """Write the rows; False if that is not worth it, and nothing was written."""
+        keys = rows.keys(revision.columns)
+        self._tell("plan", keys.height)
+        held = rows.held
+        row_bytes = rows.row_bytes if held is None else held.estimated_size() / max(held.height, 1)
+        plan = plan_index(
+            keys,
+            revision,
+            frame_weights(keys, revision.columns),
+            existing=None if is_new and not self.new.height else self._tree(revision, is_new=is_new),
+            file_rows=rows_per_file(row_bytes),
+        )
+        if is_worth is not None and not is_worth(np.flatnonzero(self.gone), plan):
+            return False
+        effect = design_effect(plan.weights)
+        if held is not None:
+            self._write(held, plan, effect)
+            return True
+        for places, part in plan_parts(plan, most_rows=rows.group_rows):
+            self._write(rows.take(places, keys.height), part, effect)
         return True
+
+    def _tree(self, revision: Revision, *, is_new: bool) -> ExistingTree:
+        gone = np.ones_like(self.gone) if is_new else self.gone
+        return self.state.tree(revision, gone, self.new)
 
     def _mend(self, revision: Revision, *, is_new: bool) -> bool:
         """Take out more files until the order of weights is kept; False if that does not help."""
@@ -151,61 +182,19 @@ class _Rewriter:
             disorder = self.state.disorder(self.gone, new)
             if disorder.is_stuck or not len(disorder.files):
                 return not disorder.is_stuck
-            self.gone[disorder.files] = self.pending[disorder.files] = True
-            for group in row_groups(self.state, disorder.files, group_bytes=self.job.group_bytes):
-                self.pending[group] = False
-                rows = self._read(group, None)
-                self._write(rows, self._plan(rows, revision, is_new=is_new))
+            more = np.zeros_like(self.gone)
+            more[disorder.files] = True
+            self.gone |= more
+            self._put_back(self._rows(more, None), revision, is_new=is_new)
 
-    def _read(
-        self, group: I64Array, added: pl.DataFrame | None, columns: tuple[str, ...] | None = None
-    ) -> pl.DataFrame:
-        rows = read_files(self.reader, group, columns if self.job.change is None else None)
-        rows = rows if self.job.change is None else self.job.change(rows)
-        if added is not None:
-            rows = pl.concat([rows, added.select(rows.columns)])
-        return rows if columns is None else rows.select(columns)
-
-    def _space(self, groups: list[I64Array], rows: pl.DataFrame | None) -> tuple[Revision, bool]:
-        """Choose the revision; rows that are indexed in the newest one and stay as they are do not matter."""
-        if self.job.revision is not None:
-            return self.job.revision, False
-        newest = newest_revision(self.state)
-        inside = -2 if newest is None else newest.revision_id
-        strange = self.state.revision_of != inside
-        fixed = self.job.change is None and self.job.added is None
-        if fixed and newest is not None and not strange[self.gone].any():
-            return newest, False
-        if rows is not None:
-            keys = rows.select(self.names)
-        else:
-            wanted = [group[strange[group]] if fixed else group for group in groups]
-            parts = [self._read(group, None, self.names) for group in wanted]
-            parts += [] if self.job.added is None else [self.job.added.select(self.names)]
-            keys = pl.concat(parts)
-        uri, now_ms = self.state.snapshot.uri, self.world.now_ms()
-        return space_for(self.state, keys, self.gone, uri=uri, now_ms=now_ms)
-
-    def _plan(self, rows: pl.DataFrame, revision: Revision, *, is_new: bool) -> IndexPlan:
-        alone = revision.revision_id not in self.state.snapshot.config.revisions or is_new
-        gone = np.ones_like(self.gone) if alone else self.gone
-        pending = np.zeros_like(self.pending) if alone else self.pending
-        return plan_index(
-            rows,
-            revision,
-            frame_weights(rows, revision.columns),
-            existing=self.state.tree(revision, gone, pending, self.new),
-            file_rows=rows_per_file(rows.estimated_size() / max(rows.height, 1)),
-        )
-
-    def _write(self, rows: pl.DataFrame, plan: IndexPlan) -> None:
+    def _write(self, rows: pl.DataFrame, plan: IndexPlan, effect: float) -> None:
         configuration = self.state.snapshot.metadata.configuration
         adds = write_data_files(
             rows,
             plan,
             store=self.reader.store,
             settings=FileSettings.of(rows, plan.revision.columns, configuration),
-            design_effect=design_effect(plan.weights),
+            design_effect=effect,
             world=self.world,
             progress=self.job.progress,
         )

@@ -21,7 +21,7 @@ GROUP_BYTES: Final = 2 << 30
 """Rows that are held at once, in bytes of memory, estimated from the columns' types."""
 
 RowChange: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
-"""Rows in, rows out, of the same columns; of rows that it does not concern it returns all as they are."""
+"""Rows in, rows out, of the same columns, the same for the same rows each time it is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,8 +48,7 @@ class Rewrite:
     commit_metadata : mapping of str to str
         More entries in the history.
     is_worth : callable or None
-        Asked with the files and the plan before anything is written, where all fits into one group; False
-        leaves the table as it is.
+        Asked with the files and the plan before anything is written; False leaves the table as it is.
     progress : callable or None
         Told of every step.
     group_bytes : int

@@ -1,23 +1,26 @@
-"""Rows of some files of a snapshot, without those that no read returns, in groups that fit into memory."""
+"""Rows of some files of a snapshot, without those that no read returns, held or read as often as needed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import polars as pl
 
+from qbeast_core.errors import InputChangedError
 from qbeast_core.query.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
-from qbeast_core.table.index_state import IndexState
 from qbeast_core.table.portion import Place, Portion, Wanted, read_portion
 from qbeast_core.table.reader import Reader
+from qbeast_core.table.rewrite_job import RowChange
 
-__all__ = ["read_files", "row_groups"]
+__all__ = ["TakenRows", "read_files"]
 
 _WIDE: Final = 48
 _NARROW: Final = 8
+_CHUNKS: Final = 4
+_UNPACKED: Final = 4  # bytes in memory per byte stored, for files that do not tell their rows
 
 
 def read_files(reader: Reader, numbers: I64Array, columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -50,38 +53,89 @@ def read_files(reader: Reader, numbers: I64Array, columns: Sequence[str] | None 
     return pl.concat([none, *read_portion(portion, wanted, place)], rechunk=False)
 
 
-def row_groups(state: IndexState, numbers: I64Array, *, group_bytes: int) -> list[I64Array]:
-    """Cut files into groups whose rows take about `group_bytes` of memory each, neighbours in the tree together.
+class TakenRows:
+    """The rows of files that are taken out, with what becomes of them, in an order that never changes.
+
+    Rows that take less than `group_bytes` are read once and held; others are read again whenever they are
+    asked for, a few files at a time.
 
     Parameters
     ----------
-    state : IndexState
-        The table.
+    reader : Reader
+        Of the snapshot.
     numbers : ndarray of int64
         Numbers of live files.
+    change : callable, optional
+        What becomes of rows; the same of the same rows each time.
+    added : polars.DataFrame, optional
+        More rows, last.
     group_bytes : int
-        Estimated from the columns' types: 8 bytes a number, 48 a text or nested value.
-
-    Returns
-    -------
-    list of ndarray of int64
-        Every number once; a file larger than a group is a group of its own.
+        Rows held at once, in bytes estimated from the columns' types: 8 a number, 48 a text or nested value.
     """
-    if not len(numbers):
-        return []
-    widths = [
-        _WIDE if dtype.is_nested() or isinstance(dtype, pl.String | pl.Binary) else _NARROW
-        for dtype in state.snapshot.schema.dtypes()
-    ]
-    rows = state.snapshot.files["num_records"].fill_null(0).to_numpy()[numbers]
-    deepest = (
-        state.blocks.sort("rows", descending=True, maintain_order=True)
-        .unique("file", keep="first", maintain_order=True)
-        .select("file", "cube")
-    )
-    listed = pl.DataFrame({"file": numbers, "bytes": rows * sum(widths)})
-    ordered = listed.join(deepest, on="file", how="left").sort("cube", "file", nulls_last=False)
-    ends = ordered["bytes"].cum_sum().to_numpy()
-    group = np.maximum(ends - 1, 0) // group_bytes
-    cuts = np.flatnonzero(np.diff(group)) + 1
-    return np.split(ordered["file"].to_numpy(), cuts)
+
+    def __init__(
+        self,
+        reader: Reader,
+        numbers: I64Array,
+        *,
+        change: RowChange | None,
+        added: pl.DataFrame | None,
+        group_bytes: int,
+    ) -> None:
+        self._reader, self._change, self._added = reader, change, added
+        schema = reader.snapshot.schema
+        self.row_bytes = sum(_WIDE if _is_wide(dtype) else _NARROW for dtype in schema.dtypes())
+        self.group_rows = max(group_bytes // self.row_bytes, 1)
+        """Rows that fit into a group."""
+        guess = pl.col("size_bytes") * _UNPACKED // self.row_bytes
+        rows = reader.snapshot.files.select(pl.coalesce("num_records", guess)).to_series().to_numpy()[numbers]
+        chunk = self.group_rows if rows.sum() <= self.group_rows else max(self.group_rows // _CHUNKS, 1)
+        cuts = np.flatnonzero(np.diff(np.maximum(np.cumsum(rows) - 1, 0) // chunk)) + 1
+        self._chunks: list[I64Array] = np.split(numbers, cuts)
+        self.held = next(iter(self._frames()), None) if len(self._chunks) == 1 else None
+        """All rows; None: they are too many."""
+
+    def keys(self, names: Sequence[str]) -> pl.DataFrame:
+        """Return some columns of all rows."""
+        if self.held is not None:
+            return self.held.select(names)
+        return pl.concat(self._frames(names))
+
+    def take(self, numbers: I64Array, total: int) -> pl.DataFrame:
+        """Return some rows.
+
+        Parameters
+        ----------
+        numbers : ndarray of int64
+            Their places among all rows, ascending.
+        total : int
+            How many rows there were when the places were chosen.
+
+        Raises
+        ------
+        InputChangedError
+            If there are more or fewer now: the change depends on more than the rows.
+        """
+        parts: list[pl.DataFrame] = []
+        start = 0
+        for frame in self._frames():
+            first, last = np.searchsorted(numbers, [start, start + frame.height]).tolist()
+            parts.append(frame[numbers[first:last] - start])
+            start += frame.height
+        if start != total:
+            msg = f"rows to rewrite were {total} at first and {start} later; nothing was changed"
+            raise InputChangedError(msg, rows_before=total, rows_after=start)
+        return pl.concat(parts)
+
+    def _frames(self, names: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
+        """Yield all rows, in one frame where they are few."""
+        for number, chunk in enumerate(self._chunks):
+            rows = read_files(self._reader, chunk, names if self._change is None else None)
+            rows = rows if self._change is None else self._change(rows)
+            if self._added is not None and number == len(self._chunks) - 1:
+                rows = pl.concat([rows, self._added.select(rows.columns)])
+            yield rows if names is None else rows.select(names)
+
+
+def _is_wide(dtype: pl.DataType) -> bool:
+    return dtype.is_nested() or isinstance(dtype, pl.String | pl.Binary)

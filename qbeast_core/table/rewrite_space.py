@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import polars as pl
 
 from qbeast_core.log.intent import WriteIntent
@@ -36,14 +35,14 @@ def indexed_names(state: IndexState) -> tuple[str, ...]:
 def space_for(
     state: IndexState, keys: pl.DataFrame, gone: BoolArray, *, uri: str, now_ms: int
 ) -> tuple[Revision, bool]:
-    """Return the revision for rows from elsewhere, and whether it is a new one.
+    """Return the revision for rows that may not fit the newest one, and whether it is a new one.
 
     Parameters
     ----------
     state : IndexState
         The table.
     keys : polars.DataFrame
-        The indexed columns of the rows that are not indexed in the newest revision.
+        The indexed columns of the rows that are taken out and put back.
     gone : ndarray of bool, shape (files,)
         Files that are taken out: growth is told by those that stay.
     uri : str
@@ -68,8 +67,7 @@ def space_for(
         wish = IndexWish(specs=specs, cube_size=size, dialect=dialect)
         return first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms), True
     staying = replace(snapshot, files=snapshot.files.filter(~pl.Series(gone, dtype=pl.Boolean)))
-    none = np.zeros(len(gone), np.bool_)
-    tree = state.tree(current, gone, none, blocks_frame([]))
+    tree = state.tree(current, gone, blocks_frame([]))
     growth = growth_of(staying, current, tree)
     wish = IndexWish(specs=specs, cube_size=None, dialect=dialect)
     revision = next_revision(current, wish, summary, growth=growth, timestamp_ms=now_ms)

@@ -69,7 +69,6 @@ def existing_tree(
     min_weights: I32Array,
     max_weights: I32Array,
     element_counts: I64Array,
-    binding: BoolArray | None = None,
 ) -> ExistingTree:
     """Rebuild domains and thresholds of a revision from its live blocks.
 
@@ -84,9 +83,6 @@ def existing_tree(
         The blocks' weight bounds.
     element_counts : ndarray of int64, shape (n,)
         The blocks' rows.
-    binding : ndarray of bool, shape (n,), optional
-        False for blocks about to be rewritten: their rows count in the domains, their weights bind nobody.
-        All bind by default.
 
     Returns
     -------
@@ -96,7 +92,6 @@ def existing_tree(
     if not len(cubes.depth):
         return ExistingTree(cubes.dimensions, ())
     depth = cubes.depth.astype(np.int64)
-    binds = np.ones(len(depth), np.bool_) if binding is None else binding
     keys, positions = place_cubes(cubes)
     sizes = [
         _sums(p, element_counts[depth >= k], len(q))
@@ -107,10 +102,10 @@ def existing_tree(
     for k, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
         if k:
             domains = _child_domains(level_keys >> cubes.dimensions, sizes[k], levels[-1].domains)
-        reaching = binds & (depth >= k)
+        reaching = depth >= k
         own = depth[reaching] == k
         bounds = (min_weights[reaching], max_weights[reaching])
-        levels.append(_level(level_keys, domains, position[binds[depth >= k]], own, bounds))
+        levels.append(_level(level_keys, domains, position, own, bounds))
     return ExistingTree(cubes.dimensions, tuple(levels))
 
 

@@ -130,3 +130,42 @@ def test_rows_can_be_added_with_no_file_taken_out(tmp_path: Path) -> None:
     assert rewrite(reader, IndexState(reader.snapshot), job, WORLD) is not None
     assert qbeast.read_table(tmp_path / "t").height == 200
     check_invariants(tmp_path / "t")
+
+
+def test_rows_that_are_not_held_at_once_make_the_same_blocks(tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(400)}).with_columns(a=pl.col(ROW) * 7919 % 397)
+    found = []
+    for group_bytes in (1, 2000, 1 << 30):
+        path = tmp_path / f"t{group_bytes}"
+        with small_files():
+            for part in range(4):
+                frame = rows.gather_every(4, part)
+                qbeast.write_table(
+                    frame, path, columns=[f"{ROW}:hash", "a:hash"], mode="append", cube_size=20
+                )
+            reader = Reader(load_snapshot(path))
+            job = Rewrite(files=np.arange(len(reader.paths)), group_bytes=group_bytes)
+            rewrite(reader, IndexState(reader.snapshot), job, WORLD)
+        assert_same_rows(qbeast.read_table(path), rows)
+        found.append(qbeast.open_table(path).blocks().drop("path").sort(pl.all()))
+    assert found[0].height > 20
+    assert found[0].equals(found[1])
+    assert found[0].equals(found[2])
+
+
+def test_a_change_that_changes_its_mind_changes_nothing(tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(100)})
+    with small_files():
+        qbeast.write_table(rows, tmp_path / "t", columns=[ROW], cube_size=20)
+    reader = Reader(load_snapshot(tmp_path / "t"))
+    left = iter(range(100))
+    job = Rewrite(
+        files=np.arange(len(reader.paths)),
+        change=lambda found: found.head(next(left)),
+        group_bytes=1,
+        data_change=True,
+    )
+    with pytest.raises(qbeast.InputChangedError, match="nothing was changed"):
+        rewrite(reader, IndexState(reader.snapshot), job, WORLD)
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), rows)
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == len(reader.paths)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,20 +83,3 @@ def test_a_cube_with_too_large_a_threshold_counts_as_one_without_blocks():
     opened = open_where_broken(tree)
     assert [level.has_blocks.tolist() for level in tree.levels] == [[True], [True, True], [True]]
     assert [level.has_blocks.tolist() for level in opened.levels] == [[False], [False, True], [True]]
-
-
-def test_blocks_that_go_count_and_do_not_bind():
-    cubes = decode_cubes(["", "w", "A"], dimensions=2)
-    tree = existing_tree(
-        cubes,
-        min_weights=np.array([-9, 0, 2], np.int32),
-        max_weights=np.array([-1, 7, LAST], np.int32),
-        element_counts=np.array([4, 5, 6], np.int64),
-        binding=np.array([False, False, True]),
-    )
-    root, children = tree.levels
-    assert root.domains.tolist() == [15.0]
-    assert (root.has_blocks.tolist(), root.lowest_below.tolist()) == ([False], [2])
-    assert children.has_blocks.tolist() == [True, False]
-    assert pl.Series(children.domains).sum() == 15.0
-    assert children.thresholds.tolist() == [LAST, LAST]
