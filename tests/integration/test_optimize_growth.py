@@ -1,0 +1,75 @@
+"""A table that grows by small appends: an optimize now and then keeps samples cheap and rewrites little."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import qbeast
+
+COLUMNS = ["a", "b", "c"]
+
+
+def points(rows: int, seed: int) -> pl.DataFrame:
+    random = np.random.default_rng(seed)
+    columns = {name: random.random(rows) for name in COLUMNS}
+    return pl.DataFrame({**columns, "id": np.arange(rows) + seed * 10**8})
+
+
+def amplification(table: qbeast.Table, fraction: float) -> float:
+    plan = table.explain(sample=fraction)
+    return plan.bytes_opened / (fraction * plan.bytes_total)
+
+
+def test_small_appends_leave_a_file_each_and_one_optimize_joins_them(tmp_path: Path) -> None:
+    qbeast.write_table(points(50_000, 0), tmp_path / "t", columns=COLUMNS)
+    for number in range(1, 11):
+        result = qbeast.write_table(points(500, number), tmp_path / "t", mode="append")
+        assert result.files == 1
+    table = qbeast.open_table(tmp_path / "t")
+    before = amplification(table, 0.05)
+    result = table.optimize()
+    assert (result.files_removed, result.rows, result.files) == (10, 5000, 1)
+    assert amplification(table, 0.05) < before / 1.5
+    assert not table.optimize().optimized
+
+
+@pytest.mark.slow
+def test_one_optimize_after_a_hundred_appends_brings_samples_back(tmp_path: Path) -> None:
+    qbeast.write_table(points(2_000_000, 0), tmp_path / "t", columns=COLUMNS)
+    table = qbeast.open_table(tmp_path / "t")
+    fresh = {fraction: amplification(table, fraction) for fraction in (0.01, 0.02, 0.05, 0.1)}
+    for number in range(1, 101):
+        assert qbeast.write_table(points(500, number), tmp_path / "t", mode="append").files == 1
+    table = table.refresh()
+    assert amplification(table, 0.01) > 1.3 * fresh[0.01]
+    result = table.optimize()
+    assert result.files_removed >= 100
+    assert result.bytes < 0.05 * table.explain().bytes_total
+    after = {fraction: amplification(table, fraction) for fraction in fresh}
+    assert all(after[fraction] <= max(1.5, 1.05 * fresh[fraction]) for fraction in fresh), (fresh, after)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [30_000, 300_000])
+def test_a_life_of_appends_and_optimizes_writes_each_byte_at_most_three_times(
+    tmp_path: Path, start: int
+) -> None:
+    asked = written = qbeast.write_table(points(start, 0), tmp_path / "t", columns=COLUMNS).bytes
+    total = start
+    for number in range(1, 101):
+        rows = total // 100
+        total += rows
+        added = qbeast.write_table(points(rows, number), tmp_path / "t", mode="append").bytes
+        asked, written = asked + added, written + added
+        if number % 10 == 0:
+            table = qbeast.open_table(tmp_path / "t")
+            written += table.optimize().bytes
+            assert not table.optimize().optimized
+    assert written <= 3 * asked
+    table = qbeast.open_table(tmp_path / "t")
+    assert table.scan().select(pl.col("id").n_unique()).collect().item() == total
+    assert table.files().height < 30
