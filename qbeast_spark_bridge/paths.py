@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -61,7 +61,7 @@ def can_read(location: str) -> bool:
 
 
 @contextmanager
-def list_on_driver(spark: SparkSession, locations: list[str]) -> Iterator[None]:
+def list_on_driver(spark: SparkSession, locations: list[str]) -> Generator[None]:
     """Let Spark look up many local files one after the other, not by a job with a task for each.
 
     The session's setting is as before afterwards. Files in object stores are left to Spark's jobs.

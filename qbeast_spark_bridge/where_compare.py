@@ -116,6 +116,9 @@ def _compare_exact(column: pl.Expr, op: Op, literal: SqlLiteral, dtype: pl.DataT
     if literal.kind not in ("int", "decimal"):
         return None
     like = dtype if isinstance(dtype, pl.Decimal) else pl.Decimal(19, 0)
+    dtype = (
+        dtype if isinstance(dtype, pl.Decimal) else pl.Int64()
+    )  # literals beyond a small type are literals too
     value, precision, scale = Decimal(str(literal.value)), like.precision or MOST_DIGITS, like.scale
     digits, exponent = len(value.as_tuple().digits), int(value.as_tuple().exponent)
     whole = 20 if literal.kind == "int" else max(digits + exponent, 0)

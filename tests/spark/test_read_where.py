@@ -143,6 +143,7 @@ UNDERSTOOD = (
     "5 < small",
     "small > 2.5",
     "small = 2.5",
+    "small < 16777217 AND small != -9999999999",
     "whole IS DISTINCT FROM 7",
     "small > 1 AND length(`x.y`) > 3 AND rand() >= 0",
     "NOT (small NOT BETWEEN 1 AND 100 AND small IS NOT NULL)",
