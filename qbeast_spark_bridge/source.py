@@ -44,7 +44,7 @@ class QbeastDataSource(DataSource):
         if self._version is None:
             with contextlib.suppress(QbeastError):  # no table, or options of a sink: said where it matters
                 self._version = _pinned(ReadOptions.of(self.options))
-        return self.__dict__
+        return dict(vars(self))
 
     @classmethod
     def name(cls) -> str:
