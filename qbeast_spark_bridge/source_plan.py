@@ -13,9 +13,10 @@ from qbeast_core.query.weights import sample_to_weights
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.snapshot import load_snapshot
 from qbeast_core.table.travel import travel
+from qbeast_spark_bridge.read_task import ReadTask
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, spark_schema
 from qbeast_spark_bridge.source_options import ReadOptions
-from qbeast_spark_bridge.tasks import ReadTask, plan_tasks
+from qbeast_spark_bridge.tasks import plan_tasks
 from qbeast_spark_bridge.where import from_sql
 
 __all__ = ["SourcePlan"]

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 import qbeast
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.snapshot import load_snapshot
-from qbeast_spark_bridge import tasks as tasks_module
+from qbeast_spark_bridge import read_task
 from qbeast_spark_bridge.schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.tasks import arrow_schema, plan_tasks
 from tests.integration.tables import assert_same_rows, folder, small_files, write
@@ -101,7 +101,7 @@ def test_batches_are_large(table: Path) -> None:
 def test_wide_rows_come_in_smaller_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pl.DataFrame({"id": range(1000), "s": ["x" * 10_000] * 1000})
     qbeast.write_table(rows, tmp_path / "t", columns=["id"])
-    monkeypatch.setattr(tasks_module, "_BATCH_BYTES", 1_000_000)
+    monkeypatch.setattr(read_task, "_BATCH_BYTES", 1_000_000)
     (task,) = plan_tasks(Reader(load_snapshot(tmp_path / "t")))
     sizes = [batch.num_rows for batch in task.batches()]
     assert sum(sizes) == 1000
