@@ -1,0 +1,171 @@
+"""What does an indexed write cost on Spark, beside Spark's own Parquet writer?
+
+    python -m benchmarks.bench_spark_write [million rows ...]
+
+8 columns of lineitem (scale 1, as often as needed) in Parquet files, indexed on three; two cores. Candidates in turn:
+`write_table`, `df.write.parquet`, and the same after `repartition` into as many files as ours. Then with one core, and
+with more rows. Memory is the peak of the JVM (driver and executor in one) and of the largest Python worker.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from statistics import median
+
+import polars as pl
+from pyspark.sql import DataFrame, SparkSession
+
+import qbeast
+from benchmarks import data, measure
+from benchmarks.report import Figure, table
+from qbeast_spark_bridge import write_table
+
+MILLION = 1_000_000
+ROWS = 5 * MILLION
+SIZES = (1, 10)
+FILES = 10
+ROUNDS = 3
+
+
+def run(sizes: tuple[int, ...] = SIZES) -> list[Figure]:
+    two = measure.in_child(_beside_spark, 2).result
+    one = measure.in_child(_alone, 1, ROWS).result
+    both = measure.in_child(_alone, 2, ROWS).result
+    figures = [
+        Figure("Spark, write over df.write.parquet", two["ours"] / two["plain"], "x", 3.2, _seconds(two)),
+        Figure(
+            "Spark, write over df.repartition(F).write.parquet", two["ours"] / two["shuffled"], "x", 1.4, ""
+        ),
+        Figure("Spark, pass one of the write", two["pass one"] / two["ours"], "of the time"),
+        Figure("Spark, pass two of the write", two["pass two"] / two["ours"], "of the time"),
+        Figure("Spark, peak memory of the JVM", two["jvm"] / 2**20, "MiB"),
+        Figure("Spark, peak memory of a Python worker", two["worker"] / 2**20, "MiB"),
+        Figure("Spark, peak memory of the driver's Python", two["driver"] / 2**20, "MiB"),
+        Figure("Spark, pass one with 1 core over 2 cores", one["pass one"] / both["pass one"]),
+        Figure("Spark, pass two with 1 core over 2 cores", one["pass two"] / both["pass two"]),
+    ]
+    each = both["ours"] / ROWS
+    for millions in sizes:
+        took = measure.in_child(_alone, 2, millions * MILLION).result
+        cost = took["ours"] / (millions * MILLION)
+        note = f"{took['ours']:.1f} s; worker {took['worker'] / 2**20:.0f} MiB, driver {took['driver'] / 2**20:.0f} MiB"
+        figures.append(
+            Figure(f"Spark, time per row at {millions} M rows over 5 M", cost / each, "x", None, note)
+        )
+    return figures
+
+
+def session(cores: int) -> SparkSession:
+    options = {
+        "spark.driver.memory": "4g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(data.CACHE / "warehouse"),
+    }
+    warnings.simplefilter("ignore")  # PySpark and pandas disagree on versions
+    return SparkSession.builder.master(f"local[{cores}]").config(map=options).getOrCreate()
+
+
+def source(rows: int) -> Path:
+    """Write the rows as Parquet once, 10 files for each 5 million."""
+    folder = data.CACHE / f"spark-{rows}"
+    if not folder.exists():
+        columns = list(data.WRITE_COLUMNS)
+        frame = pl.read_parquet(data.lineitem_path(), columns=columns, n_rows=min(rows, ROWS)).select(columns)
+        folder.mkdir()
+        files = max(FILES * rows // ROWS, 2)
+        for number in range(files):
+            start = number * (rows // files)
+            some = pl.concat([frame.slice(start % frame.height, rows // files)])
+            some.write_parquet(folder / f"{number}.parquet", compression="snappy")
+    return folder
+
+
+def _beside_spark(cores: int) -> dict[str, float]:
+    spark = session(cores)
+    try:
+        rows = spark.read.parquet(str(source(ROWS)))
+        with tempfile.TemporaryDirectory(dir=data.CACHE) as scratch:
+            to = Path(scratch)
+            files = _ours(rows, to / "warm")["files"]
+            taken: dict[str, list[float]] = {name: [] for name in ("plain", "shuffled")}
+            ours: list[dict[str, float]] = []
+            for turn in range(ROUNDS + 1):  # the first turn warms up
+                ours.append(_ours(rows, to / f"ours-{turn}"))
+                shuffled = rows.repartition(int(files))
+                for name, frame in (("plain", rows), ("shuffled", shuffled)):
+                    begun = time.perf_counter()
+                    frame.write.parquet(str(to / f"{name}-{turn}"))
+                    taken[name].append(time.perf_counter() - begun)
+                for name in ("ours", "plain", "shuffled"):
+                    shutil.rmtree(to / f"{name}-{turn}")
+        figures = {name: median(one[name] for one in ours[1:]) for name in ours[0]}
+        return figures | {name: median(seconds[1:]) for name, seconds in taken.items()} | _memory()
+    finally:
+        spark.stop()
+
+
+def _alone(cores: int, rows: int) -> dict[str, float]:
+    spark = session(cores)
+    try:
+        frame = spark.read.parquet(str(source(rows)))
+        with tempfile.TemporaryDirectory(dir=data.CACHE) as scratch:
+            _ours(frame.limit(100_000), Path(scratch) / "warm", rows=100_000)
+            return _ours(frame, Path(scratch) / "t", rows=rows) | _memory()
+    finally:
+        spark.stop()
+
+
+def _ours(frame: DataFrame, to: Path, *, rows: int = ROWS) -> dict[str, float]:
+    steps: dict[str, float] = {}
+    begun = time.perf_counter()
+    result = write_table(
+        frame,
+        to,
+        columns=list(data.W1_COLUMNS),
+        progress=lambda step: steps.setdefault(step.stage, time.perf_counter()),
+    )
+    took = time.perf_counter() - begun
+    assert result.rows == rows == qbeast.scan_table(to).select(pl.len()).collect().item()
+    return {
+        "ours": took,
+        "pass one": steps["plan"] - steps["read"],
+        "pass two": steps["commit"] - steps["write"],
+        "files": float(result.files),
+    }
+
+
+def _memory() -> dict[str, float]:
+    """Peak resident bytes of the JVM, of the largest Python worker, and of this process."""
+    peak = {"jvm": 0.0, "worker": 0.0, "driver": float(_peak(Path("/proc/self")))}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_text()
+            kind = "worker" if "pyspark.daemon" in command else "jvm" if "org.apache.spark" in command else ""
+            if kind:
+                peak[kind] = max(peak[kind], float(_peak(process)))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return peak
+
+
+def _peak(process: Path) -> int:
+    lines = (process / "status").read_text().splitlines()
+    found = [line.split()[1] for line in lines if line.startswith("VmHWM")]
+    return int(found[0]) * 1024 if found else 0
+
+
+def _seconds(took: dict[str, float]) -> str:
+    return f"{took['ours']:.1f} s over {took['plain']:.1f} s and {took['shuffled']:.1f} s; goal 2.5"
+
+
+if __name__ == "__main__":
+    print(table(run(tuple(int(text) for text in sys.argv[1:]) or SIZES)))
