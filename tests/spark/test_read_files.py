@@ -64,13 +64,13 @@ def table_of(path: Path, *, files: int) -> pl.DataFrame:
     return rows
 
 
-def rewrite_log(path: Path, change: Callable[[dict], None]) -> None:
-    """Change the files that the first commit added."""
+def rewrite_log(path: Path, change: Callable[[dict], None], what: str = "add") -> None:
+    """Change the files that the first commit added, or what else it holds."""
     log = path / "_delta_log" / f"{0:020}.json"
     actions = [json.loads(line) for line in log.read_text().splitlines()]
     for action in actions:
-        if "add" in action:
-            change(action["add"])
+        if what in action:
+            change(action[what])
     log.write_text("\n".join(map(json.dumps, actions)) + "\n")
 
 
@@ -176,12 +176,9 @@ def test_files_of_other_writers_are_read_and_sampled(spark: SparkSession, tmp_pa
 def test_column_mapping_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table_of(path, files=1)
-    log = path / "_delta_log" / f"{0:020}.json"
-    actions = [json.loads(line) for line in log.read_text().splitlines()]
-    for action in actions:
-        if "metaData" in action:
-            action["metaData"]["configuration"]["delta.columnMapping.mode"] = "name"
-    log.write_text("\n".join(map(json.dumps, actions)) + "\n")
+    rewrite_log(
+        path, lambda about: about["configuration"].update({"delta.columnMapping.mode": "name"}), "metaData"
+    )
     with pytest.raises(qbeast.UnsupportedTableError, match="columnMapping"):
         read_table(spark, path)
 
@@ -197,3 +194,26 @@ def test_a_filter_keeps_nan_which_is_above_every_number(spark: SparkSession, tmp
         assert len(wanted) == 40
         assert numbers(read_table(spark, tmp_path / "t", where=where)) == wanted
         assert numbers(read_table(spark, tmp_path / "t", where=condition)) == wanted
+
+
+def test_strings_with_a_collation_are_compared_as_spark_does(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = pl.DataFrame(
+        {ROW: range(400), "name": [("Abc", "aBC", "x", "Y")[number % 4] for number in range(400)]}
+    )
+    with small_files(file_rows=50, page_rows=5):
+        qbeast.write_table(rows, path, columns=["name", ROW], cube_size=20)
+
+    def collate(about: dict) -> None:
+        schema = json.loads(about["schemaString"])
+        schema["fields"][1]["metadata"] = {"__COLLATIONS": {"name": "spark.UTF8_LCASE"}}
+        about["schemaString"] = json.dumps(schema)
+
+    rewrite_log(path, collate, "metaData")
+    wanted = rows.filter(pl.col("name").str.to_lowercase() == "abc")[ROW].to_list()
+    assert numbers(read_table(spark, path, where="name = 'ABC'")) == wanted
+    assert numbers(read_table(spark, path, where="NOT name > 'ABC' AND row >= 0")) == wanted
+    sampled = qbeast.read_table(path, sample=0.3)[ROW].sort().to_list()
+    assert numbers(read_table(spark, path, sample=0.3)) == sampled
+    with pytest.raises(qbeast.InvalidInputError, match="cannot say"):
+        read_table(spark, path, where=pl.col("name") == "ABC")
