@@ -41,7 +41,7 @@ def test_both_engines_write_the_same_table_in_turn(spark: SparkSession, case: Ca
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-@settings(few, max_examples=80)
+@settings(few, max_examples=60)
 @given(case=keyed_cases)
 def test_both_engines_write_the_same_table_in_turn_at_length(spark: SparkSession, case: Case) -> None:
     check_parity(spark, case)
