@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -17,33 +18,33 @@ __all__ = ["pack_rows", "unpack_rows"]
 
 _KEY: Final = WEIGHT_COLUMN  # no column of a table has this name
 _PACK_BYTES: Final = 16 << 20
-_FEW_FILES: Final = 1 << 16  # 16-bit numbers are sorted by counting
+_SENT_BYTES: Final = 8 << 20
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
-def pack_rows(frame: pl.DataFrame, files: FileNumbers, keys: U64Array) -> Iterator[tuple[int, bytes]]:
-    """Yield the rows as (number of their file, bytes), by file, some 16 MB of rows at most in one pack.
+def pack_rows(
+    frame: pl.DataFrame, files: FileNumbers, keys: U64Array
+) -> Iterator[tuple[FileNumbers, pa.BinaryArray]]:
+    """Yield rows as packs, some at a time: the number of each one's file, and its bytes.
+
+    A pack holds rows of one file in order of their keys, some 16 MB of them at most.
 
     Parameters
     ----------
     frame : polars.DataFrame
         The rows.
     files : ndarray of int32, shape (rows,)
-        File of each row, from 0.
+        File of each row, from 0: of two rows the one with the greater key is in no file before the other's.
     keys : ndarray of uint64, shape (rows,)
         Sort key of each row, which travels with it.
     """
     if not frame.height:
         return
-    order = np.argsort(files.astype(np.uint16) if files.max() < _FEW_FILES else files, kind="stable")
-    by_file = frame.with_columns(pl.Series(_KEY, keys)).select(pl.all().gather(pl.Series(order)))
-    table = by_file.to_arrow(compat_level=pl.CompatLevel.oldest())
+    order = np.argsort(keys)  # sorted pieces are merged faster than rows are sorted
+    rows = frame.with_columns(pl.Series(_KEY, keys))[pl.Series(order)]
+    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
     most = max(_PACK_BYTES * frame.height // max(table.nbytes, 1), 1)
-    numbers, starts = np.unique(files[order], return_index=True)
-    ends = [*starts[1:].tolist(), frame.height]
-    for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
-        for first in range(start, end, most):
-            yield number, _encode(table.slice(first, min(most, end - first)))
+    yield from _encoded(table, files[order], most)
 
 
 def unpack_rows(pack: pa.Buffer) -> tuple[pl.DataFrame, U64Array]:
@@ -52,8 +53,26 @@ def unpack_rows(pack: pa.Buffer) -> tuple[pl.DataFrame, U64Array]:
     return frame.drop(_KEY), frame[_KEY].to_numpy()
 
 
-def _encode(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as stream:
-        stream.write_table(table)
-    return bytes(sink.getvalue())
+def _encoded(table: pa.Table, files: FileNumbers, most: int) -> Iterator[tuple[FileNumbers, pa.BinaryArray]]:
+    begins = np.flatnonzero(np.diff(files, prepend=-1))
+    cuts = [c for first, end in pairwise([*begins.tolist(), len(files)]) for c in range(first, end, most)]
+    sink, numbers, ends = pa.BufferOutputStream(), list[int](), [0]
+    for first, end in pairwise([*cuts, len(files)]):
+        with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as stream:
+            stream.write_table(table.slice(first, end - first))
+        numbers.append(int(files[first]))
+        ends.append(sink.tell())
+        if ends[-1] >= _SENT_BYTES:
+            yield _packs(numbers, ends, sink)
+            sink, numbers, ends = pa.BufferOutputStream(), [], [0]
+    if numbers:
+        yield _packs(numbers, ends, sink)
+
+
+def _packs(
+    numbers: list[int], ends: list[int], sink: pa.BufferOutputStream
+) -> tuple[FileNumbers, pa.BinaryArray]:
+    """Take the streams over as they lie one behind the other."""
+    offsets = pa.py_buffer(np.array(ends, np.int32))
+    array = pa.BinaryArray.from_buffers(pa.binary(), len(numbers), [None, offsets, sink.getvalue()])
+    return np.array(numbers, np.int32), array

@@ -27,7 +27,6 @@ _PACKS: Final = "key int, file int, rows binary"
 _PACKS_SCHEMA: Final = pa.schema([("key", pa.int32()), ("file", pa.int32()), ("rows", pa.binary())])
 _FILES: Final = "file binary"
 _FILES_SCHEMA: Final = pa.schema([("file", pa.binary())])
-_SENT_BYTES: Final = 8 << 20
 _HELD_BYTES: Final = 256 << 20
 _TRIES: Final = 1 << 12
 
@@ -90,16 +89,8 @@ def pack_partition(
     job, keys, names = argument
     for rows in gathered(batches, names):
         frame = job.fit(rows)
-        numbers: list[int] = []
-        packs: list[bytes] = []
-        for number, pack in pack_rows(frame, *job.place(frame)):
-            numbers.append(number)
-            packs.append(pack)
-            if sum(map(len, packs)) >= _SENT_BYTES:
-                yield pa.record_batch([keys[numbers], numbers, packs], schema=_PACKS_SCHEMA)
-                numbers, packs = [], []
-        if packs:
-            yield pa.record_batch([keys[numbers], numbers, packs], schema=_PACKS_SCHEMA)
+        for numbers, packs in pack_rows(frame, *job.place(frame)):
+            yield pa.record_batch([pa.array(keys[numbers]), pa.array(numbers), packs], schema=_PACKS_SCHEMA)
 
 
 def write_partition(job: ScatterJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
