@@ -96,7 +96,7 @@ def test_sql_text_keeps_the_rows_of_spark(
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("ansi", [False, True])
-@settings(quick, max_examples=25)
+@settings(quick, max_examples=12)
 @given(
     texts=st.lists(conditions(FRAME), min_size=20, max_size=20),
     zone=st.sampled_from(["UTC", "Asia/Kathmandu"]),
