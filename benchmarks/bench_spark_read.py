@@ -1,6 +1,6 @@
 """What does a read by Spark cost, beside Spark's own reader on the same files?
 
-    python -m benchmarks.spark_read [scale]
+    python -m benchmarks.bench_spark_read [scale]
 
 Bytes: all that the JVM asked the system to read while it read rows (its counter in /proc, less what the same query
 over no file reads), over the bytes of the table: lineitem, scale 1, 16 columns, three indexed. Filters: boxes of
