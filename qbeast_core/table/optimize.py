@@ -20,12 +20,13 @@ from qbeast_core.table.optimize_result import OptimizeResult
 from qbeast_core.table.progress import Progress, ProgressCallback
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.rewrite import refuse_copies, rewrite
-from qbeast_core.table.rewrite_job import GROUP_BYTES, Replaced, Rewrite
+from qbeast_core.table.rewrite_here import take_here
+from qbeast_core.table.rewrite_job import GROUP_BYTES, PlanSize, Replaced, Rewrite
+from qbeast_core.table.rewrite_rows import TakeRows
 from qbeast_core.table.rewrite_space import newest_revision
 from qbeast_core.table.snapshot import Snapshot, refresh
 from qbeast_core.table.whole_files import file_location
 from qbeast_core.table.write_options import check_metadata
-from qbeast_core.tree.plan import IndexPlan
 
 __all__ = ["OptimizeOptions", "optimize"]
 
@@ -57,7 +58,9 @@ class _Done:
     replaced: Replaced | None
 
 
-def optimize(reader: Reader, options: OptimizeOptions, world: World) -> tuple[OptimizeResult, Snapshot]:
+def optimize(
+    reader: Reader, options: OptimizeOptions, world: World, *, take: TakeRows = take_here
+) -> tuple[OptimizeResult, Snapshot]:
     """Optimize the table as it is now; see `Table.optimize`.
 
     Parameters
@@ -68,6 +71,8 @@ def optimize(reader: Reader, options: OptimizeOptions, world: World) -> tuple[Op
         What was asked for.
     world : World
         Clock and ids.
+    take : callable
+        Who reads the rows and writes them; this process by default.
 
     Returns
     -------
@@ -78,7 +83,7 @@ def optimize(reader: Reader, options: OptimizeOptions, world: World) -> tuple[Op
     scopes = _scopes(reader, options)
     done: list[_Done] = []
     for scope in scopes:
-        done.append(_one(_renewed(reader), scope, options, world))
+        done.append(_one(_renewed(reader), scope, options, world, take))
         reader = Reader(done[-1].snapshot, pages=reader.pages)
     if options.progress is not None:
         rows = sum(one.replaced.rows for one in done if one.replaced is not None)
@@ -144,17 +149,17 @@ def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset
     return frozenset(known[name] for name in named)
 
 
-def _one(reader: Reader, scope: Scope, options: OptimizeOptions, world: World) -> _Done:
+def _one(reader: Reader, scope: Scope, options: OptimizeOptions, world: World, take: TakeRows) -> _Done:
     """Optimize one scope; where thresholds of another writer are in the way, plan again."""
     for _ in range(_MOST_PLANS - 1):
         try:
-            return _attempt(reader, scope, options, world)
+            return _attempt(reader, scope, options, world, take)
         except CommitConflictError:
             newest = _renewed(reader)
             if not _still_there(reader, newest, scope):
                 raise
             reader = newest
-    return _attempt(reader, scope, options, world)
+    return _attempt(reader, scope, options, world, take)
 
 
 def _still_there(before: Reader, now: Reader, scope: Scope) -> bool:
@@ -166,7 +171,7 @@ def _still_there(before: Reader, now: Reader, scope: Scope) -> bool:
     return wanted.join(live, on=columns, how="anti", nulls_equal=True).is_empty()
 
 
-def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, world: World) -> _Done:
+def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, world: World, take: TakeRows) -> _Done:
     state = IndexState(reader.snapshot)
     refuse_copies(state)
     choice = choose_files(state, scope)
@@ -186,7 +191,7 @@ def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, world: Worl
         progress=options.progress,
         group_bytes=GROUP_BYTES,
     )
-    replaced = rewrite(reader, state, job, world)
+    replaced = rewrite(reader, state, job, world, take=take)
     if replaced is None or replaced.outcome is None:
         return _Done(reader.snapshot, plan, None)
     extra = np.setdiff1d(np.flatnonzero(replaced.gone), choice.numbers)
@@ -195,12 +200,12 @@ def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, world: Worl
     return _Done(newest_known, pl.concat([plan, taken]), replaced)
 
 
-def _gains(state: IndexState) -> Callable[[I64Array, IndexPlan], bool]:
+def _gains(state: IndexState) -> Callable[[I64Array, PlanSize], bool]:
     """Return a judge: rewriting files for their shape has to leave fewer files, or fewer blocks."""
 
-    def is_worth(numbers: I64Array, plan: IndexPlan) -> bool:
+    def is_worth(numbers: I64Array, plan: PlanSize) -> bool:
         blocks = state.blocks.filter(pl.col("file").is_in(numbers)).height
-        return plan.file_count < len(numbers) or len(plan.packed.block_cube) < blocks
+        return plan.file_count < len(numbers) or plan.block_count < blocks
 
     return is_worth
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import polars as pl
 
@@ -13,15 +13,28 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit import CommitOutcome
 from qbeast_core.table.progress import ProgressCallback
-from qbeast_core.tree.plan import IndexPlan
 
-__all__ = ["GROUP_BYTES", "Replaced", "Rewrite", "RowChange"]
+__all__ = ["GROUP_BYTES", "PlanSize", "Replaced", "Rewrite", "RowChange"]
 
 GROUP_BYTES: Final = 2 << 30
 """Rows that are held at once, in bytes of memory, estimated from the columns' types."""
 
 RowChange: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
 """Rows in, rows out, of the same columns, the same for the same rows each time it is called."""
+
+
+class PlanSize(Protocol):
+    """How much a plan writes."""
+
+    @property
+    def file_count(self) -> int:
+        """Files to write."""
+        ...
+
+    @property
+    def block_count(self) -> int:
+        """Blocks in these files."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,7 +76,7 @@ class Rewrite:
     operation: str = "OPTIMIZE"
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
-    is_worth: Callable[[I64Array, IndexPlan], bool] | None = None
+    is_worth: Callable[[I64Array, PlanSize], bool] | None = None
     progress: ProgressCallback | None = None
     group_bytes: int = GROUP_BYTES
 

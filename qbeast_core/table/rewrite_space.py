@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -16,9 +17,9 @@ from qbeast_core.table.index_state import IndexState, blocks_frame
 from qbeast_core.table.live_tree import growth_of
 from qbeast_core.table.target import check_columns, resolve_specs
 from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
-from qbeast_core.tree.summary import summarise
+from qbeast_core.tree.summary import IndexSummary
 
-__all__ = ["indexed_names", "newest_revision", "space_for"]
+__all__ = ["newest_revision", "space_for"]
 
 
 def newest_revision(state: IndexState) -> Revision | None:
@@ -27,13 +28,13 @@ def newest_revision(state: IndexState) -> Revision | None:
     return latest if latest is not None and fits_schema(latest, state.snapshot.schema) else None
 
 
-def indexed_names(state: IndexState) -> tuple[str, ...]:
-    """Return the names of the indexed columns, in order."""
-    return tuple(spec.name for spec in _specs(state))
-
-
 def space_for(
-    state: IndexState, keys: pl.DataFrame, gone: BoolArray, *, uri: str, now_ms: int
+    state: IndexState,
+    summary_of: Callable[[Sequence[str]], IndexSummary],
+    gone: BoolArray,
+    *,
+    uri: str,
+    now_ms: int,
 ) -> tuple[Revision, bool]:
     """Return the revision for rows that may not fit the newest one, and whether it is a new one.
 
@@ -41,8 +42,8 @@ def space_for(
     ----------
     state : IndexState
         The table.
-    keys : polars.DataFrame
-        The indexed columns of the rows that are taken out and put back.
+    summary_of : callable
+        Told the indexed columns, returns what is known of them in the rows that are put back.
     gone : ndarray of bool, shape (files,)
         Files that are taken out: growth is told by those that stay.
     uri : str
@@ -59,7 +60,7 @@ def space_for(
     specs = _specs(state)
     dialect = found_dialect(WriteIntent(mode="append"), snapshot.metadata, snapshot.files)
     check_columns(specs, snapshot.schema, dialect)
-    summary = summarise(keys, [spec.name for spec in specs])
+    summary = summary_of([spec.name for spec in specs])
     current = newest_revision(state)
     if current is None:
         latest = snapshot.config.latest

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.table import commit as commit_module
-from qbeast_core.table import optimize, rewrite, rewrite_commit
+from qbeast_core.table import optimize, rewrite_commit, rewrite_here
 from tests.integration.invariants import check_invariants, read_log
 from tests.integration.tables import assert_same_rows, small_files
 
@@ -142,7 +142,7 @@ def test_an_error_while_files_are_written_leaves_none(tmp_path: Path) -> None:
     table = qbeast.open_table(path)
     failure = OSError("disk full")
     with (
-        mock.patch.object(rewrite, "design_effect", side_effect=failure),
+        mock.patch.object(rewrite_here, "design_effect", side_effect=failure),
         pytest.raises(OSError, match="disk"),
     ):
         table.optimize()
