@@ -22,6 +22,7 @@ def convert_table(
     dialect: BlocksDialect | None = None,
     storage_options: Mapping[str, str] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
+    dry_run: bool = False,
 ) -> ConvertResult:
     """Let a Delta table, or a folder of Parquet files, be a table of qbeast's, without moving any data.
 
@@ -47,6 +48,8 @@ def convert_table(
         For object stores, as `deltalake` takes them.
     commit_metadata : mapping of str to str, optional
         Kept in the history beside our own entries.
+    dry_run : bool, default False
+        Change nothing and say what would be done.
 
     Returns
     -------
@@ -84,7 +87,7 @@ def convert_table(
         storage_options=storage_options,
         commit_metadata=dict(commit_metadata or {}),
     )
-    return convert(os.fspath(path), options, WORLD)
+    return convert(os.fspath(path), options, WORLD, dry_run=dry_run)
 
 
 def upgrade_table(
@@ -92,6 +95,7 @@ def upgrade_table(
     *,
     replicated: Copies | None = None,
     storage_options: Mapping[str, str] | None = None,
+    dry_run: bool = False,
 ) -> UpgradeResult:
     """Bring a table that qbeast-spark wrote before its version 0.6.0 up to date, without touching its data.
 
@@ -111,6 +115,8 @@ def upgrade_table(
         files that readers disagree about, all of them copies, are dropped.
     storage_options : mapping of str to str, optional
         For object stores, as `deltalake` takes them.
+    dry_run : bool, default False
+        Change nothing and say what would be done.
 
     Returns
     -------
@@ -138,4 +144,4 @@ def upgrade_table(
     >>> qbeast.upgrade_table("new").upgraded
     False
     """
-    return upgrade(os.fspath(path), replicated=replicated, storage_options=storage_options)
+    return upgrade(os.fspath(path), replicated=replicated, storage_options=storage_options, dry_run=dry_run)

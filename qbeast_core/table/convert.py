@@ -41,11 +41,14 @@ class ConvertResult:
     Attributes
     ----------
     version : int
-        Version of the table that knows its index; the present one when it knew it before.
+        Version of the table that knows its index; the present one when it knew it before, and after a dry run
+        (-1 where there is no table yet).
     converted : bool
-        False when the table was one of qbeast's already, with the same columns.
+        False when the table was one of qbeast's already, with the same columns, and after a dry run.
+    dry_run : bool
+        Whether this is only what would be done.
     created_log : bool
-        Whether Parquet files became a Delta table first.
+        Whether Parquet files became a Delta table first, or would.
     files, bytes : int
         Data files and their bytes, none of them touched.
     rows : int or None
@@ -58,6 +61,7 @@ class ConvertResult:
 
     version: int
     converted: bool
+    dry_run: bool
     created_log: bool
     files: int
     bytes: int
@@ -66,7 +70,7 @@ class ConvertResult:
     cube_size: int
 
 
-def convert(uri: str, options: WriteOptions, world: World) -> ConvertResult:
+def convert(uri: str, options: WriteOptions, world: World, *, dry_run: bool = False) -> ConvertResult:
     """Convert a table; see `qbeast.convert_table` for what the options mean and what is raised."""
     check_options(options)
     specs = resolve_specs(options.columns, None)
@@ -75,21 +79,32 @@ def convert(uri: str, options: WriteOptions, world: World) -> ConvertResult:
     try:
         snapshot = load_snapshot(uri, storage_options=options.storage_options)
     except TableNotFoundError as error:
-        return _convert_parquet(store, find_parquet(store, error), specs, options, world)
+        return _convert_parquet(store, find_parquet(store, error), specs, options, world, dry_run=dry_run)
     if snapshot.config.latest is not None:
         _refuse_other_index(snapshot, specs, options)
-        return _result(snapshot, converted=False, created_log=False)
+        return replace(_result(snapshot, converted=False, created_log=False), dry_run=dry_run)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri)
     rows = _rows(snapshot)
     metadata = _indexed(
         snapshot.metadata, snapshot.schema, specs, options, uri=uri, rows=rows, now_ms=world.now_ms()
     )
+    if dry_run:
+        bytes_there = int(snapshot.files["size_bytes"].sum())
+        return _planned(
+            metadata, snapshot.version, files=snapshot.files.height, size_bytes=bytes_there, rows=rows
+        )
     intent = WriteIntent(mode="metadata", metadata=metadata, operation="CONVERT", commit_info=_told(options))
     return _published(store, snapshot, intent, options)
 
 
 def _convert_parquet(
-    store: Store, folder: ParquetFolder, specs: Sequence[ColumnSpec], options: WriteOptions, world: World
+    store: Store,
+    folder: ParquetFolder,
+    specs: Sequence[ColumnSpec],
+    options: WriteOptions,
+    world: World,
+    *,
+    dry_run: bool,
 ) -> ConvertResult:
     now = world.now_ms()
     plain = Metadata(id=world.new_id(), schema_string=schema_to_delta(folder.schema), created_time=now)
@@ -97,6 +112,8 @@ def _convert_parquet(
     adds = add_files(store, folder, now_ms=now, storage_options=options.storage_options)
     rows = sum(int(orjson.loads(add.stats or "{}")["numRecords"]) for add in adds)
     metadata = _indexed(plain, folder.schema, specs, options, uri=store.uri, rows=rows, now_ms=now)
+    if dry_run:
+        return _planned(metadata, -1, files=len(adds), size_bytes=sum(add.size for add in adds), rows=rows)
     intent = WriteIntent(
         mode="create", adds=adds, metadata=metadata, operation="CONVERT", commit_info=_told(options)
     )
@@ -180,10 +197,29 @@ def _result(snapshot: Snapshot, *, converted: bool, created_log: bool) -> Conver
     return ConvertResult(
         version=snapshot.version,
         converted=converted,
+        dry_run=False,
         created_log=created_log,
         files=snapshot.files.height,
         bytes=int(snapshot.files["size_bytes"].sum()),
         rows=_rows(snapshot),
+        columns=() if latest is None else latest.columns,
+        cube_size=0 if latest is None else latest.desired_cube_size,
+    )
+
+
+def _planned(
+    metadata: Metadata, version: int, *, files: int, size_bytes: int, rows: int | None
+) -> ConvertResult:
+    """Return what a conversion that is not carried out would make of these files."""
+    latest = TableConfig.from_configuration(metadata.configuration).latest
+    return ConvertResult(
+        version=version,
+        converted=False,
+        dry_run=True,
+        created_log=version < 0,
+        files=files,
+        bytes=size_bytes,
+        rows=rows,
         columns=() if latest is None else latest.columns,
         cube_size=0 if latest is None else latest.desired_cube_size,
     )

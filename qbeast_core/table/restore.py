@@ -33,20 +33,25 @@ class RestoreResult:
     Attributes
     ----------
     version : int
-        The new version; the present one when the table was as asked for already.
+        The new version; the present one when the table was as asked for already, or it was a dry run.
     restored_version : int
         The version it is like.
+    dry_run : bool
+        Whether the numbers are only what would be done.
     added_files, removed_files : int
         Files that came back, and files that went.
     """
 
     version: int
     restored_version: int
+    dry_run: bool
     added_files: int
     removed_files: int
 
 
-def restore(newest: Snapshot, old: Snapshot) -> tuple[RestoreResult, CommitOutcome]:
+def restore(
+    newest: Snapshot, old: Snapshot, *, dry_run: bool = False
+) -> tuple[RestoreResult, CommitOutcome | None]:
     """Restore a version; see `Table.restore` for what is promised and raised.
 
     Parameters
@@ -55,6 +60,8 @@ def restore(newest: Snapshot, old: Snapshot) -> tuple[RestoreResult, CommitOutco
         The table as it is.
     old : Snapshot
         The table as it shall be.
+    dry_run : bool, default False
+        Commit nothing: there is no outcome then.
     """
     store = newest.source.store
     if old.config.latest is None:
@@ -64,6 +71,9 @@ def restore(newest: Snapshot, old: Snapshot) -> tuple[RestoreResult, CommitOutco
     wanted = read_live_files(old).listed
     _refuse_missing(store, newest, old, wanted)
     plan = _Restore(wanted)
+    if dry_run:
+        plan(read_live_files(newest), newest.config.dialect or "documented")
+        return _result(plan, newest.version, old.version, dry_run=True), None
     intent = WriteIntent(
         mode="metadata",
         metadata=_metadata(newest, old),
@@ -72,13 +82,17 @@ def restore(newest: Snapshot, old: Snapshot) -> tuple[RestoreResult, CommitOutco
         commit_info={"operationParameters": {"version": str(old.version)}},
     )
     outcome = commit(store, newest, intent)
-    result = RestoreResult(
-        version=outcome.version,
-        restored_version=old.version,
+    return _result(plan, outcome.version, old.version, dry_run=False), outcome
+
+
+def _result(plan: _Restore, version: int, restored: int, *, dry_run: bool) -> RestoreResult:
+    return RestoreResult(
+        version=version,
+        restored_version=restored,
+        dry_run=dry_run,
         added_files=len(plan.change.adds),
         removed_files=len(plan.change.removed),
     )
-    return result, outcome
 
 
 class _Restore:

@@ -85,7 +85,7 @@ class Administered(TableBase):
             now_ms=WORLD.now_ms(),
         )
 
-    def restore(self, version: int | str | datetime) -> RestoreResult:
+    def restore(self, version: int | str | datetime, *, dry_run: bool = False) -> RestoreResult:
         """Make an older version the newest: its rows, its columns, its properties and its index.
 
         One commit; no data is rewritten, and the versions in between stay in the history. What others commit
@@ -95,6 +95,8 @@ class Administered(TableBase):
         ----------
         version : int, datetime or str
             A version number, or a time, as for `qbeast.open_table`.
+        dry_run : bool, default False
+            Change nothing and say what would be done.
 
         Returns
         -------
@@ -125,8 +127,9 @@ class Administered(TableBase):
         newest = self._newest()
         options = newest.storage_options
         old = load_snapshot(newest.uri, version=number, timestamp=moment, storage_options=options)
-        result, outcome = restore(newest, old)
-        self._move_to(outcome.snapshot)
+        result, outcome = restore(newest, old, dry_run=dry_run)
+        if outcome is not None:
+            self._move_to(outcome.snapshot)
         return result
 
     def switch_dialect(self, dialect: BlocksDialect, *, jvm: JvmRelease = "0.7") -> DialectResult:

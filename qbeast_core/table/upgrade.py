@@ -16,6 +16,7 @@ from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.block import Block, BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
 from qbeast_core.table.commit import commit
+from qbeast_core.table.live import read_live_files
 from qbeast_core.table.snapshot import load_snapshot
 
 __all__ = ["Copies", "UpgradeResult", "upgrade"]
@@ -33,9 +34,11 @@ class UpgradeResult:
     Attributes
     ----------
     version : int
-        Version of the table that is up to date; the present one when there was nothing to do.
+        Version of the table that is up to date; the present one when there was nothing to do, or a dry run.
     upgraded : bool
         Whether anything was committed.
+    dry_run : bool
+        Whether the numbers are only what would be done.
     retagged_files : int
         Files that got new tags.
     kept_copies : int
@@ -46,13 +49,18 @@ class UpgradeResult:
 
     version: int
     upgraded: bool
+    dry_run: bool
     retagged_files: int
     kept_copies: int
     dropped_copies: int
 
 
 def upgrade(
-    uri: str, *, replicated: Copies | None, storage_options: Mapping[str, str] | None
+    uri: str,
+    *,
+    replicated: Copies | None,
+    storage_options: Mapping[str, str] | None,
+    dry_run: bool = False,
 ) -> UpgradeResult:
     """Upgrade a table; see `qbeast.upgrade_table` for what the options mean and what is raised."""
     if replicated not in (None, "keep", "drop"):
@@ -65,6 +73,9 @@ def upgrade(
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri)
     configuration = snapshot.config.without(REPLICATED_SET_PREFIX).to_configuration()
     plan = _Upgrade(drop=replicated == "drop")
+    if dry_run:
+        plan(read_live_files(snapshot), snapshot.config.dialect or "documented")
+        return _result(plan, snapshot.version, upgraded=False, dry_run=True)
     intent = WriteIntent(
         mode="metadata",
         metadata=snapshot.metadata.model_copy(update={"configuration": configuration}),
@@ -80,10 +91,14 @@ def upgrade(
             'of the table, or "keep" to silence this warning.'
         )
         warnings.warn(message, QbeastWarning, stacklevel=_CALLER)
-    done = not outcome.already_applied
+    return _result(plan, outcome.version, upgraded=not outcome.already_applied, dry_run=False)
+
+
+def _result(plan: _Upgrade, version: int, *, upgraded: bool, dry_run: bool) -> UpgradeResult:
     return UpgradeResult(
-        version=outcome.version,
-        upgraded=done,
+        version=version,
+        upgraded=upgraded,
+        dry_run=dry_run,
         retagged_files=len(plan.change.adds),
         kept_copies=plan.kept,
         dropped_copies=len(plan.change.removed),
