@@ -15,18 +15,24 @@ from qbeast_core.table.target import Mode, check_mode
 
 __all__ = ["WriteOptions", "check_metadata", "check_options", "tell"]
 
+# Every commit sets these, but for those that Spark's Delta knows as structs, maps or numbers: a text in one of
+# them makes its DESCRIBE HISTORY fail.
 _OWN_KEYS: Final = frozenset(
     {
         "engineInfo",
         "inCommitTimestamp",
         "isBlindAppend",
         "isolationLevel",
+        "job",
+        "notebook",
         "operation",
         "operationMetrics",
         "operationParameters",
         "readVersion",
+        "tags",
         "timestamp",
         "txnId",
+        "version",
     }
 )
 
@@ -96,7 +102,7 @@ def check_metadata(metadata: Mapping[Any, Any]) -> None:
     Raises
     ------
     InvalidInputError
-        If a key or a value is no text, or a key is one that every commit sets.
+        If a key or a value is no text, or a key is one that every commit sets, or that others read as no text.
     """
     for key, value in metadata.items():
         if not isinstance(key, str) or not isinstance(value, str) or key in _OWN_KEYS:

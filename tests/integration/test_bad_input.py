@@ -114,6 +114,7 @@ def test_more_than_40_columns_are_refused(tmp_path: Path) -> None:
         {"column_stats": {"id_max": float("nan")}},
         {"commit_metadata": {"operationParameters": "x"}},
         {"commit_metadata": {"readVersion": "0"}},
+        {"commit_metadata": {"job": "nightly"}},
         {"commit_metadata": {"user": 5}},
     ],
     ids=str,
