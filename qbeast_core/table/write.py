@@ -26,7 +26,7 @@ from qbeast_core.tree.pack import rows_per_file
 from qbeast_core.tree.plan import IndexPlan, plan_index
 from qbeast_core.tree.summary import summarise
 
-__all__ = ["write_frame"]
+__all__ = ["index_rows", "write_frame"]
 
 
 def write_frame(data: FrameLike, uri: str, options: WriteOptions, world: World) -> WriteResult:
@@ -42,7 +42,7 @@ def write_frame(data: FrameLike, uri: str, options: WriteOptions, world: World) 
     tell(options, Progress("plan", rows=rows.height))
     with ThreadPoolExecutor(1) as aside:  # while the plan is made
         trial = aside.submit(FileSettings.of, rows, prepared.names, prepared.metadata.configuration)
-        space, plan, effect = _index(rows, prepared, target, options, uri=uri, now_ms=world.now_ms())
+        space, plan, effect = index_rows(rows, prepared, target, options, uri=uri, now_ms=world.now_ms())
         settings = trial.result()
     adds = write_data_files(
         rows,
@@ -63,7 +63,7 @@ def write_frame(data: FrameLike, uri: str, options: WriteOptions, world: World) 
     return result
 
 
-def _index(
+def index_rows(
     rows: pl.DataFrame,
     prepared: Prepared,
     target: Snapshot | None,
@@ -72,6 +72,7 @@ def _index(
     uri: str,
     now_ms: int,
 ) -> tuple[Space, IndexPlan, float]:
+    """Return the revision for these rows, which cube and file takes each of them, and the design effect."""
     weights = frame_weights(rows, prepared.names)
     with ThreadPoolExecutor(1) as pool:
         effect = pool.submit(design_effect, weights)
