@@ -36,6 +36,7 @@ from qbeast_core.errors import (
 from qbeast_core.table.check_report import CheckReport
 from qbeast_core.table.convert import ConvertResult
 from qbeast_core.table.dialect import DialectResult
+from qbeast_core.table.dml_result import ChangeResult
 from qbeast_core.table.explain import Plan
 from qbeast_core.table.metrics import Metrics
 from qbeast_core.table.optimize_result import OptimizeResult
@@ -53,6 +54,7 @@ except PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0"
 
 __all__ = [
+    "ChangeResult",
     "CheckReport",
     "CommitConflictError",
     "CommitUnknownError",

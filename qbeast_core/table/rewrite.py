@@ -95,8 +95,11 @@ class _Rewriter:
     def __init__(self, reader: Reader, state: IndexState, job: Rewrite, world: World, take: TakeRows) -> None:
         self.reader, self.state, self.job, self.world = reader, state, job, world
         self.take = take
-        self.gone: BoolArray = np.zeros(state.snapshot.files.height, np.bool_)
+        self.dropped: BoolArray = np.zeros(state.snapshot.files.height, np.bool_)
+        self.dropped[job.dropped] = True
+        self.gone = self.dropped.copy()
         self.gone[job.files] = True
+        self.revision, self.is_new = job.revision, False
         self._begin()
 
     def _begin(self) -> None:
@@ -104,56 +107,64 @@ class _Rewriter:
         self.new = blocks_frame([])
 
     def run(self) -> Replaced | None:
-        rows = self._rows(self.gone, self.job.added)
-        revision, is_new = self._space(rows)
+        rows = self._rows(self.gone & ~self.dropped, self.job.added)
         while True:
             taken = int(self.gone.sum())
-            plan = self._plan(rows, revision, is_new=is_new)
-            if self.job.is_worth is not None and not self.job.is_worth(np.flatnonzero(self.gone), plan):
-                return None
-            self._write(plan)
+            plan = self._plan(rows)
+            if plan is not None:
+                if self.job.is_worth is not None and not self.job.is_worth(np.flatnonzero(self.gone), plan):
+                    return None
+                self._write(plan)
             # The smallest weight of all leaves no room for a threshold below: then it stays as it is.
-            if self._mend(revision, is_new=is_new) or int(self.gone.sum()) == taken:
+            if self._mend() or int(self.gone.sum()) == taken:
                 count, cubes = int(self.new["rows"].sum()), self.new["cube"].n_unique()
-                return Replaced(self.gone, self.adds, revision, is_new, count, cubes)
+                return Replaced(self.gone, self.adds, self.revision, self.is_new, count, cubes)
             # New blocks relied on files that went later; once more, with all of these gone from the start.
             delete_data_files(self.reader.store, self.adds)
             self._begin()
-            rows = self._rows(self.gone, self.job.added)
+            rows = self._rows(self.gone & ~self.dropped, self.job.added)
 
     def _rows(self, files: BoolArray, added: pl.DataFrame | None) -> Rows:
         return self.take(self.reader, self.job, self.world, np.flatnonzero(files), added)
 
-    def _space(self, rows: Rows) -> tuple[Revision, bool]:
+    def _plan(self, rows: Rows) -> PlannedRows | None:
+        """Decide where rows go; None where there are none, in a table that has no space for any yet."""
+        if self.revision is None:
+            self.revision, self.is_new = self._space(rows)
+        if self.revision is None:
+            return None
+        begins = self.is_new and not self.new.height
+        return rows.plan(self.revision, None if begins else self._tree(self.revision))
+
+    def _space(self, rows: Rows) -> tuple[Revision | None, bool]:
         """Choose the revision; rows that are indexed in the newest one and stay as they are always fit it."""
-        if self.job.revision is not None:
-            return self.job.revision, False
-        newest = newest_revision(self.state)
-        same = self.job.change is None and self.job.added is None
-        if newest is not None and same and (self.state.revision_of[self.gone] == newest.revision_id).all():
+        newest, job = newest_revision(self.state), self.job
+        same = (job.change is None or job.keeps_keys) and job.added is None
+        taken = self.state.revision_of[self.gone & ~self.dropped]
+        if newest is not None and same and (taken == newest.revision_id).all():
             return newest, False
         uri, now_ms = self.state.snapshot.uri, self.world.now_ms()
         return space_for(self.state, rows.summary, self.gone, uri=uri, now_ms=now_ms)
 
-    def _plan(self, rows: Rows, revision: Revision, *, is_new: bool) -> PlannedRows:
-        begins = is_new and not self.new.height
-        return rows.plan(revision, None if begins else self._tree(revision, is_new=is_new))
-
-    def _tree(self, revision: Revision, *, is_new: bool) -> ExistingTree:
-        gone = np.ones_like(self.gone) if is_new else self.gone
+    def _tree(self, revision: Revision) -> ExistingTree:
+        gone = np.ones_like(self.gone) if self.is_new else self.gone
         return self.state.tree(revision, gone, self.new)
 
-    def _mend(self, revision: Revision, *, is_new: bool) -> bool:
+    def _mend(self) -> bool:
         """Take out more files until the order of weights is kept; False if that does not help."""
         while True:
-            new = {} if is_new else {revision.revision_id: self.new}
-            disorder = self.state.disorder(self.gone, new)
+            revision = None if self.is_new else self.revision
+            disorder = self.state.disorder(
+                self.gone, {} if revision is None else {revision.revision_id: self.new}
+            )
             if disorder.is_stuck or not len(disorder.files):
                 return not disorder.is_stuck
             more = np.zeros_like(self.gone)
             more[disorder.files] = True
             self.gone |= more
-            self._write(self._plan(self._rows(more, None), revision, is_new=is_new))
+            plan = self._plan(self._rows(more, None))
+            if plan is not None:
+                self._write(plan)
 
     def _write(self, plan: PlannedRows) -> None:
         for adds in plan.write():

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
-from qbeast_core.errors import CommitUnknownError, QbeastError
+from qbeast_core.errors import CommitConflictError, CommitUnknownError, QbeastError
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.removes import removes_of
-from qbeast_core.table.commit import commit
+from qbeast_core.table.catch_up import catch_up, conflict
+from qbeast_core.table.commit import CommitOutcome, commit
 from qbeast_core.table.data_files import delete_data_files
 from qbeast_core.table.progress import Progress
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.rewrite_job import Replaced, Rewrite
 
 __all__ = ["publish_rewrite"]
+
+_MOST_ATTEMPTS: Final = 50
+_MOST_IDLE: Final = 3  # object stores may refuse a put while nobody takes the version
 
 
 def publish_rewrite(reader: Reader, job: Rewrite, replaced: Replaced) -> Replaced:
@@ -43,13 +47,12 @@ def publish_rewrite(reader: Reader, job: Rewrite, replaced: Replaced) -> Replace
     CommitUnknownError
         The store did not say whether the commit landed.
     """
-    snapshot = reader.snapshot
     intent = _intent(reader, job, replaced)
     if job.progress is not None:
         files = len(replaced.adds)
         job.progress(Progress("commit", files, files, replaced.rows))
     try:
-        outcome = commit(reader.store, snapshot, intent, storage_options=snapshot.storage_options)
+        outcome = _commit(reader, job, intent)
     except CommitUnknownError:
         raise  # the commit may have landed: its files must stay
     except QbeastError:
@@ -58,14 +61,35 @@ def publish_rewrite(reader: Reader, job: Rewrite, replaced: Replaced) -> Replace
     return replace(replaced, outcome=outcome)
 
 
+def _commit(reader: Reader, job: Rewrite, intent: WriteIntent) -> CommitOutcome:
+    """Commit; where the change depends on what it read, ask after every lost race whether it still holds."""
+    head = reader.snapshot
+    if job.still_holds is None:
+        return commit(reader.store, head, intent, storage_options=head.storage_options)
+    idle = 0
+    for attempt in range(1, _MOST_ATTEMPTS + 1):
+        try:
+            outcome = commit(
+                reader.store, head, intent, storage_options=head.storage_options, most_attempts=1
+            )
+        except CommitConflictError:
+            newest, _ = catch_up(reader.store, head, intent, attempt=attempt)
+            idle = idle + 1 if newest is head else 0
+            if idle > _MOST_IDLE:
+                raise
+            reason = job.still_holds(newest)
+            if reason is not None:
+                raise conflict(reader.store.uri, newest.version, attempt, reason) from None
+            head = newest
+        else:
+            return replace(outcome, attempts=attempt)
+    reason = "other writers were faster every time"
+    raise conflict(reader.store.uri, head.version, _MOST_ATTEMPTS, reason)
+
+
 def _intent(reader: Reader, job: Rewrite, replaced: Replaced) -> WriteIntent:
     out = reader.snapshot.files.filter(pl.Series(replaced.gone, dtype=pl.Boolean))
-    metrics = {
-        "numAddedFiles": len(replaced.adds),
-        "numAddedBytes": sum(add.size for add in replaced.adds),
-        "numRemovedBytes": int(out["size_bytes"].sum()),
-        "numOutputRows": replaced.rows,
-    }
+    metrics = _metrics(replaced, out) if job.metrics is None else job.metrics(replaced)
     info: dict[str, Any] = {
         **job.commit_metadata,
         "operationParameters": dict(job.parameters),
@@ -75,8 +99,17 @@ def _intent(reader: Reader, job: Rewrite, replaced: Replaced) -> WriteIntent:
         mode="append",
         adds=tuple(add.model_copy(update={"data_change": job.data_change}) for add in replaced.adds),
         removes=removes_of(out, data_change=job.data_change),
-        revision=replaced.revision,
+        revision=replaced.revision if replaced.adds else None,
         new_revision=replaced.is_new,
         operation=job.operation,
         commit_info=info,
     )
+
+
+def _metrics(replaced: Replaced, out: pl.DataFrame) -> dict[str, int]:
+    return {
+        "numAddedFiles": len(replaced.adds),
+        "numAddedBytes": sum(add.size for add in replaced.adds),
+        "numRemovedBytes": int(out["size_bytes"].sum()),
+        "numOutputRows": replaced.rows,
+    }

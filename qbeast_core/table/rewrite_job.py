@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
@@ -13,6 +14,7 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit import CommitOutcome
 from qbeast_core.table.progress import ProgressCallback
+from qbeast_core.table.snapshot import Snapshot
 
 __all__ = ["GROUP_BYTES", "PlanSize", "Replaced", "Rewrite", "RowChange"]
 
@@ -37,6 +39,10 @@ class PlanSize(Protocol):
         ...
 
 
+def _no_files() -> I64Array:
+    return np.zeros(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rewrite:
     """What to take out and what to put back.
@@ -46,10 +52,14 @@ class Rewrite:
     files : ndarray of int64
         Numbers of the live files to take out. More may go with them, to keep the order of weights
         (format 8.3): their rows are put back too.
+    dropped : ndarray of int64
+        Numbers of more live files to take out, of which no row is put back: they are not read.
     revision : Revision or None
         The revision of the table to index in; None: the newest, or a new one if rows do not fit it.
     change : callable or None
-        What becomes of the rows of these files, and of those that go with them.
+        What becomes of the rows of `files`, and of those that go with them.
+    keeps_keys : bool
+        Whether `change` leaves the indexed columns of the rows it returns as they are.
     added : polars.DataFrame or None
         More rows, of the table's columns and types.
     data_change : bool
@@ -62,6 +72,11 @@ class Rewrite:
         More entries in the history.
     is_worth : callable or None
         Asked with the files and the plan before anything is written; False leaves the table as it is.
+    metrics : callable or None
+        Gives ``operationMetrics`` for the history of what was replaced; None: those of an optimize.
+    still_holds : callable or None
+        Asked with the newest version whenever other writers were faster: why the change must not follow them;
+        None: it may.
     progress : callable or None
         Told of every step.
     group_bytes : int
@@ -69,14 +84,18 @@ class Rewrite:
     """
 
     files: I64Array
+    dropped: I64Array = field(default_factory=_no_files)
     revision: Revision | None = None
     change: RowChange | None = None
+    keeps_keys: bool = False
     added: pl.DataFrame | None = None
     data_change: bool = False
     operation: str = "OPTIMIZE"
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     is_worth: Callable[[I64Array, PlanSize], bool] | None = None
+    metrics: Callable[[Replaced], Mapping[str, int]] | None = None
+    still_holds: Callable[[Snapshot], str | None] | None = None
     progress: ProgressCallback | None = None
     group_bytes: int = GROUP_BYTES
 
@@ -91,8 +110,8 @@ class Replaced:
         Files of the snapshot that leave the table.
     adds : sequence of AddFile
         Those that come in their place.
-    revision : Revision
-        What their rows are indexed in.
+    revision : Revision or None
+        What their rows are indexed in; None: there are no rows, and none was needed.
     is_new : bool
         Whether this commit brings it.
     rows, cubes : int
@@ -103,7 +122,7 @@ class Replaced:
 
     gone: BoolArray
     adds: Sequence[AddFile]
-    revision: Revision
+    revision: Revision | None
     is_new: bool
     rows: int
     cubes: int

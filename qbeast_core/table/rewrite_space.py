@@ -35,8 +35,10 @@ def space_for(
     *,
     uri: str,
     now_ms: int,
-) -> tuple[Revision, bool]:
+) -> tuple[Revision | None, bool]:
     """Return the revision for rows that may not fit the newest one, and whether it is a new one.
+
+    No rows need no new one: where the table has none either, there is none.
 
     Parameters
     ----------
@@ -62,6 +64,8 @@ def space_for(
     check_columns(specs, snapshot.schema, dialect)
     summary = summary_of([spec.name for spec in specs])
     current = newest_revision(state)
+    if not summary.rows:
+        return current, False
     if current is None:
         latest = snapshot.config.latest
         size = None if latest is None else latest.desired_cube_size

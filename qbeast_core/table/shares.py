@@ -13,7 +13,7 @@ from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.portion import Portion
 from qbeast_core.table.reader import Job, Reader
 
-__all__ = ["OPEN_COST_BYTES", "cut_read", "portion_of"]
+__all__ = ["OPEN_COST_BYTES", "cut_read", "file_portion", "portion_of"]
 
 OPEN_COST_BYTES: Final = 1 << 20
 """What opening a file counts, in bytes that could be read meanwhile."""
@@ -56,8 +56,29 @@ def portion_of(reader: Reader, job: Job) -> Portion:
     """
     share = _Share()
     for number in np.flatnonzero(job.selection.opened).tolist():
-        share.add(_file(reader, job, number))
+        share.add(file_portion(reader, job, number))
     return share.portion()
+
+
+def file_portion(reader: Reader, job: Job, number: int) -> Portion:
+    """Return what a read opens of one file.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    job : Job
+        What it opens.
+    number : int
+        Of an opened file.
+    """
+    request = reader.request(job.selection, number)
+    if request is not None:
+        return Portion(pages=(request,))
+    hidden = reader.hidden_rows(job.selection, number)
+    if hidden is None:
+        return Portion(whole=(reader.paths[number],))
+    return Portion(hiding=((reader.paths[number], hidden),))
 
 
 def cut_read(reader: Reader, job: Job, *, task_bytes: int) -> list[Portion]:
@@ -97,19 +118,8 @@ def cut_read(reader: Reader, job: Job, *, task_bytes: int) -> list[Portion]:
     return [part.portion() for part in parts.values()]
 
 
-def _file(reader: Reader, job: Job, number: int) -> Portion:
-    """Return what is opened of one file."""
-    request = reader.request(job.selection, number)
-    if request is not None:
-        return Portion(pages=(request,))
-    hidden = reader.hidden_rows(job.selection, number)
-    if hidden is None:
-        return Portion(whole=(reader.paths[number],))
-    return Portion(hiding=((reader.paths[number], hidden),))
-
-
 def _pieces(reader: Reader, job: Job, number: int, task_bytes: int) -> Iterator[_Piece]:
-    portion = _file(reader, job, number)
+    portion = file_portion(reader, job, number)
     size = int(reader.snapshot.files["size_bytes"][number])
     request = portion.pages[0] if portion.pages else None
     if request is None and portion.whole and size > task_bytes:

@@ -1,0 +1,114 @@
+"""Which files hold rows that a condition means, and how many: files are chosen by the index, then read exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.table.dml_terms import Condition
+from qbeast_core.table.portion import Place, read_portion
+from qbeast_core.table.reader import Job, Reader
+from qbeast_core.table.shares import file_portion
+
+__all__ = ["UNKNOWN", "Matches", "count_matches", "live_rows", "read_one"]
+
+UNKNOWN: Final = -1
+"""Instead of a number of rows that the log does not tell."""
+
+_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """Files with rows that are meant.
+
+    Attributes
+    ----------
+    files : ndarray of int64
+        Their numbers in the snapshot, ascending.
+    rows : ndarray of int64
+        Rows that are meant in each, at least one; `UNKNOWN` where all are and the log does not tell how many.
+    live : ndarray of int64
+        Rows that a read returns of each; `UNKNOWN` where the log does not tell.
+    """
+
+    files: I64Array
+    rows: I64Array
+    live: I64Array
+
+    @property
+    def whole(self) -> BoolArray:
+        """Whether every row of a file is meant."""
+        return np.equal(self.rows, self.live)
+
+
+def count_matches(reader: Reader, condition: Condition, *, among: BoolArray | None = None) -> Matches:
+    """Count the rows that a condition means, file by file.
+
+    Of a file that cannot hold one, by its statistics or its cubes, nothing is read; of the others the pages
+    that can, and the columns that the condition looks at.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    condition : Condition
+        Which rows.
+    among : ndarray of bool, shape (files,), optional
+        Files to look at; all by default.
+
+    Raises
+    ------
+    StorageError, FileNotFoundError
+        If a file cannot be read.
+    """
+    live = live_rows(reader)
+    wanted = np.ones(len(live), np.bool_) if among is None else among
+    if condition.constant is not None:
+        files = np.flatnonzero(wanted & (live != 0)) if condition.constant else np.zeros(0, np.int64)
+        return Matches(files, live[files], live[files])
+    job = reader.plan(condition.expr, None)
+    numbers = np.flatnonzero(job.selection.opened & wanted)
+    columns = condition.columns[:1]
+
+    def count(number: int) -> int:
+        return sum(frame.height for frame in read_one(reader, job, number, columns))
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        counts = np.fromiter(pool.map(count, numbers.tolist()), np.int64, len(numbers))
+    found = np.flatnonzero(counts)
+    files = numbers[found]
+    return Matches(files, counts[found], live[files])
+
+
+def live_rows(reader: Reader) -> I64Array:
+    """Return how many rows a read returns of each file, shape (files,); `UNKNOWN` where the log does not tell."""
+    rows = reader.snapshot.files["num_records"].cast(pl.Int64).fill_null(UNKNOWN).to_numpy().copy()
+    for number, hidden in reader.deleted_rows.items():
+        if rows[number] != UNKNOWN:
+            rows[number] -= len(hidden)
+    return rows
+
+
+def read_one(reader: Reader, job: Job, number: int, columns: Sequence[str]) -> Sequence[pl.DataFrame]:
+    """Return what a read keeps of one file, in frames of bounded size.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    job : Job
+        The read.
+    number : int
+        Of a file that it opens.
+    columns : sequence of str
+        Columns to return, at least one.
+    """
+    place = Place(reader.store, reader.pages, reader.snapshot.storage_options)
+    return list(read_portion(file_portion(reader, job, number), reader.wanted(job, columns), place))
