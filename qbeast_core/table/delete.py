@@ -9,7 +9,7 @@ import polars as pl
 
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.space.arrays import BoolArray
-from qbeast_core.table.dml_match import UNKNOWN, count_matches
+from qbeast_core.table.dml_match import count_matches
 from qbeast_core.table.dml_result import ChangedBy
 from qbeast_core.table.dml_terms import Condition, Predicate, condition_of
 from qbeast_core.table.dml_work import Work
@@ -38,7 +38,7 @@ class Delete:
         """Find the rows in a version."""
         condition = self._condition(reader)
         matches = count_matches(reader, condition)
-        deleted = UNKNOWN if (matches.rows == UNKNOWN).any() else int(matches.rows.sum())
+        deleted = int(matches.rows.sum())
         return Work(
             matches=matches,
             drops=True,
@@ -46,7 +46,7 @@ class Delete:
             keeps_keys=True,
             deleted=deleted,
             parameters={"predicate": orjson.dumps([condition.text]).decode()},
-            counts={} if deleted == UNKNOWN else {"numDeletedRows": deleted},
+            counts={"numDeletedRows": deleted},
         )
 
     def concerns(self, reader: Reader, files: BoolArray) -> bool:

@@ -33,7 +33,7 @@ class Matches:
     files : ndarray of int64
         Their numbers in the snapshot, ascending.
     rows : ndarray of int64
-        Rows that are meant in each, at least one; `UNKNOWN` where all are and the log does not tell how many.
+        Rows that are meant in each, at least one.
     live : ndarray of int64
         Rows that a read returns of each; `UNKNOWN` where the log does not tell.
     """
@@ -72,19 +72,25 @@ def count_matches(reader: Reader, condition: Condition, *, among: BoolArray | No
     wanted = np.ones(len(live), np.bool_) if among is None else among
     if condition.constant is not None:
         files = np.flatnonzero(wanted & (live != 0)) if condition.constant else np.zeros(0, np.int64)
-        return Matches(files, live[files], live[files])
+        unknown = files[live[files] == UNKNOWN]
+        live[unknown] = _count(reader, reader.plan(None, None), unknown, list(reader.snapshot.schema)[:1])
+        return _matches(files, live[files], live)
     job = reader.plan(condition.expr, None)
-    numbers = np.flatnonzero(job.selection.opened & wanted)
-    columns = condition.columns[:1]
+    files = np.flatnonzero(job.selection.opened & wanted)
+    return _matches(files, _count(reader, job, files, condition.columns[:1]), live)
 
+
+def _matches(files: I64Array, counts: I64Array, live: I64Array) -> Matches:
+    found = counts > 0
+    return Matches(files[found], counts[found], live[files[found]])
+
+
+def _count(reader: Reader, job: Job, files: I64Array, columns: Sequence[str]) -> I64Array:
     def count(number: int) -> int:
         return sum(frame.height for frame in read_one(reader, job, number, columns))
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        counts = np.fromiter(pool.map(count, numbers.tolist()), np.int64, len(numbers))
-    found = np.flatnonzero(counts)
-    files = numbers[found]
-    return Matches(files, counts[found], live[files])
+        return np.fromiter(pool.map(count, files.tolist()), np.int64, len(files))
 
 
 def live_rows(reader: Reader) -> I64Array:

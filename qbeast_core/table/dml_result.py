@@ -27,9 +27,8 @@ class ChangeResult:
         Whether it changed the table. False: no row was meant, or it was a dry run.
     dry_run : bool
         Whether it was only asked what it would do.
-    rows_deleted, rows_updated, rows_inserted : int or None
-        Rows that went, that got other values, that came. None: the log does not tell how many rows the deleted
-        files held.
+    rows_deleted, rows_updated, rows_inserted : int
+        Rows that went, that got other values, that came.
     rows_copied : int
         Rows that were written again as they were, because they shared a file with others. Of a dry run the
         least number.
@@ -52,7 +51,7 @@ class ChangeResult:
     version: int
     changed: bool
     dry_run: bool
-    rows_deleted: int | None
+    rows_deleted: int
     rows_updated: int
     rows_inserted: int
     rows_copied: int
@@ -81,7 +80,6 @@ class ChangeResult:
             (self.rows_inserted, "inserted"),
         ]
         told = [f"{count:,} rows {what}" for count, what in counts if count]
-        told += ["all rows of some files deleted"] if self.rows_deleted is None else []
         head = f"ChangeResult: {self.operation} of version {self.version}"
         if not told:
             return f"{head}: no row was meant; nothing was changed"

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.space.arrays import I64Array
-from qbeast_core.table.dml_match import UNKNOWN, Matches
+from qbeast_core.table.dml_match import Matches
 from qbeast_core.table.dml_result import ChangedBy, ChangeResult
 from qbeast_core.table.rewrite_job import Replaced, RowChange
 from qbeast_core.table.snapshot import Snapshot
@@ -35,7 +35,7 @@ class Work:
     added : polars.DataFrame or None
         Rows that come, of the table's columns and types.
     deleted, updated : int
-        Rows; `UNKNOWN` deleted ones where the log does not tell how many there were.
+        Rows.
     parameters : mapping of str to str
         For the history.
     counts : mapping of str to int
@@ -101,7 +101,7 @@ class Work:
             version=snapshot.version if outcome is None else outcome.version,
             changed=outcome is not None,
             dry_run=dry_run,
-            rows_deleted=None if self.deleted == UNKNOWN else self.deleted,
+            rows_deleted=self.deleted,
             rows_updated=self.updated,
             rows_inserted=self.inserted,
             rows_copied=self._least_copied() if replaced is None else self._copied(replaced),
@@ -146,7 +146,7 @@ class Work:
                 "path": pl.Series(snapshot.data_paths, dtype=pl.String),
                 "rows": files["num_records"].cast(pl.Int64),
                 "bytes": files["size_bytes"].cast(pl.Int64),
-                "matched": pl.Series(matched).replace(UNKNOWN, None),
+                "matched": matched,
                 "action": pl.Series(action.tolist(), dtype=pl.String),
             }
         ).filter(pl.Series(gone, dtype=pl.Boolean))

@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from qbeast_core.table.delete import Delete
 from qbeast_core.table.dml_result import ChangeResult
 from qbeast_core.table.dml_run import Change, ChangeOptions, run_change
-from qbeast_core.table.dml_terms import Predicate
+from qbeast_core.table.dml_terms import Predicate, Value
 from qbeast_core.table.progress import ProgressCallback
 from qbeast_core.table.table_base import TableBase
+from qbeast_core.table.update import Update
 from qbeast_core.table.world import WORLD
 
 __all__ = ["Changed"]
 
 
 class Changed(TableBase):
-    """`Table.delete`."""
+    """`Table.delete` and `Table.update`."""
 
     def delete(
         self,
@@ -82,6 +83,68 @@ class Changed(TableBase):
             dry_run=dry_run, commit_metadata=dict(commit_metadata or {}), progress=progress
         )
         return self._change(Delete(predicate), options)
+
+    def update(
+        self,
+        predicate: Predicate | None,
+        assignments: Mapping[str, Value],
+        *,
+        dry_run: bool = False,
+        commit_metadata: Mapping[str, str] | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Give columns of some rows other values, in one commit; the index is kept.
+
+        Files that hold no such row stay as they are. The rows of the others are put back, those with other
+        values in indexed columns into the cubes where they belong now; values beyond the space of the index
+        begin a new revision, as they do in an append. Otherwise as `delete`.
+
+        Parameters
+        ----------
+        predicate : polars.Expr or str, or None
+            Rows to update: those for which it is true, not those for which it is null. A text is SQL, as
+            `polars.sql_expr` understands it. None: all rows.
+        assignments : mapping of str to polars.Expr, str or a plain value
+            New values by column, made of the row as it was. A text is SQL, so a text to store is written
+            ``"'text'"`` or ``pl.lit("text")``. Numbers are brought to the column's type; fractions do not go
+            into columns of whole numbers without a cast of your own.
+        dry_run : bool, default False
+            Change nothing and say which files and rows would change.
+        commit_metadata : mapping of str to str, optional
+            Kept in the history beside our own entries.
+        progress : callable, optional
+            Called with a `Progress` at every step.
+
+        Returns
+        -------
+        ChangeResult
+            What was done; `.plan` names the files.
+
+        Raises
+        ------
+        InvalidInputError
+            The predicate is no condition on single rows of this table, an assignment is no value for a column
+            of it, or a value is too large for the column's type.
+        SchemaMismatchError
+            A value of another type than the column's, or a null where there may be none.
+        UnsupportedTableError, CommitConflictError, CommitUnknownError, StorageError
+            See `delete`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"id": range(1000), "price": [i % 97 for i in range(1000)]})
+        >>> _ = qbeast.write_table(rows, "dear", columns=["id", "price"])
+        >>> table = qbeast.open_table("dear")
+        >>> table.update("price > 50", {"price": "price * 2", "id": -pl.col("id")}).rows_updated
+        460
+        >>> table.scan().filter(pl.col("price") > 50, pl.col("price") % 2 == 1).collect().height
+        0
+        """
+        options = ChangeOptions(
+            dry_run=dry_run, commit_metadata=dict(commit_metadata or {}), progress=progress
+        )
+        return self._change(Update(predicate, assignments), options)
 
     def _change(self, change: Change, options: ChangeOptions) -> ChangeResult:
         result, newest = run_change(self._reader, change, options, WORLD)

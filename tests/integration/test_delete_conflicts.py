@@ -21,8 +21,18 @@ from tests.integration.test_optimize_conflicts import check_no_orphans, grown, r
 CONDITION = pl.col("a") < 0.4
 
 
-def beside(path: Path, other: Callable[[], Any], *, times: int = 1) -> qbeast.ChangeResult:
-    """Delete; another writer commits between the data files and the commit of ours."""
+def delete(opened: qbeast.Table) -> qbeast.ChangeResult:
+    return opened.delete(CONDITION)
+
+
+def beside(
+    path: Path,
+    other: Callable[[], Any],
+    change: Callable[[qbeast.Table], qbeast.ChangeResult] = delete,
+    *,
+    times: int = 1,
+) -> qbeast.ChangeResult:
+    """Change a table; another writer commits between the data files and the commit of ours."""
     left = [other] * times
 
     def commit_late(*args: Any, **kwargs: Any) -> Any:
@@ -31,7 +41,7 @@ def beside(path: Path, other: Callable[[], Any], *, times: int = 1) -> qbeast.Ch
         return commit_module.commit(*args, **kwargs)
 
     with mock.patch.object(rewrite_commit, "commit", commit_late):
-        return qbeast.open_table(path).delete(CONDITION)
+        return change(qbeast.open_table(path))
 
 
 def check(path: Path, wanted: pl.DataFrame, *, may_stage: bool = False) -> None:
