@@ -21,6 +21,8 @@ _OPERATIONS: Final[Mapping[WriteMode, str]] = {
     "create": "CREATE TABLE AS SELECT",
     "metadata": "SET TBLPROPERTIES",
 }
+# What they add depends on what they read, even where they remove nothing.
+_READING: Final = frozenset({"MERGE"})
 _MODES: Final[Mapping[WriteMode, str]] = {
     "append": "Append",
     "overwrite": "Overwrite",
@@ -60,7 +62,7 @@ def commit_info(
     given: Mapping[str, str] = intent.commit_info.get("operationMetrics", {})
     info |= {
         "isolationLevel": "Serializable",
-        "isBlindAppend": intent.mode == "append" and not removes,
+        "isBlindAppend": intent.mode == "append" and not removes and intent.operation not in _READING,
         "operationMetrics": {key: str(value) for key, value in metrics.items()} | dict(given),
         "engineInfo": _engine(),
         "txnId": txn_id,

@@ -41,7 +41,7 @@ class Delete:
         deleted = int(matches.rows.sum())
         return Work(
             matches=matches,
-            drops=True,
+            drops=matches.whole,
             change=_Without(condition),
             keeps_keys=True,
             deleted=deleted,

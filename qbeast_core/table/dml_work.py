@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.dml_match import Matches
 from qbeast_core.table.dml_result import ChangedBy, ChangeResult
 from qbeast_core.table.rewrite_job import Replaced, RowChange
@@ -25,9 +25,9 @@ class Work:
     Attributes
     ----------
     matches : Matches
-        Files with rows to change or delete; the whole ones are dropped if `drops`.
-    drops : bool
-        Whether the rows of files that match whole all go.
+        Files with rows to change or delete.
+    drops : ndarray of bool
+        Which of them lose all of their rows.
     change : callable or None
         What becomes of the rows of the other files.
     keeps_keys : bool
@@ -40,10 +40,12 @@ class Work:
         For the history.
     counts : mapping of str to int
         More counts for the history.
+    spelling : mapping of str to str
+        Names of counts that the history of this operation has other names for.
     """
 
     matches: Matches
-    drops: bool
+    drops: BoolArray
     change: RowChange | None = None
     keeps_keys: bool = False
     added: pl.DataFrame | None = None
@@ -51,16 +53,17 @@ class Work:
     updated: int = 0
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    spelling: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def dropped(self) -> I64Array:
         """Numbers of files that go without being read."""
-        return self.matches.files[self.matches.whole] if self.drops else np.zeros(0, np.int64)
+        return self.matches.files[self.drops]
 
     @property
     def rewritten(self) -> I64Array:
         """Numbers of files whose rows are put back, changed."""
-        return self.matches.files[~self.matches.whole] if self.drops else self.matches.files
+        return self.matches.files[~self.drops]
 
     @property
     def inserted(self) -> int:
@@ -114,23 +117,22 @@ class Work:
         )
 
     def metrics(self, replaced: Replaced, snapshot: Snapshot) -> dict[str, int]:
-        """Return ``operationMetrics`` that every change of rows has."""
+        """Return ``operationMetrics``, spelled as Delta spells them."""
         out = snapshot.files.filter(pl.Series(replaced.gone, dtype=pl.Boolean))
-        return {
-            **self.counts,
+        counts = {
             "numCopiedRows": self._copied(replaced),
             "numAddedFiles": len(replaced.adds),
             "numAddedBytes": sum(add.size for add in replaced.adds),
             "numRemovedFiles": out.height,
             "numRemovedBytes": int(out["size_bytes"].sum()),
         }
+        return {**self.counts, **{self.spelling.get(name, name): count for name, count in counts.items()}}
 
     def _copied(self, replaced: Replaced) -> int:
         return replaced.rows - self.updated - self.inserted
 
     def _least_copied(self) -> int:
-        put_back = ~self.matches.whole | (not self.drops)
-        return int(np.maximum(self.matches.live - self.matches.rows, 0)[put_back].sum())
+        return int(np.maximum(self.matches.live - self.matches.rows, 0)[~self.drops].sum())
 
     def _plan(self, snapshot: Snapshot, replaced: Replaced | None) -> pl.DataFrame:
         """Return the files that go, see `ChangeResult.plan`."""

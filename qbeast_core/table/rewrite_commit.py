@@ -78,6 +78,8 @@ def _commit(reader: Reader, job: Rewrite, intent: WriteIntent) -> CommitOutcome:
             if idle > _MOST_IDLE:
                 raise
             reason = job.still_holds(newest)
+            if reason is None and not intent.removes:
+                reason = "another writer was faster, and blocks are placed by those that are there"
             if reason is not None:
                 raise conflict(reader.store.uri, newest.version, attempt, reason) from None
             head = newest

@@ -18,15 +18,15 @@ from qbeast_core.table.result import transformers_of
 from qbeast_core.table.scan import scan
 from qbeast_core.table.snapshot import refresh
 from qbeast_core.table.table_admin import Administered
-from qbeast_core.table.table_dml import Changed
 from qbeast_core.table.table_insight import Insight
+from qbeast_core.table.table_merge import Merged
 from qbeast_core.table.table_optimize import Optimized
 from qbeast_core.table.whole_files import file_location
 
 __all__ = ["Table"]
 
 
-class Table(Administered, Changed, Optimized, Insight):
+class Table(Administered, Merged, Optimized, Insight):
     """A table pinned at one version; made by `qbeast.open_table`.
 
     What others commit later is not seen, see `refresh`; changes made through this object move it to the

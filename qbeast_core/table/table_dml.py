@@ -82,7 +82,7 @@ class Changed(TableBase):
         options = ChangeOptions(
             dry_run=dry_run, commit_metadata=dict(commit_metadata or {}), progress=progress
         )
-        return self._change(Delete(predicate), options)
+        return self._run(Delete(predicate), options)
 
     def update(
         self,
@@ -144,9 +144,9 @@ class Changed(TableBase):
         options = ChangeOptions(
             dry_run=dry_run, commit_metadata=dict(commit_metadata or {}), progress=progress
         )
-        return self._change(Update(predicate, assignments), options)
+        return self._run(Update(predicate, assignments), options)
 
-    def _change(self, change: Change, options: ChangeOptions) -> ChangeResult:
+    def _run(self, change: Change, options: ChangeOptions) -> ChangeResult:
         result, newest = run_change(self._reader, change, options, WORLD)
         if result.changed:
             self._move_to(newest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import orjson
 import polars as pl
 
@@ -46,7 +47,7 @@ class Update:
         updated = int(matches.rows.sum())
         return Work(
             matches=matches,
-            drops=False,
+            drops=np.zeros(len(matches.files), np.bool_),
             change=_With(condition, assignments),
             keeps_keys=not set(assignments.columns) & set(reader.indexed),
             updated=updated,
