@@ -1,93 +1,101 @@
-"""Whether new blocks keep the order of weights along a branch, on the blocks that live now (format 8.3)."""
+"""Which new files keep the order of weights beside the blocks that live when they land (format 8.3 and 8.4)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
+import numpy as np
+import polars as pl
+
+from qbeast_core.space.arrays import BoolArray
+from qbeast_core.space.cubes import Cubes, decode_cubes
+from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
+from qbeast_core.tree.order import broken_order
 
-__all__ = ["misplaced_cube", "misplaced_parts"]
+__all__ = ["blocks_in_order"]
+
+_LIVE: Final = -1
+_BLOCKS: Final = pl.Schema(
+    {"file": pl.Int64, "cube": pl.String, "min_weight": pl.Int32, "max_weight": pl.Int32}
+)
 
 
-def misplaced_cube(added: Iterable[Block], live: Iterable[Block], *, dimensions: int) -> str | None:
-    """Return a cube whose added block reaches below a live threshold of an ancestor; None: there is none.
+def blocks_in_order(
+    files: Sequence[Sequence[Block]], live: pl.DataFrame, *, dimensions: int
+) -> list[tuple[Block, ...] | None]:
+    """Return the blocks to publish of each new file; None: it has to be published without index.
 
-    Readers that stop descending at such a threshold would miss rows of the block.
+    Plans that do not know of each other may not go together: a cube that no row of one plan stopped in has no
+    threshold there, and the other plan's may be too large for the rows below. The file that has to do without
+    index is the one that reaches below a live threshold, or whose own threshold live blocks reach below.
+    Cubes that break the order without these files (tables of the JVM have some) are not held against them.
+
+    A cube whose descendants are gone is a leaf: new blocks of it get the threshold of a leaf.
 
     Parameters
     ----------
-    added : iterable of Block
-        Blocks to publish.
-    live : iterable of Block
-        All blocks of the same revision that are live without them. Replicated ones do not count.
+    files : sequence of sequence of Block
+        Blocks of each file to publish, none of them replicated.
+    live : polars.DataFrame
+        `cube`, `min_weight` and `max_weight` of all blocks of the same revision that are live without them,
+        copies aside.
     dimensions : int
         Number of indexed columns, 1 or more.
 
     Examples
     --------
-    >>> misplaced_cube([Block("w", -5, 7, 2)], [Block("", -9, -6, 2)], dimensions=2)
-    >>> misplaced_cube([Block("w", -5, 7, 2)], [Block("", -9, -5, 2)], dimensions=2)
-    'w'
+    >>> live = pl.DataFrame({"cube": ["", "ww"], "min_weight": [-9, 3], "max_weight": [2, 2147483647]})
+    >>> low, high = [Block("A", 2, 2147483647, 2)], [Block("w", 1, 3, 2)]
+    >>> blocks_in_order([low, high], live, dimensions=2)
+    [None, None]
+    >>> blocks_in_order([high], live[:1], dimensions=2)
+    [None]
+    >>> blocks_in_order([high], live[:0], dimensions=2)
+    [(Block(cube='w', min_weight=1, max_weight=2147483647, element_count=2, replicated=False),)]
     """
-    ours = [block for block in added if not block.replicated]
-    smallest = _smallest((*live, *ours))
-    return next(_misplaced(ours, smallest, dimensions), None)
-
-
-def misplaced_parts(
-    parts: Sequence[Sequence[Block]], live: Iterable[Block], *, dimensions: int
-) -> frozenset[int]:
-    """Return the parts to leave out so that the others keep the order of weights, together with what lives.
-
-    Each part was planned on the live blocks without knowing the others. A cube that none of its rows stopped
-    in has no threshold of its own there, and another part's may be too large for it.
-
-    Parameters
-    ----------
-    parts : sequence of sequence of Block
-        Blocks to publish at once, by the tasks that planned them.
-    live : iterable of Block
-        All blocks of the same revision that are live without them.
-    dimensions : int
-        Number of indexed columns, 1 or more.
-
-    Returns
-    -------
-    frozenset of int
-        Places in `parts`; empty nearly always.
-
-    Examples
-    --------
-    >>> deep, shallow = [Block("w", -5, 7, 2)], [Block("", -9, 8, 2)]
-    >>> misplaced_parts([deep, shallow], [], dimensions=2), misplaced_parts([deep], [], dimensions=2)
-    (frozenset({0}), frozenset())
-    """
-    known = [block for block in live if not block.replicated]
-    left = dict(enumerate(parts))
+    ours = [(at, b.cube, b.min_weight, b.max_weight) for at, blocks in enumerate(files) for b in blocks]
+    theirs = live.select(pl.lit(_LIVE, pl.Int64).alias("file"), "cube", "min_weight", "max_weight")
+    blocks = pl.concat([theirs.cast(_BLOCKS), pl.DataFrame(ours, schema=_BLOCKS, orient="row")])
+    cubes = decode_cubes(blocks["cube"].to_list(), dimensions=dimensions)
+    stays = np.ones(blocks.height, np.bool_)
     while True:
-        smallest = _smallest((*known, *(block for part in left.values() for block in part)))
-        bad = [
-            at for at, part in left.items() if next(_misplaced(part, smallest, dimensions), None) is not None
-        ]
-        if not bad:
-            return frozenset(at for at in range(len(parts)) if at not in left)
-        for at in bad:  # what relied on their thresholds shows in the next round
-            del left[at]
+        faults = _faults(blocks, cubes, stays)
+        unfit = _unfit(faults)
+        if not len(unfit):
+            break
+        # What relied on their thresholds shows in the next round.
+        stays &= ~blocks["file"].is_in(unfit.implode()).to_numpy()
+    left = set(blocks["file"].filter(pl.Series(stays, dtype=pl.Boolean)))
+    leaves = set(blocks["cube"][faults.filter("leaf")["block"]])
+    return [_raised(own, leaves) if at in left or not own else None for at, own in enumerate(files)]
 
 
-def _smallest(blocks: Iterable[Block]) -> dict[str, int]:
-    """Return the smallest threshold of each cube."""
-    smallest: dict[str, int] = {}
-    for block in blocks:
-        if not block.replicated:
-            smallest[block.cube] = min(block.max_weight, smallest.get(block.cube, block.max_weight))
-    return smallest
+def _faults(blocks: pl.DataFrame, cubes: Cubes, stays: BoolArray) -> pl.DataFrame:
+    """Give the blamed blocks: whose `file` they are, and of their faulty cube, which sides live already."""
+    at = np.flatnonzero(stays)
+    found = broken_order(
+        Cubes(cubes.depth[at], cubes.cells[at]),
+        min_weights=blocks["min_weight"].to_numpy()[at],
+        max_weights=blocks["max_weight"].to_numpy()[at],
+    )
+    placed = found.with_columns(pl.Series("block", at[found["block"].to_numpy()], dtype=pl.Int64))
+    is_live = pl.col("file") == _LIVE
+    return placed.with_columns(blocks["file"][placed["block"]]).with_columns(
+        (~pl.col("above")).any().not_().over("cube").alias("leaf"),
+        (is_live & pl.col("above")).any().over("cube").alias("live_above"),
+        (is_live & ~pl.col("above")).any().over("cube").alias("live_below"),
+    )
 
 
-def _misplaced(blocks: Iterable[Block], smallest: Mapping[str, int], dimensions: int) -> Iterator[str]:
-    """Yield the cubes of blocks that reach below the threshold of an ancestor."""
-    level = -(-dimensions // 6)  # characters that one level of a cube takes
-    for block in blocks:
-        ancestors = (block.cube[:end] for end in range(0, len(block.cube), level))
-        if any(smallest.get(ancestor, block.min_weight - 1) >= block.min_weight for ancestor in ancestors):
-            yield block.cube
+def _unfit(faults: pl.DataFrame) -> pl.Series:
+    """Return the new files to leave out: the side of a cube that is not live, the lower one if neither is."""
+    goes_above = pl.col("live_below") & ~pl.col("live_above")
+    guilty = (pl.col("file") != _LIVE) & ~pl.col("leaf") & (pl.col("above") == goes_above)
+    return faults.filter(guilty)["file"].unique()
+
+
+def _raised(blocks: Sequence[Block], leaves: set[str]) -> tuple[Block, ...]:
+    return tuple(replace(one, max_weight=MAX_WEIGHT) if one.cube in leaves else one for one in blocks)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from qbeast_core.errors import CommitConflictError, CommitUnknownError, InvalidMetadataError, QbeastError
+from qbeast_core.errors import CommitConflictError, CommitUnknownError, QbeastError
 from qbeast_core.log.actions import AddFile, Txn
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.thresholds import misplaced_parts
-from qbeast_core.spec.block import Block, parse_blocks
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.append_part import AppendedPart, without_index
+from qbeast_core.table.append_part import AppendedPart
 from qbeast_core.table.commit import CommitOutcome, commit
 from qbeast_core.table.data_files import delete_data_files
+from qbeast_core.table.fit_blocks import fit_blocks, without_index
 from qbeast_core.table.snapshot import Snapshot, load_snapshot
 
 __all__ = ["publish_parts"]
@@ -28,8 +27,8 @@ def publish_parts(
 ) -> CommitOutcome | None:
     """Commit the parts of an append, all of them or none.
 
-    Parts that do not go together with the others (format 8.3), or no longer fit the table since another
-    writer reorganised it, are published without index: their rows count, and optimize indexes them later.
+    Files that do not go together with those of other tasks or of another writer (format 8.3) are published without
+    index: their rows count, and optimize indexes them later.
 
     Parameters
     ----------
@@ -89,12 +88,8 @@ def _publish(
     staged = tuple(without_index(add) for add in everything)
     if revision is None:
         return commit(store, base, _intent(staged, None, parts, txn, operation))
-    unfit = _unfit(base, revision, parts)
-    fitting = tuple(
-        without_index(add) if at in unfit else add for at, part in enumerate(parts) for add in part.files
-    )
     try:
-        return commit(store, base, _intent(fitting, revision, parts, txn, operation))
+        return commit(store, base, fit_blocks(_intent(everything, revision, parts, txn, operation), base))
     except CommitConflictError:
         # The rows are right wherever they stand; what else was in the way is in the way again.
         return commit(store, base, _intent(staged, None, parts, txn, operation))
@@ -104,26 +99,6 @@ def _common_revision(parts: Sequence[AppendedPart]) -> Revision | None:
     """Return the revision of all indexed files; None: there is none, or there are several."""
     found = [part.revision for part in parts if part.indexed]
     return found[0] if found and all(one == found[0] for one in found) else None
-
-
-def _unfit(base: Snapshot, revision: Revision, parts: Sequence[AppendedPart]) -> frozenset[int]:
-    blocks = [[block for add in part.indexed for block in add.blocks or ()] for part in parts]
-    dimensions = len(revision.columns)
-    if not misplaced_parts(blocks, (), dimensions=dimensions):
-        return frozenset()  # more thresholds can only make room
-    return misplaced_parts(blocks, _live_blocks(base, revision), dimensions=dimensions)
-
-
-def _live_blocks(base: Snapshot, revision: Revision) -> list[Block]:
-    """Return the revision's blocks, those with unreadable tags aside: no reader prunes by them."""
-    blocks: list[Block] = []
-    files = base.files
-    for text in files.filter(files["revision"] == revision.revision_id)["blocks"].drop_nulls():
-        try:
-            blocks += parse_blocks(text)
-        except InvalidMetadataError:
-            continue
-    return blocks
 
 
 def _intent(

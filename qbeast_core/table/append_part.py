@@ -19,6 +19,7 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data_file import FileSettings, store_file
 from qbeast_core.table.data_files import World, delete_data_files, write_data_files
+from qbeast_core.table.fit_blocks import without_index
 from qbeast_core.table.frames import FrameLike, to_frame
 from qbeast_core.table.live_tree import live_tree
 from qbeast_core.table.locking import refuse_unsafe_locking
@@ -32,7 +33,7 @@ from qbeast_core.tree.outside import rows_outside
 from qbeast_core.tree.pack import page_rows_for, rows_per_file
 from qbeast_core.tree.plan import plan_index
 
-__all__ = ["AppendContext", "AppendedPart", "begin_append", "without_index", "write_part"]
+__all__ = ["AppendContext", "AppendedPart", "begin_append", "write_part"]
 
 _TABLE_KEYS: Final = "delta."  # what of the configuration a task asks for: how Delta wants statistics
 
@@ -195,17 +196,6 @@ def write_part(context: AppendContext, data: FrameLike, world: World) -> Appende
         delete_data_files(store, indexed)
         raise
     return AppendedPart(context.version, context.revision, tuple(indexed), tuple(staged), frame.height)
-
-
-def without_index(add: AddFile) -> AddFile:
-    """Return a file as staging knows it: readers open it whole, and optimize indexes it later.
-
-    Parameters
-    ----------
-    add : AddFile
-        Any data file.
-    """
-    return add.model_copy(update={"tags": None, "blocks": None})
 
 
 def _outside(context: AppendContext, frame: pl.DataFrame) -> BoolArray:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, InvalidMetadataError, TableExistsError
+from qbeast_core.errors import CommitConflictError, TableExistsError
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import Commit
 from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.thresholds import misplaced_cube
-from qbeast_core.spec.block import Block, parse_blocks
 from qbeast_core.table.index_state import IndexState, blocks_frame
 from qbeast_core.table.log_reader import read_commit
 from qbeast_core.table.snapshot import Snapshot, refresh
@@ -46,7 +42,6 @@ def catch_up(
     if head is None:
         raise table_exists(store.uri)
     newest = refresh(head)
-    removed = False
     for version in range(head.version + 1, newest.version + 1):
         winner = _winner(store, version, attempt)
         if already_applied(intent, winner):
@@ -54,11 +49,8 @@ def catch_up(
         reason = find_conflict(intent, winner)
         if reason is not None:
             raise conflict(store.uri, newest.version, attempt, reason)
-        removed = removed or bool(winner.removes)
     if intent.removes:
         _refuse_out_of_order(store, newest, intent, attempt)
-    elif removed and intent.mode == "append" and not intent.new_revision:
-        _refuse_misplaced(store, newest, intent, attempt)
     return newest, False
 
 
@@ -98,26 +90,3 @@ def _refuse_out_of_order(store: Store, newest: Snapshot, intent: WriteIntent, at
     if not state.disorder(gone, new).is_none:
         reason = "another writer added rows whose place in the tree depends on what this change replaces"
         raise conflict(store.uri, newest.version, attempt, reason)
-
-
-def _refuse_misplaced(store: Store, newest: Snapshot, intent: WriteIntent, attempt: int) -> None:
-    """Raise where removed files took the thresholds along that our blocks were placed by (format 8.3)."""
-    revision = intent.revision
-    if revision is None or newest.config.revisions.get(revision.revision_id) != revision:
-        return  # published under a number of its own, our blocks are alone
-    added = [block for add in intent.adds for block in add.blocks or ()]
-    live = _live_blocks(newest.files.filter(pl.col("revision") == revision.revision_id)["blocks"])
-    cube = misplaced_cube(added, live, dimensions=len(revision.columns))
-    if cube is not None:
-        reason = (
-            f"another writer removed files, and cube {cube!r} of this write does not fit below what is left"
-        )
-        raise conflict(store.uri, newest.version, attempt, reason)
-
-
-def _live_blocks(texts: pl.Series) -> Iterator[Block]:
-    for text in texts.drop_nulls():
-        try:
-            yield from parse_blocks(text)
-        except InvalidMetadataError:
-            continue  # no reader prunes by it

@@ -20,6 +20,7 @@ from qbeast_core.log.rebase import Conflict, rebase
 from qbeast_core.table.catch_up import catch_up, conflict, table_exists
 from qbeast_core.table.checkpoint import checkpoint_if_due
 from qbeast_core.table.commit_info import commit_info
+from qbeast_core.table.fit_blocks import fit_blocks
 from qbeast_core.table.live import files_for
 from qbeast_core.table.locking import refuse_unsafe_locking
 from qbeast_core.table.log_reader import read_commit
@@ -46,6 +47,9 @@ class CommitOutcome:
         The newest version seen, `version` or later; None: the commit is complete, but loading it failed.
     revision_id : int or None
         The number its files were published under; None: they are not indexed.
+    staged_files : int
+        Data files of it without index. An append has more of them than it was given where it came after a
+        change that it does not go together with (`qbeast_core.table.fit_blocks`).
     already_applied : bool
         True: the table held this progress of the application already, or all that a change of mode
         ``"metadata"`` asks for; nothing was written, and the data files prepared are orphans.
@@ -55,6 +59,7 @@ class CommitOutcome:
     attempts: int
     snapshot: Snapshot | None
     revision_id: int | None = None
+    staged_files: int = 0
     already_applied: bool = False
 
 
@@ -108,25 +113,29 @@ def commit(
     if intent.mode == "create" and snapshot is not None:
         raise table_exists(store.uri)
     base = None if snapshot is None else snapshot.metadata
-    txn_id, head = ids(), snapshot
+    txn_id, head, fitted = ids(), snapshot, intent
     if snapshot is not None and _has_progress(snapshot, intent):
         head = refresh(snapshot)
         return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
     for attempt in range(1, most_attempts + 1):
         now = clock()
-        rebased = rebase(intent, base=base, head=head, now_ms=now, live=files_for(intent, head))
+        rebased = rebase(fitted, base=base, head=head, now_ms=now, live=files_for(intent, head))
         if isinstance(rebased, Conflict):
             raise conflict(store.uri, _version(head), attempt, rebased.reason)
         if intent.mode == "metadata" and head is not None and not rebased.actions:
             return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
         check_writable(rebased.protocol, rebased.metadata, mode=intent.mode, path=store.uri)
         version = _version(head) + 1
-        info = commit_info(intent, rebased, head, txn_id=txn_id, now_ms=now)
+        info = commit_info(fitted, rebased, head, txn_id=txn_id, now_ms=now)
         put = _put(store, version, dump_commit([info, *rebased.actions]), txn_id)
         if put == "won":
-            newest = _after(store, head, version, options)
-            number = rebased.revision_id
-            return CommitOutcome(version=version, attempts=attempt, snapshot=newest, revision_id=number)
+            return CommitOutcome(
+                version=version,
+                attempts=attempt,
+                snapshot=_after(store, head, version, options),
+                revision_id=rebased.revision_id,
+                staged_files=sum(add.blocks is None for add in fitted.adds),
+            )
         sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**attempt) * (0.5 + jitter() / 2))
         if put == "lost":
             head, applied = catch_up(store, head, intent, attempt=attempt)
@@ -134,6 +143,7 @@ def commit(
                 return CommitOutcome(
                     version=head.version, attempts=attempt, snapshot=head, already_applied=True
                 )
+            fitted = fit_blocks(intent, head)
     raise conflict(store.uri, _version(head), most_attempts, "other writers were faster every time")
 
 

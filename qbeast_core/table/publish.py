@@ -125,4 +125,5 @@ def _result(written: Written, outcome: CommitOutcome) -> WriteResult:
         cube_size=revision.desired_cube_size,
         design_effect=written.design_effect,
         attempts=outcome.attempts,
+        staged_files=outcome.staged_files,
     )

@@ -36,6 +36,9 @@ class WriteResult:
         than when rows were drawn one by one. 1.0 is the best.
     attempts : int
         Commits tried; more than one when other writers were faster.
+    staged_files : int
+        Those of `files` without index, because what another writer committed meanwhile left their rows no place
+        in the tree. Reads are right, and `Table.optimize` indexes them.
     """
 
     version: int
@@ -50,6 +53,7 @@ class WriteResult:
     cube_size: int
     design_effect: float
     attempts: int
+    staged_files: int = 0
 
     @staticmethod
     def untouched(version: int, revision: Revision | None) -> WriteResult:

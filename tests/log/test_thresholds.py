@@ -1,36 +1,108 @@
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.log.thresholds import misplaced_cube
+from qbeast_core.log.thresholds import blocks_in_order
 from qbeast_core.spec.block import Block
 
+LAST = 2**31 - 1
 WEIGHTS = st.integers(-5, 5)
+Faults = set[tuple[str, str]]
 
 
-def blocks(dimensions: int) -> st.SearchStrategy[list[Block]]:
+@st.composite
+def blocks(draw: st.DrawFn, dimensions: int) -> Block:
     level = -(-dimensions // 6)
-    cube = st.lists(st.sampled_from(["A" * level, "g" * level]), max_size=3).map("".join)
-    return st.lists(st.builds(Block, cube, WEIGHTS, WEIGHTS, st.just(1), st.booleans()), max_size=4)
+    cube = draw(st.lists(st.sampled_from(["A" * level, "g" * level]), max_size=3).map("".join))
+    low, more = draw(WEIGHTS), draw(st.integers(0, 5))
+    return Block(cube, low, draw(st.sampled_from([low + more, LAST])), 1)
 
 
-def slowly(added: list[Block], live: list[Block], level: int) -> set[str]:
-    everything = [block for block in live + added if not block.replicated]
-    wrong = set()
-    for block in added:
-        for above in everything:
-            is_above = len(above.cube) < len(block.cube) and block.cube.startswith(above.cube)
-            if is_above and len(above.cube) % level == 0 and not block.replicated:
-                same = [other.max_weight for other in everything if other.cube == above.cube]
-                if block.min_weight <= min(same):
-                    wrong.add(block.cube)
-    return wrong
+def frame(found: Sequence[Block]) -> pl.DataFrame:
+    rows = [(block.cube, block.min_weight, block.max_weight) for block in found]
+    return pl.DataFrame(
+        rows, {"cube": pl.String, "min_weight": pl.Int64, "max_weight": pl.Int64}, orient="row"
+    )
+
+
+def faults(found: Sequence[Block], level: int) -> Iterator[tuple[str, int, str]]:
+    """Breaches of the rule word by word: the threshold's cube, the block's place, its cube."""
+    for at, block in enumerate(found):
+        for cube in {other.cube for other in found}:
+            above = len(cube) < len(block.cube) and block.cube.startswith(cube) and len(cube) % level == 0
+            if above and block.min_weight <= min(one.max_weight for one in found if one.cube == cube):
+                yield cube, at, block.cube
+
+
+def leaves(found: Sequence[Block]) -> set[str]:
+    """Cubes without descendants and without the threshold of a leaf."""
+    lowered = {block.cube for block in found} - {block.cube for block in found if block.max_weight == LAST}
+    return {
+        cube for cube in lowered if not any(one.cube != cube and one.cube.startswith(cube) for one in found)
+    }
 
 
 @given(st.data(), st.sampled_from([1, 6, 7]))
-def test_a_misplaced_cube_is_found_if_there_is_one(data: st.DataObject, dimensions: int) -> None:
-    added, live = data.draw(blocks(dimensions)), data.draw(blocks(dimensions))
-    found = misplaced_cube(added, live, dimensions=dimensions)
-    wrong = slowly(added, live, -(-dimensions // 6))
-    assert (found in wrong) if wrong else (found is None)
+def test_what_is_published_breaks_nothing_that_was_whole(data: st.DataObject, dimensions: int) -> None:
+    level = -(-dimensions // 6)
+    live = data.draw(st.lists(blocks(dimensions), max_size=4), label="live")
+    files = data.draw(st.lists(st.lists(blocks(dimensions), min_size=1, max_size=2), max_size=4), label="new")
+    fitting = blocks_in_order(files, frame(live), dimensions=dimensions)
+    assert len(fitting) == len(files)
+    published = [block for one in fitting if one is not None for block in one]
+    found = list(faults([*live, *published], level))
+    before = set(faults(live, level))
+    assert {fault for fault in found if fault[1] < len(live)} <= before  # theirs below ours
+    assert not [fault for fault in found if fault[1] >= len(live)]  # ours below theirs, or below ours
+    assert leaves([*live, *published]) <= leaves(live)
+    for old, kept in zip(files, fitting, strict=True):
+        assert kept is None or [replace(one, max_weight=0) for one in kept] == [
+            replace(one, max_weight=0) for one in old
+        ]
+
+
+@given(st.data(), st.sampled_from([1, 7]))
+def test_what_is_in_order_is_published_as_it_is(data: st.DataObject, dimensions: int) -> None:
+    level = -(-dimensions // 6)
+    live = data.draw(st.lists(blocks(dimensions), max_size=3))
+    files = data.draw(st.lists(st.lists(blocks(dimensions), min_size=1, max_size=2), min_size=1, max_size=2))
+    everything = [*live, *(block for one in files for block in one)]
+    fitting = blocks_in_order(files, frame(live), dimensions=dimensions)
+    if not list(faults(everything, level)) and not leaves(everything):
+        assert fitting == [tuple(one) for one in files]
+    elif not set(faults(everything, level)) - set(faults(live, level)):
+        assert None not in fitting
+
+
+def test_the_side_that_is_not_live_goes_and_of_two_new_ones_the_lower() -> None:
+    deep, root = [Block("w", -5, LAST, 2)], [Block("", -9, 8, 2)]
+    low, high = [Block("", -9, -6, 2)], [Block("gg", 9, LAST, 2)]
+    none = frame([])
+
+    def left_out(new: Sequence[Sequence[Block]], live: pl.DataFrame = none) -> list[int]:
+        found = blocks_in_order(new, live, dimensions=2)
+        return [at for at, one in enumerate(found) if one is None]
+
+    assert left_out([deep, root]) == [0]
+    assert left_out([root], frame(deep)) == [0]
+    assert left_out([deep], frame(root)) == [0]
+    assert left_out([deep, root, low]) == []
+    assert left_out([deep, root], frame(low)) == []
+    assert left_out([deep, root, high], frame(deep)) == [1]
+
+
+def test_what_relied_on_a_file_that_goes_goes_too() -> None:
+    live = frame([Block("", -9, 5, 2), Block("gw", 6, LAST, 2)])
+    leaning, wide = [Block("A", 1, LAST, 2)], [Block("", -9, 0, 2), Block("g", 1, 6, 2)]
+    assert blocks_in_order([leaning, wide], live, dimensions=2) == [None, None]
+    assert None not in blocks_in_order([leaning, wide[:1]], live, dimensions=2)
+
+
+def test_a_cube_that_has_become_a_leaf_gets_the_threshold_of_one() -> None:
+    (fitted,) = blocks_in_order([[Block("w", -5, 7, 2)]], frame([Block("", -9, -6, 2)]), dimensions=2)
+    assert fitted == (Block("w", -5, LAST, 2),)

@@ -25,10 +25,10 @@ from qbeast_core.errors import (
     StorageError,
     TableNotFoundError,
 )
-from qbeast_core.log.thresholds import misplaced_parts
+from qbeast_core.log.thresholds import blocks_in_order
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import staging_revision
-from qbeast_core.table import append_commit, append_part
+from qbeast_core.table import append_commit, append_part, fit_blocks
 from qbeast_core.table.append_commit import publish_parts
 from qbeast_core.table.append_part import AppendedPart, begin_append, write_part
 from qbeast_core.table.data_files import World
@@ -151,7 +151,12 @@ def test_parts_that_do_not_go_together_are_staged(tmp_path: Path) -> None:
         snapshot, context = begin_append(str(place), pl.DataFrame(schema={"k": pl.Int64}))
         many = pl.DataFrame({"k": low * 40})
         parts = [write_part(context, frame, WORLD) for frame in (many, pl.DataFrame({"k": high}))]
-        with mock.patch.object(append_commit, "misplaced_parts", return_value=frozenset({1})):
+        second = len(parts[0].files)
+
+        def all_but_the_second(files, *_, **__):
+            return [one if at < second else None for at, one in enumerate(files)]
+
+        with mock.patch.object(fit_blocks, "blocks_in_order", all_but_the_second):
             publish_parts(snapshot, parts)
     staged = [add for add in read_log(place).adds.values() if not add.get("tags")]
     assert {add["path"] for add in staged} == {add.path for add in parts[1].files}
@@ -297,10 +302,11 @@ def test_a_cube_that_only_one_part_stops_in_is_found() -> None:
     deep = [Block("g", 10, 2**31 - 1, 5)]
     root = [Block("", -50, 20, 5), Block("g", 21, 2**31 - 1, 5)]
     inner = [Block("", -60, 5, 5), Block("w", 6, 2**31 - 1, 5)]
+    live = pl.DataFrame({"cube": [""], "min_weight": [-90], "max_weight": [0]})
     for parts in itertools.permutations([deep, root, inner]):
-        assert not misplaced_parts(parts, [], dimensions=1)
-    assert misplaced_parts([deep, root], [], dimensions=1) == {0}
-    assert not misplaced_parts([deep, root], [Block("", -90, 0, 1)], dimensions=1)
+        assert None not in blocks_in_order(parts, live[:0], dimensions=2)
+    assert blocks_in_order([deep, root], live[:0], dimensions=2)[0] is None
+    assert None not in blocks_in_order([deep, root], live, dimensions=2)
 
 
 def test_parts_report_their_files() -> None:

@@ -355,7 +355,7 @@ def test_a_feature_that_came_in_between_is_refused_before_anything_is_published(
     assert load_snapshot(tmp_path).version == 1
 
 
-def test_blocks_below_a_threshold_that_is_gone_are_not_published(tmp_path: Path) -> None:
+def test_blocks_below_a_threshold_that_is_gone_are_published_without_index(tmp_path: Path) -> None:
     root = tmp_path / "t"
     store = LocalStore(root)
     low = data_file(store, "low.parquet", blocks=[block("", -(2**31), 0)])
@@ -364,9 +364,10 @@ def test_blocks_below_a_threshold_that_is_gone_are_not_published(tmp_path: Path)
     child = data_file(store, "child.parquet", blocks=[block("g", 50)])
     apart = data_file(store, "apart.parquet", blocks=[block("g", 101)])
     write_log(root, [remove("low.parquet")], first=1)
-    with pytest.raises(CommitConflictError, match="cube 'g'"):
-        append(stale, "-", adds=(child,))
-    assert append(stale, "-", adds=(apart,)).version == 2
+    outcome = append(stale, "-", adds=(child, apart))
+    assert (outcome.version, outcome.staged_files) == (2, 1)
+    assert revisions_of(root) == {"high.parquet": 1, "child.parquet": None, "apart.parquet": 1}
+    assert "tags" not in lines(root, 2)[1]["add"]
 
 
 def test_a_commit_of_no_bytes_is_a_version_that_deltalake_sees(tmp_path: Path) -> None:
