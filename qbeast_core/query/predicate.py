@@ -157,7 +157,43 @@ def _parse_function(term: Term, children: Sequence[Term], *, negated: bool) -> N
         return _BOOLEANS[name](term, children, negated=negated)
     if group == "StringExpr" and name == "StartsWith" and not negated:
         return _parse_starts_with(children)
+    if group == "Sql":  # what `polars.sql_expr` makes of fractions and of IN
+        return _parse_sql(term, children, negated=negated)
     return Unknown()
+
+
+def _parse_sql(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    _, name, options = term.function
+    if name == "IsIn":
+        return _parse_is_in(term, children, negated=negated)
+    if name != "Binary" or options not in _OPS:
+        return Unknown()
+    left, right = children
+    op = _OPS[options]
+    if left.is_constant:
+        left, right, op = right, left, _MIRRORED[op]
+    operand, value = left.operand(), right.evaluate_one()
+    if operand is None or value is None:
+        return Unknown()
+    return compare(operand, negate_op(op) if negated else op, _as_float(operand, value))
+
+
+def _as_float(operand: Operand, values: pl.Series) -> pl.Series:
+    """Take decimals that floats are compared with for floats: these functions do so too."""
+    decimal = isinstance(values.dtype, pl.Decimal) and operand.result.is_float()
+    return values.cast(pl.Float64) if decimal else values
+
+
+def _parse_cast(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    """Parse a condition that is made a condition once more, as SQL does before a NOT."""
+    try:
+        types = (
+            pl.LazyFrame(schema=term.schema).select(term.expr, children[0].expr.alias("")).collect_schema()
+        )
+    except pl.exceptions.PolarsError:
+        return Unknown()
+    same = all(dtype == pl.Boolean for dtype in types.dtypes())
+    return _parse(children[0], negated=negated) if same else Unknown()
 
 
 def _parse_not(_: Term, children: Sequence[Term], *, negated: bool) -> Node:
@@ -196,6 +232,8 @@ def _parse_is_in(term: Term, children: Sequence[Term], *, negated: bool) -> Node
         if len(values) != 1 or values.null_count():
             return Unknown()
         values = values.explode(empty_as_null=False)
+    if term.function[0] == "Sql":
+        values = _as_float(operand, values)
     return is_in(operand, values, nulls_equal=bool(term.function[2]["nulls_equal"]))
 
 
@@ -234,6 +272,7 @@ class _Parser(Protocol):
 _KINDS: dict[str, _Parser] = {
     "Alias": _parse_alias,
     "BinaryExpr": _parse_binary,
+    "Cast": _parse_cast,
     "Function": _parse_function,
     "Ternary": _parse_ternary,
 }
