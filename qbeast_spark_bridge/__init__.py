@@ -1,4 +1,4 @@
-"""The bridge to Apache Spark, the only package that knows PySpark: read, write and stream qbeast tables with it."""
+"""The bridge to Apache Spark, the only package that knows PySpark: read, write, keep and stream qbeast tables."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from qbeast_spark_bridge.convert import convert_table
+    from qbeast_spark_bridge.optimize import optimize_table
     from qbeast_spark_bridge.read import read_table
     from qbeast_spark_bridge.registration import register
     from qbeast_spark_bridge.write import write_table
 
-__all__ = ["read_table", "register", "write_table"]
+__all__ = ["convert_table", "optimize_table", "read_table", "register", "write_table"]
 
-_HOMES = {"read_table": "read", "register": "registration", "write_table": "write"}
+_HOMES = {
+    "convert_table": "convert",
+    "optimize_table": "optimize",
+    "read_table": "read",
+    "register": "registration",
+    "write_table": "write",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -50,6 +50,19 @@ class ReadTask:
     schema: pa.Schema = field(repr=False)
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows in the table's own types, in frames of bounded size.
+
+        Raises
+        ------
+        StorageError, FileNotFoundError
+            As `batches`.
+        """
+        store = open_store(self.uri, self.storage_options)
+        yield from read_portion(
+            self.portion, self.wanted, Place(store, PageReader(store), self.storage_options)
+        )
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows; no batch for no rows.
 
@@ -58,10 +71,8 @@ class ReadTask:
         StorageError, FileNotFoundError
             If a file cannot be read, say because the version was vacuumed.
         """
-        store = open_store(self.uri, self.storage_options)
-        place = Place(store, PageReader(store), self.storage_options)
         held: list[pl.DataFrame] = []
-        for frame in read_portion(self.portion, self.wanted, place):
+        for frame in self.frames():
             held.append(frame)
             if sum(f.height for f in held) >= _BATCH_ROWS or _bytes(held) >= _BATCH_BYTES:
                 yield from self._cut(pl.concat(held))

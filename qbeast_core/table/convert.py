@@ -20,7 +20,7 @@ from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.revision import staging_revision
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries
 from qbeast_core.table.commit import commit
-from qbeast_core.table.convert_parquet import ParquetFolder, add_files, find_parquet
+from qbeast_core.table.convert_parquet import AddFiles, ParquetFolder, add_files, find_parquet
 from qbeast_core.table.data_files import World
 from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.locking import refuse_unsafe_locking
@@ -70,8 +70,20 @@ class ConvertResult:
     cube_size: int
 
 
-def convert(uri: str, options: WriteOptions, world: World, *, dry_run: bool = False) -> ConvertResult:
-    """Convert a table; see `qbeast.convert_table` for what the options mean and what is raised."""
+def convert(
+    uri: str, options: WriteOptions, world: World, *, dry_run: bool = False, add: AddFiles = add_files
+) -> ConvertResult:
+    """Convert a table; see `qbeast.convert_table` for what the options mean and what is raised.
+
+    Parameters
+    ----------
+    uri, options, dry_run
+        What is asked for.
+    world : World
+        Clock and ids.
+    add : callable
+        Who reads the Parquet files for their statistics; this process by default.
+    """
     check_options(options)
     specs = resolve_specs(options.columns, None)
     store = open_store(uri, options.storage_options)
@@ -79,7 +91,8 @@ def convert(uri: str, options: WriteOptions, world: World, *, dry_run: bool = Fa
     try:
         snapshot = load_snapshot(uri, storage_options=options.storage_options)
     except TableNotFoundError as error:
-        return _convert_parquet(store, find_parquet(store, error), specs, options, world, dry_run=dry_run)
+        folder = find_parquet(store, error)
+        return _convert_parquet(store, folder, specs, options, world, dry_run=dry_run, add=add)
     if snapshot.config.latest is not None:
         _refuse_other_index(snapshot, specs, options)
         return replace(_result(snapshot, converted=False, created_log=False), dry_run=dry_run)
@@ -105,15 +118,16 @@ def _convert_parquet(
     world: World,
     *,
     dry_run: bool,
+    add: AddFiles,
 ) -> ConvertResult:
     now = world.now_ms()
     plain = Metadata(id=world.new_id(), schema_string=schema_to_delta(folder.schema), created_time=now)
     _refuse_columns(folder.schema, specs, options)  # before every file is read
-    adds = add_files(store, folder, now_ms=now, storage_options=options.storage_options)
-    rows = sum(int(orjson.loads(add.stats or "{}")["numRecords"]) for add in adds)
+    adds = add(store, folder, now_ms=now, storage_options=options.storage_options)
+    rows = sum(int(orjson.loads(file.stats or "{}")["numRecords"]) for file in adds)
     metadata = _indexed(plain, folder.schema, specs, options, uri=store.uri, rows=rows, now_ms=now)
     if dry_run:
-        return _planned(metadata, -1, files=len(adds), size_bytes=sum(add.size for add in adds), rows=rows)
+        return _planned(metadata, -1, files=len(adds), size_bytes=sum(file.size for file in adds), rows=rows)
     intent = WriteIntent(
         mode="create", adds=adds, metadata=metadata, operation="CONVERT", commit_info=_told(options)
     )

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote
 
 import polars as pl
@@ -28,7 +28,7 @@ from qbeast_core.log.stats import Leaf, file_stats, stats_columns
 from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.whole_files import scan_files
 
-__all__ = ["ParquetFolder", "add_files", "find_parquet"]
+__all__ = ["AddFiles", "ParquetFolder", "add_files", "find_parquet"]
 
 _SHOWN: Final = 5
 _MAGIC: Final = b"PAR1"
@@ -49,6 +49,21 @@ class ParquetFolder:
 
     paths: tuple[str, ...]
     schema: pl.Schema
+
+
+class AddFiles(Protocol):
+    """Whoever looks at Parquet files to be added: `add_files`, or an engine that has each look at some."""
+
+    def __call__(
+        self,
+        store: Store,
+        folder: ParquetFolder,
+        *,
+        now_ms: int,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> tuple[AddFile, ...]:
+        """Return an add for each file, in the order of the folder."""
+        ...
 
 
 def find_parquet(store: Store, missing: TableNotFoundError) -> ParquetFolder:

@@ -1,0 +1,100 @@
+"""Convert a table with Spark: one commit by this process; where files must be read for it, workers read them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from qbeast_core.api import WORLD
+from qbeast_core.io.store import Store
+from qbeast_core.log.actions import AddFile, parse_commit
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.table.convert import ConvertResult, convert
+from qbeast_core.table.convert_parquet import ParquetFolder
+from qbeast_core.table.write_options import WriteOptions
+from qbeast_spark_bridge.convert_work import ADDS, AddJob, look_at_files
+from qbeast_spark_bridge.errors import OwnErrors
+from qbeast_spark_bridge.workers import WorkerCall
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["convert_table"]
+
+_PATHS: Final = "number int, path string"
+_MOST_TASKS: Final = 1 << 12
+
+
+def convert_table(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    *,
+    cube_size: int | None = None,
+    dialect: BlocksDialect | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> ConvertResult:
+    """Do what `qbeast.convert_table` does, with Spark: no data is moved, one commit makes it a table of qbeast's.
+
+    For a Delta table that is the commit and no more. Of a folder of Parquet files, executors read the columns
+    that the log has statistics of, each some of the files. The rows are indexed by the next optimize, say
+    `qbeast_spark_bridge.optimize_table`: it learns the ranges and quantiles of the indexed columns.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    path : str or path-like
+        Folder or address of the table, or of the Parquet files; executors and this process have to reach it under
+        that name.
+    columns, cube_size, dialect, storage_options, commit_metadata, dry_run
+        See `qbeast.convert_table`.
+
+    Returns
+    -------
+    ConvertResult
+        As of `qbeast.convert_table`.
+
+    Raises
+    ------
+    QbeastError
+        As `qbeast.convert_table`; what executors raised is raised here.
+    """
+    options = WriteOptions(
+        columns=columns,
+        cube_size=cube_size,
+        dialect=dialect,
+        storage_options=storage_options,
+        commit_metadata=dict(commit_metadata or {}),
+    )
+    return convert(os.fspath(path), options, WORLD, dry_run=dry_run, add=_Lookers(spark))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookers:
+    """Spark's workers as those who look at files, see `qbeast_core.table.convert_parquet.AddFiles`."""
+
+    spark: SparkSession
+
+    def __call__(
+        self,
+        store: Store,
+        folder: ParquetFolder,
+        *,
+        now_ms: int,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> tuple[AddFile, ...]:
+        """Return an add for each file, in the order of the folder."""
+        root = store.local_root
+        uri = store.uri if root is None else str(root.absolute())
+        job = AddJob(uri, replace(folder, paths=()), now_ms, dict(storage_options or {}))
+        paths = self.spark.createDataFrame(list(enumerate(folder.paths)), _PATHS)
+        spread = paths.repartition(min(len(folder.paths), _MOST_TASKS))
+        with OwnErrors():
+            found = spread.mapInArrow(WorkerCall.of(look_at_files, job), ADDS).collect()
+        by_number = {row["number"]: parse_commit(bytes(row["adds"]), version=0).adds[0] for row in found}
+        return tuple(by_number[number] for number in range(len(folder.paths)))

@@ -1,0 +1,79 @@
+"""Optimize a table with Spark: planned here, rewritten by its workers, committed once a revision."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from qbeast_core.api import WORLD, open_table
+from qbeast_core.table.optimize import OptimizeOptions, optimize
+from qbeast_core.table.optimize_result import OptimizeResult
+from qbeast_core.table.progress import ProgressCallback
+from qbeast_core.table.rewrite_scatter import take_by
+from qbeast_spark_bridge.rewrite_tasks import SparkWorkers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["optimize_table"]
+
+
+def optimize_table(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    revision: int | None = None,
+    files: Sequence[str | os.PathLike[str]] | None = None,
+    fraction: float | None = None,
+    all_revisions: bool = False,
+    full: bool = False,
+    fold: bool = False,
+    dry_run: bool = False,
+    commit_metadata: Mapping[str, str] | None = None,
+    progress: ProgressCallback | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> OptimizeResult:
+    """Do what `Table.optimize` does, with Spark: choose files here, rewrite them on the executors, commit here.
+
+    The same files are chosen, for the same reasons, and the rows get the same places: the tree is drawn from a
+    sample of their indexed columns, a million rows at most, and of fewer rows it is that of `Table.optimize`.
+    Failed, repeated and speculative tasks leave at worst files that no version names, which a vacuum removes.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    path : str or path-like
+        Folder or address of the table; executors and this process have to reach it under that name.
+    revision, files, fraction, all_revisions, full, fold, dry_run, commit_metadata
+        See `Table.optimize`.
+    progress : callable, optional
+        Called with a `Progress` at every step; files are counted once all of them are written.
+    storage_options : mapping of str to str, optional
+        For object stores, as `deltalake` takes them; sent along with the tasks.
+
+    Returns
+    -------
+    OptimizeResult
+        As of `Table.optimize`.
+
+    Raises
+    ------
+    QbeastError
+        As `qbeast.open_table` and `Table.optimize`; what executors raised is raised here.
+    """
+    options = OptimizeOptions(
+        revision=revision,
+        files=files,
+        fraction=fraction,
+        all_revisions=all_revisions,
+        full=full,
+        fold=fold,
+        dry_run=dry_run,
+        commit_metadata=dict(commit_metadata or {}),
+        progress=progress,
+    )
+    reader = open_table(path, storage_options=storage_options).explain().reader
+    result, _ = optimize(reader, options, WORLD, take=take_by(SparkWorkers(spark)))
+    return result

@@ -1,0 +1,250 @@
+"""A table that Spark optimizes is the one that this process makes of it: the same files go, the same blocks come."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import numpy as np
+import polars as pl
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import Phase, given, settings
+
+import qbeast
+import qbeast_spark_bridge as bridge
+from qbeast_core.table import commit as commit_module
+from qbeast_core.table import rewrite_commit
+from qbeast_core.tree.summary import DOMAIN_LIMITS, SampleLimits
+from qbeast_spark_bridge import rewrite_tasks
+from tests.golden.appends import copy_of
+from tests.golden.collection import Golden, each
+from tests.golden.test_appends import rows_of
+from tests.golden.test_optimize import assert_sound_after
+from tests.integration.invariants import check_invariants, read_log
+from tests.integration.tables import assert_same_rows, folder, small_files, write
+from tests.strategies import Case, cases, with_key_in_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+COLUMNS = ["row:linear", "a:linear"]
+COMPARED = ("rows", "files", "cubes", "revision_id", "new_revision", "commits", "optimized", "files_removed")
+few = settings(phases=[Phase.explicit, Phase.reuse, Phase.generate], deadline=None)
+
+
+def rows(start: int, count: int = 300, *, scale: float = 1.0) -> pl.DataFrame:
+    rng = np.random.default_rng(start)
+    return pl.DataFrame({"row": range(start, start + count), "a": rng.random(count) * scale})
+
+
+def grown(path: Path) -> pl.DataFrame:
+    """Two revisions of small appends, and rows of another writer."""
+    frames = [rows(0), rows(300), rows(600, scale=9.0), rows(900, scale=9.0), rows(1200, scale=30.0)]
+    for frame in frames[:4]:
+        qbeast.write_table(frame, path, columns=COLUMNS, mode="append", cube_size=60)
+    write_deltalake(path, frames[4], mode="append")
+    return pl.concat(frames)
+
+
+@contextmanager
+def many_tasks() -> Iterator[None]:
+    """Cut reads of small files into several tasks."""
+    with mock.patch.object(rewrite_tasks, "TASK_BYTES", 3 << 20):
+        yield
+
+
+def both(spark: SparkSession, path: Path, twin: Path, **options: Any) -> qbeast.OptimizeResult:
+    """Optimize a table with Spark and its twin here, and compare what came of it."""
+    twins = options
+    if "files" in options:
+        twins = {**options, "files": [of_twin(path, twin)[name] for name in options["files"]]}
+    planned = bridge.optimize_table(spark, path, **options, dry_run=True)
+    assert shape(planned).equals(shape(qbeast.open_table(twin).optimize(**twins, dry_run=True)))
+    live = set(read_log(path).adds)
+    with small_files(file_rows=900), many_tasks():
+        result = bridge.optimize_table(spark, path, **options)
+        wanted = qbeast.open_table(twin).optimize(**twins)
+    assert live - set(read_log(path).adds) == (set(result.plan["path"]) if result.optimized else set())
+    assert {name: getattr(result, name) for name in COMPARED} == {
+        name: getattr(wanted, name) for name in COMPARED
+    }
+    assert shape(result).equals(shape(wanted))
+    assert blocks(path).equals(blocks(twin))
+    check_invariants(path, may_stage=True)
+    return result
+
+
+def shape(result: qbeast.OptimizeResult) -> pl.DataFrame:
+    """What was chosen, but for names and bytes: one engine's pages are smaller here."""
+    return result.plan.drop("path", "bytes").sort(pl.all())
+
+
+def blocks(path: Path) -> pl.DataFrame:
+    return qbeast.open_table(path).blocks().drop("path").sort(pl.all())
+
+
+def of_twin(path: Path, twin: Path) -> dict[str, str]:
+    """Match the files of two tables by the rows they hold."""
+    names = [
+        {tuple(pl.read_parquet(at / file)["row"].sort()): file for file in read_log(at).adds}
+        for at in (path, twin)
+    ]
+    return {file: names[1][held] for held, file in names[0].items()}
+
+
+def test_every_form_does_with_spark_what_it_does_here(spark: SparkSession, tmp_path: Path) -> None:
+    path, twin = tmp_path / "t", tmp_path / "u"
+    everything = grown(path)
+    shutil.copytree(path, twin)
+    assert both(spark, path, twin, revision=1, full=True).revision_id == 1
+    # What is staged begins a revision; the rows of older ones stay where they are.
+    assert both(spark, path, twin, revision=0).new_revision
+    assert both(spark, path, twin, files=sorted(read_log(path).adds)[:2]).optimized
+    assert both(spark, path, twin, all_revisions=True, full=True, fraction=0.5).optimized
+    assert both(spark, path, twin, fold=True, full=True).optimized
+    assert not both(spark, path, twin).optimized
+    table = qbeast.open_table(path)
+    assert_same_rows(table.scan().collect(), everything)
+    assert table.files()["revision_id"].n_unique() == 1
+    fifth = bridge.read_table(spark, path, sample=0.2).toArrow()
+    assert_same_rows(pl.DataFrame(fifth), qbeast.read_table(twin, sample=0.2))
+
+
+@settings(few, max_examples=2)
+@given(case=cases(most_frames=3).map(with_key_in_rows))
+def test_any_table_is_optimized_as_here(spark: SparkSession, case: Case) -> None:
+    check_case(spark, case)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@settings(few, max_examples=60)
+@given(case=cases(most_frames=3).map(with_key_in_rows) | cases(most_frames=3))
+def test_any_of_many_tables_is_optimized_as_here(spark: SparkSession, case: Case) -> None:
+    check_case(spark, case)
+
+
+def check_case(spark: SparkSession, case: Case) -> None:
+    with folder() as path, folder() as other:
+        twin = other.parent / "u"
+        with small_files():
+            write(path, case)
+        shutil.copytree(path, twin)
+        both(spark, path, twin, full=True, fold=True)
+        assert_same_rows(qbeast.read_table(path), case.rows)
+        assert_same_rows(pl.scan_delta(path).collect(), case.rows)
+        assert_same_rows(qbeast.read_table(path, sample=0.3), qbeast.read_table(twin, sample=0.3))
+
+
+def test_a_tree_of_sampled_rows_costs_samples_and_filters_no_more(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, twin = tmp_path / "t", tmp_path / "u"
+    count = 150_000
+    everything = rows(0, count)
+    for part in range(3):
+        qbeast.write_table(everything.gather_every(3, part), path, ["row", "a"], mode="append")
+    shutil.copytree(path, twin)
+    with mock.patch.object(rewrite_tasks, "DOMAIN_LIMITS", SampleLimits(30_000, DOMAIN_LIMITS.size_bytes)):
+        result = bridge.optimize_table(spark, path, full=True)
+    wanted = qbeast.open_table(twin).optimize(full=True)
+    assert (result.rows, result.files) == (wanted.rows, wanted.files)
+    assert result.bytes == pytest.approx(wanted.bytes, rel=0.05)
+    assert_same_rows(qbeast.read_table(path), everything.sort("row"), "row")
+    check_invariants(path)
+    asked: list[dict[str, Any]] = [{"sample": 0.05}, {"predicate": pl.col("a") < 0.1}]
+    for ask in asked:
+        spark_share, here = (qbeast.open_table(one).explain(**ask).share for one in (path, twin))
+        assert spark_share <= 1.1 * here
+
+
+def optimize_beside(spark: SparkSession, path: Path, other: Callable[[], Any]) -> qbeast.OptimizeResult:
+    """Optimize with Spark; the other writer commits between the data files and the commit of ours."""
+    left = [other]
+
+    def commit_late(*args: Any, **kwargs: Any) -> Any:
+        if left:
+            left.pop()()
+        return commit_module.commit(*args, **kwargs)
+
+    with mock.patch.object(rewrite_commit, "commit", commit_late):
+        return bridge.optimize_table(spark, path, fold=True)
+
+
+def test_a_concurrent_append_survives(spark: SparkSession, tmp_path: Path) -> None:
+    everything, more = grown(tmp_path / "t"), rows(5000)
+    result = optimize_beside(
+        spark, tmp_path / "t", lambda: qbeast.write_table(more, tmp_path / "t", mode="append")
+    )
+    assert (result.optimized, result.version) == (True, 6)
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), pl.concat([everything, more]))
+    check_invariants(tmp_path / "t")
+
+
+@pytest.mark.parametrize("how", ["overwrite", "delete"])
+def test_whoever_changed_the_same_files_wins(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    path = tmp_path / "t"
+    everything = grown(path)
+    others: dict[str, tuple[Callable[[], Any], pl.DataFrame]] = {
+        "overwrite": (lambda: qbeast.write_table(rows(1), path, mode="overwrite"), rows(1)),
+        "delete": (lambda: DeltaTable(path).delete("a <= 0.5"), everything.filter(pl.col("a") > 0.5)),
+    }
+    other, left = others[how]
+    with pytest.raises(qbeast.CommitConflictError, match="replaces"):
+        optimize_beside(spark, path, other)
+    assert read_log(path).version == 5
+    assert_same_rows(qbeast.read_table(path), left)
+    named = {action["add"]["path"] for action in actions(path) if "add" in action}
+    assert {file.name for file in path.glob("*.parquet")} == named
+
+
+def actions(path: Path) -> list[dict[str, Any]]:
+    """Everything that the log of a table says."""
+    commits = sorted((path / "_delta_log").glob("*.json"))
+    return [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
+
+
+def test_options_that_cannot_be_meant_are_refused_and_shape_is_kept(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    qbeast.write_table(rows(0), tmp_path / "t", ["row", "a"])
+    with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
+        bridge.optimize_table(spark, tmp_path / "t", revision=1, fold=True)
+    result = bridge.optimize_table(spark, tmp_path / "t")
+    assert (result.optimized, result.version) == (False, 0)
+    assert "in shape" in repr(result)
+
+
+def test_steps_and_history_tell_what_happened(spark: SparkSession, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows(0))
+    qbeast.convert_table(tmp_path / "t", COLUMNS)
+    told: list[qbeast.Progress] = []
+    bridge.optimize_table(spark, tmp_path / "t", progress=told.append, commit_metadata={"who": "nightly"})
+    assert [one.stage for one in told] == ["read", "plan", "write", "commit", "done"]
+    assert {one.rows for one in told} == {300}
+    newest = qbeast.open_table(tmp_path / "t").history(1)[0]
+    assert (newest["operation"], newest["who"], newest["isBlindAppend"]) == ("OPTIMIZE", "nightly", False)
+    moved = [body for action in actions(tmp_path / "t")[-2:] for body in action.values()]
+    assert [body["dataChange"] for body in moved] == [False, False]
+
+
+@each(bundled={"qbeast-spark-0.7.1/delta_delete", "qbeast-spark-0.8/quant_string"})
+def test_tables_of_the_jvm_stay_tables_of_the_jvm(
+    golden: Golden, spark: SparkSession, tmp_path: Path
+) -> None:
+    path = copy_of(golden, tmp_path)
+    result = bridge.optimize_table(spark, path, fold=True, full=True)
+    assert result.optimized
+    assert_sound_after(path, result)
+    table = qbeast.open_table(path)
+    assert rows_of(golden, table.scan()).equals(golden.expected)
+    for fraction, ids in golden.samples.items():
+        assert rows_of(golden, table.scan(sample=fraction))["id"].to_list() == ids
