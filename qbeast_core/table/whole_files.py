@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import polars as pl
@@ -79,7 +80,7 @@ def scan_files(
             extra_struct_fields="ignore",
             categorical_to_string="allow",
         ),
-        storage_options=storage_options or None,
+        storage_options=_as_polars_takes_them(storage_options or {}),
         glob=False,
         hive_partitioning=False,
         row_index_name=row_index,
@@ -106,3 +107,9 @@ def scan_without_rows(
     lazy = scan_files(store, [path], columns, schema, storage_options=storage_options, row_index=_ROW)
     gone = pl.Series(dropped, dtype=pl.get_index_type())
     return lazy.filter(~pl.col(_ROW).is_in(gone.implode())).drop(_ROW)
+
+
+def _as_polars_takes_them(storage_options: Mapping[str, str]) -> dict[str, Any] | None:
+    """Translate options of `deltalake`, which are all texts: Polars wants this one as a number."""
+    numbers = {key: int(text) for key, text in storage_options.items() if key.lower() == "max_retries"}
+    return {**storage_options, **numbers} or None

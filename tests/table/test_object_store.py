@@ -7,7 +7,7 @@ from uuid import uuid4
 import boto3
 import polars as pl
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from moto.server import ThreadedMotoServer
 
 import qbeast
@@ -61,6 +61,15 @@ def test_a_table_in_a_bucket_is_written_appended_filtered_and_sampled(place):
     old = qbeast.read_table(uri, version=0, storage_options=options)
     assert old.sort("id").equals(ROWS)
     assert DeltaTable(uri, storage_options=options).count() == 60_000
+
+
+def test_options_that_deltalake_takes_as_texts_serve_every_read(place):
+    uri, options = place
+    options = {**options, "max_retries": "2", "retry_timeout": "9s", "timeout": "30s"}
+    qbeast.write_table(ROWS, uri, columns=INDEXED, storage_options=options)
+    write_deltalake(uri, ROWS, mode="append", storage_options=options)
+    assert qbeast.read_table(uri, storage_options=options).height == 60_000
+    assert qbeast.read_table(uri, sample=0.5, storage_options=options).height < 40_000
 
 
 def test_a_bucket_without_table_says_so(place):
