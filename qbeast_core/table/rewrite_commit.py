@@ -13,6 +13,7 @@ from qbeast_core.log.removes import removes_of
 from qbeast_core.table.catch_up import catch_up, conflict
 from qbeast_core.table.commit import CommitOutcome, commit
 from qbeast_core.table.data_files import delete_data_files
+from qbeast_core.table.fit_blocks import fit_blocks
 from qbeast_core.table.progress import Progress
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.rewrite_job import Replaced, Rewrite
@@ -66,11 +67,11 @@ def _commit(reader: Reader, job: Rewrite, intent: WriteIntent) -> CommitOutcome:
     head = reader.snapshot
     if job.still_holds is None:
         return commit(reader.store, head, intent, storage_options=head.storage_options)
-    idle = 0
+    idle, fitted = 0, intent
     for attempt in range(1, _MOST_ATTEMPTS + 1):
         try:
             outcome = commit(
-                reader.store, head, intent, storage_options=head.storage_options, most_attempts=1
+                reader.store, head, fitted, storage_options=head.storage_options, most_attempts=1
             )
         except CommitConflictError:
             newest, _ = catch_up(reader.store, head, intent, attempt=attempt)
@@ -78,11 +79,9 @@ def _commit(reader: Reader, job: Rewrite, intent: WriteIntent) -> CommitOutcome:
             if idle > _MOST_IDLE:
                 raise
             reason = job.still_holds(newest)
-            if reason is None and not intent.removes:
-                reason = "another writer was faster, and blocks are placed by those that are there"
             if reason is not None:
                 raise conflict(reader.store.uri, newest.version, attempt, reason) from None
-            head = newest
+            head, fitted = newest, fit_blocks(intent, newest)
         else:
             return replace(outcome, attempts=attempt)
     reason = "other writers were faster every time"

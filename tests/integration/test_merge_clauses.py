@@ -14,10 +14,7 @@ import qbeast
 from tests.integration.invariants import check_invariants, read_log
 from tests.integration.tables import assert_same_rows, small_files
 from tests.integration.test_delete import spread, written
-from tests.integration.test_delete_conflicts import beside, check
 from tests.integration.test_merge import changes
-from tests.integration.test_optimize_conflicts import grown
-from tests.integration.test_optimize_conflicts import rows as more_rows
 from tests.strategies import ROW
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -165,40 +162,3 @@ def test_conditions_on_new_rows_see_the_source_alone(tmp_path: Path) -> None:
         table.merge(rows, ROW, not_matched_if="a > 1")
     with pytest.raises(qbeast.SchemaMismatchError, match="is Float64"):
         table.merge(rows.cast({"a": pl.Float64}), ROW)
-
-
-def test_a_key_that_comes_meanwhile_is_updated_and_not_inserted_again(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    everything, more = grown(path), more_rows(5000)
-    source = more.head(50).with_columns(a=pl.lit(0.5))
-
-    def merge(opened: qbeast.Table) -> qbeast.ChangeResult:
-        return opened.merge(source, "row")
-
-    result = beside(path, lambda: qbeast.write_table(more, path, mode="append"), merge)
-    assert (result.rows_updated, result.rows_inserted) == (50, 0)
-    check(path, pl.concat([everything, more.slice(50), source]))
-
-
-def test_two_merges_of_the_same_new_keys_insert_them_once(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    everything, new = grown(path), more_rows(5000)
-
-    def merge(opened: qbeast.Table) -> qbeast.ChangeResult:
-        return opened.merge(new, "row", when_matched="ignore")
-
-    result = beside(path, lambda: qbeast.open_table(path).merge(new, "row"), merge)
-    assert not result.changed
-    check(path, pl.concat([everything, new]))
-
-
-def test_new_rows_follow_an_append_of_others(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    everything, new, more = grown(path), more_rows(5000), more_rows(7000)
-
-    def merge(opened: qbeast.Table) -> qbeast.ChangeResult:
-        return opened.merge(new, "row", when_matched="ignore")
-
-    result = beside(path, lambda: qbeast.write_table(more, path, mode="append"), merge)
-    assert result.rows_inserted == new.height
-    check(path, pl.concat([everything, new, more]))
