@@ -1,1 +1,45 @@
-"""Command line of qbeast; it has no commands yet."""
+"""The command line `qbeast`; needs the extra ``cli``, and says so where it is missing.
+
+::
+
+    program     the commands by name, and what becomes of answers and errors
+    commands    arguments and options, one function a command; loads nothing heavy
+    jobs        what the commands do, with `import qbeast`; they return an `Answer`
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["main"]
+
+_NEEDED: Final = ("click", "rich")
+_MISSING_DEPENDENCY: Final = 11  # as in exits.py, which needs click
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave the interpreter with its exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Instead of those of the process.
+
+    Raises
+    ------
+    SystemExit
+        Always; docs/cli.md lists the codes.
+    """
+    try:
+        from qbeast_core.cli.program import program  # noqa: PLC0415 - what is missing is told, in one line
+    except ModuleNotFoundError as error:
+        if error.name not in _NEEDED:
+            raise
+        text = (
+            f'error: the command line needs {error.name}, which is not installed: pip install "qbeast[cli]"'
+        )
+        print(text, file=sys.stderr)  # noqa: T201 - there is nothing better to print with
+        sys.exit(_MISSING_DEPENDENCY)
+    program(args=None if arguments is None else list(arguments), prog_name="qbeast")

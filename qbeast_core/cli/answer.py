@@ -1,0 +1,50 @@
+"""What a command has to say: for people, for machines, and as an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import click
+
+from qbeast_core.cli.settings import Settings
+
+__all__ = ["Answer", "Part", "print_answer"]
+
+Part: TypeAlias = Any
+"""Text, or something that rich can draw."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The outcome of a command.
+
+    Attributes
+    ----------
+    parts : tuple of text or rich renderables
+        Printed one below the other.
+    data : mapping
+        The same for ``--json``: text, numbers, times, lists and mappings of them.
+    exit_code : int
+        0, or what docs/cli.md lists.
+    """
+
+    parts: tuple[Part, ...]
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    exit_code: int = 0
+
+
+def print_answer(answer: Answer, settings: Settings) -> None:
+    """Print an answer to the standard output, the way it was asked for."""
+    if settings.json:
+        from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
+
+        click.echo(to_json(answer.data))
+    elif all(isinstance(part, str) for part in answer.parts):
+        for part in answer.parts:
+            click.echo(part)
+    else:
+        from qbeast_core.cli.screen import draw  # noqa: PLC0415 - rich is loaded where something is drawn
+
+        draw(answer.parts)

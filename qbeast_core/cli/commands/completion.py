@@ -1,0 +1,35 @@
+"""`qbeast completion`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+from click.shell_completion import get_completion_class
+
+from qbeast_core.cli.answer import Answer
+from qbeast_core.cli.commands.parameters import json_option
+
+__all__ = ["completion"]
+
+_VARIABLE: Final = "_QBEAST_COMPLETE"
+
+
+@click.command(short_help="Print what makes a shell complete commands.")
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@json_option
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> Answer:
+    r"""Print what makes a shell complete commands, options and paths.
+
+    \b
+    bash:  eval "$(qbeast completion bash)"                # in ~/.bashrc
+    zsh:   eval "$(qbeast completion zsh)"                 # in ~/.zshrc
+    fish:  qbeast completion fish > ~/.config/fish/completions/qbeast.fish
+    """
+    found = get_completion_class(shell)
+    if found is None:
+        msg = f"there is no completion for {shell}"
+        raise click.UsageError(msg, ctx)
+    script = found(ctx.find_root().command, {}, "qbeast", _VARIABLE).source()
+    return Answer(parts=(script,), data={"shell": shell, "script": script})

@@ -1,0 +1,185 @@
+"""Arguments and options that commands share."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from qbeast_core.cli.settings import Settings
+
+__all__ = [
+    "as_fraction",
+    "as_mapping",
+    "as_version",
+    "columns_option",
+    "commit_metadata_option",
+    "common",
+    "dry_run_option",
+    "json_option",
+    "sample_option",
+    "select_option",
+    "table_argument",
+    "together",
+    "version_option",
+    "where_option",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return one decorator for many: arguments and options, in the order of the help text."""
+
+    def decorate(function: F) -> F:
+        for one in reversed(decorators):
+            function = one(function)
+        return function
+
+    return decorate
+
+
+def as_fraction(
+    _ctx: click.Context, parameter: click.Parameter, text: str | None
+) -> float | tuple[float, float] | None:
+    """Read ``0.01``, ``1%``, or two of them with a colon between, for the rows from one to the other."""
+    if text is None:
+        return None
+    try:
+        parts = [_share(part) for part in text.split(":")]
+    except ValueError:
+        parts = []
+    if len(parts) not in (1, 2):
+        msg = f"{text!r} is no fraction: say 0.01, 1%, or 0.1:0.2"
+        raise click.BadParameter(msg, param=parameter)
+    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
+
+
+def as_version(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> int | str | None:
+    """Tell a version number from a time, which the library reads."""
+    return int(text) if text is not None and text.isdecimal() else text
+
+
+def as_mapping(_ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """Collect ``key=value`` texts; the last one of a key counts."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, sign, value = text.partition("=")
+        if not sign or not key:
+            msg = "write it as key=value"  # what was given may be a secret: it is not repeated
+            raise click.BadParameter(msg, param=parameter)
+        found[key] = value
+    return found
+
+
+def _share(text: str) -> float:
+    return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+
+
+def _as_names(
+    _ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    """Split lists at commas, as a line of CSV is split: a name with a comma stands in double quotes."""
+    if not texts:
+        return None
+    try:
+        lines = list(csv.reader(texts, skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        msg = f"{', '.join(texts)!r} is no list of names: {error}"
+        raise click.BadParameter(msg, param=parameter) from error
+    return tuple(name.strip() for line in lines for name in line if name.strip())
+
+
+def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def keep(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
+        settings = ctx.find_object(Settings)
+        if settings is not None and value:
+            setattr(settings, name, value)
+
+    return keep
+
+
+json_option: Final = click.option(
+    "--json",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_remember("json"),
+    help="Print one JSON document instead of text.",
+)
+
+common: Final = together(
+    click.option(
+        *("--storage-option", "storage_options"),
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=as_mapping,
+        help="An option of the object store, as deltalake takes it; may be repeated.",
+    ),
+    json_option,
+    click.option(
+        "--traceback",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_remember("traceback"),
+        help="Show where an error comes from.",
+    ),
+)
+"""The options that every command has which opens a table."""
+
+table_argument: Final = click.argument("table", type=click.Path())
+
+version_option: Final = click.option(
+    "--version",
+    metavar="VERSION",
+    callback=as_version,
+    help="A version of the table: its number, or a time in ISO 8601 (by default in UTC).",
+)
+
+where_option: Final = click.option(
+    "--where",
+    metavar="SQL",
+    help="""Rows for which this holds, such as "distance > 1500 AND carrier = 'UA'".""",
+)
+
+sample_option: Final = click.option(
+    "--sample",
+    metavar="FRACTION",
+    callback=as_fraction,
+    help="A fraction of the rows: 0.01, 1%, or 0.1:0.2 for those between two.",
+)
+
+select_option: Final = click.option(
+    "--select",
+    metavar="NAMES",
+    multiple=True,
+    callback=_as_names,
+    help="Columns, with commas between; all by default.",
+)
+
+commit_metadata_option: Final = click.option(
+    "--commit-metadata",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=as_mapping,
+    help="Kept in the history; may be repeated.",
+)
+
+dry_run_option: Final = click.option(
+    "--dry-run", is_flag=True, help="Change nothing, and say what would be done."
+)
+
+
+def columns_option(help_text: str, *, required: bool = False) -> Callable[[F], F]:
+    """Return the option ``--columns``: names with commas between, given once or repeatedly."""
+    return click.option(
+        *("-c", "--columns"),
+        metavar="NAMES",
+        multiple=True,
+        required=required,
+        callback=_as_names,
+        help=help_text,
+    )

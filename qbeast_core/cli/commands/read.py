@@ -1,0 +1,104 @@
+"""`qbeast show`, `sample` and `explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from qbeast_core.cli.answer import Answer
+from qbeast_core.cli.commands.parameters import (
+    as_fraction,
+    common,
+    sample_option,
+    select_option,
+    table_argument,
+    together,
+    version_option,
+    where_option,
+)
+from qbeast_core.cli.settings import Settings
+
+__all__ = ["explain", "sample", "show"]
+
+_FORMATS: Final = ("parquet", "csv", "jsonl")
+
+
+def _not_beside_json(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
+    settings = ctx.find_object(Settings)  # --json is eager: it has been read
+    if name == "-" and settings is not None and settings.json:
+        msg = "rows and --json cannot share the standard output"
+        raise click.BadParameter(msg, ctx=ctx, param=parameter)
+    return name
+
+
+_rows_options = together(
+    where_option,
+    select_option,
+    click.option(
+        *("-n", "--limit"),
+        metavar="ROWS",
+        type=click.IntRange(min=0),
+        help="Rows at most; by default 10, and all of them with --output.",
+    ),
+    version_option,
+    click.option(
+        *("-o", "--output"),
+        metavar="FILE",
+        type=click.Path(),
+        callback=_not_beside_json,
+        help="Write the rows to this file (.parquet, .csv, .jsonl); - is the standard output.",
+    ),
+    click.option(
+        *("--format", "file_format"),
+        type=click.Choice(_FORMATS),
+        help="Of the output, if its name does not tell.",
+    ),
+    click.option("--overwrite", is_flag=True, help="Replace the output file if there is one."),
+)
+
+
+@click.command(short_help="Show what a table is, and rows of it.")
+@table_argument
+@sample_option
+@_rows_options
+@click.option("--schema", is_flag=True, help="Print columns and types instead of rows.")
+@click.option("--count", is_flag=True, help="Print the number of rows instead of rows.")
+@common
+def show(table: str, storage_options: Mapping[str, str], **options: Any) -> Answer:
+    """Show what a table is and some of its rows."""
+    from qbeast_core.cli.jobs.read import RowsWanted, show_table
+
+    wanted = {name: options.pop(name) for name in ("schema", "count")}
+    return show_table(table, RowsWanted(storage_options=storage_options, **options), **wanted)
+
+
+@click.command(short_help="Draw a sample: always the same rows.")
+@table_argument
+@click.argument("fraction", callback=as_fraction)
+@_rows_options
+@common
+def sample(table: str, fraction: float | tuple[float, float], **options: Any) -> Answer:
+    """Draw a sample: always the same rows, and a larger FRACTION contains them.
+
+    FRACTION is 0.01 or 1%, or 0.1:0.2 for the rows between two fractions.
+    """
+    from qbeast_core.cli.jobs.read import RowsWanted, sample_table
+
+    return sample_table(table, RowsWanted(sample=fraction, **options))
+
+
+@click.command(short_help="Tell what a read would open, and why.")
+@table_argument
+@where_option
+@sample_option
+@select_option
+@version_option
+@click.option("--files", "list_files", is_flag=True, help="List the files as well.")
+@common
+def explain(table: str, **options: Any) -> Answer:
+    """Tell what a read would open, to the byte, and why the rest stays closed."""
+    from qbeast_core.cli.jobs.explain import explain_read
+
+    return explain_read(table, **options)

@@ -1,0 +1,137 @@
+"""`qbeast write` and `append`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from qbeast_core.cli.answer import Answer
+from qbeast_core.cli.commands.parameters import (
+    as_mapping,
+    columns_option,
+    commit_metadata_option,
+    common,
+    dry_run_option,
+    together,
+)
+
+__all__ = ["append", "write"]
+
+_FORMATS: Final = ("parquet", "csv", "jsonl", "delta")
+
+
+def _transaction(_ctx: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    application, _, version = text.rpartition(":")
+    if not application or not version.isdecimal():
+        msg = f"{text!r} is no APPLICATION:VERSION"
+        raise click.BadParameter(msg, param=parameter)
+    return application, int(version)
+
+
+_sources_and_table = together(
+    click.argument("sources", nargs=-1, required=True, type=click.Path(allow_dash=True), metavar="SOURCE..."),
+    click.argument("table", type=click.Path()),
+)
+
+_columns = columns_option(
+    "Columns to index: name or name:kind with kind linear, quantiles or hash, with commas between. Needed for a "
+    "new table."
+)
+
+_reading = together(
+    click.option(
+        *("--format", "file_format"),
+        type=click.Choice(_FORMATS),
+        help="Of the sources, if their names do not tell.",
+    ),
+    click.option(
+        *("--type", "types"),
+        metavar="NAME=TYPE",
+        multiple=True,
+        callback=as_mapping,
+        help="Type of a column of CSV or JSON, by Delta's names: zip=string, paid=decimal(9,2) ...",
+    ),
+    click.option("--separator", default=",", show_default=True, help="Between the fields of CSV."),
+    click.option(
+        *("--null-value", "null_values"),
+        metavar="TEXT",
+        multiple=True,
+        help="Text that means null in CSV, besides an empty field.",
+    ),
+)
+
+_writing = together(
+    click.option(
+        "--cube-size",
+        metavar="ROWS",
+        type=int,
+        help="Rows a cube aims to hold; by default chosen from the data.",
+    ),
+    click.option("--column-stats", metavar="JSON", help="What is known beyond these rows, see docs/cli.md."),
+    click.option(
+        "--txn",
+        metavar="APPLICATION:VERSION",
+        callback=_transaction,
+        help="Write nothing if the table holds this version of the application, or a later one.",
+    ),
+    commit_metadata_option,
+    dry_run_option,
+    common,
+)
+
+
+@click.command(short_help="Write files to a new table, in one commit.")
+@_sources_and_table
+@_columns
+@click.option(
+    "--mode",
+    type=click.Choice(("error", "overwrite", "ignore")),
+    default="error",
+    show_default=True,
+    help="What to do where there is a table.",
+)
+@click.option(
+    "--schema-mode",
+    type=click.Choice(("merge", "overwrite")),
+    help="How --mode overwrite treats other columns.",
+)
+@click.option(
+    "--dialect",
+    type=click.Choice(("documented", "qbeast-spark")),
+    help="How a new table spells its index: qbeast-spark is for readers on the JVM.",
+)
+@_reading
+@_writing
+def write(sources: tuple[str, ...], table: str, **options: Any) -> Answer:
+    """Write SOURCEs to a new table, organised by the indexed columns, in one commit.
+
+    A SOURCE is a file, a folder or a pattern of Parquet, CSV or JSON lines, a Delta table, or - for the standard
+    input (with --format).
+    """
+    from qbeast_core.cli.jobs.write import write_sources
+
+    return write_sources(sources, table, **options)
+
+
+@click.command(short_help="Append files to a table, in one commit.")
+@_sources_and_table
+@_columns
+@click.option(
+    "--schema-mode",
+    type=click.Choice(("merge",)),
+    help="merge: rows may lack columns (null) or bring new ones.",
+)
+@_reading
+@_writing
+def append(sources: tuple[str, ...], table: str, **options: Any) -> Answer:
+    """Append SOURCEs to a table, indexed as it is, in one commit.
+
+    Columns of CSV and JSON are read with the types that the table has. SOURCEs are as for `qbeast write`. Where
+    there is no table one is made if --columns are given.
+    """
+    from qbeast_core.cli.jobs.write import write_sources
+
+    return write_sources(sources, table, mode="append", **options)

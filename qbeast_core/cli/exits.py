@@ -1,0 +1,150 @@
+"""How a command ends: exit codes, errors as one line, interruptions."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from types import TracebackType
+from typing import Final, Literal
+
+import click
+
+from qbeast_core.cli.settings import Settings
+from qbeast_core.cli.wording import one_line, spoken
+from qbeast_core.errors import QbeastError
+
+__all__ = ["EXIT_CODES", "FAULTS", "Reported", "exit_code_of"]
+
+FAULTS: Final = 1
+"""`qbeast check` found faults."""
+
+EXIT_CODES: Final = {
+    "usage": 2,
+    "invalid-input": 2,
+    "invalid-columns": 2,
+    "schema-mismatch": 3,
+    "input-changed": 3,
+    "table-not-found": 4,
+    "version-not-found": 4,
+    "table-exists": 5,
+    "not-a-qbeast-table": 6,
+    "unsupported-table": 7,
+    "invalid-metadata": 8,
+    "commit-conflict": 9,
+    "commit-unknown": 10,
+    "missing-dependency": 11,
+    "storage": 12,
+    "qbeast": 13,
+    "internal": 70,
+    "interrupted": 130,
+    "broken-pipe": 141,
+}
+"""The exit code of every error code; docs/cli.md says what they mean."""
+
+_CURES: Final = {
+    "table-not-found": "; `qbeast write` makes a table, `qbeast convert` takes Delta tables and Parquet files over",
+    "version-not-found": " See `qbeast history`.",
+}
+_STILL_TRUE: Final = "nothing of an unfinished commit is visible"
+_CLI_MODULES: Final = ("click", "rich")
+
+
+def exit_code_of(error: QbeastError) -> int:
+    """Return the exit code of an error: that of its own code, or of the nearest class above it.
+
+    Examples
+    --------
+    >>> exit_code_of(QbeastError("nothing is known of it"))
+    13
+    """
+    codes = (getattr(kind, "code", "") for kind in type(error).__mro__)
+    return next(EXIT_CODES[code] for code in codes if code in EXIT_CODES)
+
+
+class Reported:
+    """Turn whatever goes wrong inside into one line on the standard error and an exit code.
+
+    Not an ``except`` clause, since nothing at all may get past it: a panic of a library written in Rust is no
+    ``Exception``. With ``--json`` the standard output gets a document about the error.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        """Tell of an error, and raise click's `Exit` in its place."""
+        if error is None or _is_clicks_own(error):
+            return False
+        if self._settings.traceback:
+            click.echo("".join(traceback.format_exception(kind, error, trace)), err=True, nl=False)
+        code, exit_code, message = _told(error)
+        if isinstance(error, BrokenPipeError):
+            _silence_stdout()  # as other tools do: nobody is there to read
+        else:
+            self._tell(code, exit_code, message)
+        raise click.exceptions.Exit(exit_code) from error
+
+    def _tell(self, code: str, exit_code: int, message: str) -> None:
+        click.echo(f"{click.style('error:', fg='red')} {message}", err=True)
+        if self._settings.json:
+            from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
+
+            click.echo(to_json({"error": {"code": code, "message": message, "exit_code": exit_code}}))
+
+
+def _is_clicks_own(error: BaseException) -> bool:
+    """Tell ends that are none, such as that of ``--help``, from errors."""
+    return isinstance(error, SystemExit | click.exceptions.Exit | click.exceptions.NoArgsIsHelpError)
+
+
+def _told(error: BaseException) -> tuple[str, int, str]:
+    """Return code, exit code and message of an error."""
+    match error:
+        case QbeastError():
+            return error.code, exit_code_of(error), spoken(str(error)) + _CURES.get(error.code, "")
+        case click.UsageError():
+            code, text = "usage", _usage(error)
+        case click.ClickException():
+            code, text = "usage", one_line(error.format_message())
+        case KeyboardInterrupt() | click.Abort():
+            code, text = (
+                "interrupted",
+                f"interrupted: {_STILL_TRUE}; `qbeast history` shows the last one that is",
+            )
+        case BrokenPipeError():
+            code, text = "broken-pipe", "whoever read the output went away"
+        case OSError():
+            where = "" if error.filename is None else f" ({error.filename})"
+            code, text = "storage", f"{one_line(error.strerror or str(error))}{where}"
+        case ModuleNotFoundError() if _package(error) in _CLI_MODULES:
+            text = (
+                f'the command line needs {_package(error)}, which is not installed: pip install "qbeast[cli]"'
+            )
+            code = "missing-dependency"
+        case MemoryError():
+            code, text = "internal", f"there is not enough memory; {_STILL_TRUE}. Give fewer rows at a time."
+        case _:
+            what = f"{type(error).__name__}: {one_line(str(error))}"
+            text = f"a fault of qbeast, or of a library below it: {what}; {_STILL_TRUE}. Report it with --traceback."
+            code = "internal"
+    return code, EXIT_CODES[code], text
+
+
+def _package(error: ModuleNotFoundError) -> str:
+    return (error.name or "").partition(".")[0]
+
+
+def _usage(error: click.UsageError) -> str:
+    path = error.ctx.command_path if error.ctx is not None else "qbeast"
+    return f"{one_line(error.format_message()).rstrip('.')}; see `{path} --help`"
+
+
+def _silence_stdout() -> None:
+    """Let the interpreter's last flush find no broken pipe again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,133 @@
+"""Rows into a file, or onto the standard output: complete, or not there at all."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import sys
+from pathlib import Path
+from typing import IO, Final, Literal, TypeAlias
+from uuid import uuid4
+
+import polars as pl
+
+from qbeast_core.cli.wording import first_line
+from qbeast_core.errors import InvalidInputError
+
+__all__ = ["FileFormat", "OutputFile", "fresh_file"]
+
+FileFormat: TypeAlias = Literal["parquet", "csv", "jsonl"]
+
+_ENDINGS: Final[dict[str, FileFormat]] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+
+
+class OutputFile:
+    """A file to be written, checked before any row is read.
+
+    Parameters
+    ----------
+    name : str
+        Its path; ``"-"`` is the standard output.
+    file_format : {"parquet", "csv", "jsonl"}, optional
+        By default what the name ends with.
+    overwrite : bool, default False
+        Whether a file that is there may be replaced.
+
+    Raises
+    ------
+    InvalidInputError
+        There is such a file, its folder is not there, or nothing tells the format.
+    """
+
+    def __init__(self, name: str, *, file_format: FileFormat | None = None, overwrite: bool = False) -> None:
+        self.name = name
+        self.file_format = file_format or _format_of(name)
+        self._path = None if name == "-" else fresh_file(name, overwrite=overwrite)
+
+    def write(self, rows: pl.LazyFrame) -> int | None:
+        """Write the rows, a few at a time; return how many bytes it took, None on the standard output.
+
+        Raises
+        ------
+        InvalidInputError
+            The format has no place for a type of the rows.
+        """
+        try:
+            if self._path is None:
+                self._print(rows)
+                return None
+            partial = self._path.with_name(f".{self._path.name}.{uuid4().hex}.partial")
+            try:
+                self._sink(rows, partial)
+                partial.replace(self._path)
+            finally:
+                partial.unlink(missing_ok=True)
+        except pl.exceptions.PolarsError as error:
+            msg = (
+                f"the rows cannot be written as {self.file_format}: {first_line(str(error))}; there is no new file. "
+                "Choose .parquet, or leave columns out with --select."
+            )
+            raise InvalidInputError(msg, argument="output") from error
+        return self._path.stat().st_size
+
+    def count(self) -> int:
+        """Return the rows of the file that was written."""
+        if self.file_format == "parquet":
+            rows = pl.scan_parquet(self.name, glob=False)
+        elif self.file_format == "csv":
+            rows = pl.scan_csv(self.name, glob=False, infer_schema=False)
+        else:
+            rows = pl.scan_ndjson(glob.escape(self.name))
+        return int(rows.select(pl.len()).collect().item())
+
+    def _print(self, rows: pl.LazyFrame) -> None:
+        try:
+            self._sink(rows, sys.stdout.buffer)
+        except OSError as error:
+            if error.errno is None and "os error 32" in str(error):  # as Polars spells it
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
+            raise
+
+    def _sink(self, rows: pl.LazyFrame, where: Path | IO[bytes]) -> None:
+        if self.file_format == "parquet":
+            rows.sink_parquet(where)
+        elif self.file_format == "csv":
+            rows.sink_csv(where)
+        else:
+            rows.sink_ndjson(where)
+
+
+def fresh_file(name: str, *, overwrite: bool) -> Path:
+    """Return the path of a file that may be made.
+
+    Raises
+    ------
+    InvalidInputError
+        There is such a file, or its folder is not there.
+    """
+    path = Path(name)
+    if not path.parent.is_dir():
+        msg = f"there is no folder {os.fspath(path.parent)!r}; nothing was written. Make it first."
+        raise InvalidInputError(msg, argument="output")
+    if path.is_dir():
+        msg = f"{name!r} is a folder; nothing was written. Name a file."
+        raise InvalidInputError(msg, argument="output")
+    if path.exists() and not overwrite:
+        msg = f"there is a file {name!r}; nothing was written. Say --overwrite, or choose another name."
+        raise InvalidInputError(msg, argument="output")
+    return path
+
+
+def _format_of(name: str) -> FileFormat:
+    found = _ENDINGS.get(Path(name).suffix.lower())
+    if found is None:
+        msg = f"{name!r} tells no format; nothing was written. Say --format parquet, csv or jsonl."
+        raise InvalidInputError(msg, argument="format")
+    return found

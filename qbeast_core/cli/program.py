@@ -1,0 +1,93 @@
+"""The commands of `qbeast` by name, and what becomes of their answers and errors."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from qbeast_core.cli.answer import Answer, print_answer
+from qbeast_core.cli.exits import Reported
+from qbeast_core.cli.settings import Settings
+
+__all__ = ["Program", "program"]
+
+# In the order of `qbeast --help`: name -> module below qbeast_core.cli.commands.
+_COMMANDS: Final = {
+    "write": "write",
+    "append": "write",
+    "convert": "convert",
+    "show": "read",
+    "sample": "read",
+    "explain": "read",
+    "metrics": "look",
+    "check": "look",
+    "history": "look",
+    "plot": "look",
+    "optimize": "keep",
+    "repair": "keep",
+    "restore": "keep",
+    "upgrade": "convert",
+    "vacuum": "keep",
+    "completion": "completion",
+}
+
+
+class Program(click.Group):
+    """A group whose commands return an `Answer`; it prints them, and reports what goes wrong."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the options before the command."""
+        settings = Settings()
+        with Reported(settings):
+            return super().make_context(info_name, args, parent, obj=settings, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, print its answer, leave with its exit code."""
+        settings = ctx.ensure_object(Settings)
+        with Reported(settings):
+            answer: Answer = super().invoke(ctx)
+            print_answer(answer, settings)
+            sys.stdout.flush()  # a reader that went away is noticed here
+        ctx.exit(answer.exit_code)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names in the order of a table's life, not of the alphabet."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
+        """Load one command."""
+        module = _COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        found: click.Command = getattr(import_module(f"qbeast_core.cli.commands.{module}"), cmd_name)
+        return found
+
+
+def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's
+    if asked and not ctx.resilient_parsing:
+        from importlib.metadata import version  # noqa: PLC0415 - slow to load, for this option alone
+
+        click.echo(f"qbeast {version('qbeast')}")
+        ctx.exit()
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Print the version.",
+)
+def program() -> None:
+    """Delta tables organised by a multidimensional index.
+
+    TABLE is a folder or an address (s3://, gs://, az:// ...). What `qbeast COMMAND --help` leaves open is in
+    docs/cli.md, exit codes too.
+    """

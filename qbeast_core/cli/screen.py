@@ -1,0 +1,36 @@
+"""Draw answers on the terminal with rich; in a pipe the same without colours, cut nowhere."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+__all__ = ["draw", "faint", "width_of_screen"]
+
+_UNLIMITED: Final = 100_000
+
+
+def draw(parts: Sequence[Any]) -> None:
+    """Print texts and tables one below the other."""
+    console = Console(width=width_of_screen() or _UNLIMITED, highlight=False, markup=False, emoji=False)
+    with console.capture() as drawn:
+        for part in parts:
+            console.print(part, soft_wrap=isinstance(part, str | Text))
+    for line in drawn.get().splitlines():
+        click.echo(line.rstrip())  # rich fills lines up with blanks
+
+
+def faint(text: str) -> Text:
+    """Return a remark."""
+    return Text(text, style="dim")
+
+
+def width_of_screen() -> int | None:
+    """Return the columns of the terminal that the standard output is; None: it is none."""
+    return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else None

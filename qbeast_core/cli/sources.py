@@ -1,0 +1,241 @@
+"""The rows that a write is given: files, folders, patterns, Delta tables, the standard input; read lazily."""
+
+from __future__ import annotations
+
+import glob
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import orjson
+import polars as pl
+
+import qbeast
+from qbeast_core.errors import InvalidInputError, UnsupportedTableError
+from qbeast_core.log.schema import schema_from_delta
+
+__all__ = ["SourceFormat", "SourceOptions", "read_sources", "types_by_name"]
+
+SourceFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "delta"]
+
+_ENDINGS: Final[Mapping[str, SourceFormat]] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+_COMPRESSED: Final = (".gz", ".zst")
+_NOTHING: Final = "; nothing was written"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """How sources are to be read.
+
+    Attributes
+    ----------
+    file_format : {"parquet", "csv", "jsonl", "delta"} or None
+        Of all sources; None goes by their names.
+    types : mapping of str to polars.DataType
+        Of columns of CSV and JSON lines; those of other columns are found by reading all values.
+    expected : mapping of str to polars.DataType
+        The same, where a source has such a column: what an append knows from its table.
+    separator : str
+        Between the fields of CSV.
+    null_values : sequence of str
+        Texts that mean null in CSV.
+    storage_options : mapping of str to str
+        For sources in object stores.
+    """
+
+    file_format: SourceFormat | None = None
+    types: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
+    expected: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
+    separator: str = ","
+    null_values: Sequence[str] = ()
+    storage_options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def read_sources(sources: Sequence[str], options: SourceOptions) -> pl.LazyFrame:
+    """Return the rows of all sources, one after the other; they must have the same columns.
+
+    Raises
+    ------
+    InvalidInputError
+        A source is not there, of no known format, or has other columns than the first.
+    """
+    if sources.count("-") > 1:
+        msg = f"the standard input can be read once{_NOTHING}"
+        raise InvalidInputError(msg, argument="sources")
+    frames = [_read(source, options) for source in sources]
+    names = [frame.collect_schema().names() for frame in frames]
+    unknown = sorted(set(options.types) - set(names[0]))
+    if unknown:
+        msg = f"--type names no such column(s): {unknown}; the source has {names[0]}{_NOTHING}"
+        raise InvalidInputError(msg, argument="types")
+    for source, found in zip(sources, names, strict=True):
+        if found != names[0]:
+            msg = f"{source!r} has the columns {found}, {sources[0]!r} has {names[0]}{_NOTHING}. Write them one by one."
+            raise InvalidInputError(msg, argument="sources")
+    return frames[0] if len(frames) == 1 else pl.concat(frames, how="vertical_relaxed")
+
+
+def types_by_name(names: Mapping[str, str]) -> dict[str, pl.DataType]:
+    """Return Polars types by Delta's names of them.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such type.
+
+    Examples
+    --------
+    >>> types_by_name({"zip": "string", "paid": "decimal(9,2)"})
+    {'zip': String, 'paid': Decimal(precision=9, scale=2)}
+    """
+    aliases = {"int": "integer"}
+    fields = [{"name": column, "type": aliases.get(name, name)} for column, name in names.items()]
+    try:
+        schema = schema_from_delta(orjson.dumps({"type": "struct", "fields": fields}).decode())
+    except UnsupportedTableError as error:
+        msg = (
+            f"no such type: {', '.join(sorted(set(names.values())))}{_NOTHING}. There are byte, short, integer, long, "
+            "float, double, decimal(p,s), string, binary, boolean, date, timestamp (in UTC) and timestamp_ntz."
+        )
+        raise InvalidInputError(msg, argument="types") from error
+    return dict(schema)
+
+
+def _read(source: str, options: SourceOptions) -> pl.LazyFrame:
+    if source == "-":
+        return _scan(_standard_input(options), _format_asked(options), options)
+    if "://" in source:
+        return _scan(source, options.file_format or _format_of(source), options)
+    path = Path(source)
+    if path.is_dir():
+        return _read_folder(path, options)
+    if path.exists():
+        return _scan([path], options.file_format or _format_of(source), options)
+    found = sorted(glob.glob(source, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns
+    matches = [Path(name) for name in found if Path(name).is_file()]
+    if not matches:
+        msg = f"there is no {source!r}{_NOTHING}"
+        raise InvalidInputError(msg, argument="sources")
+    return _scan(matches, options.file_format or _one_format(matches, source), options)
+
+
+def _read_folder(path: Path, options: SourceOptions) -> pl.LazyFrame:
+    if options.file_format == "delta" or (options.file_format is None and (path / "_delta_log").is_dir()):
+        return _scan(str(path), "delta", options)
+    files = sorted(
+        one
+        for one in path.rglob("*")
+        if one.is_file() and not any(part.startswith((".", "_")) for part in one.relative_to(path).parts)
+    )
+    wanted = [one for one in files if options.file_format in (None, _known(one.name))]
+    readable = [one for one in wanted if _known(one.name) is not None]
+    if not readable:
+        msg = f"there is no Parquet, CSV or JSON lines file in {str(path)!r}{_NOTHING}"
+        raise InvalidInputError(msg, argument="sources")
+    return _scan(readable, options.file_format or _one_format(readable, str(path)), options)
+
+
+def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.LazyFrame:
+    """Read paths that are meant literally, an address, or bytes."""
+    store = dict(options.storage_options) or None
+    patterns = isinstance(where, str)  # an address; paths have been expanded
+    if options.types and file_format in ("parquet", "delta"):
+        msg = f"--type is for CSV and JSON lines; {file_format} has types of its own{_NOTHING}"
+        raise InvalidInputError(msg, argument="types")
+    match file_format:
+        case "parquet":
+            return pl.scan_parquet(where, glob=patterns, storage_options=store)
+        case "delta":
+            return _scan_delta(where, store)
+        case "jsonl":
+            lines = [glob.escape(str(path)) for path in where] if isinstance(where, list) else where
+            return _scan_json(lines, options, store)
+        case "csv":
+            return pl.scan_csv(
+                where,
+                glob=patterns,
+                separator=options.separator,
+                null_values=list(options.null_values) or None,
+                infer_schema_length=None,
+                try_parse_dates=True,
+                schema_overrides=_types(options),
+                storage_options=store,
+            )
+
+
+def _scan_json(where: Any, options: SourceOptions, store: dict[str, str] | None) -> pl.LazyFrame:
+    lines = partial(pl.scan_ndjson, where, infer_schema_length=None, storage_options=store)
+    if not _types(options):
+        return lines()
+    names = set(lines().collect_schema())  # Polars refuses to be told of columns that are not there
+    wanted = {name: dtype for name, dtype in _types(options).items() if name in names}
+    carried = {name: _carrier(dtype) for name, dtype in wanted.items()}
+    return lines(schema_overrides=carried).cast(dict(wanted))
+
+
+def _scan_delta(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
+    try:  # tables of qbeast's may hold copies of rows, which others return twice
+        return qbeast.open_table(where, storage_options=store).scan()
+    except qbeast.NotQbeastTableError:
+        return pl.scan_delta(where, storage_options=store)
+
+
+def _types(options: SourceOptions) -> dict[str, pl.DataType]:
+    """Return the types to read text with; those that text cannot have are left to the library to refuse."""
+    known = {name: dtype for name, dtype in options.expected.items() if not dtype.is_nested()}
+    return {name: dtype for name, dtype in {**known, **options.types}.items() if dtype != pl.Binary}
+
+
+def _carrier(dtype: pl.DataType) -> pl.DataType:
+    """Return a type that Polars reads from JSON (2.1 panics on others) and casts without loss."""
+    if dtype.is_decimal():
+        return pl.String()
+    return pl.Int32() if dtype in (pl.Int8, pl.Int16) else dtype
+
+
+def _standard_input(options: SourceOptions) -> io.BytesIO:
+    _format_asked(options)
+    return io.BytesIO(sys.stdin.buffer.read())
+
+
+def _format_asked(options: SourceOptions) -> SourceFormat:
+    found = options.file_format
+    if found is None or found == "delta":
+        msg = f"the standard input does not tell its format{_NOTHING}. Say --format csv, jsonl or parquet."
+        raise InvalidInputError(msg, argument="format")
+    return found
+
+
+def _known(name: str) -> SourceFormat | None:
+    path = Path(name)
+    return _ENDINGS.get((path.with_suffix("") if path.suffix in _COMPRESSED else path).suffix.lower())
+
+
+def _format_of(source: str) -> SourceFormat:
+    found = _known(source)
+    if found is None:
+        msg = (
+            f"the name of {source!r} tells no format{_NOTHING}. Say --format parquet, csv, jsonl (one JSON object a "
+            "line) or delta."
+        )
+        raise InvalidInputError(msg, argument="format")
+    return found
+
+
+def _one_format(files: Sequence[Path], what: str) -> SourceFormat:
+    found: dict[SourceFormat, None] = {_format_of(file.name): None for file in files}
+    if len(found) > 1:
+        msg = f"{what!r} holds files of several formats, {', '.join(found)}{_NOTHING}. Choose one with --format."
+        raise InvalidInputError(msg, argument="format")
+    return next(iter(found))

@@ -1,0 +1,167 @@
+"""What goes wrong is told in one line with the cure, and in the exit code."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import warnings
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import qbeast
+from qbeast_core import errors
+from qbeast_core.cli.exits import EXIT_CODES, FAULTS, exit_code_of
+from qbeast_core.cli.jobs import look
+from qbeast_core.cli.program import program
+from qbeast_core.cli.wording import spoken
+from qbeast_core.errors import QbeastError
+from tests.cli.running import complaint, run, said
+
+CLASSES = [
+    found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, QbeastError)
+]
+
+
+@pytest.mark.parametrize("found", CLASSES, ids=lambda one: one.__name__)
+def test_every_error_of_the_library_has_an_exit_code(found: type[QbeastError]) -> None:
+    assert found.code in EXIT_CODES
+    assert exit_code_of(found.__new__(found)) == EXIT_CODES[found.code]
+    assert EXIT_CODES[found.code] > FAULTS
+
+
+def test_errors_to_come_have_the_exit_code_of_the_class_above() -> None:
+    class NewError(errors.SchemaMismatchError):
+        code = "not-in-the-table-yet"
+
+    assert exit_code_of(NewError("")) == EXIT_CODES["schema-mismatch"]
+
+
+WRONG: list[tuple[list[str], int, str]] = [
+    (["frobnicate"], 2, "qbeast --help"),
+    (["--frobnicate"], 2, "qbeast --help"),
+    (["show", "TABLE", "--wher", "a"], 2, "--where"),
+    (["show"], 2, "TABLE"),
+    (["show", "TABLE", "--limit", "many"], 2, "many"),
+    (["show", "TABLE", "--limit", "-1"], 2, "-1"),
+    (["show", "TABLE", "--select", "nope"], 2, "['nope']"),
+    (["show", "TABLE", "--select", '"a'], 2, "no list of names"),
+    (["show", "TABLE", "--version", "77"], 4, "qbeast history"),
+    (["show", "TABLE", "--version", "yesterday"], 2, "ISO 8601"),
+    (["show", "TABLE", "--storage-option", "hunter2"], 2, "key=value"),
+    (["sample", "TABLE", "much"], 2, "0.1:0.2"),
+    (["sample", "TABLE", "1:2:3"], 2, "0.1:0.2"),
+    (["sample", "TABLE", "2"], 2, "between 0 and 1"),
+    (["explain", "TABLE", "--select", "nope"], 2, "['nope']"),
+    (["metrics", "TABLE", "--revision", "9"], 2, "9"),
+    (["plot", "TABLE", "cloud"], 2, "fraction"),
+    (["optimize", "TABLE", "--file", "nope.parquet"], 2, "qbeast explain --files"),
+    (["restore", "TABLE"], 2, "VERSION"),
+    (["vacuum", "TABLE", "--retention-hours", "-1"], 2, "-1"),
+    (["convert", "TABLE", "-c", "brand"], 2, "--mode overwrite"),
+    (["convert", "TABLE"], 2, "--columns"),
+    (["write", "PLAIN", "TABLE", "-c", "id"], 5, "qbeast append"),
+    (["write", "PLAIN", "new"], 2, "--columns a,b:quantiles"),
+    (["write", "PLAIN", "new", "-c", "nope"], 2, "['nope']"),
+    (["write", "PLAIN", "new", "-c", "id:nope"], 2, "nope"),
+    (["write", "PLAIN", "new", "-c", "id", "--txn", "x"], 2, "APPLICATION:VERSION"),
+    (["write", "PLAIN", "new", "-c", "id", "--cube-size", "0"], 2, "at least 1"),
+    (["append", "PLAIN", "TABLE", "-c", "brand"], 2, "brand"),
+    (["append", "PLAIN", "PLAIN"], 6, "onvert"),
+    (["show", "PLAIN"], 6, "onvert"),
+    (["show", "nothing"], 4, "qbeast convert"),
+    (["check", "FILE"], 4, "is a file"),
+    (["upgrade", "nothing"], 4, "nothing"),
+    (["completion", "tcsh"], 2, "bash"),
+]
+
+
+@pytest.mark.parametrize(("asked", "code", "words"), WRONG, ids=[" ".join(one[0]) for one in WRONG])
+def test_wrong_input_is_told_in_one_line(
+    asked: list[str], code: int, words: str, sales: Path, tmp_path: Path
+) -> None:
+    places = {"TABLE": sales, "PLAIN": tmp_path / "plain", "FILE": tmp_path / "file"}
+    places["FILE"].touch()
+    pl.DataFrame({"id": [1, 2], "price": [1.0, 2.0], "brand": ["a", "b"]}).write_delta(places["PLAIN"])
+    assert words in complaint(*[places.get(one, one) for one in asked], code=code)
+    assert not Path("new").exists()
+
+
+def test_what_was_given_as_an_option_of_the_store_is_not_repeated(sales: Path) -> None:
+    assert "hunter2" not in complaint("show", sales, "--storage-option", "hunter2", code=2)
+
+
+def test_machines_get_one_document_about_the_error(sales: Path) -> None:
+    result = run("show", sales, "--version", "77", "--json", code=4)
+    error = json.loads(result.stdout)["error"]
+    assert (error["code"], error["exit_code"]) == ("version-not-found", 4)
+    assert result.stderr == f"error: {error['message']}\n"
+    assert said("show", sales, "--json", "--limit", "x", code=2)["error"]["code"] == "usage"
+
+
+def test_a_traceback_is_shown_when_asked_for(sales: Path) -> None:
+    result = run("show", sales, "--version", "77", "--traceback", code=4)
+    assert "Traceback (most recent call last)" in result.stderr
+    assert "VersionNotFoundError" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("error: ")
+
+
+class PanicError(BaseException):
+    """Like a panic of a library written in Rust: no `Exception`."""
+
+
+THROWN: list[tuple[BaseException, int, str]] = [
+    (PanicError("index out of bounds\n at lib.rs"), 70, "PanicError: index out of bounds at lib.rs"),
+    (ZeroDivisionError("division by zero"), 70, "--traceback"),
+    (MemoryError(), 70, "fewer rows"),
+    (KeyboardInterrupt(), 130, "interrupted"),
+    (click.Abort(), 130, "interrupted"),
+    (PermissionError(13, "Permission denied", "/there"), 12, "Permission denied (/there)"),
+    (ModuleNotFoundError("No module named 'rich'", name="rich"), 11, 'pip install "qbeast[cli]"'),
+    (ModuleNotFoundError("No module named 'this'", name="this"), 70, "this"),
+    (errors.CommitConflictError("others won", table="t", version=3, attempts=9), 9, "others won"),
+    (errors.CommitUnknownError("who knows", table="t", version=3, txn_id="x"), 10, "who knows"),
+    (errors.UnsupportedTableError("no", path="t", feature="x"), 7, "no"),
+    (errors.InvalidMetadataError("broken"), 8, "broken"),
+    (QbeastError("anything"), 13, "anything"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "words"), THROWN, ids=lambda one: type(one).__name__)
+def test_nothing_gets_past_the_door(
+    error: BaseException, code: int, words: str, sales: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(look, "check_table", fail)
+    assert words in complaint("check", sales, code=code)
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    result = CliRunner().invoke(program, [])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Commands:" in result.stderr
+    assert "Commands:" in run("--help").stdout
+    assert run("--version").stdout == f"qbeast {qbeast.__version__}\n"
+
+
+def test_messages_speak_of_options() -> None:
+    for said_by_library, wanted in (
+        ('or use mode="overwrite".', "or use --mode overwrite."),
+        ('Pass schema_mode="merge".', "Pass --schema-mode merge."),
+        ("Pass allow_short_retention=True only", "Pass --allow-short-retention only"),
+        ('Say replicated="drop" to', "Say --replicated drop to"),
+        ("retention_hours=1.5 is less", "--retention-hours 1.5 is less"),
+    ):
+        assert spoken(said_by_library) == wanted
+
+
+def test_the_commands_leave_the_filters_of_warnings_alone(sales: Path) -> None:
+    before = list(warnings.filters)
+    run("show", sales)
+    assert warnings.filters == before

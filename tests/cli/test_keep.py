@@ -1,0 +1,175 @@
+"""Commands that look after tables do what the library does, and their dry runs do nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+from tests.cli.running import ROWS, complaint, run, said
+from tests.golden.appends import copy_of
+from tests.golden.collection import find
+from tests.insight.damage import size, spoil
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(path)): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()}
+
+
+@pytest.fixture
+def scattered(tmp_path: Path) -> Path:
+    """A table of ten small appends."""
+    for part in ROWS.iter_slices(200):
+        qbeast.write_table(part, tmp_path / "t", columns=["id", "price"], mode="append", cube_size=300)
+    return tmp_path / "t"
+
+
+def test_optimize_rewrites_what_its_dry_run_named(scattered: Path) -> None:
+    before = contents(scattered)
+    planned = said("optimize", scattered, "--dry-run")
+    assert contents(scattered) == before
+    assert "small file: 10 files" in run("optimize", scattered, "--dry-run").stdout
+    done = said("optimize", scattered, "--commit-metadata", "why=tidy")
+    assert (done["optimized"], done["files_removed"], done["rows"]) == (True, 10, 2000)
+    assert [one["path"] for one in planned["plan"]] == [one["path"] for one in done["plan"]]
+    table = qbeast.open_table(scattered)
+    assert (table.version, table.history(1)[0]["why"]) == (done["version"], "tidy")
+    assert "is in shape" in run("optimize", scattered).stdout
+
+
+def test_optimize_takes_the_options_of_the_library(scattered: Path) -> None:
+    path = qbeast.open_table(scattered).explain().files["path"][0]
+    plan = said("optimize", scattered, "--file", path, "--dry-run")["plan"]
+    assert [(one["path"], one["reason"]) for one in plan] == [(path, "asked for")]
+    assert said("optimize", scattered, "--revision", "0", "--dry-run")["plan"] == []
+    table = qbeast.open_table(scattered)
+    for told, options in (
+        (["--fraction", "0.01", "--full"], {"fraction": 0.01, "full": True}),
+        (["--all-revisions"], {"all_revisions": True}),
+        (["--fold"], {"fold": True}),
+        (["--revision", "1", "--full"], {"revision": 1, "full": True}),
+    ):
+        plan = table.optimize(dry_run=True, **options).plan
+        assert said("optimize", scattered, *told, "--dry-run")["plan"] == plan.to_dicts()
+    assert "no revision 7" in complaint("optimize", scattered, "--revision", "7", code=2)
+    words = complaint("optimize", scattered, "--revision", "1", "--all-revisions", code=2)
+    assert "give one of --revision" in words
+
+
+def test_vacuum_lists_unless_told_to_delete(mine: Path) -> None:
+    ROWS.write_parquet(mine.parent / "rows.parquet")
+    run("write", mine.parent / "rows.parquet", mine, "-c", "id", "--mode", "overwrite")
+    assert "nothing to delete" in run("vacuum", mine).stdout
+    assert "--allow-short-retention" in complaint("vacuum", mine, "--retention-hours", "0", code=2)
+    short = ["--retention-hours", "0", "--allow-short-retention"]
+    before = contents(mine)
+    listed = said("vacuum", mine, *short)
+    assert (listed["deleted"], len(listed["files"])) == (False, 2)
+    assert contents(mine) == before
+    assert "--delete" in run("vacuum", mine, *short, "--dry-run").stdout
+    assert said("vacuum", mine, *short, "--delete")["files"] == listed["files"]
+    assert set(before) - set(contents(mine)) == set(listed["files"])
+
+
+def test_restore_goes_back_after_saying_so(mine: Path) -> None:
+    before = contents(mine)
+    planned = said("restore", mine, "0", "--dry-run")
+    assert run("restore", mine, "0", "--dry-run").stdout.startswith("a dry run: version 0")
+    assert contents(mine) == before
+    done = said("restore", mine, "0")
+    assert (planned["removed_files"], done["removed_files"], done["version"]) == (1, 1, 2)
+    assert said("show", mine, "--count")["count"] == 1500
+    assert "already" in run("restore", mine, "0").stdout
+    assert "qbeast history" in complaint("restore", mine, "99", code=4)
+
+
+def test_check_finds_faults_and_repair_mends_them(mine: Path) -> None:
+    spoiled = spoil(mine, size(5), indexed=["id", "price"])
+    report = said("check", mine, code=1)
+    assert (report["ok"], report["faults"][0]["path"]) == (False, spoiled.path)
+    assert spoiled.path in run("check", mine, "--log-only", code=1).stdout
+    before = contents(mine)
+    planned = said("repair", mine, "--dry-run")
+    assert (planned["repaired"], contents(mine) == before) == (False, True)
+    assert said("repair", mine)["mended"] == planned["mended"]
+    assert run("check", mine).stdout.rstrip().endswith("sound: no fault")
+    assert said("check", mine, "--log-only")["data"] is False
+
+
+def test_delta_and_parquet_are_converted_after_saying_so(tmp_path: Path) -> None:
+    ROWS.write_delta(tmp_path / "delta")
+    (tmp_path / "parquet").mkdir()
+    ROWS.write_parquet(tmp_path / "parquet" / "a.parquet")
+    for name in ("delta", "parquet"):
+        path = tmp_path / name
+        before = contents(path)
+        assert run("convert", path, "-c", "id,price", "--dry-run").stdout.startswith("a dry run: 1 file(s)")
+        assert contents(path) == before
+        done = said("convert", path, "-c", "id,price", "--cube-size", "300", "--commit-metadata", "why=so")
+        assert (done["converted"], done["rows"], done["cube_size"]) == (True, 2000, 300)
+        assert "already" in run("convert", path, "-c", "id,price", "--dry-run").stdout
+        assert "already" in run("convert", path, "-c", "id,price").stdout
+        assert said("optimize", path)["rows"] == 2000
+        assert said("check", path)["ok"]
+    complaint("convert", tmp_path / "nothing", "-c", "id", code=4)
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
+def test_old_tables_are_upgraded_after_saying_so(tmp_path: Path) -> None:
+    path = copy_of(find("legacy/v050_mixed_states"), tmp_path)
+    before = contents(path)
+    planned = said("upgrade", path, "--replicated", "drop", "--dry-run")
+    assert run("upgrade", path, "--replicated", "drop", "--dry-run").stdout.startswith("a dry run: ")
+    assert contents(path) == before
+    done = said("upgrade", path, "--replicated", "drop")
+    assert (planned["upgraded"], done["upgraded"]) == (False, True)
+    assert planned["retagged_files"] == done["retagged_files"]
+    assert "up to date" in run("upgrade", path).stdout
+
+
+def test_metrics_and_history_are_those_of_the_library(sales: Path) -> None:
+    table = qbeast.open_table(sales)
+    told = said("metrics", sales)
+    assert told.pop("table") == str(sales)
+    found = qbeast.Metrics.model_validate(told)  # the last digits of a deviation differ from call to call
+    assert_frame_equal(found.frame, table.metrics().frame)
+    assert_frame_equal(found.levels, table.metrics().levels)
+    assert run("metrics", sales).stdout.rstrip("\n") == repr(table.metrics())
+    assert [one["revision_id"] for one in said("metrics", sales, "--revision", "1")["revisions"]] == [1]
+    assert said("history", sales)["commits"] == table.history()
+    assert len(said("history", sales, "--limit", "1")["commits"]) == 1
+    lines = run("history", sales).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["version", "1", "0"]
+    assert "500 rows, 1 files" in lines[1]
+
+
+@pytest.mark.parametrize("kind", ["tree", "space", "fraction"])
+def test_pictures_are_drawn_into_files(sales: Path, tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("matplotlib")
+    output = tmp_path / "picture.png"
+    asked = [] if kind == "tree" else ["--where", "price < 50"]
+    told = said("plot", sales, kind, "-o", output, *asked)
+    assert output.read_bytes().startswith(b"\x89PNG")
+    assert told["bytes"] == output.stat().st_size
+    assert "--overwrite" in complaint("plot", sales, kind, "-o", output, code=2)
+    run("plot", sales, kind, "-o", output, "--overwrite")
+    assert ".png, .svg, .pdf" in complaint("plot", sales, kind, "-o", tmp_path / "picture.doc", code=2)
+    assert "two indexed" in complaint("plot", sales, "space", "-o", tmp_path / "2.png", "-c", "brand", code=2)
+
+
+def test_a_picture_is_called_by_its_kind(
+    sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    run("plot", sales, "tree")
+    assert [one.name for one in tmp_path.iterdir()] == ["tree.png"]
+
+
+def test_rows_of_other_writers_are_told_of(mine: Path) -> None:
+    ROWS.head(10).write_delta(str(mine), mode="append")
+    assert said("optimize", mine, "--dry-run")["plan"][0]["reason"] == "staged"
+    assert pl.scan_delta(str(mine)).select(pl.len()).collect().item() == 2010

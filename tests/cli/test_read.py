@@ -1,0 +1,165 @@
+"""`qbeast show`, `sample` and `explain` print what the library returns."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+from tests.cli.running import ROWS, complaint, run, said
+
+READERS: dict[str, Callable[..., pl.DataFrame]] = {
+    "parquet": pl.read_parquet,
+    "csv": pl.read_csv,
+    "jsonl": pl.read_ndjson,
+}
+
+
+def test_rows_are_shown_under_names_and_types(sales: Path) -> None:
+    lines = run("show", sales, "--where", "id = 1234").stdout.splitlines()
+    assert lines[0].startswith(f"Table '{sales}', version 1: 2,000 rows in 2 files")
+    assert [line.split() for line in lines[2:5]] == [
+        ["id", "price", "brand"],
+        ["long", "double", "string"],
+        ["1234", str(ROWS["price"][1234]), "brand", "34"],
+    ]
+
+
+def test_a_few_rows_are_shown_and_the_rest_is_told_of(sales: Path) -> None:
+    assert len(said("show", sales)["rows"]) == 10
+    assert "--limit" in run("show", sales).stdout
+    found = said("show", sales, "--limit", "3000", "--select", "brand,id")
+    assert sorted(row["id"] for row in found["rows"]) == ROWS["id"].to_list()
+    assert list(found["rows"][0]) == ["brand", "id"]
+    assert "--limit" not in run("show", sales, "--limit", "3000").stdout
+    assert said("show", sales, "--limit", "0")["rows"] == []
+
+
+def test_columns_counts_and_older_versions_can_be_asked_for(sales: Path) -> None:
+    schema = said("show", sales, "--schema")
+    assert schema["indexed_columns"] == ["id", "price"]
+    assert [(one["name"], one["type"], one["indexed"]) for one in schema["columns"]] == [
+        ("id", "long", True),
+        ("price", "double", True),
+        ("brand", "string", False),
+    ]
+    assert "brand" in run("show", sales, "--schema").stdout
+    assert said("show", sales, "--count", "--version", "0")["count"] == 1500
+    assert said("show", sales, "--count", "--where", "brand = 'brand 3' AND price < 50")["count"] == (
+        ROWS.filter((pl.col("brand") == "brand 3") & (pl.col("price") < 50)).height
+    )
+    sampled = qbeast.read_table(sales, sample=(0.1, 0.3)).height
+    assert run("show", sales, "--count", "--sample", "10%:30%").stdout == f"{sampled:,} rows\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "fraction"), [("0.2", 0.2), ("20%", 0.2), ("0.1:0.3", (0.1, 0.3)), ("0", 0.0)]
+)
+def test_a_sample_is_that_of_the_library(
+    sales: Path, text: str, fraction: float | tuple[float, float]
+) -> None:
+    found = said("sample", sales, text, "--limit", "2000")
+    wanted = qbeast.read_table(sales, sample=fraction)
+    assert sorted(row["id"] for row in found["rows"]) == wanted["id"].sort().to_list()
+    assert found["rows_in_all"] == wanted.height
+    assert f"{wanted.height:,} rows in the sample" in run("sample", sales, text).stdout
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "csv", "jsonl"])
+def test_a_sample_goes_into_a_file_or_a_pipe(sales: Path, tmp_path: Path, file_format: str) -> None:
+    wanted = qbeast.read_table(sales, sample=0.3, filter=pl.col("price") < 50).sort("id")
+    asked = ["sample", str(sales), "0.3", "--where", "price < 50"]
+    output = tmp_path / f"some [1].{file_format}"
+    told = said(*asked, "--output", output)
+    assert (told["rows"], told["bytes"]) == (wanted.height, output.stat().st_size)
+    read = READERS[file_format]
+    assert_frame_equal(read(io.BytesIO(output.read_bytes())).sort("id"), wanted)
+    piped = run(*asked, "--output", "-", "--format", file_format).stdout_bytes
+    assert_frame_equal(read(io.BytesIO(piped)).sort("id"), wanted)
+    assert [one.name for one in tmp_path.iterdir()] == [output.name]
+
+
+def test_files_are_not_replaced_unless_asked_and_never_left_half_written(sales: Path, tmp_path: Path) -> None:
+    output = tmp_path / "rows.csv"
+    output.write_text("mine")
+    assert "--overwrite" in complaint("sample", sales, "1%", "-o", output, code=2)
+    assert output.read_text() == "mine"
+    run("sample", sales, "1%", "-o", output, "--overwrite", "--limit", "2")
+    assert pl.read_csv(output).height == 2
+    assert "no folder" in complaint("sample", sales, "1%", "-o", tmp_path / "no" / "rows.csv", code=2)
+    assert "--format" in complaint("sample", sales, "1%", "-o", tmp_path / "rows.xls", code=2)
+    qbeast.write_table(pl.DataFrame({"a": [1], "list": [[1, 2]]}), tmp_path / "t", columns=["a"])
+    assert "cannot be written as csv" in complaint(
+        "show", tmp_path / "t", "-o", tmp_path / "list.csv", code=2
+    )
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["rows.csv", "t"]
+    assert "share" in complaint_with_json("show", sales, "-o", "-", "--format", "csv")
+
+
+def complaint_with_json(*arguments: str | Path) -> str:
+    document = json.loads(run(*arguments, "--json", code=2).stdout)
+    assert document["error"]["code"] == "usage"
+    return str(document["error"]["message"])
+
+
+def test_values_of_every_type_can_be_shown(tmp_path: Path) -> None:
+    rows = pl.DataFrame(
+        {
+            "a": [1.0, float("nan")],
+            "b": [b"\x00\xff", None],
+            "c": [Decimal("1.50"), None],
+            "d": [[1, 2], None],
+            "e": [{"x": 1}, {"x": None}],
+            "f": [True, None],
+            "g": ["line\nline" * 20, ""],
+        }
+    )
+    qbeast.write_table(rows, tmp_path / "t", columns=["a"])
+    text = run("show", tmp_path / "t").stdout
+    assert all(word in text for word in ("NaN".lower(), "00ff", "1.50", "[1, 2]", "{'x': 1}", "true", "…"))
+    first = next(row for row in said("show", tmp_path / "t")["rows"] if row["a"] == 1.0)
+    assert (first["b"], first["c"], first["d"], first["e"]) == ("00ff", "1.50", [1, 2], {"x": 1})
+
+
+def test_a_plan_is_that_of_the_library(sales: Path) -> None:
+    asked = ["explain", str(sales), "--where", "id < 100", "--sample", "0.5", "--select", "brand"]
+    plan = qbeast.open_table(sales).explain(pl.col("id") < 100, 0.5, ["brand"])
+    told = said(*asked)
+    for name in ("rows_opened", "rows_total", "bytes_opened", "bytes_total", "share", "design_effect"):
+        assert told[name] == getattr(plan, name)
+    assert [one["path"] for one in told["files"]] == plan.files["path"].to_list()
+    assert run(*asked).stdout.startswith(f"Plan of {sales}, version 1")
+    listed = run(*asked, "--files").stdout
+    assert all(path in listed for path in plan.files["path"])
+
+
+CONDITIONS = [
+    ("id >", "cannot be read as SQL"),
+    ("id > 1; id < 3", "cannot be read as SQL"),
+    ("nope = 1", "no such column(s): ['nope']"),
+    ("brand > 3", "cannot be evaluated"),
+    ("id", "neither true nor false"),
+]
+
+
+@pytest.mark.parametrize(("where", "words"), CONDITIONS)
+@pytest.mark.parametrize("command", [["show"], ["sample"], ["explain"], ["plot"]], ids=lambda one: one[0])
+def test_a_bad_condition_is_told_in_a_line(sales: Path, command: list[str], where: str, words: str) -> None:
+    rest = ["0.1"] if command == ["sample"] else []
+    assert words in complaint(*command, sales, *rest, "--where", where, code=2)
+
+
+def test_times_are_compared_with_times_and_the_cure_is_told(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"at": ["2013-01-01T05:00:00Z", "2013-06-01T05:00:00Z"]})
+    rows.with_columns(pl.col("at").str.to_datetime(time_zone="UTC")).write_parquet(tmp_path / "rows.parquet")
+    run("write", tmp_path / "rows.parquet", tmp_path / "t", "-c", "at")
+    assert "DATE '2026-01-31'" in complaint("show", tmp_path / "t", "--where", "at < '2013-02-01'", code=2)
+    for where in ("at < DATE '2013-02-01'", "at < TIMESTAMPTZ '2013-02-01 00:00:00Z'"):
+        assert said("show", tmp_path / "t", "--count", "--where", where)["count"] == 1

@@ -1,0 +1,274 @@
+"""`qbeast write` and `append`: whatever the rows come from, the table is the one that the library makes of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+from tests.cli.running import ROWS, complaint, run, said
+
+TYPED = pl.DataFrame(
+    {
+        "id": [1, 2, 3],
+        "zip": ["00123", "00007", None],
+        "day": [date(2013, 1, 1), None, date(2013, 1, 3)],
+        "at": [datetime(2013, 1, 1, hour, tzinfo=UTC) for hour in (5, 6, 7)],
+        "paid": [Decimal("1.50"), Decimal("2.25"), None],
+        "small": pl.Series([1, 2, 3], dtype=pl.Int16),
+        "share": [1.0, 2.0, 3.0],
+        "ok": [True, False, None],
+    }
+)
+
+
+def bytes_of(rows: pl.DataFrame, file_format: str) -> bytes:
+    return (rows.write_csv() if file_format == "csv" else rows.write_ndjson()).encode()
+
+
+def parquet(rows: pl.DataFrame, folder: Path) -> list[str]:
+    rows.write_parquet(folder / "rows.parquet")
+    return ["rows.parquet"]
+
+
+def csv(rows: pl.DataFrame, folder: Path) -> list[str]:
+    rows.write_csv(folder / "rows.csv")
+    return ["rows.csv"]
+
+
+def zipped_csv(rows: pl.DataFrame, folder: Path) -> list[str]:
+    (folder / "rows.csv.gz").write_bytes(gzip.compress(rows.write_csv().encode()))
+    return ["rows.csv.gz"]
+
+
+def semicolons(rows: pl.DataFrame, folder: Path) -> list[str]:
+    rows.write_csv(folder / "rows.txt", separator=";")
+    return ["rows.txt", "--format", "csv", "--separator", ";"]
+
+
+def jsonl(rows: pl.DataFrame, folder: Path) -> list[str]:
+    rows.write_ndjson(folder / "rows [1].jsonl")
+    return ["rows [1].jsonl"]
+
+
+def delta(rows: pl.DataFrame, folder: Path) -> list[str]:
+    rows.write_delta(folder / "plain")
+    return ["plain"]
+
+
+def indexed(rows: pl.DataFrame, folder: Path) -> list[str]:
+    qbeast.write_table(rows, folder / "other", columns=["id"])
+    return ["other"]
+
+
+def many_files(rows: pl.DataFrame, folder: Path) -> list[str]:
+    for number, part in enumerate(rows.iter_slices(700)):
+        part.write_parquet(folder / f"part {number}.parquet")
+    return [f"part {number}.parquet" for number in range(3)]
+
+
+def a_folder(rows: pl.DataFrame, folder: Path) -> list[str]:
+    (folder / "parts" / "deep").mkdir(parents=True)
+    many_files(rows, folder / "parts" / "deep")
+    (folder / "parts" / "_SUCCESS").touch()
+    return ["parts"]
+
+
+def a_pattern(rows: pl.DataFrame, folder: Path) -> list[str]:
+    many_files(rows, folder)
+    return ["part*.parquet"]
+
+
+def two_formats(rows: pl.DataFrame, folder: Path) -> list[str]:
+    rows.head(700).write_csv(folder / "first.csv")
+    rows.tail(-700).write_parquet(folder / "rest.parquet")
+    return ["first.csv", "rest.parquet"]
+
+
+SOURCES = [
+    *(parquet, csv, zipped_csv, semicolons, jsonl, delta),
+    *(indexed, many_files, a_folder, a_pattern, two_formats),
+]
+
+
+@pytest.mark.parametrize("make", SOURCES, ids=lambda make: make.__name__)
+def test_every_kind_of_source_becomes_the_same_table(
+    make: Callable[[pl.DataFrame, Path], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sources = make(ROWS, tmp_path)
+    result = said(
+        "write", sources[0], *sources[1:], "out", "--columns", "id,price:linear", "--cube-size", "300"
+    )
+    by_hand = qbeast.write_table(ROWS, "hand", columns=["id", "price:linear"], cube_size=300)
+    assert result == {"table": "out", "dry_run": False, **asdict(by_hand)} | {"bytes": result["bytes"]}
+    assert_frame_equal(qbeast.read_table("out").sort("id"), ROWS)
+    assert_frame_equal(
+        qbeast.read_table("out", sample=0.1).sort("id"), qbeast.read_table("hand", sample=0.1).sort("id")
+    )
+
+
+@pytest.mark.parametrize("file_format", ["csv", "jsonl"])
+def test_the_standard_input_is_a_source(file_format: str, tmp_path: Path) -> None:
+    given = bytes_of(ROWS, file_format)
+    said("write", "-", tmp_path / "t", "-c", "id", "-c", "price", "--format", file_format, given=given)
+    assert_frame_equal(qbeast.read_table(tmp_path / "t").sort("id"), ROWS)
+    assert qbeast.open_table(tmp_path / "t").indexed_columns == ("id", "price")
+
+
+@pytest.mark.parametrize("file_format", ["csv", "jsonl"])
+def test_an_append_reads_text_with_the_types_of_the_table(file_format: str, tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    qbeast.write_table(TYPED, table, columns=["id"])
+    result = said("append", "-", table, "--format", file_format, given=bytes_of(TYPED, file_format))
+    assert (result["version"], result["rows"]) == (1, 3)
+    assert_frame_equal(qbeast.read_table(table).sort("id"), pl.concat([TYPED, TYPED]).sort("id"))
+
+
+def test_types_of_text_can_be_told(tmp_path: Path) -> None:
+    types = ["zip=string", "paid=decimal(9,2)", "small=short", "share=float", "id=long"]
+    told = [part for one in types for part in ("--type", one)]
+    run("write", "-", tmp_path / "t", "-c", "id", "--format", "csv", *told, given=bytes_of(TYPED, "csv"))
+    schema = qbeast.open_table(tmp_path / "t").schema
+    assert (schema["zip"], schema["paid"], schema["small"]) == (pl.String, pl.Decimal(9, 2), pl.Int16)
+    assert (schema["share"], schema["day"], schema["at"]) == (pl.Float32, pl.Date, pl.Datetime("us", "UTC"))
+    assert qbeast.read_table(tmp_path / "t").sort("id")["zip"].to_list() == ["00123", "00007", None]
+
+
+def test_texts_for_null_can_be_told(tmp_path: Path) -> None:
+    given = b"a,b\n1,NA\n2,7\n3,-\n"
+    run(
+        "write",
+        "-",
+        tmp_path / "t",
+        "-c",
+        "a",
+        *("--null-value", "NA"),
+        *("--null-value", "-"),
+        *("--format", "csv"),
+        given=given,
+    )
+    assert qbeast.read_table(tmp_path / "t").sort("a")["b"].to_list() == [None, 7, None]
+
+
+def test_options_reach_the_library(tmp_path: Path) -> None:
+    table, given = tmp_path / "t", bytes_of(ROWS, "csv")
+    options = [
+        *("--format", "csv", "-c", "id", "--cube-size", "123", "--dialect", "qbeast-spark", "--txn", "job:3"),
+        *("--commit-metadata", "why=because", "--column-stats", '{"id_min": 0, "id_max": 9999}'),
+    ]
+    run("write", "-", table, *options, given=given)
+    again = said("append", "-", table, "--format", "csv", "--txn", "job:3", given=given)
+    opened = qbeast.open_table(table)
+    assert (again["written"], opened.version, opened.cube_size) == (False, 0, 123)
+    assert opened.history()[0]["why"] == "because"
+    assert opened.blocks()["cube"].n_unique() < 2000
+    space = opened.revisions[-1].transformations[0]
+    assert "9999" in space.model_dump_json()
+
+
+def test_modes_are_those_of_the_library(mine: Path, tmp_path: Path) -> None:
+    ROWS.head(7).write_parquet(tmp_path / "seven.parquet")
+    assert said("write", tmp_path / "seven.parquet", mine, "--mode", "ignore")["written"] is False
+    assert "append" in complaint("write", tmp_path / "seven.parquet", mine, "-c", "id", code=5)
+    assert said("write", tmp_path / "seven.parquet", mine, "-c", "brand", "--mode", "overwrite")["rows"] == 7
+    assert qbeast.open_table(mine).indexed_columns == ("brand",)
+    wider = ROWS.head(2).with_columns(new=pl.lit(1))
+    wider.write_parquet(tmp_path / "wider.parquet")
+    assert "schema" in complaint("append", tmp_path / "wider.parquet", mine, code=3)
+    run("append", tmp_path / "wider.parquet", mine, "--schema-mode", "merge")
+    assert qbeast.read_table(mine)["new"].sum() == 2
+
+
+def test_an_append_makes_a_table_only_when_told_its_columns(tmp_path: Path) -> None:
+    ROWS.write_parquet(tmp_path / "rows.parquet")
+    complaint("append", tmp_path / "rows.parquet", tmp_path / "t", code=4)
+    assert not (tmp_path / "t").exists()
+    assert said("append", tmp_path / "rows.parquet", tmp_path / "t", "-c", "id")["version"] == 0
+
+
+def test_a_dry_run_says_what_the_write_then_does(mine: Path, tmp_path: Path) -> None:
+    ROWS.write_parquet(tmp_path / "rows.parquet")
+    for command in (
+        ["append", tmp_path / "rows.parquet", mine],
+        ["write", tmp_path / "rows.parquet", tmp_path / "new", "-c", "brand,id"],
+    ):
+        before = sorted(tmp_path.rglob("*"))
+        planned = said(*command, "--dry-run")
+        text = run(*command, "--dry-run").stdout
+        assert text.startswith("a dry run")
+        assert "2,000 rows" in text
+        assert sorted(tmp_path.rglob("*")) == before
+        done = said(*command)
+        shared = {key for key in done if key in planned} - {"version", "dry_run"}
+        assert len(shared) >= 8
+        assert {key: planned[key] for key in shared} == {key: done[key] for key in shared}
+        assert (planned["version"], planned["would_write"]) == (done["version"] - 1, True)
+
+
+def test_a_name_with_a_comma_stands_in_quotes(tmp_path: Path) -> None:
+    pl.DataFrame({"a,b": [1, 2], "c": [1, 2]}).write_parquet(tmp_path / "rows.parquet")
+    run("write", tmp_path / "rows.parquet", tmp_path / "t", "--columns", '"a,b", c')
+    assert qbeast.open_table(tmp_path / "t").indexed_columns == ("a,b", "c")
+
+
+def test_warnings_are_lines_on_the_standard_error(tmp_path: Path) -> None:
+    pl.DataFrame({"a": [1, 2] * 5000, "b": range(10_000)}).write_parquet(tmp_path / "rows.parquet")
+    result = run("write", tmp_path / "rows.parquet", tmp_path / "t", "-c", "a", "--json")
+    assert result.stderr.startswith("warning: rows with equal values")
+    assert result.stderr.count("\n") == 1
+    assert json.loads(result.stdout)["written"] is True
+
+
+BAD_SOURCES: list[tuple[str, bytes, list[str], str]] = [
+    ("rows.csv", b"", [], "empty CSV"),
+    ("rows.csv", b"a,b\n1,2,3\n", [], "more fields"),
+    ("rows.jsonl", b'{"a":', [], "cannot be read"),
+    ("rows.parquet", b"no parquet", [], "cannot be read"),
+    ("rows.txt", b"a\n1\n", [], "--format"),
+    ("rows.json", b'[{"a": 1}]', [], "one JSON object a line"),
+    ("rows.csv", b"a\nx\n", ["--type", "a=long"], "x"),
+    ("rows.csv", b"a\n1\n", ["--type", "z=long"], "['z']"),
+    ("rows.csv", b"a\n1\n", ["--type", "a=text"], "timestamp_ntz"),
+    ("rows.parquet", b"", ["--type", "a=long"], "--type is for CSV"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "options", "words"), BAD_SOURCES)
+def test_a_bad_source_is_told_in_a_line_and_nothing_is_written(
+    name: str, content: bytes, options: list[str], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    line = complaint("write", tmp_path / name, tmp_path / "t", "-c", "a", *options, code=2)
+    assert words in line
+    assert "nothing was written" in line
+    assert not (tmp_path / "t").exists()
+
+
+def test_sources_that_are_not_there_or_do_not_fit_together(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"a\n1\n")
+    (tmp_path / "b.csv").write_bytes(b"b\n1\n")
+    (tmp_path / "empty").mkdir()
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    (mixed / "a.csv").write_bytes(b"a\n1\n")
+    (mixed / "a.jsonl").write_bytes(b'{"a": 1}\n')
+    out: list[Any] = [tmp_path / "t", "-c", "a"]
+    assert "there is no" in complaint("write", tmp_path / "c.csv", *out, code=2)
+    assert "there is no" in complaint("write", tmp_path / "c*.csv", *out, code=2)
+    assert "no Parquet, CSV" in complaint("write", tmp_path / "empty", *out, code=2)
+    assert "one by one" in complaint("write", tmp_path / "a.csv", tmp_path / "b.csv", *out, code=2)
+    assert "csv, jsonl" in complaint("write", mixed, *out, code=2)
+    assert "--format" in complaint("write", "-", *out, code=2)
+    assert "once" in complaint("write", "-", "-", *out, "--format", "csv", code=2)
+    assert said("write", mixed, *out, "--format", "jsonl")["rows"] == 1
