@@ -64,4 +64,4 @@ class _Without:
     condition: Condition
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return rows.filter(~self.condition.is_met)
+        return rows.filter(~self.condition.mask(rows))

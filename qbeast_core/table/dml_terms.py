@@ -41,10 +41,10 @@ class Condition:
     text: str
     constant: bool | None = None
 
-    @property
-    def is_met(self) -> pl.Expr:
-        """The same as true or false."""
-        return self.expr.fill_null(value=False)
+    def mask(self, rows: pl.DataFrame) -> pl.Series:
+        """Tell of each row whether it is meant, true or false."""
+        met = rows.select(self.expr.fill_null(value=False).alias("met")).to_series()
+        return met if len(met) == rows.height else met.new_from_index(0, rows.height)  # a constant
 
     @property
     def columns(self) -> list[str]:

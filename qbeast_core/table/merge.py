@@ -155,8 +155,7 @@ def _added(
         return pl.DataFrame(schema=snapshot.schema)
     new = source.frame.filter(~pl.Series(found.matched, dtype=pl.Boolean))
     if wanted.constant is None:
-        whole = new.select(pl.struct(pl.all()).alias(source.name))
-        new = new.filter(whole.select(wanted.is_met).to_series())
+        new = new.filter(wanted.mask(new.select(pl.struct(pl.all()).alias(source.name))))
     if insert is None:
         return new.select(list(snapshot.schema))
     values = insert.apply(new.select(pl.struct(pl.all()).alias(source.name)))

@@ -94,22 +94,20 @@ def judge(
     """
     keys = list(clauses.keys)
     pairs = rows.join(partners, on=keys, how="inner", maintain_order="left_right")
-    acting = pairs.clear().with_columns(pl.lit(value=True).alias(_FATE))
-    if clauses.when_matched != "ignore":
-        goes = pl.lit(value=clauses.when_matched == "delete")
-        if conditions.delete is not None:
-            goes = conditions.delete.is_met
-        acting = pairs.with_columns((~goes).alias(_FATE)).filter(
-            (goes if clauses.when_matched == "update" else pl.lit(value=False)) | conditions.matched.is_met
-        )
+    goes = pl.repeat(clauses.when_matched == "delete", pairs.height, dtype=pl.Boolean, eager=True)
+    if conditions.delete is not None:
+        goes = conditions.delete.mask(pairs)
+    acts = conditions.matched.mask(pairs)
+    if clauses.when_matched != "delete":
+        acts = (acts | goes) & (clauses.when_matched == "update")
+    acting = pairs.with_columns((~goes).alias(_FATE)).filter(acts)
     if clauses.when_matched == "delete":
         acting = acting.unique(ROW, keep="first", maintain_order=True)
     _refuse_several(acting, keys)
     lonely = rows.clear()
     if clauses.when_not_matched_by_source == "delete":
-        lonely = rows.join(partners, on=keys, how="anti", maintain_order="left").filter(
-            conditions.lonely.is_met
-        )
+        alone = rows.join(partners, on=keys, how="anti", maintain_order="left")
+        lonely = alone.filter(conditions.lonely.mask(alone))
     updated = acting.filter(_FATE).drop(_FATE)
     return Verdict(updated, acting.filter(~pl.col(_FATE)), lonely, pairs[SOURCE_ROW].unique())
 

@@ -72,7 +72,5 @@ class _With:
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         # Values are computed for the rows that are meant alone: others may not have any.
-        meant = rows.select(self.condition.is_met.alias("meant")).to_series()
-        if len(meant) != rows.height:  # a constant
-            meant = meant.new_from_index(0, rows.height)
+        meant = self.condition.mask(rows)
         return pl.concat([rows.filter(~meant), self.assignments.apply(rows.filter(meant))])
