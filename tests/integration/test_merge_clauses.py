@@ -52,6 +52,15 @@ def test_files_that_cannot_hold_partners_are_not_read(tmp_path: Path) -> None:
     assert {str(tmp_path / "t" / path) for path in asked.plan["path"]} <= wanted
 
 
+def test_large_frames_take_constant_conditions_too(tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(100_000)}).with_columns(a=pl.col(ROW) % 7)
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
+    table = qbeast.open_table(tmp_path / "t")
+    result = table.merge(rows.with_columns(a=pl.lit(1, pl.Int64)), ROW, delete_if="1 = 2")
+    assert (result.rows_updated, result.rows_deleted) == (rows.height, 0)
+    assert table.scan().select(pl.col("a").sum()).collect().item() == rows.height
+
+
 def test_several_partners_that_would_change_a_row_are_refused(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
