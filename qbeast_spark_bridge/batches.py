@@ -27,8 +27,10 @@ def numbered(df: DataFrame) -> DataFrame:
     return df.toDF(*(f"c{number}" for number in range(len(df.columns))))
 
 
-def gathered(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the rows of small batches as tables of about 64 MB, at most a million rows; none is empty.
+def gathered(
+    batches: Iterator[pa.RecordBatch], names: Sequence[str] | None = None, *, size_bytes: int = BUFFER_BYTES
+) -> Iterator[pa.Table]:
+    """Yield the rows of small batches as tables of about a size, at most a million rows; none is empty.
 
     Timestamps with a zone are labelled UTC, which is what they count; Spark labels them with the zone of the
     session, of which some (``+05:30``) are unknown to other libraries.
@@ -37,8 +39,10 @@ def gathered(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterato
     ----------
     batches : iterator of pyarrow.RecordBatch
         All of one schema.
-    names : sequence of str
+    names : sequence of str, optional
         What the columns are really called.
+    size_bytes : int
+        About how many bytes each table has, 64 MB by default.
     """
     held: list[pa.RecordBatch] = []
     rows = size = 0
@@ -46,11 +50,16 @@ def gathered(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterato
         held.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
-        if rows >= _BUFFER_ROWS or size >= BUFFER_BYTES:
-            yield _in_utc(pa.Table.from_batches(held).rename_columns(list(names)))
+        if rows >= _BUFFER_ROWS or size >= size_bytes:
+            yield _table(held, names)
             held, rows, size = [], 0, 0
     if rows:
-        yield _in_utc(pa.Table.from_batches(held).rename_columns(list(names)))
+        yield _table(held, names)
+
+
+def _table(held: list[pa.RecordBatch], names: Sequence[str] | None) -> pa.Table:
+    table = _in_utc(pa.Table.from_batches(held))
+    return table if names is None else table.rename_columns(list(names))
 
 
 def _in_utc(table: pa.Table) -> pa.Table:

@@ -1,106 +1,195 @@
-"""The first pass: workers look at the indexed columns of all rows, the driver gets one summary of them."""
+"""The first pass: Spark counts the rows and draws a sample of their indexed columns, in one job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
 
+import polars as pl
 import pyarrow as pa
+from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives it
-from pyspark.taskcontext import TaskContext
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
-from qbeast_core.table.scatter_job import SummaryJob
-from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
-from qbeast_core.tree.summary_bytes import dump_summary, load_summary
+from qbeast_core.table.scatter import ScatterWrite
+from qbeast_core.tree.counted import KEY_BITS, ColumnCounts, counted_summary
+from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_spark_bridge.batches import gathered, numbered
+from qbeast_spark_bridge.schema import quoted, spark_schema
 from qbeast_spark_bridge.workers import WorkerCall
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["merge_partition", "summarise_partition", "summarise_rows"]
+__all__ = ["send_sample", "summarise_rows"]
 
-_COLUMNS: Final = "part int, summary binary"
-_SCHEMA: Final = pa.schema([("part", pa.int32()), ("summary", pa.binary())])
-_MERGED_AT_ONCE: Final = 8
-_PARTITION_BITS: Final = 40  # of a row's number, below those of its partition
-_LEAST_SAMPLE: Final = 1 << 14
-_LEAST_SHARE: Final = 1 / 40  # a cube of 16,384 rows is then known to 5 %
+_SENT_SCHEMA: Final = pa.schema([("rows", pa.binary())])
+_SENT: Final = "rows binary"
+_CHOICES: Final = 1 << KEY_BITS
+_PARTITION_SHIFT: Final = 33  # of monotonically_increasing_id
+_CUBE_SAMPLE: Final = 1 << 10  # rows that tell a cube's size to 3 %
+_USUAL_CUBE: Final = 1 << 14
+_WHOLE_ROWS: Final = 1 << 15
+_HALF_BITS: Final = 16
+_SECOND: Final = 1_000_000
 
 
-def summarise_rows(df: DataFrame, job: SummaryJob, names: Sequence[str]) -> IndexSummary:
+def summarise_rows(df: DataFrame, write: ScatterWrite) -> IndexSummary:
     """Summarise all rows of a DataFrame on the executors.
 
     Parameters
     ----------
     df : DataFrame
-        The rows.
-    job : SummaryJob
-        What to learn of them.
-    names : sequence of str
-        The indexed columns; those that `df` lacks count as null.
+        The rows; those that lack an indexed column count as null.
+    write : ScatterWrite
+        What they are summarised for.
 
     Returns
     -------
     IndexSummary
-        With a sample of at most 64 MB, however many rows and partitions there are.
+        With a sample of at most a million rows and 64 MB, however many rows and partitions there are.
     """
-    indexed = numbered(df.select(*_columns(df, names)))
-    summaries = indexed.mapInArrow(WorkerCall.of(summarise_partition, job), _COLUMNS)
-    merge = WorkerCall.of(merge_partition, None)
-    # Adaptive execution makes as many tasks of this shuffle as the summaries are worth.
-    some = summaries.repartition("part").mapInArrow(merge, _COLUMNS)
-    found = some.repartition(1).mapInArrow(merge, _COLUMNS).collect()
-    return load_summary(bytes(found[0]["summary"])) if found else _of_nothing(job)
+    table = spark_schema(write.prepared.metadata.schema_string)
+    types = StructType([table[name] for name in write.names])
+    drawn = _drawn(df, types, write.cube_size)
+    counts = Observation()
+    observed = drawn.observe(counts, *_counted(types))
+    # Only rows of the sample leave the JVM.
+    sample = observed.where("drawn < most").drop("most")
+    sent = numbered(sample).mapInArrow(WorkerCall.of(send_sample, None), _SENT).collect()
+    return _summary([bytes(row["rows"]) for row in sent], counts.get, write.index_schema)
 
 
-def summarise_partition(job: SummaryJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the summary of a partition's rows, in a worker; nothing for no rows."""
-    task = TaskContext.get()
-    part = task.partitionId() if task is not None else 0
-    first = part << _PARTITION_BITS
-    total: IndexSummary | None = None
-    for rows in gathered(batches, list(job.schema)):
-        found = job.summarise(rows, first_row=first)
-        first += found.rows
-        total = found if total is None else merge_summaries([total, found], limits=DOMAIN_LIMITS)
-    if total is not None:
-        limits = SampleLimits(_sample_rows(part, total.rows), DOMAIN_LIMITS.size_bytes)
-        yield _row(part, merge_summaries([total], limits=limits))
+def send_sample(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield sampled rows as compressed Arrow streams, in a worker."""
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    for rows in gathered(batches):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
+            stream.write_table(rows)
+        yield pa.record_batch([[sink.getvalue().to_pybytes()]], schema=_SENT_SCHEMA)
 
 
-def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield one summary for all that arrive, in a worker that holds some of them at a time; nothing for none."""
-    held: list[IndexSummary] = []
-    for batch in batches:
-        for data in batch.column("summary"):
-            held.append(load_summary(data.as_py()))
-            if len(held) == _MERGED_AT_ONCE:
-                held = [merge_summaries(held, limits=DOMAIN_LIMITS)]
-    if held:
-        yield _row(0, merge_summaries(held, limits=DOMAIN_LIMITS))
-
-
-def _columns(df: DataFrame, names: Sequence[str]) -> list[Column]:
+def _drawn(df: DataFrame, types: StructType, cube_size: int | None) -> DataFrame:
+    """Return the indexed columns as the table's types, with the number a row drew and the limit it met."""
     known = set(df.columns)
-    return [
-        F.col(f"`{name.replace('`', '``')}`") if name in known else F.lit(None).alias(name) for name in names
+    values = [
+        (F.col(quoted(field.name)) if field.name in known else F.lit(None))
+        .cast(field.dataType)
+        .alias(f"c{number}")
+        for number, field in enumerate(types.fields)
     ]
+    numbered_rows = df.select(*values, F.monotonically_increasing_id().alias("row"))
+    names = [f"c{number}" for number in range(len(values))]
+    drawn = F.shiftrightunsigned(F.xxhash64("row"), 64 - KEY_BITS)
+    limit = (_share(cube_size) * F.lit(float(_CHOICES))).cast("long")
+    return numbered_rows.select(drawn.alias("drawn"), limit.alias("most"), *names)
 
 
-def _sample_rows(part: int, rows: int) -> int:
-    """Return how many rows of a partition to keep, so that enough are left when all have been merged.
+def _share(cube_size: int | None) -> Column:
+    """Return the share of rows kept where a row is: what a tree needs, and no more than the driver can hold.
 
-    The merged sample is as thin as that of the thinnest partition, and no task knows how many partitions
-    there are: number n has n before it. One that has far more rows than others keeps a share of its own.
+    The merged sample is as thin as its thinnest part, and nobody knows how many partitions there are: number n
+    has n before it, so that it needs a share of the whole for n + 1.
     """
-    wanted = max(DOMAIN_LIMITS.rows // (part + 1), int(rows * _LEAST_SHARE), _LEAST_SAMPLE)
-    return min(wanted, DOMAIN_LIMITS.rows)
+    row = F.col("row").bitwiseAND((1 << _PARTITION_SHIFT) - 1) + F.lit(1)
+    partitions = F.shiftright("row", _PARTITION_SHIFT) + F.lit(1)
+    enough = F.lit(_CUBE_SAMPLE / max(cube_size or _USUAL_CUBE, _CUBE_SAMPLE))
+    wanted = F.greatest(enough, F.lit(float(_WHOLE_ROWS)) / row)
+    bearable = F.lit(float(DOMAIN_LIMITS.rows)) / (partitions * row)
+    return F.least(F.lit(1.0), wanted, bearable)
 
 
-def _of_nothing(job: SummaryJob) -> IndexSummary:
-    return job.summarise(job.schema.to_frame(), first_row=0)
+def _counted(types: StructType) -> list[Column]:
+    """Return what is counted of all rows, under names that `_summary` knows."""
+    names = [f"c{number}" for number in range(len(types))]
+    weight = F.hash(*names)
+    found = [
+        F.count(F.lit(1)).alias("rows"),
+        F.min("most").alias("most"),
+        # In halves, no sum of up to 2**47 rows overflows.
+        F.sum(weight.bitwiseAND((1 << _HALF_BITS) - 1).cast("long")).alias("low_halves"),
+        F.sum(F.shiftright(weight, _HALF_BITS).cast("long")).alias("high_halves"),
+    ]
+    for name, field in zip(names, types.fields, strict=True):
+        value = _finite(F.col(name), field.dataType)
+        found += [
+            F.count(name).alias(f"{name} known"),
+            _plain(F.min(value), field.dataType).alias(f"{name} lowest"),
+            _plain(F.max(value), field.dataType).alias(f"{name} highest"),
+        ]
+    return found
 
 
-def _row(part: int, summary: IndexSummary) -> pa.RecordBatch:
-    return pa.record_batch([[part], [dump_summary(summary)]], schema=_SCHEMA)
+def _finite(value: Column, dtype: DataType) -> Column:
+    if not isinstance(dtype, FloatType | DoubleType):
+        return value
+    infinite = F.lit(float("inf"))
+    return F.when(~F.isnan(value) & (F.abs(value) != infinite), value)
+
+
+def _plain(end: Column, dtype: DataType) -> Column:
+    """Return an end of a column as what every session hands over unchanged: a number or text."""
+    match dtype:
+        case DateType():
+            return F.unix_date(end)
+        case TimestampType():
+            return F.unix_micros(end)
+        case TimestampNTZType():
+            return _micros_without_zone(end)
+        case DecimalType():
+            return end.cast("string")
+        case FloatType():
+            return end.cast("double")
+        case _:
+            return end
+
+
+def _micros_without_zone(moment: Column) -> Column:
+    """Return the microseconds since 1970 of a moment that has no zone, whatever the session's zone is."""
+    days = F.unix_date(moment.cast("date")).cast("long")
+    seconds = (days * 24 + F.hour(moment)) * 3600 + F.minute(moment) * 60
+    fraction = (F.date_part(F.lit("SECOND"), moment) * _SECOND).cast("long")
+    return seconds * _SECOND + fraction
+
+
+def _summary(sent: list[bytes], counts: dict[str, Any], schema: pl.Schema) -> IndexSummary:
+    names = ["drawn", *schema]
+    frames = [pl.DataFrame(pa.ipc.open_stream(rows).read_all().rename_columns(names)) for rows in sent]
+    sample = pl.concat(frames) if frames else pl.Schema({"drawn": pl.Int64(), **schema}).to_frame()
+    rows = int(counts["rows"])
+    halves = counts["high_halves"] or 0, counts["low_halves"] or 0
+    columns = [
+        ColumnCounts(
+            _ends([counts[f"c{number} lowest"], counts[f"c{number} highest"]], name, dtype),
+            nulls=rows - int(counts[f"c{number} known"]),
+        )
+        for number, (name, dtype) in enumerate(schema.items())
+    ]
+    return counted_summary(
+        sample.select(pl.col(name).cast(dtype) for name, dtype in schema.items()),
+        sample["drawn"],
+        columns,
+        rows=rows,
+        least_limit=_CHOICES if counts["most"] is None else int(counts["most"]),
+        weight_sum=(int(halves[0]) << _HALF_BITS) + int(halves[1]),
+        limits=DOMAIN_LIMITS,
+    )
+
+
+def _ends(found: list[Any], name: str, dtype: pl.DataType) -> pl.Series:
+    if isinstance(dtype, pl.Decimal):
+        values = [None if text is None else Decimal(text) for text in found]
+        return pl.Series(name, values, dtype=dtype)
+    physical = pl.Int32() if dtype == pl.Date else pl.Int64() if dtype.is_temporal() else dtype
+    return pl.Series(name, found, dtype=physical).cast(dtype)

@@ -14,8 +14,9 @@ from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.spark_hash import spark_hash
 from qbeast_core.table.scatter_job import ScatterJob
 from qbeast_core.table.scattered_file import ScatteredFile
-from qbeast_spark_bridge.batches import gathered, numbered
+from qbeast_spark_bridge.batches import BUFFER_BYTES, gathered, numbered
 from qbeast_spark_bridge.packs import pack_rows, unpack_rows
+from qbeast_spark_bridge.whole_decimals import decimals_as_longs, longs_as_decimals, short_decimals
 from qbeast_spark_bridge.workers import WorkerCall
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ _PACKS_SCHEMA: Final = pa.schema([("key", pa.int32()), ("file", pa.int32()), ("r
 _FILES: Final = "file binary"
 _FILES_SCHEMA: Final = pa.schema([("file", pa.binary())])
 _HELD_BYTES: Final = 256 << 20
+_LEAST_GATHERED: Final = 16 << 20
+_LEAST_PACK: Final = 1 << 20
 _TRIES: Final = 1 << 12
 
 
@@ -48,8 +51,9 @@ def scatter_rows(df: DataFrame, job: ScatterJob) -> list[ScatteredFile]:
     """
     if not job.file_count:
         return []
-    pack = WorkerCall.of(pack_partition, (job, task_keys(job.file_count), df.columns))
-    packs = numbered(df).mapInArrow(pack, _PACKS)
+    decimals = short_decimals(df.schema)
+    pack = WorkerCall.of(pack_partition, (job, task_keys(job.file_count), df.columns, decimals))
+    packs = decimals_as_longs(numbered(df), decimals).mapInArrow(pack, _PACKS)
     files = packs.repartition(job.file_count, "key").mapInArrow(WorkerCall.of(write_partition, job), _FILES)
     return [ScatteredFile.load(bytes(row["file"])) for row in files.collect()]
 
@@ -83,13 +87,16 @@ def task_keys(files: int) -> I32Array:
 
 
 def pack_partition(
-    argument: tuple[ScatterJob, I32Array, list[str]], batches: Iterator[pa.RecordBatch]
+    argument: tuple[ScatterJob, I32Array, list[str], dict[int, tuple[int, int]]],
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a partition's rows as packs, in a worker that holds about 64 MB of rows at a time."""
-    job, keys, names = argument
-    for rows in gathered(batches, names):
-        frame = job.fit(rows)
-        for numbers, packs in pack_rows(frame, *job.place(frame)):
+    """Yield a partition's rows as packs, in a worker that holds 64 MB of rows at a time at most."""
+    job, keys, names, decimals = argument
+    # Rows that fit in the processor's cache are put in order faster; packs must not become too small.
+    size = min(max(_LEAST_GATHERED, _LEAST_PACK * job.file_count), BUFFER_BYTES)
+    for rows in gathered(batches, names, size_bytes=size):
+        frame = job.fit(longs_as_decimals(rows, decimals))
+        for numbers, packs in pack_rows(frame, job.place(frame), job.file_starts):
             yield pa.record_batch([pa.array(keys[numbers]), pa.array(numbers), packs], schema=_PACKS_SCHEMA)
 
 

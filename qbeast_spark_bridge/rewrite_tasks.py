@@ -15,10 +15,9 @@ from qbeast_core.table.scattered_file import ScatteredFile
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_core.tree.summary_bytes import load_summary
 from qbeast_spark_bridge.errors import OwnErrors
-from qbeast_spark_bridge.pass_one import merge_partition
 from qbeast_spark_bridge.pass_two import task_keys, write_partition
 from qbeast_spark_bridge.read_task import ReadTask
-from qbeast_spark_bridge.rewrite_work import PACKS, SUMMARIES, pack_files, summarise_files
+from qbeast_spark_bridge.rewrite_work import PACKS, SUMMARIES, merge_partition, pack_files, summarise_files
 from qbeast_spark_bridge.tasks import TASK_BYTES, tasks_of
 from qbeast_spark_bridge.workers import WorkerCall
 

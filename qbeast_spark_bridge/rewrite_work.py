@@ -15,12 +15,12 @@ import pyarrow as pa
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.scatter_job import ScatterJob, SummaryJob
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
-from qbeast_core.tree.summary_bytes import dump_summary
+from qbeast_core.tree.summary_bytes import dump_summary, load_summary
 from qbeast_spark_bridge.batches import BUFFER_BYTES
 from qbeast_spark_bridge.packs import pack_rows
 from qbeast_spark_bridge.read_task import ReadTask
 
-__all__ = ["PACKS", "SUMMARIES", "pack_files", "summarise_files"]
+__all__ = ["PACKS", "SUMMARIES", "merge_partition", "pack_files", "summarise_files"]
 
 SUMMARIES: Final = "part int, summary binary"
 """Columns of what `summarise_files` yields."""
@@ -32,6 +32,7 @@ _SUMMARIES_SCHEMA: Final = pa.schema([("part", pa.int32()), ("summary", pa.binar
 _PACKS_SCHEMA: Final = pa.schema([("key", pa.int32()), ("file", pa.int32()), ("rows", pa.binary())])
 _TASK_BITS: Final = 40  # of a row's number, below those of its task
 _LEAST_SAMPLE: Final = 1 << 14
+_MERGED_AT_ONCE: Final = 8
 
 
 def summarise_files(
@@ -61,6 +62,19 @@ def summarise_files(
             yield pa.record_batch([[number], [dump_summary(cut)]], schema=_SUMMARIES_SCHEMA)
 
 
+def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield one summary for all that arrive, in a worker that holds some of them at a time; nothing for none."""
+    held: list[IndexSummary] = []
+    for batch in batches:
+        for data in batch.column("summary"):
+            held.append(load_summary(data.as_py()))
+            if len(held) == _MERGED_AT_ONCE:
+                held = [merge_summaries(held, limits=DOMAIN_LIMITS)]
+    if held:
+        merged = dump_summary(merge_summaries(held, limits=DOMAIN_LIMITS))
+        yield pa.record_batch([[0], [merged]], schema=_SUMMARIES_SCHEMA)
+
+
 def pack_files(
     argument: tuple[ScatterJob, I32Array], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
@@ -76,7 +90,7 @@ def pack_files(
     job, keys = argument
     for _, task in _received(batches):
         for frame in _buffered(task.frames()):
-            for numbers, packs in pack_rows(frame, *job.place(frame)):
+            for numbers, packs in pack_rows(frame, job.place(frame), job.file_starts):
                 yield pa.record_batch(
                     [pa.array(keys[numbers]), pa.array(numbers), packs], schema=_PACKS_SCHEMA
                 )

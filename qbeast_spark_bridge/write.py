@@ -129,7 +129,7 @@ def _write(df: DataFrame, write: ScatterWrite) -> WriteResult:
     tell = write.options.progress or _tell_nobody
     tell(Progress("read"))
     with OwnErrors():
-        summary = summarise_rows(df, write.summary_job(), write.names)
+        summary = summarise_rows(df, write)
     tell(Progress("plan", rows=summary.rows))
     job = write.job(summary)
     tell(Progress("write", 0, job.file_count, summary.rows))

@@ -27,7 +27,7 @@ from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
 from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.summary import IndexSummary
 
-__all__ = ["Prepared", "Space", "choose_space", "prepare"]
+__all__ = ["Prepared", "Space", "choose_space", "planned_cube_size", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +152,18 @@ def choose_space(
     if revision is current:
         return Space(current, tree, is_new=False)
     return Space(revision, None, is_new=True)
+
+
+def planned_cube_size(prepared: Prepared, target: Snapshot | None, options: WriteOptions) -> int | None:
+    """Return the rows that a cube will aim at; None where their number decides.
+
+    Parameters
+    ----------
+    prepared, target, options
+        As for `choose_space`.
+    """
+    kept = prepared.current.desired_cube_size if prepared.current is not None else None
+    return options.cube_size or kept or _announced_size(target, options)
 
 
 def _asked(options: WriteOptions, target: Snapshot | None) -> Sequence[str] | None:

@@ -16,10 +16,10 @@ from qbeast_core.table.data_files import World, delete_data_files
 from qbeast_core.table.design import table_design_effect
 from qbeast_core.table.frames import to_frame
 from qbeast_core.table.locking import refuse_unsafe_locking
-from qbeast_core.table.prepare import Prepared, choose_space, prepare
+from qbeast_core.table.prepare import Prepared, choose_space, planned_cube_size, prepare
 from qbeast_core.table.publish import Written, is_applied, publish
 from qbeast_core.table.result import WriteResult
-from qbeast_core.table.scatter_job import RowShape, ScatterJob, SummaryJob, sort_keys
+from qbeast_core.table.scatter_job import RowShape, ScatterJob, sort_keys
 from qbeast_core.table.scattered_file import ScatteredFile, count_cubes, with_blocks
 from qbeast_core.table.snapshot import Snapshot
 from qbeast_core.table.target import find_target
@@ -101,9 +101,15 @@ class ScatterWrite:
         """The indexed columns, in order."""
         return self.prepared.names
 
-    def summary_job(self) -> SummaryJob:
-        """Return what summarises rows of the indexed columns."""
-        return SummaryJob(pl.Schema({name: self.schema[name] for name in self.names}))
+    @property
+    def index_schema(self) -> pl.Schema:
+        """The indexed columns, in order, as the table stores them."""
+        return pl.Schema({name: self.schema[name] for name in self.names})
+
+    @property
+    def cube_size(self) -> int | None:
+        """Rows that a cube of the tree will aim at; None where their number decides."""
+        return planned_cube_size(self.prepared, self.target, self.options)
 
     def job(self, summary: IndexSummary, *, row_bytes: float | None = None) -> ScatterJob:
         """Decide revision, tree and files.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,15 +27,12 @@ from qbeast_core.tree.pack import page_rows_for
 from qbeast_core.tree.plan import grid_columns
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, summarise
 
-__all__ = ["FileNumbers", "RowShape", "ScatterJob", "SummaryJob", "sort_keys"]
+__all__ = ["RowShape", "ScatterJob", "SummaryJob", "sort_keys"]
 
 _BIAS: Final = 1 << 31
 _WEIGHT_BITS: Final = np.uint64(32)
 _WEIGHT_MASK: Final = np.uint64((1 << 32) - 1)
 _NO_RULES: Final = '{"fields":[]}'
-
-FileNumbers: TypeAlias = npt.NDArray[np.int32]
-"""Numbers of files, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +88,8 @@ class SummaryJob:
         """
         frame = RowShape(_NO_RULES, self.schema, merge=False).fit(rows)
         names = list(self.schema)
-        weights = frame_weights(frame, names)
-        return summarise(frame, names, first_row=first_row, limits=self.limits, weights=weights)
+        found = summarise(frame, names, first_row=first_row, limits=self.limits)
+        return replace(found, weight_sum=int(frame_weights(frame, names).sum(dtype=np.int64)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,8 +141,8 @@ class ScatterJob:
         """Return rows as they came as rows of the table; see `RowShape.fit`."""
         return self.shape.fit(rows)
 
-    def place(self, frame: pl.DataFrame) -> tuple[FileNumbers, U64Array]:
-        """Return the file and the sort key of each row.
+    def place(self, frame: pl.DataFrame) -> U64Array:
+        """Return the sort key of each row: rows go to files, and lie in them, in the order of their keys.
 
         Parameters
         ----------
@@ -154,14 +151,12 @@ class ScatterJob:
 
         Returns
         -------
-        tuple of ndarray of int32 and ndarray of uint64, each of shape (rows,)
-            Rows of one file, ordered by key, are in the order of the file.
+        ndarray of uint64, shape (rows,)
+            File ``n`` takes the keys from ``file_starts[n]`` to the next one's start.
         """
         revision = self.space.revision
         weights = frame_weights(frame, revision.columns)
-        keys = sort_keys(self.outline.place(grid_columns(frame, revision), weights), weights)
-        files = np.searchsorted(self.file_starts, keys, side="right") - 1
-        return files.astype(np.int32), keys
+        return sort_keys(self.outline.place(grid_columns(frame, revision), weights), weights)
 
     def write_file(self, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[ScatteredFile]:
         """Write rows of one file, sorted, under a new name; more files than one where they are too many.

@@ -19,6 +19,7 @@ from qbeast_core.tree.grid import GRID_BITS
 __all__ = ["Outline", "OutlineLevel", "draw_outline"]
 
 _MOST_LOOKED_UP: Final = 1 << 22
+_CHUNK_ROWS: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,17 +92,13 @@ class Outline:
         ndarray of int32, shape (rows,)
             Rows whose weight is above their node's threshold belong to a nameless child of it.
         """
-        node = np.zeros(len(weights), np.int32)
-        rows = np.flatnonzero(weights > self.levels[0].thresholds[0])
-        position = np.zeros(len(rows), np.int64)
-        for depth in range(1, len(self.levels)):
-            below = self._find(depth, position, _codes_at(cells, rows, depth))
-            known = below >= 0
-            rows, position = rows[known], below[known]
-            node[rows] = position + self.firsts[depth]
-            free = weights[rows] > self.levels[depth].thresholds[position]
-            rows, position = rows[free], position[free]
-        return node
+        nodes = np.empty(len(weights), np.int32)
+        for start in range(
+            0, len(weights), _CHUNK_ROWS
+        ):  # what is looked up again and again stays in the cache
+            some = slice(start, start + _CHUNK_ROWS)
+            nodes[some] = self._place([column[some] for column in cells], weights[some])
+        return nodes
 
     def max_weights(self, used: BoolArray, used_below: BoolArray) -> I32Array:
         """Return the `maxWeight` of each node's blocks: its threshold; the greatest weight if it proves to be a leaf.
@@ -122,6 +119,19 @@ class Outline:
                 parents = self.levels[depth].keys[held] >> self.dimensions
                 below[self.firsts[depth - 1] + parents] = True
         return np.where(below, self.thresholds, np.int32(MAX_WEIGHT)).astype(np.int32)
+
+    def _place(self, cells: list[U32Array], weights: I32Array) -> I32Array:
+        node = np.zeros(len(weights), np.int32)
+        rows = np.flatnonzero(weights > self.levels[0].thresholds[0])
+        position = np.zeros(len(rows), np.int64)
+        for depth in range(1, len(self.levels)):
+            below = self._find(depth, position, _codes_at(cells, rows, depth))
+            known = below >= 0
+            rows, position = rows[known], below[known]
+            node[rows] = position + self.firsts[depth]
+            free = weights[rows] > self.levels[depth].thresholds[position]
+            rows, position = rows[free], position[free]
+        return node
 
     def _find(self, depth: int, parents: I64Array, codes: I64Array) -> I64Array:
         keys = (parents << self.dimensions) | codes

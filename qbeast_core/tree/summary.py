@@ -10,22 +10,25 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import I32Array, I64Array, U64Array
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.data_type import DataType
 from qbeast_core.tree.columns import data_type_of, to_index_column
-from qbeast_core.tree.parallel import map_chunks
+from qbeast_core.tree.row_sample import sampled_rows
 
 __all__ = [
     "DOMAIN_LIMITS",
+    "EVERY_KEY",
+    "KEY_COLUMN",
     "SAMPLE_ROWS",
     "ColumnSummary",
     "IndexSummary",
     "SampleLimits",
+    "cut_sample",
     "merge_summaries",
     "sampled_numbers",
     "summarise",
+    "summarise_ends",
 ]
 
 SAMPLE_ROWS: Final = 1 << 16
@@ -45,9 +48,12 @@ _QUANTILE_LIMITS: Final = SampleLimits(SAMPLE_ROWS, 1 << 40)
 DOMAIN_LIMITS: Final = SampleLimits(1 << 20, 64 << 20)
 """For a sample that a tree is drawn from: of 50 million rows it knows a cube of 16,384 rows to about 5 %."""
 
-_EVERY_KEY: Final = (1 << 64) - 1
-_KEY: Final = "\0row key"  # no column of a table has this name
-_LARGEST_KEY: Final = 0xFFFFFFFFFFFFF800  # a float64 below 2**64
+EVERY_KEY: Final = (1 << 64) - 1
+"""The limit of a sample that is all rows."""
+
+KEY_COLUMN: Final = "\0row key"
+"""Where a sample holds the keys of its rows; no column of a table has this name."""
+
 _WHOLE: Final = frozenset({"IntegerDataType", "LongDataType", "TimestampDataType", "DateDataType"})
 
 
@@ -99,7 +105,7 @@ class IndexSummary:
     rows: int
     columns: tuple[ColumnSummary, ...]
     sample: pl.DataFrame
-    key_limit: int = _EVERY_KEY
+    key_limit: int = EVERY_KEY
     weight_sum: int = 0
 
     def values(self, name: str) -> pl.Series:
@@ -113,7 +119,6 @@ def summarise(
     *,
     first_row: int = 0,
     limits: SampleLimits = _QUANTILE_LIMITS,
-    weights: I32Array | None = None,
 ) -> IndexSummary:
     """Summarise one batch of rows.
 
@@ -127,8 +132,6 @@ def summarise(
         Number of the batch's first row in the whole input, so that batches draw different samples.
     limits : SampleLimits, optional
         Size of the sample; by default what quantiles need.
-    weights : ndarray of int32, shape (rows,), optional
-        The rows' weights, where their sum is asked for.
 
     Returns
     -------
@@ -142,14 +145,13 @@ def summarise(
     (3, 1, 3, 1)
     """
     picked = frame.select(names)
-    kept, keys = _sampled_rows(first_row, frame.height, limits.rows)
+    kept, keys = sampled_rows(first_row, frame.height, limits.rows)
     sample = (picked[pl.Series(kept)] if len(kept) < frame.height else picked).with_columns(
-        pl.Series(_KEY, keys)
+        pl.Series(KEY_COLUMN, keys)
     )
     columns = tuple(_column(picked.get_column(name)) for name in names)
-    limit = int(keys.max()) if len(kept) < frame.height else _EVERY_KEY
-    total = 0 if weights is None else int(weights.sum(dtype=np.int64))
-    return _cut(IndexSummary(frame.height, columns, sample, limit, total), limits)
+    limit = int(keys.max()) if len(kept) < frame.height else EVERY_KEY
+    return cut_sample(IndexSummary(frame.height, columns, sample, limit), limits)
 
 
 def merge_summaries(
@@ -171,7 +173,7 @@ def merge_summaries(
     """
     limit = min(part.key_limit for part in parts)
     samples = [
-        part.sample if part.key_limit == limit else part.sample.filter(pl.col(_KEY) <= limit)
+        part.sample if part.key_limit == limit else part.sample.filter(pl.col(KEY_COLUMN) <= limit)
         for part in parts
     ]
     merged = IndexSummary(
@@ -181,7 +183,28 @@ def merge_summaries(
         key_limit=limit,
         weight_sum=sum(part.weight_sum for part in parts),
     )
-    return _cut(merged, limits)
+    return cut_sample(merged, limits)
+
+
+def cut_sample(summary: IndexSummary, limits: SampleLimits) -> IndexSummary:
+    """Leave the greatest keys out until the sample is as small as it has to be.
+
+    Parameters
+    ----------
+    summary : IndexSummary
+        Stays as it is.
+    limits : SampleLimits
+        Rows and bytes of the sample.
+    """
+    sample = summary.sample
+    most = limits.rows
+    size = int(sample.estimated_size())
+    if size > limits.size_bytes:
+        most = min(most, max(sample.height * limits.size_bytes // size, 1))
+    if sample.height <= most:
+        return summary
+    kept = sample.bottom_k(most, by=KEY_COLUMN)
+    return replace(summary, sample=kept, key_limit=int(kept.get_column(KEY_COLUMN).to_numpy().max()))
 
 
 def sampled_numbers(values: pl.Series) -> pl.Series:
@@ -200,17 +223,24 @@ def sampled_numbers(values: pl.Series) -> pl.Series:
     return numbers.filter(numbers.is_finite()).sort()
 
 
-def _cut(summary: IndexSummary, limits: SampleLimits) -> IndexSummary:
-    """Leave the greatest keys out until the sample is as small as it has to be."""
-    sample = summary.sample
-    most = limits.rows
-    size = int(sample.estimated_size())
-    if size > limits.size_bytes:
-        most = min(most, max(sample.height * limits.size_bytes // size, 1))
-    if sample.height <= most:
-        return summary
-    kept = sample.bottom_k(most, by=_KEY)
-    return replace(summary, sample=kept, key_limit=int(kept.get_column(_KEY).to_numpy().max()))
+def summarise_ends(ends: pl.Series, *, nulls: int) -> ColumnSummary:
+    """Summarise a column whose ends are known.
+
+    Parameters
+    ----------
+    ends : polars.Series
+        Of the column's name and type: its smallest and its greatest finite value, or two nulls.
+    nulls : int
+        Rows that are null.
+
+    Raises
+    ------
+    InvalidColumnsError
+        If columns of that type cannot be indexed.
+    """
+    data_type = data_type_of(ends.name, ends.dtype)
+    lowest, highest = _in_format_unit(ends, data_type)
+    return ColumnSummary(ends.name, data_type, nulls, lowest, highest)
 
 
 def _merge_columns(left: ColumnSummary, right: ColumnSummary) -> ColumnSummary:
@@ -227,13 +257,11 @@ def _merge_columns(left: ColumnSummary, right: ColumnSummary) -> ColumnSummary:
 
 
 def _column(values: pl.Series) -> ColumnSummary:
-    data_type = data_type_of(values.name, values.dtype)
     finite = values.filter(values.is_finite()) if values.dtype.is_float() else values
     # Moments as integers: Python's own end at the year 9999.
     plain = finite.to_physical() if values.dtype.is_temporal() else finite
     ends = pl.Series(values.name, [plain.min(), plain.max()], dtype=plain.dtype).cast(values.dtype)
-    lowest, highest = _in_format_unit(ends, data_type)
-    return ColumnSummary(values.name, data_type, values.null_count(), lowest, highest)
+    return summarise_ends(ends, nulls=values.null_count())
 
 
 def _in_format_unit(ends: pl.Series, data_type: DataType) -> tuple[float | str | None, float | str | None]:
@@ -248,31 +276,3 @@ def _in_format_unit(ends: pl.Series, data_type: DataType) -> tuple[float | str |
     if data_type in _WHOLE:
         return int(numbers[0]), int(numbers[1])
     return float(numbers[0]), float(numbers[1])
-
-
-def _sampled_rows(first_row: int, rows: int, most: int) -> tuple[I64Array, U64Array]:
-    """Return the rows with the smallest keys, `most` at most, ascending, and these keys."""
-    limit = np.uint64(min(2.0 * most / max(rows, 1), 1.0) * _LARGEST_KEY)
-    everything = rows <= most
-
-    def chunk(start: int, stop: int) -> tuple[I64Array, U64Array]:
-        keys = _row_keys(first_row + start, stop - start)
-        likely = np.arange(len(keys)) if everything else np.flatnonzero(keys <= limit)
-        return likely + start, keys[likely]
-
-    found = map_chunks(chunk, rows)
-    places = np.concatenate([np.zeros(0, np.int64), *(place for place, _ in found)])
-    keys = np.concatenate([np.zeros(0, np.uint64), *(key for _, key in found)])
-    if len(keys) > most:
-        kept = np.sort(np.argpartition(keys, most)[:most])
-        places, keys = places[kept], keys[kept]
-    return places, keys
-
-
-def _row_keys(first_row: int, rows: int) -> U64Array:
-    """Return a well-mixed 64-bit number per row number (the finaliser of splitmix64)."""
-    with np.errstate(over="ignore"):
-        x = np.arange(first_row + 1, first_row + rows + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +22,14 @@ from qbeast_core.table.result import WriteResult
 from qbeast_core.table.scatter import ScatterWrite
 from qbeast_core.table.scattered_file import ScatteredFile
 from qbeast_core.table.write_options import WriteOptions
-from qbeast_core.tree.summary import SampleLimits
-from qbeast_core.tree.summary_bytes import load_summary
-from qbeast_spark_bridge import batches, packs, pass_one, pass_two
+from qbeast_spark_bridge import batches, packs, pass_two
 from qbeast_spark_bridge.errors import OwnErrors, note_of
+from qbeast_spark_bridge.whole_decimals import longs_as_decimals
 from qbeast_spark_bridge.workers import WorkerCall
 from tests.integration.invariants import check_invariants
 from tests.integration.tables import assert_same_rows
 from tests.strategies import VALUES, frames_of
+from tests.table.scattering import summarise_parts
 
 if TYPE_CHECKING:
     from qbeast_core.table.scatter_job import ScatterJob
@@ -57,11 +58,7 @@ def arrow(frame: pl.DataFrame, *, rows: int = 300) -> list[pa.RecordBatch]:
 
 
 def job_of(write: ScatterWrite, frame: pl.DataFrame) -> ScatterJob:
-    summaries = list(
-        pass_one.summarise_partition(write.summary_job(), iter(arrow(frame.select(write.names))))
-    )
-    (row,) = pass_one.merge_partition(None, iter(summaries))
-    return write.job(load_summary(row.column("summary")[0].as_py()))
+    return write.job(summarise_parts(write, [frame]))
 
 
 @pytest.mark.parametrize("files", [1, 2, 3, 200, 10_007])
@@ -73,10 +70,10 @@ def test_every_file_gets_a_task_of_its_own(files: int) -> None:
     assert tasks == list(range(files))
 
 
-def packed(frame: pl.DataFrame, files: Any, keys: Any) -> list[tuple[int, pa.Buffer]]:
+def packed(frame: pl.DataFrame, keys: Any, starts: Any) -> list[tuple[int, pa.Buffer]]:
     return [
         (number, pack.as_buffer())
-        for numbers_of, made in packs.pack_rows(frame, files, keys)
+        for numbers_of, made in packs.pack_rows(frame, keys, starts)
         for number, pack in zip(numbers_of.tolist(), made, strict=True)
     ]
 
@@ -85,9 +82,10 @@ def packed(frame: pl.DataFrame, files: Any, keys: Any) -> list[tuple[int, pa.Buf
 def test_packs_hold_the_rows_of_each_file(frame: pl.DataFrame, seed: int, files: int) -> None:
     rng = np.random.default_rng(seed)
     keys = rng.permutation(1 << 20)[: frame.height].astype(np.uint64)
-    numbers_of = (keys * np.uint64(files) >> np.uint64(20)).astype(np.int32)
+    starts = np.arange(files, dtype=np.uint64) * np.uint64((1 << 20) // files)
+    numbers_of = np.searchsorted(starts, keys, side="right") - 1
     found: dict[int, list[tuple[pl.DataFrame, Any]]] = {}
-    for number, pack in packed(frame, numbers_of, keys):
+    for number, pack in packed(frame, keys, starts):
         found.setdefault(number, []).append(packs.unpack_rows(pack))
     assert list(found) == sorted(set(numbers_of.tolist()))
     for number, parts in found.items():
@@ -102,7 +100,7 @@ def test_packs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packs, "_PACK_BYTES", 4_096)
     frame = pl.DataFrame({"text": ["x" * 100] * 1_000})
     monkeypatch.setattr(packs, "_SENT_BYTES", 1)
-    made = packed(frame, np.zeros(1_000, np.int32), np.zeros(1_000, np.uint64))
+    made = packed(frame, np.zeros(1_000, np.uint64), np.zeros(1, np.uint64))
     sizes = [packs.unpack_rows(pack)[0].height for _, pack in made]
     assert sum(sizes) == 1_000
     assert max(sizes) <= 40
@@ -125,7 +123,7 @@ def test_rows_beyond_what_a_worker_may_hold_go_to_more_files(
     write = begun(frame, tmp_path / "t", ["a", "b"], cube_size=100)
     job = job_of(write, frame)
     assert job.file_count == 1
-    argument = (job, pass_two.task_keys(1), frame.columns)
+    argument = (job, pass_two.task_keys(1), frame.columns, {})
     sent = [
         b
         for part in range(4)
@@ -142,31 +140,16 @@ def test_rows_beyond_what_a_worker_may_hold_go_to_more_files(
     check_invariants(tmp_path / "t")
 
 
-def test_samples_shrink_with_the_partitions_and_stay_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pass_one, "DOMAIN_LIMITS", SampleLimits(1_000, 1 << 20))
-    monkeypatch.setattr(pass_one, "_LEAST_SAMPLE", 10)
-    assert [pass_one._sample_rows(part, 50_000) for part in (0, 1, 4, 99)] == [1_000, 1_000, 1_000, 1_000]  # noqa: SLF001
-    assert [pass_one._sample_rows(part, 800) for part in (0, 1, 4, 99)] == [1_000, 500, 200, 20]  # noqa: SLF001
-    frame = numbers(20_000)
-    write = begun(frame, Path("nowhere"), ["a", "b"])
-    parts = []
-    for part in range(20):
-        monkeypatch.setattr(pass_one.TaskContext, "get", lambda part=part: _Task(part))
-        rows = frame.slice(part * 1_000, 1_000).select("a", "b")
-        parts += pass_one.summarise_partition(write.summary_job(), iter(arrow(rows)))
-    (row,) = pass_one.merge_partition(None, iter(parts))
-    summary = load_summary(row.column("summary")[0].as_py())
-    assert summary.rows == 20_000
-    assert 500 < summary.sample.height <= 1_000
-    assert summary.sample["b"].mean() == pytest.approx(0.5, abs=0.05)
-
-
-class _Task:
-    def __init__(self, part: int) -> None:
-        self.part = part
-
-    def partitionId(self) -> int:  # noqa: N802 -- the name Spark gives it
-        return self.part
+def test_decimals_come_back_from_their_digits() -> None:
+    values = [None, Decimal("-1.50"), Decimal("9999999999999999.99"), Decimal("-0.01"), Decimal(0)]
+    decimals = pa.table({"a": range(5), "b": pa.array(values, pa.decimal128(18, 2))})
+    digits = [None if value is None else int(value * 100) for value in values]
+    longs = decimals.set_column(1, "b", pa.array(digits, pa.int64()))
+    for rows in (longs, longs.slice(1, 3), longs.slice(5), pa.concat_tables([longs, longs.slice(2)])):
+        back = longs_as_decimals(rows, {1: (18, 2)})
+        back.validate(full=True)
+        picked = rows["a"].to_pylist()
+        assert back["b"].to_pylist() == [values[row] for row in picked]
 
 
 def test_workers_start_few_threads_before_polars_starts_its_own() -> None:
@@ -179,7 +162,7 @@ def test_workers_start_few_threads_before_polars_starts_its_own() -> None:
         "import polars, pyarrow\n"
         "print(polars.thread_pool_size(), pyarrow.cpu_count())"
     )
-    call = pickle.dumps(WorkerCall.of(pass_one.merge_partition, None)).hex()
+    call = pickle.dumps(WorkerCall.of(pass_two.write_partition, None)).hex()
     for cores, wanted in (({}, "1 1"), ({"OMP_NUM_THREADS": "2"}, "2 2")):
         command = [sys.executable, "-c", code, call]
         environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)} | cores

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 ROWS = 2_000
 SLOW_SECONDS = 15.0
-_real = {function.__name__: function for function in (pass_one.summarise_partition, pass_two.pack_partition)}
+_real = {function.__name__: function for function in (pass_one.send_sample, pass_two.pack_partition)}
 _real_write = pass_two.write_partition
 
 
@@ -42,20 +42,20 @@ def rows(spark: SparkSession, first: int = 0) -> DataFrame:
     return spark.range(first, first + ROWS, 1, 3).selectExpr("id AS row", "id * 7919 % 1009 AS a")
 
 
-def failing_summaries(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from _real["summarise_partition"](argument, batches)
-    _fail_first()
+def failing_samples(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from _real["send_sample"](argument, batches)
+    fail_first()
 
 
 def failing_packs(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from _real["pack_partition"](argument, batches)
-    _fail_first()
+    fail_first()
 
 
 def failing_files(job: ScatterJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write all files, then fail: they are orphans."""
     answers = list(_real_write(job, batches))
-    _fail_first()
+    fail_first()
     yield from answers
 
 
@@ -71,7 +71,7 @@ def slow_files(job: ScatterJob, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 
 def retried(spark: SparkSession, path: str) -> dict[str, Any]:
     """Let every task fail once, after its work."""
-    pass_one.summarise_partition = failing_summaries
+    pass_one.send_sample = failing_samples
     pass_two.pack_partition, pass_two.write_partition = failing_packs, failing_files
     return write(spark, path)
 
@@ -105,7 +105,8 @@ def lacking(spark: SparkSession, path: str) -> dict[str, Any]:
     return said
 
 
-def _fail_first() -> None:
+def fail_first() -> None:
+    """Fail in the first attempt of a task."""
     task = TaskContext.get()
     assert task is not None
     if task.attemptNumber() == 0:

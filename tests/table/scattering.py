@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle  # what a worker is sent
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,23 @@ from qbeast_core.table.scatter import ScatterWrite
 from qbeast_core.table.scatter_job import ScatterJob
 from qbeast_core.table.scattered_file import ScatteredFile
 from qbeast_core.table.write_options import WriteOptions
-from qbeast_core.tree.summary import merge_summaries
-from qbeast_core.tree.summary_bytes import dump_summary, load_summary
+from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries, summarise
 
 
 def scatter(
-    path: Path, parts: Sequence[pl.DataFrame], *, flush_rows: int = 1 << 40, **options: Any
+    path: Path,
+    parts: Sequence[pl.DataFrame],
+    *,
+    flush_rows: int = 1 << 40,
+    limits: SampleLimits = DOMAIN_LIMITS,
+    **options: Any,
 ) -> WriteResult:
     """Write the parts as workers would."""
     begun = ScatterWrite.begin(parts[0].clear(), str(path), WriteOptions(**options), WORLD)
     if isinstance(begun, WriteResult):
         return begun
-    job = sent(begun.job(summarise_parts(begun, parts)))
+    job = sent(begun.job(summarise_parts(begun, parts, limits=limits)))
     return begun.publish(job, write_parts(job, parts, flush_rows=flush_rows))
 
 
@@ -36,15 +42,17 @@ def sent(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own bytes
 
 
-def summarise_parts(begun: ScatterWrite, parts: Sequence[pl.DataFrame]) -> Any:
-    summaries = sent(begun.summary_job())
+def summarise_parts(
+    begun: ScatterWrite, parts: Sequence[pl.DataFrame], *, limits: SampleLimits = DOMAIN_LIMITS
+) -> IndexSummary:
+    fitted = [part.select(begun.names).cast(dict(begun.index_schema)) for part in parts]
     found = [
-        load_summary(
-            dump_summary(summaries.summarise(part.select(begun.names).to_arrow(), first_row=number << 40))
-        )
-        for number, part in enumerate(parts)
+        summarise(part, begun.names, first_row=number << 40, limits=limits)
+        for number, part in enumerate(fitted)
     ]
-    return merge_summaries(found, limits=summaries.limits)
+    weights = [frame_weights(part, begun.names) for part in fitted]
+    total = sum(int(some.sum(dtype=np.int64)) for some in weights)
+    return replace(merge_summaries(found, limits=limits), weight_sum=total)
 
 
 def write_parts(
@@ -53,7 +61,8 @@ def write_parts(
     shuffled: dict[int, list[Any]] = {}
     for part in parts:
         frame = job.fit(part.to_arrow())
-        files, keys = job.place(frame)
+        keys = job.place(frame)
+        files = np.searchsorted(job.file_starts, keys, side="right") - 1
         assert len(files) == 0 or (files.min() >= 0 and files.max() < job.file_count)
         for number in np.unique(files).tolist():
             rows = np.flatnonzero(files == number)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.api import WORLD
-from qbeast_core.table import scatter_job
 from qbeast_core.table.scatter import ScatterWrite
 from qbeast_core.table.write_options import WriteOptions
 from qbeast_core.tree.summary import SampleLimits
@@ -41,13 +39,14 @@ def split(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
 )
 def test_no_row_is_lost_and_the_index_holds(case: Case, sample_rows, parts, flush_rows, sample) -> None:
     limits = SampleLimits(sample_rows, 1 << 30)
-    with folder() as path, mock.patch.object(scatter_job, "DOMAIN_LIMITS", limits):
+    with folder() as path:
         for number, (frame, size) in enumerate(zip(case.frames, case.cube_sizes, strict=True)):
             with small_files():
                 result = scatter(
                     path,
                     split(frame, parts),
                     flush_rows=flush_rows,
+                    limits=limits,
                     columns=case.columns,
                     mode="append" if number else "error",
                     cube_size=size,
@@ -83,8 +82,7 @@ def rows() -> pl.DataFrame:
 def test_a_sampled_tree_filters_and_samples_about_as_well(rows: pl.DataFrame, tmp_path: Path) -> None:
     options = {"columns": ["a", "b"], "cube_size": 2000}
     qbeast.write_table(rows, tmp_path / "one", **options)
-    with mock.patch.object(scatter_job, "DOMAIN_LIMITS", SampleLimits(6000, 1 << 30)):
-        scatter(tmp_path / "many", split(rows, 7), **options)
+    scatter(tmp_path / "many", split(rows, 7), limits=SampleLimits(6000, 1 << 30), **options)
     one, many = (qbeast.open_table(tmp_path / name) for name in ("one", "many"))
     for asked in ({"sample": 0.1}, {"predicate": pl.col("a") < 0.1}):
         assert many.explain(**asked).rows_opened <= 1.25 * one.explain(**asked).rows_opened
@@ -125,6 +123,5 @@ def test_a_row_may_lack_columns_where_schemas_merge(rows, tmp_path: Path) -> Non
 
 def test_the_design_effect_is_estimated_from_the_sample(tmp_path: Path) -> None:
     rows = pl.DataFrame({"k": np.arange(40_000) // 4})
-    with mock.patch.object(scatter_job, "DOMAIN_LIMITS", SampleLimits(10_000, 1 << 30)):
-        result = scatter(tmp_path / "t", split(rows, 4), columns=["k"])
+    result = scatter(tmp_path / "t", split(rows, 4), limits=SampleLimits(10_000, 1 << 30), columns=["k"])
     assert result.design_effect == pytest.approx(4.0, rel=0.1)

@@ -1,0 +1,106 @@
+"""What Spark counts and samples of the indexed columns is what Polars finds in the same rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import pytest
+
+from qbeast_core.api import WORLD
+from qbeast_core.table.scatter import ScatterWrite
+from qbeast_core.table.write_options import WriteOptions
+from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.summary import KEY_COLUMN, IndexSummary, summarise
+from qbeast_spark_bridge import pass_one
+from qbeast_spark_bridge.schema import empty_frame
+from tests.spark.test_write import EVERY_TYPE, INDEXABLE, of_spark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def found(df: DataFrame, path: Path, columns: list[str], *, cube_size: int | None = None) -> IndexSummary:
+    options = WriteOptions(columns=columns, cube_size=cube_size)
+    write = ScatterWrite.begin(empty_frame(df.schema), str(path / "t"), options, WORLD)
+    assert isinstance(write, ScatterWrite)
+    return pass_one.summarise_rows(df, write)
+
+
+def check_all(df: DataFrame, path: Path, columns: list[str]) -> None:
+    """Every row is in the sample, and all that was counted is right."""
+    frame = of_spark(df).select(columns)
+    summary, wanted = found(df, path, columns), summarise(frame, columns)
+    assert (summary.rows, summary.columns) == (wanted.rows, wanted.columns)
+    assert summary.weight_sum == int(frame_weights(frame, columns).sum(dtype=np.int64))
+    assert summary.key_limit == wanted.key_limit
+    sample, every = (one.sample.drop(KEY_COLUMN).sort(columns) for one in (summary, wanted))
+    assert sample.schema == every.schema
+    assert sample.equals(every)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "+05:30"])
+def test_every_type_and_session_zone(spark: SparkSession, tmp_path: Path, zone: str) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        check_all(spark.sql(EVERY_TYPE), tmp_path, INDEXABLE)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "SELECT id AS a, 'x' AS b FROM range(0) WHERE id > 1",
+        "SELECT id AS a, CAST(NULL AS STRING) AS b FROM range(0, 9, 1, 3) WHERE id < 0",
+        "SELECT id AS a, CAST(NULL AS STRING) AS b FROM range(0, 90, 1, 9) WHERE id > 80",
+        "SELECT a, b FROM (SELECT id AS a, 'x' AS b FROM range(20)) WHERE false",
+        "SELECT id AS a, 'x' AS b FROM range(20) LIMIT 0",
+        "SELECT id % 3 AS a, max(concat('x', id)) AS b FROM range(0, 50, 1, 3) GROUP BY 1 HAVING a < 0",
+        "SELECT l.id AS a, 'x' AS b FROM range(9) l JOIN range(5) r ON l.id = r.id + 100",
+    ],
+)
+def test_no_rows_and_empty_partitions(spark: SparkSession, tmp_path: Path, rows: str) -> None:
+    check_all(spark.sql(rows), tmp_path, ["a", "b"])
+
+
+def test_moments_beyond_pythons_calendar(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.sql(
+        "SELECT timestamp_micros(v) AS at, CAST(timestamp_micros(v) AS TIMESTAMP_NTZ) AS ntz,"
+        " date_from_unix_date(CAST(v / 10000000000000 AS INT)) AS day"
+        " FROM VALUES (9000000000000000000), (-60000000000000001), (-1), (0), (NULL) AS t(v)"
+    )
+    names = ["at", "ntz", "day"]
+    summary = found(df, tmp_path, names)
+    wanted = summarise(pl.DataFrame(df.toArrow()).select(names), names)
+    assert summary.columns == wanted.columns
+
+
+def test_rows_read_after_a_shuffle_and_a_cache(spark: SparkSession, tmp_path: Path) -> None:
+    shuffled = spark.range(0, 3_000, 1, 4).selectExpr("id % 700 AS a").groupBy("a").count()
+    check_all(shuffled, tmp_path, ["a", "count"])
+    held = shuffled.persist()
+    try:
+        check_all(held, tmp_path, ["count", "a"])
+    finally:
+        held.unpersist()
+
+
+def test_samples_shrink_with_rows_and_partitions_and_stay_uniform(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pass_one, "_WHOLE_ROWS", 1_000)
+    rows = 60_000
+    df = spark.range(0, rows, 1, 3).selectExpr("id AS a")
+    wide = found(df, tmp_path, ["a"], cube_size=4_096)
+    share = wide.sample.height / rows
+    assert share == pytest.approx(0.25, rel=0.05)  # a cube of 4,096 rows has 1,024 in the sample
+    assert wide.values("a").mean() == pytest.approx(rows / 2, rel=0.03)
+    monkeypatch.setattr(pass_one, "DOMAIN_LIMITS", pass_one.DOMAIN_LIMITS.__class__(3_000, 1 << 20))
+    thin = found(df, tmp_path, ["a"], cube_size=4_096)
+    assert 2_500 < thin.sample.height <= 3_000
+    assert thin.values("a").mean() == pytest.approx(rows / 2, rel=0.05)
