@@ -34,7 +34,7 @@ def check_last(path: Path, before: set[str], result: qbeast.ChangeResult) -> Non
     assert_sound(path, before, result)
 
 
-@each(bundled=CHANGED)
+@each(lambda golden: not golden.is_doubled, bundled=CHANGED)
 def test_rows_are_deleted_updated_and_merged(golden: Golden, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
     if has_copies(path):
