@@ -10,7 +10,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["BUFFER_BYTES", "gathered", "numbered"]
+__all__ = ["BUFFER_BYTES", "gathered", "in_utc", "numbered"]
 
 BUFFER_BYTES: Final = 64 << 20
 """Bytes of rows that a worker gathers before it works on them."""
@@ -32,8 +32,7 @@ def gathered(
 ) -> Iterator[pa.Table]:
     """Yield the rows of small batches as tables of about a size, at most a million rows; none is empty.
 
-    Timestamps with a zone are labelled UTC, which is what they count; Spark labels them with the zone of the
-    session, of which some (``+05:30``) are unknown to other libraries.
+    Timestamps are treated as `in_utc` does.
 
     Parameters
     ----------
@@ -57,14 +56,22 @@ def gathered(
         yield _table(held, names)
 
 
-def _table(held: list[pa.RecordBatch], names: Sequence[str] | None) -> pa.Table:
-    table = _in_utc(pa.Table.from_batches(held))
-    return table if names is None else table.rename_columns(list(names))
+def in_utc(table: pa.Table) -> pa.Table:
+    """Return the rows with timestamps that have a zone labelled UTC, which is what they count.
 
-
-def _in_utc(table: pa.Table) -> pa.Table:
+    Parameters
+    ----------
+    table : pyarrow.Table
+        As Spark hands it over: labelled with the session's zone, of which some (``+05:30``) are unknown to
+        other libraries.
+    """
     fields = [_field_in_utc(field) for field in table.schema]
     return table if fields == list(table.schema) else table.cast(pa.schema(fields))
+
+
+def _table(held: list[pa.RecordBatch], names: Sequence[str] | None) -> pa.Table:
+    table = in_utc(pa.Table.from_batches(held))
+    return table if names is None else table.rename_columns(list(names))
 
 
 def _field_in_utc(field: pa.Field) -> pa.Field:

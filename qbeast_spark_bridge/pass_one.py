@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from qbeast_core.table.scatter import ScatterWrite
 from qbeast_core.tree.counted import KEY_BITS, ColumnCounts, counted_summary
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
-from qbeast_spark_bridge.batches import gathered, numbered
+from qbeast_spark_bridge.batches import gathered, in_utc, numbered
 from qbeast_spark_bridge.schema import quoted, spark_schema
 from qbeast_spark_bridge.workers import WorkerCall
 
@@ -64,20 +64,26 @@ def summarise_rows(df: DataFrame, write: ScatterWrite) -> IndexSummary:
     drawn = _drawn(df, types, write.cube_size)
     counts = Observation()
     observed = drawn.observe(counts, *_counted(types))
-    # Only rows of the sample leave the JVM.
-    sample = observed.where("drawn < most").drop("most")
-    sent = numbered(sample).mapInArrow(WorkerCall.of(send_sample, None), _SENT).collect()
-    return _summary([bytes(row["rows"]) for row in sent], counts.get, write.index_schema)
+    sample = _collected(observed.where("drawn < most").drop("most"))
+    return _summary(sample, counts.get, write.index_schema)
 
 
 def send_sample(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield sampled rows as compressed Arrow streams, in a worker."""
+    """Yield sampled rows as compressed Arrow streams, in a worker of a Spark that hands over no Arrow itself."""
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     for rows in gathered(batches):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
             stream.write_table(rows)
         yield pa.record_batch([[sink.getvalue().to_pybytes()]], schema=_SENT_SCHEMA)
+
+
+def _collected(sample: DataFrame) -> list[pa.Table]:
+    """Return all rows; no others leave the JVM."""
+    if hasattr(sample, "toArrow"):  # from Spark 4.0 on
+        return [in_utc(sample.toArrow())]
+    sent = numbered(sample).mapInArrow(WorkerCall.of(send_sample, None), _SENT).collect()
+    return [pa.ipc.open_stream(bytes(row["rows"])).read_all() for row in sent]
 
 
 def _drawn(df: DataFrame, types: StructType, cube_size: int | None) -> DataFrame:
@@ -163,9 +169,9 @@ def _micros_without_zone(moment: Column) -> Column:
     return seconds * _SECOND + fraction
 
 
-def _summary(sent: list[bytes], counts: dict[str, Any], schema: pl.Schema) -> IndexSummary:
+def _summary(sampled: list[pa.Table], counts: dict[str, Any], schema: pl.Schema) -> IndexSummary:
     names = ["drawn", *schema]
-    frames = [pl.DataFrame(pa.ipc.open_stream(rows).read_all().rename_columns(names)) for rows in sent]
+    frames = [pl.DataFrame(rows.rename_columns(names)) for rows in sampled]
     sample = pl.concat(frames) if frames else pl.Schema({"drawn": pl.Int64(), **schema}).to_frame()
     rows = int(counts["rows"])
     halves = counts["high_halves"] or 0, counts["low_halves"] or 0

@@ -264,8 +264,8 @@ def test_the_driver_gets_no_more_from_a_thousand_partitions(
     real = pass_one._summary  # noqa: SLF001 -- it is given all that the driver collects
     for name, parts, count in (("few", 4, 400_000), ("many", 1_000, 4_000_000)):
 
-        def seen(sent: list[bytes], *others: Any, to: str = name) -> IndexSummary:
-            collected[to] = sum(map(len, sent))
+        def seen(sent: list[pa.Table], *others: Any, to: str = name) -> IndexSummary:
+            collected[to] = sum(rows.nbytes for rows in sent)
             return real(sent, *others)
 
         monkeypatch.setattr(pass_one, "_summary", seen)
@@ -274,7 +274,8 @@ def test_the_driver_gets_no_more_from_a_thousand_partitions(
         bridge.write_table(numbers(spark, count, parts), tmp_path / name, ["row", "a"])
         peaks[name] = peak_rss_bytes() - before
         assert qbeast.scan_table(tmp_path / name).select(pl.len()).collect().item() == count
-    # What a million rows take, for the partitions up to e, e**2, e**3 times as many.
-    assert collected["many"] < 64 << 20
-    assert collected["few"] < 8 << 20
+    assert collected["few"] < 12 << 20
+    assert collected["many"] < 8 * (
+        24 << 20
+    )  # a million rows of 24 bytes, for each time there are e times as many
     assert peaks["many"] < 400 << 20
