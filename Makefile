@@ -10,6 +10,8 @@ PYTHON  ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11;
 JDK     := $(shell command -v java >/dev/null 2>&1 || test -x "$$JAVA_HOME/bin/java" || echo jdk)
 # The older versions of PySpark that `make test-all` runs besides the newest.
 SPARKS  := 3.5 4.0
+# The newest one that Spark's own Delta exists for (tests/interop/conftest.py).
+DELTA   := 4.2
 # Warnings of the build backend about editable installs tell a user of this project nothing.
 PIP     := PYTHONWARNINGS=ignore $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL  = $(PIP) install -c constraints.txt --build-constraint constraints.txt -e . $(addprefix --group ,$(1))
@@ -17,7 +19,7 @@ INSTALL  = $(PIP) install -c constraints.txt --build-constraint constraints.txt 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark test test-all pytest pytest-all spark spark-all bench lint types format install clean
+.PHONY: help demo demo-spark test test-all pytest pytest-all spark spark-all interop bench lint types format install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,13 +32,13 @@ demo-spark: $(VENV)/.demo-spark ## the same table from Spark, Polars and a strea
 
 test: lint types pytest spark ## everything CI runs: style, layers, types, tests
 
-test-all: lint types pytest-all spark-all ## the same with slow sweeps, a small cluster, older versions of PySpark
+test-all: lint types pytest-all spark-all interop ## the same with slow sweeps, a cluster, older PySparks, Spark's Delta
 
 pytest: $(VENV)/.dev ## the tests alone, without those of Spark
-	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/spark
+	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/spark --ignore=tests/interop
 
 pytest-all: $(VENV)/.dev ## the tests with the slow sweeps
-	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/spark --slow
+	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/spark --ignore=tests/interop --slow
 
 # One process each: a Spark session takes both cores and 2 GB by itself.
 spark: $(VENV)/.dev ## the tests of Spark, on a classic session and on Spark Connect
@@ -50,6 +52,9 @@ spark-all: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) ## with
 	done
 	$(BIN)/python -m pytest tests/spark --slow
 	$(BIN)/python -m pytest tests/spark --slow --connect
+
+interop: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done ## Spark's own Delta on our tables (needs Maven Central)
+	PYTHONPATH=$(VENV)/pyspark-$(DELTA) EXPECTED_PYSPARK=$(DELTA) $(BIN)/python -m pytest tests/interop --slow
 
 bench: $(VENV)/.bench ## run every benchmark: one table of targets beside figures (benchmarks/out/)
 	$(BIN)/python -m benchmarks.run_all

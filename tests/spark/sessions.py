@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).parents[2]
 # Neither UTC nor the zone of a usual machine, and with daylight saving: what confuses zones shows.
@@ -56,10 +56,11 @@ def environment() -> dict[str, str]:
     return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": path}
 
 
-def classic(directory: Path) -> SparkSession:
+def classic(directory: Path, extra: Mapping[str, str] | None = None) -> SparkSession:
     """Start `local[2]` in a JVM of this process."""
     with _quiet_launch():
-        return SparkSession.builder.master("local[2]").config(map=settings(directory)).getOrCreate()
+        chosen = settings(directory) | dict(extra or {})
+        return SparkSession.builder.master("local[2]").config(map=chosen).getOrCreate()
 
 
 def connect(directory: Path) -> SparkSession:
