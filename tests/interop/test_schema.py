@@ -1,0 +1,192 @@
+"""Columns, properties and features that Spark gives a table: followed, kept, or refused by name."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.errors import InvalidInputError, QbeastError, UnsupportedTableError
+from tests.integration.tables import assert_same_rows
+from tests.interop.delta import INDEXED, Delta, assert_right, collected, rows_from, to_spark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Delta:
+    qbeast.write_table(rows_from(0), tmp_path / "t", columns=INDEXED, cube_size=40)
+    return Delta(spark, tmp_path / "t")
+
+
+def append(table: Delta, rows: pl.DataFrame, **options: str) -> None:
+    qbeast.write_table(rows, table.path, mode="append", **options)  # type: ignore[arg-type] # options of the test
+
+
+def test_columns_added_by_spark_are_null_in_our_rows_and_written_by_us(table: Delta) -> None:
+    table.sql("alter table {t} add columns (extra int comment 'theirs', tags array<string>)")
+    kinds = {"extra": pl.Int32(), "tags": pl.List(pl.String())}
+    model = rows_from(0).with_columns(pl.lit(None, dtype).alias(name) for name, dtype in kinds.items())
+    assert_right(table, model)
+    more = rows_from(400, 50).with_columns(extra=pl.lit(7, pl.Int32()), tags=pl.lit(["x"], kinds["tags"]))
+    append(table, more)
+    append(table, rows_from(450, 50), schema_mode="merge")
+    model = pl.concat([model, more, rows_from(450, 50)], how="diagonal")
+    assert_right(table, model)
+    assert_same_rows(table.read("extra = 7"), more)
+    qbeast.open_table(table.path).optimize(full=True)
+    assert_right(table, model)
+
+
+def test_columns_that_spark_merges_on_append(table: Delta) -> None:
+    more = rows_from(400, 50).with_columns(price=pl.lit(1.5))
+    table.append(more, mergeSchema="true")
+    model = pl.concat([rows_from(0), more], how="diagonal")
+    assert_right(table, model)
+    qbeast.open_table(table.path).optimize()
+    assert_right(table, model)
+
+
+def test_columns_added_and_widened_by_us_are_read_and_written_by_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Delta(spark, tmp_path)
+    narrow = {"small": pl.Int8(), "medium": pl.Int16()}
+    first = rows_from(0).with_columns(small=(pl.col("row") % 128).cast(pl.Int8), medium=pl.lit(300, pl.Int16))
+    qbeast.write_table(first, tmp_path, columns=[*INDEXED, "small"], cube_size=40)
+    opened = qbeast.open_table(tmp_path)
+    opened.add_columns({"at": pl.Datetime("us", "UTC")})
+    opened.widen_columns(dict.fromkeys(narrow, pl.Int32()))
+    wide = {name: pl.Int32() for name in narrow}
+    more = rows_from(400).with_columns(
+        small=pl.lit(10**6, pl.Int32()),
+        medium=pl.lit(-(10**6), pl.Int32()),
+        at=pl.lit(datetime(2024, 1, 1, tzinfo=UTC)),
+    )
+    table.append(more[:200])
+    append(table, more[200:])
+    model = pl.concat([first.cast(wide), more], how="diagonal_relaxed")
+    assert_right(table, model, [*INDEXED, "small"])
+    assert_same_rows(table.read("small = 1000000"), more)
+    assert_same_rows(table.read("medium = 300"), model[:400])
+    opened.refresh().optimize(full=True)
+    assert_right(table, model, [*INDEXED, "small"])
+
+
+@pytest.mark.parametrize(
+    ("statements", "feature", "readable"),
+    [
+        (
+            [
+                "alter table {t} set tblproperties ('delta.enableTypeWidening' = 'true')",
+                "alter table {t} add columns (n int)",
+                "alter table {t} alter column n type bigint",
+            ],
+            "typeWidening",
+            False,
+        ),
+        (
+            [
+                "alter table {t} set tblproperties ('delta.columnMapping.mode' = 'name')",
+                "alter table {t} rename column note to text",
+            ],
+            "columnMapping",
+            False,
+        ),
+        (["alter table {t} add constraint whole check (row >= 0)"], "checkConstraints", True),
+        (["alter table {t} set tblproperties ('delta.enableRowTracking' = 'true')"], "rowTracking", True),
+        (
+            [
+                "alter table {t} set tblproperties ('delta.feature.allowColumnDefaults' = 'supported')",
+                "alter table {t} alter column note set default 'none'",
+            ],
+            "allowColumnDefaults",
+            True,
+        ),
+        (["alter table {t} cluster by (row)"], "clustering", True),
+    ],
+)
+def test_features_that_we_cannot_keep_are_refused_by_name(
+    table: Delta, statements: list[str], feature: str, *, readable: bool
+) -> None:
+    for statement in statements:
+        table.sql(statement)
+    before = table.read()
+    if readable:
+        assert_same_rows(qbeast.read_table(table.path), before)
+    else:
+        with pytest.raises(UnsupportedTableError, match=feature):
+            qbeast.read_table(table.path)
+    files = set(table.path.glob("*.parquet"))
+    with pytest.raises(UnsupportedTableError, match=feature):
+        append(table, rows_from(400))
+    with pytest.raises(UnsupportedTableError, match=feature):
+        qbeast.open_table(table.path).optimize(full=True)
+    assert set(table.path.glob("*.parquet")) == files
+    assert_same_rows(table.read(), before)
+
+
+def test_not_null_and_append_only_are_respected(table: Delta) -> None:
+    table.sql("alter table {t} set tblproperties ('delta.appendOnly' = 'true')")
+    append(table, rows_from(400, 50))
+    with pytest.raises(UnsupportedTableError, match="appendOnly"):
+        qbeast.write_table(rows_from(0), table.path, mode="overwrite")
+    qbeast.open_table(table.path).optimize(full=True)
+    assert_right(table, rows_from(0, 450))
+
+
+def test_a_column_that_spark_calls_not_null_takes_no_null_from_us(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Delta(spark, tmp_path / "t")
+    table.sql("create table {t} (row bigint not null, a double, b string, note string) using delta")
+    qbeast.convert_table(table.path, INDEXED, cube_size=40)
+    append(table, rows_from(0))
+    with pytest.raises(QbeastError, match="row"):
+        append(table, rows_from(400).with_columns(pl.lit(None, pl.Int64()).alias("row")))
+    assert_right(table, rows_from(0))
+
+
+def test_the_change_feed_has_our_appends_and_overwrites_and_nothing_of_an_optimize(table: Delta) -> None:
+    table.sql("alter table {t} set tblproperties ('delta.enableChangeDataFeed' = 'true')")  # 1
+    append(table, rows_from(400, 50))  # 2
+    assert qbeast.open_table(table.path).optimize(full=True).version == 3
+    qbeast.write_table(rows_from(1000, 30), table.path, mode="overwrite")  # 4
+    table.sql("delete from {t} where row < 1010")  # 5
+    reader = table.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 2)
+    feed = collected(reader.load(str(table.path)))
+    told = {
+        (version, kind): part.drop("_change_type", "_commit_version", "_commit_timestamp")
+        for (version, kind), part in feed.group_by("_commit_version", "_change_type")
+    }
+    assert told.keys() == {(2, "insert"), (4, "delete"), (4, "insert"), (5, "delete")}
+    assert_same_rows(told[2, "insert"], rows_from(400, 50))
+    assert_same_rows(told[4, "delete"], rows_from(0, 450))
+    assert_same_rows(told[4, "insert"], rows_from(1000, 30))
+    assert_same_rows(told[5, "delete"], rows_from(1000, 10))
+    assert_right(table, rows_from(1010, 20))
+
+
+def test_a_partitioned_table_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    writer = to_spark(spark, rows_from(0, 30)).write.format("delta").partitionBy("b")
+    writer.save(str(tmp_path / "t"))
+    with pytest.raises(UnsupportedTableError, match="partition"):
+        qbeast.convert_table(tmp_path / "t", ["row", "a"])
+
+
+def test_a_column_that_spark_drops_by_overwriting_the_schema_ends_the_index_of_it(table: Delta) -> None:
+    rows = rows_from(0, 60).drop("a")
+    writer = to_spark(table.spark, rows).write.format("delta").mode("overwrite")
+    writer.option("overwriteSchema", "true").save(str(table.path))
+    assert_same_rows(qbeast.read_table(table.path), rows)
+    with pytest.raises((InvalidInputError, QbeastError)):
+        append(table, rows_from(400, 50).drop("a"))
+    qbeast.write_table(rows, table.path, columns=["row", "b"], mode="overwrite")
+    assert_same_rows(table.read(), rows)
+    assert qbeast.open_table(table.path).check().ok
