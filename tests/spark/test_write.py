@@ -256,6 +256,7 @@ def test_more_rows_in_the_second_pass_are_refused(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # two passes of a thousand tasks each, every one with a Python worker
 def test_the_driver_gets_no_more_from_a_thousand_partitions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
