@@ -178,13 +178,13 @@ def test_an_append_below_cubes_that_another_opened_is_staged_in_part(how: str) -
         assert 0 < staged < 6
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_racing_appends_keep_the_order_of_weights(data: st.DataObject) -> None:
     race(data, st.sampled_from(list(APPENDS)))
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(data=st.data())
 def test_appends_that_race_with_reorganisations_keep_the_order_of_weights(data: st.DataObject) -> None:
     race(data, st.sampled_from([*APPENDS, *OTHERS]))

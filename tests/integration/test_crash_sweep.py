@@ -49,10 +49,10 @@ def sweep(name: str, tables: Path, tmp_path: Path, choose: slice) -> None:
         assert run(name, table, step) == step
         found = content(str(table), {})
         assert found in (before, after)
-        seen.append(found == after)
+        seen.append(found == after != before)
         go_on(name, table, found, before, after)
         shutil.rmtree(table)
-    assert before == after or seen == sorted(seen)  # first the old state, then the new one
+    assert seen == sorted(seen)  # first the old state, then the new one
 
 
 def go_on(
@@ -71,10 +71,10 @@ def go_on(
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_killed_around_its_commit_is_whole_or_absent(
+def test_an_operation_killed_at_its_commit_is_whole_or_absent(
     name: str, tables: Path, tmp_path: Path
 ) -> None:
-    sweep(name, tables, tmp_path, slice(-4, None, 3))
+    sweep(name, tables, tmp_path, slice(-4, -3))
 
 
 @pytest.mark.slow

@@ -1,0 +1,204 @@
+"""Random changes of a table by one of several processes, each of which keeps a ledger of what it was told."""
+
+from __future__ import annotations
+
+import random
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+import qbeast
+
+__all__ = ["INDEXED", "Event", "Ledger", "make_table", "replay", "storm"]
+
+INDEXED = ["row", "a"]
+_COLUMNS = ["row:hash", "a:linear"]
+_MOST_ROWS = 40
+_STEP = 100
+_WRITER = 1_000_000
+_KINDS = ("append",) * 8 + ("read",) * 4 + ("delete", "delete", "update", "merge", "optimize", "optimize")
+_SELDOM = 0.004
+
+
+@dataclass(frozen=True)
+class Event:
+    """A change that was acknowledged: the version that holds it, and what it was."""
+
+    version: int
+    kind: str
+    writer: int
+    step: int = 0
+    of: int = 1
+
+
+@dataclass
+class Ledger:
+    """What a process was told.
+
+    Attributes
+    ----------
+    events : list of Event
+        Changes that were acknowledged.
+    refused : list of str
+        Changes that were not, and why.
+    reads : int
+        Reads that showed all of its own rows.
+    attempts : int
+        Commits tried, as far as results tell.
+    """
+
+    events: list[Event] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    reads: int = 0
+    attempts: int = 0
+
+
+def make_table(uri: str, options: Mapping[str, str]) -> Event:
+    qbeast.write_table(
+        rows_of(9, 0), uri, columns=_COLUMNS, cube_size=30, storage_options=dict(options) or None
+    )
+    return Event(0, "append", 9)
+
+
+def rows_of(writer: int, step: int) -> pl.DataFrame:
+    """The rows that a writer adds in a step; its values spread further with every step."""
+    rng = np.random.default_rng([writer, step])
+    count = int(rng.integers(1, _MOST_ROWS))
+    return pl.DataFrame(
+        {
+            "row": writer * _WRITER + step * _STEP + np.arange(count),
+            "writer": np.full(count, writer),
+            "a": rng.normal(writer, 0.1 + 0.01 * step, count),
+            "value": np.zeros(count, np.int64),
+        }
+    )
+
+
+def replay(events: Sequence[Event]) -> pl.DataFrame:
+    """Return the rows that a table holds after these changes, one after the other."""
+    rows = rows_of(0, 0).clear()
+    for event in sorted(events, key=lambda one: one.version):
+        rows = _APPLY[event.kind](rows, event)
+    return rows
+
+
+def storm(uri: str, options: dict[str, str], writer: int, steps: int, seed: int) -> Ledger:
+    """Do `steps` random things; run in a process of its own."""
+    warnings.simplefilter("ignore")
+    return _Writer(uri, options, writer, seed).run(steps)
+
+
+def mine(event: Event) -> pl.Expr:
+    """The rows that a delete or an update is about: some of the writer's own."""
+    return (pl.col("writer") == event.writer) & ((pl.col("row") // _STEP) % event.of == event.step % event.of)
+
+
+def _upserted(rows: pl.DataFrame, event: Event) -> pl.DataFrame:
+    new = _source(event)
+    return pl.concat([rows.join(new, on="row", how="anti"), new])
+
+
+def _source(event: Event) -> pl.DataFrame:
+    """Rows of an earlier step, perhaps there, and of this one."""
+    both = pl.concat([rows_of(event.writer, event.of), rows_of(event.writer, event.step)])
+    return both.with_columns(value=pl.lit(event.step, pl.Int64))
+
+
+def _updated(rows: pl.DataFrame, event: Event) -> pl.DataFrame:
+    value = pl.when(mine(event)).then(pl.lit(event.step, pl.Int64)).otherwise("value")
+    return rows.with_columns(value=value)
+
+
+_APPLY: dict[str, Callable[[pl.DataFrame, Event], pl.DataFrame]] = {
+    "append": lambda rows, event: pl.concat([rows, rows_of(event.writer, event.step)]),
+    "overwrite": lambda _, event: rows_of(event.writer, event.step),
+    "delete": lambda rows, event: rows.filter(~mine(event)),
+    "update": _updated,
+    "merge": _upserted,
+    "optimize": lambda rows, _: rows,
+}
+
+
+class _Writer:
+    def __init__(self, uri: str, options: dict[str, str], writer: int, seed: int) -> None:
+        self.uri, self.options, self.writer = uri, options or None, writer
+        self.random, self.ledger = random.Random(f"{seed} {writer}"), Ledger()  # noqa: S311 -- no secret
+
+    def run(self, steps: int) -> Ledger:
+        for step in range(2, steps + 2):
+            kind = "overwrite" if self.random.random() < _SELDOM else self.random.choice(_KINDS)
+            if kind == "read":
+                self.read()
+                continue
+            event = Event(-1, kind, self.writer, step, self.random.randint(1, step - 1))
+            try:
+                version = self.change(event)
+            except qbeast.CommitUnknownError as error:
+                version = self.look_later(error)
+            except (qbeast.CommitConflictError, qbeast.StorageError) as error:
+                self.ledger.refused.append(f"{kind}: {error}")
+                continue
+            if version is not None:
+                self.ledger.events.append(Event(version, kind, self.writer, step, event.of))
+        self.read()
+        return self.ledger
+
+    def change(self, event: Event) -> int | None:
+        """Do it; return its version, None if there was nothing to do."""
+        if event.kind in ("append", "overwrite"):
+            result = qbeast.write_table(
+                rows_of(event.writer, event.step), self.uri, mode=event.kind, storage_options=self.options
+            )
+            self.ledger.attempts += result.attempts
+            return result.version
+        table = qbeast.open_table(self.uri, storage_options=self.options)
+        if event.kind == "optimize":
+            done = table.optimize()
+            self.ledger.attempts += done.attempts
+            return done.version if done.optimized else None
+        if event.kind == "delete":
+            changed = table.delete(mine(event))
+        elif event.kind == "update":
+            changed = table.update(mine(event), {"value": pl.lit(event.step, pl.Int64)})
+        else:
+            changed = table.merge(_source(event), "row")
+        self.ledger.attempts += changed.attempts
+        return changed.version if changed.changed else None
+
+    def look_later(self, error: qbeast.CommitUnknownError) -> int | None:
+        """Find out what the store could not tell."""
+        time.sleep(5)
+        table = qbeast.open_table(self.uri, storage_options=self.options)
+        found = [one["version"] for one in table.history() if one.get("txnId") == error.txn_id]
+        if not found:
+            self.ledger.refused.append(f"unknown, and not there: {error}")
+        return found[0] if found else None
+
+    def read(self) -> None:
+        """See all that was acknowledged, in a sample too, and nothing of what was not."""
+        table = qbeast.open_table(self.uri, storage_options=self.options)
+        whole = self.random.random() < 0.3
+        sample = None if whole else self.random.random()
+        found = table.scan(sample=sample).filter(pl.col("writer") == self.writer).collect()
+        over = [one["version"] for one in table.history() if _is_overwrite(one)]
+        since = max([one for one in over if one <= table.version], default=-1)
+        known = [event for event in self.ledger.events if event.version >= since]
+        wanted = replay(known)
+        if not whole:
+            sampled = table.scan(sample=sample).collect()["row"]
+            everything = table.scan().filter(pl.col("writer") == self.writer).collect()
+            assert everything.sort("row").equals(wanted.sort("row"))
+            assert found["row"].is_in(sampled.implode()).all()
+            assert found["row"].is_in(wanted["row"].implode()).all()
+        else:
+            assert found.sort("row").equals(wanted.sort("row"))
+        self.ledger.reads += 1
+
+
+def _is_overwrite(entry: Mapping[str, object]) -> bool:
+    parameters = entry.get("operationParameters")
+    return isinstance(parameters, Mapping) and parameters.get("mode") == "Overwrite"
