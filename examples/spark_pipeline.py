@@ -1,4 +1,4 @@
-"""A pipeline on real data: Spark writes flights as they arrive, Polars samples them, Spark asks, a stream goes on.
+"""A pipeline on real data: Spark writes flights as they arrive, Polars samples, Spark asks, streams and optimizes.
 
 Run with ``make demo-spark``. Raw files, table and checkpoint are left in ``demo-output/spark/``.
 """
@@ -46,6 +46,7 @@ def run(spark: SparkSession, rows: pl.DataFrame, folder: Path) -> None:
     sample_in_polars(table, known)
     ask_spark(spark, table, known)
     stream_last_month(spark, rows, raw, table, folder / "checkpoint")
+    optimize(spark, rows, table)
 
 
 def start_spark() -> SparkSession:
@@ -145,6 +146,25 @@ def stream_last_month(
     for answer in answers:
         check("sums of the year", tuple(answer), truth)
     print(f"  sums of the year agree in Spark: {truth[0]:,} miles, {truth[1]:,.0f} minutes late")
+
+
+def optimize(spark: SparkSession, rows: pl.DataFrame, table: Path) -> None:
+    title("5. Spark puts the year into one index, and no answer changes")
+    before = qbeast.open_table(table)
+    sample = before.scan(sample=SAMPLE).collect()
+    planned = bridge.optimize_table(spark, table, fold=True, full=True, dry_run=True)
+    start = time.perf_counter()
+    result = bridge.optimize_table(spark, table, fold=True, full=True)
+    seconds = time.perf_counter() - start
+    print(
+        f"  {result.files} files in place of {planned.files_removed}, {result.rows:,} rows, {seconds:.1f} s"
+    )
+    check("the rows put back", result.rows, rows.height)
+    after = qbeast.open_table(table)
+    again = after.scan(sample=SAMPLE).collect()
+    check("the sample", again.sort(again.columns).equals(sample.sort(sample.columns)), expected=True)
+    for name, one in (("before", before), ("after", after)):
+        print(f"  {name:<6} the delays since June opened {opened(one.explain(LATE_IN_POLARS))}")
 
 
 def check(what: str, found: object, expected: object) -> None:
