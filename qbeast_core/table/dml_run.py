@@ -118,6 +118,7 @@ def _attempt(
         files=work.rewritten,
         dropped=work.dropped,
         change=work.change,
+        keeps_places=True,
         keeps_keys=work.keeps_keys,
         added=work.added,
         data_change=True,

@@ -87,7 +87,9 @@ class IndexState:
         """Whether live blocks repeat rows of others (format 11)."""
         return bool(self.blocks["replicated"].any())
 
-    def tree(self, revision: Revision, gone: BoolArray, new: pl.DataFrame) -> ExistingTree:
+    def tree(
+        self, revision: Revision, gone: BoolArray, new: pl.DataFrame, *, keeps_places: bool = False
+    ) -> ExistingTree:
         """Return the tree that rows are put back into.
 
         Parameters
@@ -98,11 +100,19 @@ class IndexState:
             Files that are taken out.
         new : polars.DataFrame
             Blocks already put back, see `blocks_frame`.
+        keeps_places : bool
+            Whether rows are put back by the thresholds that their cubes had, so that those that did not change
+            find the cubes they came from; else by those of a fresh tree.
         """
         mine = self.blocks.filter(pl.col("revision") == revision.revision_id).select(_BLOCKS.names())
-        staying = mine.filter(~pl.Series(gone[mine["file"].to_numpy()], dtype=pl.Boolean))
-        both = pl.concat([staying, new])
-        tree = existing_tree(_cubes(both, revision), **_bounds(both), element_counts=both["rows"].to_numpy())
+        taken = gone[mine["file"].to_numpy()]
+        both = pl.concat([mine if keeps_places else mine.filter(~pl.Series(taken, dtype=pl.Boolean)), new])
+        tree = existing_tree(
+            _cubes(both, revision),
+            **_bounds(both),
+            element_counts=both["rows"].to_numpy(),
+            gone=np.append(taken, np.zeros(new.height, np.bool_)) if keeps_places else None,
+        )
         return open_where_broken(tree)
 
     def disorder(self, gone: BoolArray, new: Mapping[int, pl.DataFrame]) -> Disorder:

@@ -148,7 +148,8 @@ class _Rewriter:
 
     def _tree(self, revision: Revision) -> ExistingTree:
         gone = np.ones_like(self.gone) if self.is_new else self.gone
-        return self.state.tree(revision, gone, self.new)
+        keeps = self.job.keeps_places and not self.is_new
+        return self.state.tree(revision, gone, self.new, keeps_places=keeps)
 
     def _mend(self) -> bool:
         """Take out more files until the order of weights is kept; False if that does not help."""

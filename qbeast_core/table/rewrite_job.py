@@ -58,6 +58,9 @@ class Rewrite:
         The revision of the table to index in; None: the newest, or a new one if rows do not fit it.
     change : callable or None
         What becomes of the rows of `files`, and of those that go with them.
+    keeps_places : bool
+        Whether rows are put back by the thresholds that their cubes had, so that few other files have to go with
+        them; else by those of a fresh tree.
     keeps_keys : bool
         Whether `change` leaves the indexed columns of the rows it returns as they are.
     added : polars.DataFrame or None
@@ -87,6 +90,7 @@ class Rewrite:
     dropped: I64Array = field(default_factory=_no_files)
     revision: Revision | None = None
     change: RowChange | None = None
+    keeps_places: bool = False
     keeps_keys: bool = False
     added: pl.DataFrame | None = None
     data_change: bool = False

@@ -221,6 +221,9 @@ class TreeBuilder:
         live = self.tree.levels[level.depth]
         at = np.maximum(level.existing, 0)
         known = level.existing >= 0
+        # Rows that are put back find the cubes they came from.
+        kept = known & (live.kept[at] < MAX_WEIGHT)
+        threshold, leaf = np.where(kept, live.kept[at], threshold), leaf & ~kept
         blocks = known & live.has_blocks[at]
         orphaned = known & ~live.has_blocks[at] & live.has_descendants[at]
         # A cube with blocks that receives no row under the new threshold keeps its old one.

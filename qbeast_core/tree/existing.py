@@ -32,6 +32,9 @@ class ExistingLevel:
         Smallest ``minWeight`` of live blocks of descendants, the greatest weight if there are none.
     has_descendants : ndarray of bool, shape (n,)
         Whether a descendant has a live block.
+    kept : ndarray of int32, shape (n,)
+        Threshold that rows are to keep to where the cube had one before blocks were taken away; the greatest
+        weight elsewhere.
     """
 
     keys: I64Array
@@ -40,6 +43,7 @@ class ExistingLevel:
     has_blocks: BoolArray
     lowest_below: I32Array
     has_descendants: BoolArray
+    kept: I32Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +73,7 @@ def existing_tree(
     min_weights: I32Array,
     max_weights: I32Array,
     element_counts: I64Array,
+    gone: BoolArray | None = None,
 ) -> ExistingTree:
     """Rebuild domains and thresholds of a revision from its live blocks.
 
@@ -83,6 +88,9 @@ def existing_tree(
         The blocks' weight bounds.
     element_counts : ndarray of int64, shape (n,)
         The blocks' rows.
+    gone : ndarray of bool, shape (n,), optional
+        Blocks that are taken away: only their thresholds are remembered, with those of the others, so that rows
+        put back find the cubes that they came from. By default no threshold is.
 
     Returns
     -------
@@ -93,8 +101,10 @@ def existing_tree(
         return ExistingTree(cubes.dimensions, ())
     depth = cubes.depth.astype(np.int64)
     keys, positions = place_cubes(cubes)
+    live = np.ones(len(depth), np.bool_) if gone is None else ~gone
+    remembered = np.full(len(depth), MAX_WEIGHT, np.int32) if gone is None else max_weights
     sizes = [
-        _sums(p, element_counts[depth >= k], len(q))
+        _sums(p, np.where(live, element_counts, 0)[depth >= k], len(q))
         for k, (q, p) in enumerate(zip(keys, positions, strict=True))
     ]
     levels: list[ExistingLevel] = []
@@ -104,8 +114,8 @@ def existing_tree(
             domains = _child_domains(level_keys >> cubes.dimensions, sizes[k], levels[-1].domains)
         reaching = depth >= k
         own = depth[reaching] == k
-        bounds = (min_weights[reaching], max_weights[reaching])
-        levels.append(_level(level_keys, domains, position, own, bounds))
+        mine = (min_weights[reaching], max_weights[reaching], remembered[reaching], live[reaching])
+        levels.append(_level(level_keys, domains, position, own, mine))
     return ExistingTree(cubes.dimensions, tuple(levels))
 
 
@@ -164,19 +174,23 @@ def _level(
     domains: F64Array,
     position: I64Array,
     own: BoolArray,
-    bounds: tuple[I32Array, I32Array],
+    bounds: tuple[I32Array, I32Array, I32Array, BoolArray],
 ) -> ExistingLevel:
-    min_weights, max_weights = bounds
+    min_weights, max_weights, remembered, live = bounds
     size = len(keys)
+    kept = np.full(size, MAX_WEIGHT, np.int32)
+    np.minimum.at(kept, position[own], remembered[own])
+    own, below = own & live, ~own & live
     thresholds = np.full(size, MAX_WEIGHT, np.int32)
     np.minimum.at(thresholds, position[own], max_weights[own])
     lowest_below = np.full(size, MAX_WEIGHT, np.int32)
-    np.minimum.at(lowest_below, position[~own], min_weights[~own])
+    np.minimum.at(lowest_below, position[below], min_weights[below])
     return ExistingLevel(
         keys=keys,
         domains=domains,
         thresholds=thresholds,
         has_blocks=np.bincount(position[own], minlength=size) > 0,
         lowest_below=lowest_below,
-        has_descendants=np.bincount(position[~own], minlength=size) > 0,
+        has_descendants=np.bincount(position[below], minlength=size) > 0,
+        kept=kept,
     )
