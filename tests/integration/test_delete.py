@@ -73,7 +73,7 @@ def check_deletes(case: Case, conditions: list[pl.Expr], sample: Any) -> None:
 
 
 @given(case=deletes(keyed=True), sample=samples())
-@settings(RELAXED, max_examples=10)
+@settings(RELAXED, max_examples=4)
 def test_what_a_filter_keeps_is_what_a_delete_takes(case: tuple[Case, list[pl.Expr]], sample: Any) -> None:
     check_deletes(*case, sample)
 

@@ -134,7 +134,7 @@ def check_merge(
 
 
 @given(case=merges(keyed=True), sample=samples())
-@settings(RELAXED, max_examples=12)
+@settings(RELAXED, max_examples=5)
 def test_rows_are_merged_as_one_by_one(case: tuple[Any, ...], sample: Any) -> None:
     check_merge(*case, sample)
 

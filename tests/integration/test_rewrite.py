@@ -70,7 +70,7 @@ def check_change(case: Case, share: float, of_files: float, seed: int, group_byt
     seed=st.integers(0, 99),
     group_bytes=st.sampled_from([1, 1000, 1 << 30]),
 )
-@settings(RELAXED, max_examples=8)
+@settings(RELAXED, max_examples=4)
 def test_rows_deleted_from_some_files_leave_the_rest_in_order(
     case: Case, share: float, of_files: float, seed: int, group_bytes: int
 ) -> None:

@@ -74,7 +74,7 @@ def check_updates(case: Case, asked: Updates, sample: Any) -> None:
 
 
 @given(case=updates(keyed=True), sample=samples())
-@settings(RELAXED, max_examples=10)
+@settings(RELAXED, max_examples=4)
 def test_what_a_filter_keeps_is_what_an_update_changes(case: tuple[Case, Updates], sample: Any) -> None:
     check_updates(*case, sample)
 
