@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
-import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.io.store import Store, open_store
-from qbeast_core.space.arrays import U64Array
 from qbeast_core.table.data_files import World, delete_data_files
 from qbeast_core.table.design import table_design_effect
 from qbeast_core.table.frames import to_frame
@@ -19,23 +16,16 @@ from qbeast_core.table.locking import refuse_unsafe_locking
 from qbeast_core.table.prepare import Prepared, choose_space, planned_cube_size, prepare
 from qbeast_core.table.publish import Written, is_applied, publish
 from qbeast_core.table.result import WriteResult
-from qbeast_core.table.scatter_job import RowShape, ScatterJob, sort_keys
+from qbeast_core.table.scatter_job import RowShape, ScatterJob
+from qbeast_core.table.scatter_plan import guess_row_bytes, plan_scatter
 from qbeast_core.table.scattered_file import ScatteredFile, count_cubes, with_blocks
 from qbeast_core.table.snapshot import Snapshot
 from qbeast_core.table.target import find_target
 from qbeast_core.table.warn import warn_if_clustered
 from qbeast_core.table.write_options import WriteOptions, check_options
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.design_effect import design_effect
-from qbeast_core.tree.outline import draw_outline
-from qbeast_core.tree.pack import pack_files, rows_per_file
-from qbeast_core.tree.plan import grid_columns, smallest_block_rows
 from qbeast_core.tree.summary import IndexSummary
 
 __all__ = ["ScatterWrite"]
-
-_TEXT_BYTES: Final = 24.0
-_OTHER_BYTES: Final = 64.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,30 +120,19 @@ class ScatterWrite:
             uri=self.uri,
             now_ms=self.world.now_ms(),
         )
-        size = space.revision.desired_cube_size
-        weights = frame_weights(summary.sample, self.names)
-        cells = grid_columns(summary.sample, space.revision)
-        share = summary.sample.height / summary.rows if summary.rows else 1.0
-        outline = draw_outline(
-            cells,
-            weights,
-            rows_each=1.0 / share,
-            cube_size=size,
-            existing=space.tree,
-            smallest_block_rows=smallest_block_rows(summary.rows, cube_size=size),
+        plan = plan_scatter(
+            summary, space.revision, space.tree, row_bytes=row_bytes or guess_row_bytes(self.schema)
         )
-        file_rows = rows_per_file(row_bytes or _row_bytes(self.schema))
-        keys = sort_keys(outline.place(cells, weights), weights)
         return ScatterJob(
             uri=self.uri,
             storage_options=dict(self.options.storage_options or {}),
             shape=self._shape(),
             configuration=self._properties(),
             space=replace(space, tree=None),
-            outline=outline,
-            file_starts=_file_starts(keys, file_rows=file_rows * share),
-            file_rows=file_rows,
-            design_effect=design_effect(weights, share=share),
+            outline=plan.outline,
+            file_starts=plan.file_starts,
+            file_rows=plan.file_rows,
+            design_effect=plan.design_effect,
             rows=summary.rows,
             weight_sum=summary.weight_sum,
         )
@@ -213,32 +192,3 @@ class ScatterWrite:
         """Return what of the table's configuration concerns files."""
         configuration = self.prepared.metadata.configuration
         return {key: value for key, value in configuration.items() if key.startswith("delta.")}
-
-
-def _file_starts(keys: U64Array, *, file_rows: float) -> U64Array:
-    """Cut the sampled rows into files, at the end of a cube where one is near; return where each begins."""
-    if not len(keys):
-        return np.zeros(0, np.uint64)
-    ordered = np.sort(keys)
-    cubes, counts = np.unique(ordered >> np.uint64(32), return_counts=True)
-    packed = pack_files(counts.astype(np.int64), file_rows=max(round(file_rows), 1))
-    cuts = packed.file_starts[:-1]
-    begins = np.cumsum(counts) - counts
-    at = np.minimum(np.searchsorted(begins, cuts), len(begins) - 1)
-    whole = begins[at] == cuts
-    starts = np.where(whole, cubes[at] << np.uint64(32), ordered[cuts])
-    starts[0] = 0
-    return np.unique(starts)
-
-
-def _row_bytes(schema: pl.Schema) -> float:
-    """Guess a row's bytes in memory."""
-    return sum(_bytes_of(dtype) for dtype in schema.values())
-
-
-def _bytes_of(dtype: pl.DataType) -> float:
-    if dtype == pl.String:
-        return _TEXT_BYTES
-    if dtype.is_nested() or dtype == pl.Binary:
-        return _OTHER_BYTES
-    return 16.0 if dtype.is_decimal() else 8.0
