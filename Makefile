@@ -40,10 +40,10 @@ pytest: $(VENV)/.dev ## the tests alone, without those of Spark
 pytest-all: $(VENV)/.dev ## the tests with the slow sweeps
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/spark --ignore=tests/interop --slow
 
-# One process each: a Spark session takes both cores and 2 GB by itself.
+# A session for each worker takes 2 GB; by file, because sessions take long to warm up.
 spark: $(VENV)/.dev ## the tests of Spark, on a classic session and on Spark Connect
-	$(BIN)/python -m pytest tests/spark
-	$(BIN)/python -m pytest tests/spark --connect
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/spark
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/spark --connect
 
 spark-all: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) ## with slow sweeps, cluster and older versions
 	for version in $(SPARKS); do \

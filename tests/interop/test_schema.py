@@ -173,6 +173,38 @@ def test_the_change_feed_has_our_appends_and_overwrites_and_nothing_of_an_optimi
     assert_right(table, rows_from(1010, 20))
 
 
+def test_commits_carry_the_timestamps_that_spark_asks_for(table: Delta) -> None:
+    table.sql("alter table {t} set tblproperties ('delta.enableInCommitTimestamps' = 'true')")  # 1
+    append(table, rows_from(400, 50))  # 2
+    table.append(rows_from(450, 50))  # 3
+    qbeast.open_table(table.path).optimize()  # 4
+    history = table.sql("describe history {t}")
+    assert [entry["version"] for entry in history] == [4, 3, 2, 1, 0]
+    times = [entry["timestamp"] for entry in history]
+    assert sorted(times, reverse=True) == times
+    assert_right(table, rows_from(0, 500))
+    shown = table.spark.sql(f"describe history {table.name}").selectExpr("version", "string(timestamp) AS at")
+    at = {row["version"]: row["at"] for row in shown.collect()}
+    assert_same_rows(table.read(timestampAsOf=at[2]), rows_from(0, 450))
+
+
+def test_properties_of_both_are_seen_by_both(table: Delta) -> None:
+    table.sql("alter table {t} set tblproperties ('team' = 'them', 'delta.checkpointInterval' = '2')")
+    opened = qbeast.open_table(table.path)
+    assert opened.properties == {"team": "them", "delta.checkpointInterval": "2"}
+    opened.set_properties({"team": "us", "job": "nightly"})
+    found = table.properties()
+    assert (found["team"], found["job"], found["delta.checkpointInterval"]) == ("us", "nightly", "2")
+    assert list(table.path.glob("_delta_log/*002.checkpoint*"))
+    table.sql("alter table {t} unset tblproperties ('job')")
+    table.sql("comment on table {t} is 'a table'")
+    assert qbeast.open_table(table.path).properties["team"] == "us"
+    assert "job" not in qbeast.open_table(table.path).properties
+    append(table, rows_from(400, 50))
+    assert table.sql("describe detail {t}")[0]["description"] == "a table"
+    assert_right(table, rows_from(0, 450))
+
+
 def test_a_partitioned_table_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     writer = to_spark(spark, rows_from(0, 30)).write.format("delta").partitionBy("b")
     writer.save(str(tmp_path / "t"))

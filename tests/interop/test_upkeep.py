@@ -1,10 +1,12 @@
-"""Restores and vacuums by Spark and by us, in turn: rows, index and older versions are what they were."""
+"""Checkpoints, restores and vacuums by Spark and by us, in turn: rows, tags and older versions are what they were."""
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pytest
 
 import qbeast
 from tests.integration.tables import assert_same_rows, small_files
@@ -30,6 +32,83 @@ def pruned(path: Path) -> list[float]:
     table = qbeast.open_table(path)
     asked = [table.explain(sample=sample) for sample in SAMPLES]
     return [plan.share for plan in [*asked, *map(table.explain, FILTERS.values())]]
+
+
+def force_checkpoint(table: Delta) -> None:
+    """Let Spark write a checkpoint of the newest version now, as its own commits do every so often."""
+    jvm = table.spark.sparkContext._jvm  # noqa: SLF001 -- Delta has no statement for it
+    java = table.spark._jsparkSession  # type: ignore[attr-defined] # noqa: SLF001 -- as above
+    jvm.org.apache.spark.sql.delta.DeltaLog.forTable(java, str(table.path)).checkpoint()
+
+
+def without_commits(table: Delta, copy: Path) -> Delta:
+    """Copy the table without the commits before its checkpoint, as after a clean-up, to where nobody knows it."""
+    shutil.copytree(table.path, copy)
+    log = copy / "_delta_log"
+    names = [path.name for path in log.iterdir()]
+    newest = max(int(name[:20]) for name in names if ".checkpoint." in name and name[0] != ".")
+    for name in names:
+        if name.endswith(".crc") or (name[20:] == ".json" and int(name[:20]) < newest):
+            (log / name).unlink()
+    return Delta(table.spark, copy)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "'team' = 'us'",
+        "'delta.checkpointPolicy' = 'v2'",
+        "'delta.checkpoint.writeStatsAsStruct' = 'true', 'delta.checkpoint.writeStatsAsJson' = 'false'",
+        "'delta.checkpoint.writeStatsAsStruct' = 'false'",
+    ],
+)
+def test_the_index_survives_a_checkpoint_of_spark(
+    spark: SparkSession, tmp_path: Path, properties: str
+) -> None:
+    table = Delta(spark, tmp_path / "t")
+    model = write_versions(table.path)
+    table.sql(f"alter table {{t}} set tblproperties ({properties})")
+    before = pruned(table.path)
+    assert max(before[0], before[3]) < 0.7
+    force_checkpoint(table)
+    left = without_commits(table, tmp_path / "copy")
+    assert pruned(left.path) == before
+    assert_right(left, model)
+    qbeast.write_table(rows_from(600, 100), left.path, mode="append")
+    qbeast.open_table(left.path).optimize(full=True)
+    assert_right(left, rows_from(0, 700))
+
+
+def test_spark_writes_checkpoints_of_its_own_accord_and_the_index_survives(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Delta(spark, tmp_path / "t")
+    write_versions(table.path, 9)  # versions 0 to 8
+    table.append(rows_from(1800, 50))
+    table.append(rows_from(1850, 50))
+    assert list(table.path.glob("_delta_log/*010.checkpoint*"))
+    before = pruned(table.path)
+    left = without_commits(table, tmp_path / "copy")
+    assert pruned(left.path) == before
+    assert before[0] < 0.5
+    assert_right(left, rows_from(0, 1900))
+
+
+def test_spark_reads_checkpoints_of_ours(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write_versions(path, 2)
+    qbeast.open_table(path).set_properties({"delta.checkpointInterval": "3"})
+    qbeast.write_table(rows_from(400, 200), path, mode="append")
+    table = Delta(spark, path)
+    assert list(path.glob("_delta_log/*003.checkpoint.parquet"))
+    table.sql("delete from {t} where row = 7")
+    left = without_commits(table, tmp_path / "copy")
+    model = rows_from(0, 600).filter(pl.col("row") != 7)
+    assert_right(left, model)
+    left.sql("update {t} set note = 'new' where row = 8")
+    left.append(rows_from(600, 50))
+    noted = pl.when(pl.col("row") == 8).then(pl.lit("new")).otherwise("note").alias("note")
+    assert_right(left, pl.concat([model.with_columns(noted), rows_from(600, 50)]))
 
 
 def test_both_restore_what_both_did(spark: SparkSession, tmp_path: Path) -> None:
@@ -88,3 +167,17 @@ def test_a_vacuum_of_spark_leaves_the_table_and_takes_what_ours_would(
     table.sql("vacuum {t} retain 0 hours")
     assert_right(table, model)
     assert {path.name for path in tmp_path.iterdir()}.isdisjoint(names)
+
+
+def test_a_vacuum_of_ours_leaves_spark_all_it_needs(spark: SparkSession, tmp_path: Path) -> None:
+    table = Delta(spark, tmp_path)
+    model = write_versions(tmp_path)
+    table.sql("alter table {t} set tblproperties ('delta.enableDeletionVectors' = 'true')")
+    table.sql("delete from {t} where row in (7, 207, 407)")
+    table.sql("delete from {t} where row = 208")
+    model = model.filter(~pl.col("row").is_in([7, 207, 407, 208]))
+    done = qbeast.open_table(tmp_path).vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
+    assert done.files
+    assert_right(table, model)
+    left = [row["path"] for row in table.sql("vacuum {t} retain 0 hours dry run")]
+    assert [path for path in left if path.endswith(".parquet")] == []

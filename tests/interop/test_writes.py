@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from tests.integration.tables import small_files
+from tests.integration.tables import assert_same_rows, small_files
 from tests.interop.delta import INDEXED, Delta, assert_right, rows_from, to_spark
 
 if TYPE_CHECKING:
@@ -29,6 +29,23 @@ def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -
     if request.param == "deletion vectors":
         found.sql(VECTORS)
     return found
+
+
+def insert(table: Delta, model: pl.DataFrame) -> pl.DataFrame:
+    more = rows_from(1000)
+    table.append(more)
+    return pl.concat([model, more])
+
+
+def insert_far(table: Delta, model: pl.DataFrame) -> pl.DataFrame:
+    """Rows outside of what the index covers."""
+    table.sql(
+        "insert into {t} values (-1000000, 1e9, 'zz', 'far'), (1000000, double('NaN'), null, 'none'), "
+        "(null, double('-0.0'), '', '')"
+    )
+    far = {"row": [-1000000, 1000000, None], "a": [1e9, float("nan"), -0.0]}
+    texts = {"b": ["zz", None, ""], "note": ["far", "none", ""]}
+    return pl.concat([model, pl.DataFrame(far | texts, schema=model.schema)])
 
 
 def delete(table: Delta, model: pl.DataFrame) -> pl.DataFrame:
@@ -99,6 +116,11 @@ def append_ours(table: Delta, model: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([model, more])
 
 
+def optimize_ours(table: Delta, model: pl.DataFrame) -> pl.DataFrame:
+    qbeast.open_table(table.path).optimize()
+    return model
+
+
 def take(table: Delta, steps: list[Callable[[Delta, pl.DataFrame], pl.DataFrame]]) -> pl.DataFrame:
     model = rows_from(0)
     for step in steps:
@@ -110,22 +132,21 @@ def take(table: Delta, steps: list[Callable[[Delta, pl.DataFrame], pl.DataFrame]
 @pytest.mark.parametrize(
     "steps",
     [
+        [insert, insert_far],
         [delete, append_ours, delete_one],
         [update],
         [merge, delete_one],
         [overwrite_part],
         [overwrite],
         [delete_one, purge],
+        [compact, delete],
+        [z_order],
     ],
     ids=lambda steps: " ".join(step.__name__ for step in steps),
 )
 def test_what_spark_did_is_read_and_an_optimize_indexes_it(
     table: Delta, steps: list[Callable[[Delta, pl.DataFrame], pl.DataFrame]]
 ) -> None:
-    check_steps(table, steps)
-
-
-def check_steps(table: Delta, steps: list[Callable[[Delta, pl.DataFrame], pl.DataFrame]]) -> None:
     model = take(table, steps)
     opened = qbeast.open_table(table.path)
     opened.optimize()
@@ -136,11 +157,63 @@ def check_steps(table: Delta, steps: list[Callable[[Delta, pl.DataFrame], pl.Dat
     assert_right(table, delete(table, more))
 
 
-@pytest.mark.parametrize("table", ["copies"], indirect=True)
-@pytest.mark.parametrize(
-    "steps", [[compact, delete], [z_order]], ids=lambda steps: " ".join(step.__name__ for step in steps)
-)
-def test_what_spark_reorganised_is_read_and_indexed_again(
-    table: Delta, steps: list[Callable[[Delta, pl.DataFrame], pl.DataFrame]]
+def test_deletion_vectors_of_spark_hide_rows_whatever_is_done_next(
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    check_steps(table, steps)
+    """Vectors in files and vectors again for the same files, restored, appended to, and rewritten."""
+    table = Delta(spark, tmp_path)
+    with small_files(file_rows=200):
+        qbeast.write_table(rows_from(0), tmp_path, columns=INDEXED, cube_size=100)
+    table.sql(VECTORS)
+    model = take(table, [delete_one, delete, append_ours, update])
+    adds = qbeast.open_table(tmp_path).optimize(dry_run=True).plan
+    assert "deletion vector" in adds["reason"].to_list()
+    version = qbeast.open_table(tmp_path).version
+    optimize_ours(table, model)
+    assert (
+        "deletion vector" not in qbeast.open_table(tmp_path).optimize(dry_run=True).plan["reason"].to_list()
+    )
+    assert_right(table, model)
+    qbeast.open_table(tmp_path).restore(version)
+    assert_right(table, model)
+    table.sql("restore table {t} to version as of 1")
+    assert_right(table, rows_from(0))
+    assert_same_rows(qbeast.read_table(tmp_path, version=version), model)
+
+
+@pytest.mark.parametrize("writer", ["spark", "qbeast"])
+def test_a_table_of_spark_is_converted_and_both_go_on_writing(
+    spark: SparkSession, tmp_path: Path, writer: str
+) -> None:
+    table = Delta(spark, tmp_path / "t")
+    table.append(rows_from(0))
+    table.sql(VECTORS)
+    model = delete(table, rows_from(0))
+    qbeast.convert_table(table.path, INDEXED, cube_size=50)
+    assert_right(table, model)
+    steps = [insert, append_ours] if writer == "spark" else [append_ours, insert]
+    for step in [*steps, delete_one, optimize_ours, update]:
+        model = step(table, model)
+        assert_right(table, model)
+
+
+def test_a_stream_of_spark_gets_appended_rows_once_and_none_from_an_optimize(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, seen = tmp_path / "t", tmp_path / "seen"
+    qbeast.write_table(rows_from(0), path, columns=INDEXED, cube_size=40)
+
+    def catch_up() -> None:
+        stream = spark.readStream.format("delta").load(str(path)).writeStream.format("delta")
+        stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start(
+            str(seen)
+        ).awaitTermination()
+
+    catch_up()
+    opened = qbeast.open_table(path)
+    assert opened.optimize(full=True).optimized
+    opened.set_properties({"owner": "us"})
+    catch_up()
+    qbeast.write_table(rows_from(400), path, mode="append")
+    catch_up()
+    assert_same_rows(Delta(spark, seen).read(), rows_from(0, 800))

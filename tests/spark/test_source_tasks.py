@@ -73,7 +73,7 @@ def test_tasks_return_every_row_of_every_type(case: Case, task_bytes: int, sampl
         {"predicate": pl.col("x") > 2},
         {"predicate": pl.col("x") > 1, "sample": 0.3, "columns": ["s", "id"]},
     ],
-    ids=str,
+    ids=["all", "sample", "range", "filter", "filter and sample"],
 )
 def test_the_cut_changes_no_row(table: Path, asked: dict[str, Any]) -> None:
     whole, one = read(table, **asked)

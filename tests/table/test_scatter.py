@@ -29,7 +29,7 @@ def split(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
     return [frame.slice(a, b - a) for a, b in pairwise(cuts)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     case=cases(),
     sample_rows=st.sampled_from([2, 9, 40, 1 << 20]),

@@ -94,6 +94,16 @@ def test_spark_appends_to_what_polars_wrote_and_the_other_way(spark: SparkSessio
     assert _keys(bridge.read_table(spark, path)) == list(range(3_000))
 
 
+def test_spark_converts_and_optimizes(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "plain")
+    _rows(spark, 0, 1_000).write.parquet(path)
+    assert bridge.convert_table(spark, path, COLUMNS).rows == 1_000
+    result = bridge.optimize_table(spark, path)
+    assert (result.rows, result.plan["reason"].unique().to_list()) == (1_000, ["staged"])
+    assert qbeast.open_table(path).check().faults.is_empty()
+    assert _keys(bridge.read_table(spark, path)) == list(range(1_000))
+
+
 def test_a_table_that_exists_is_left_alone(spark: SparkSession, path: str) -> None:
     with pytest.raises(QbeastError):
         bridge.write_table(_rows(spark, 0, 10), path, columns=COLUMNS)
