@@ -26,8 +26,9 @@ class WriteIntent:
         older revisions; `metadata` publishes `metadata` and what `files` decides, nothing if neither changes
         anything.
     adds : tuple of AddFile
-        New files, one path once. Indexed ones carry `blocks` and no ``revision`` or ``blocks`` tag: both are
-        filled at every attempt. Files without `blocks` are published as they are.
+        New files, one path once. Indexed ones carry `blocks` and no ``blocks`` tag, and a ``revision`` tag only
+        if they are of another revision than `revision`, that of files they replace: the rest is filled at every
+        attempt. Files without `blocks` are published as they are.
     removes : tuple of RemoveFile
         Live files this change replaces. It fails if another writer touches one of them first.
     files : callable or None

@@ -100,6 +100,7 @@ class _Rewriter:
         self.gone = self.dropped.copy()
         self.gone[job.files] = True
         self.revision, self.is_new = job.revision, False
+        self.apart: tuple[Rows, Revision] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -107,7 +108,8 @@ class _Rewriter:
         self.new = blocks_frame([])
 
     def run(self) -> Replaced | None:
-        rows = self._rows(self.gone & ~self.dropped, self.job.added)
+        rows = self._first()
+        added = self.job.added if self.apart is None else None
         while True:
             taken = int(self.gone.sum())
             plan = self._plan(rows)
@@ -117,12 +119,35 @@ class _Rewriter:
                 self._write(plan)
             # The smallest weight of all leaves no room for a threshold below: then it stays as it is.
             if self._mend() or int(self.gone.sum()) == taken:
-                count, cubes = int(self.new["rows"].sum()), self.new["cube"].n_unique()
-                return Replaced(self.gone, self.adds, self.revision, self.is_new, count, cubes)
+                return self._replaced()
             # New blocks relied on files that went later; once more, with all of these gone from the start.
             delete_data_files(self.reader.store, self.adds)
             self._begin()
-            rows = self._rows(self.gone & ~self.dropped, self.job.added)
+            rows = self._rows(self.gone & ~self.dropped, added)
+
+    def _replaced(self) -> Replaced:
+        count, cubes = int(self.new["rows"].sum()), self.new["cube"].n_unique()
+        if self.apart is not None:
+            rows, revision = self.apart
+            old, self.new = self.adds, blocks_frame([])
+            self.adds = [_of_revision(add, self.revision) for add in old]
+            self._write(rows.plan(revision, None))
+            self.revision, self.is_new = revision, True
+            count, cubes = count + int(self.new["rows"].sum()), cubes + self.new["cube"].n_unique()
+        return Replaced(self.gone, self.adds, self.revision, self.is_new, count, cubes)
+
+    def _first(self) -> Rows:
+        """Take the rows; added ones that alone need a new revision are set apart, so that all others stay."""
+        files, added = self.gone & ~self.dropped, self.job.added
+        if added is not None and self.gone.any():
+            fresh = self._rows(np.zeros_like(files), added)
+            revision, is_new = self._new_space(fresh)
+            if revision is not None and is_new:
+                rows = self._rows(files, None)
+                if self._stay() or not self._new_space(rows)[1]:
+                    self.apart = fresh, revision
+                    return rows
+        return self._rows(files, added)
 
     def _rows(self, files: BoolArray, added: pl.DataFrame | None) -> Rows:
         return self.take(self.reader, self.job, self.world, np.flatnonzero(files), added)
@@ -138,11 +163,18 @@ class _Rewriter:
 
     def _space(self, rows: Rows) -> tuple[Revision | None, bool]:
         """Choose the revision; rows that are indexed in the newest one and stay as they are always fit it."""
+        if self._stay() and (self.job.added is None or self.apart is not None):
+            return newest_revision(self.state), False
+        return self._new_space(rows)
+
+    def _stay(self) -> bool:
+        """Tell whether all rows taken out are of the newest revision and fit it as they come back."""
         newest, job = newest_revision(self.state), self.job
-        same = (job.change is None or job.keeps_keys) and job.added is None
         taken = self.state.revision_of[self.gone & ~self.dropped]
-        if newest is not None and same and (taken == newest.revision_id).all():
-            return newest, False
+        same = job.change is None or job.keeps_keys
+        return newest is not None and same and bool((taken == newest.revision_id).all())
+
+    def _new_space(self, rows: Rows) -> tuple[Revision | None, bool]:
         uri, now_ms = self.state.snapshot.uri, self.world.now_ms()
         return space_for(self.state, rows.summary, self.gone, uri=uri, now_ms=now_ms)
 
@@ -172,3 +204,10 @@ class _Rewriter:
             self.adds += adds
             found = blocks_frame([block for add in adds for block in add.blocks or ()])
             self.new = pl.concat([self.new, found])
+
+
+def _of_revision(add: AddFile, revision: Revision | None) -> AddFile:
+    """Return a file that keeps its revision whichever the commit brings."""
+    if revision is None:
+        return add
+    return add.model_copy(update={"tags": {**(add.tags or {}), "revision": str(revision.revision_id)}})

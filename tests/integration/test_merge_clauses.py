@@ -95,6 +95,24 @@ def test_values_beyond_the_space_begin_a_new_revision(tmp_path: Path) -> None:
     check_invariants(tmp_path / "t")
 
 
+def test_rows_that_need_no_new_revision_stay_where_they_are(tmp_path: Path) -> None:
+    rows = spread(2_000)
+    with small_files(file_rows=100):
+        qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear"], cube_size=50)
+        table = qbeast.open_table(tmp_path / "t")
+        matching = table.explain(pl.col(ROW) >= 1_990).files["opened"].sum()
+        result = table.merge(spread(30, 1_990), ROW)
+    assert (result.new_revision, result.rows_updated, result.rows_inserted) == (True, 10, 20)
+    assert result.plan.filter(pl.col("matched") > 0).height <= matching < 10
+    assert result.files_removed < 10
+    revisions = table.files()["revision_id"]
+    assert (revisions == 1).sum() > revisions.len() / 2
+    assert revisions.unique().sort().to_list() == [1, 2]
+    assert_same_rows(table.scan().collect(), pl.concat([rows[:1_990], spread(30, 1_990)]))
+    check_invariants(tmp_path / "t")
+    assert table.check().faults.is_empty()
+
+
 def test_a_table_of_appends_only_takes_new_rows_and_no_others(tmp_path: Path) -> None:
     rows = spread(100)
     write_deltalake(tmp_path / "t", rows, configuration={"delta.appendOnly": "true"})
