@@ -14,6 +14,7 @@ from qbeast_core.table.data_files import World, delete_data_files
 from qbeast_core.table.index_state import IndexState, blocks_frame
 from qbeast_core.table.locking import refuse_unsafe_locking
 from qbeast_core.table.reader import Reader
+from qbeast_core.table.rewrite_apart import Apart, part_of
 from qbeast_core.table.rewrite_commit import publish_rewrite
 from qbeast_core.table.rewrite_here import take_here
 from qbeast_core.table.rewrite_job import Replaced, Rewrite
@@ -100,7 +101,7 @@ class _Rewriter:
         self.gone = self.dropped.copy()
         self.gone[job.files] = True
         self.revision, self.is_new = job.revision, False
-        self.apart: tuple[Rows, Revision] | None = None
+        self.apart: Apart | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -109,7 +110,6 @@ class _Rewriter:
 
     def run(self) -> Replaced | None:
         rows = self._first()
-        added = self.job.added if self.apart is None else None
         while True:
             taken = int(self.gone.sum())
             plan = self._plan(rows)
@@ -123,31 +123,43 @@ class _Rewriter:
             # New blocks relied on files that went later; once more, with all of these gone from the start.
             delete_data_files(self.reader.store, self.adds)
             self._begin()
-            rows = self._rows(self.gone & ~self.dropped, added)
+            rows = self._rows(self.gone & ~self.dropped, self.job.added)
 
     def _replaced(self) -> Replaced:
         count, cubes = int(self.new["rows"].sum()), self.new["cube"].n_unique()
         if self.apart is not None:
-            rows, revision = self.apart
-            old, self.new = self.adds, blocks_frame([])
-            self.adds = [_of_revision(add, self.revision) for add in old]
-            self._write(rows.plan(revision, None))
-            self.revision, self.is_new = revision, True
+            rows = self._set_apart(self.apart.job, reads_files=self.apart.reads_files)
+            self.adds, self.new = [_of_revision(add, self.revision) for add in self.adds], blocks_frame([])
+            self.revision, self.is_new = self._new_space(rows)
+            plan = self._plan(rows)
+            if plan is not None:
+                self._write(plan)
             count, cubes = count + int(self.new["rows"].sum()), cubes + self.new["cube"].n_unique()
         return Replaced(self.gone, self.adds, self.revision, self.is_new, count, cubes)
 
     def _first(self) -> Rows:
-        """Take the rows; added ones that alone need a new revision are set apart, so that all others stay."""
-        files, added = self.gone & ~self.dropped, self.job.added
-        if added is not None and self.gone.any():
-            fresh = self._rows(np.zeros_like(files), added)
-            revision, is_new = self._new_space(fresh)
-            if revision is not None and is_new:
-                rows = self._rows(files, None)
-                if self._stay() or not self._new_space(rows)[1]:
-                    self.apart = fresh, revision
-                    return rows
-        return self._rows(files, added)
+        """Take the rows; those that need a new revision are set apart, so that all others stay in theirs."""
+        whole, newest, files = self.job, newest_revision(self.state), self.gone & ~self.dropped
+        if newest is None or not whole.keeps_places or not self.gone.any():
+            return self._rows(files, whole.added)
+        self.job = part_of(whole, newest, outside=False, taken=False)
+        rows = self._rows(files, self.job.added)
+        all_stay = self._stay() or not self._new_space(rows)[1]
+        outside = part_of(whole, newest, outside=True, taken=not all_stay)
+        if all_stay and outside.added is None:
+            return rows
+        if not self._new_space(self._set_apart(outside, reads_files=not all_stay))[1]:
+            self.job = whole  # all rows together ask for a new revision
+            return self._rows(files, whole.added)
+        self.apart = Apart(outside, reads_files=not all_stay)
+        if all_stay:
+            return rows
+        self.job = part_of(whole, newest, outside=False)
+        return self._rows(files, self.job.added)
+
+    def _set_apart(self, job: Rewrite, *, reads_files: bool) -> Rows:
+        files = np.flatnonzero(self.gone & ~self.dropped & reads_files)
+        return self.take(self.reader, job, self.world, files, job.added)
 
     def _rows(self, files: BoolArray, added: pl.DataFrame | None) -> Rows:
         return self.take(self.reader, self.job, self.world, np.flatnonzero(files), added)
@@ -163,7 +175,7 @@ class _Rewriter:
 
     def _space(self, rows: Rows) -> tuple[Revision | None, bool]:
         """Choose the revision; rows that are indexed in the newest one and stay as they are always fit it."""
-        if self._stay() and (self.job.added is None or self.apart is not None):
+        if self.apart is not None or (self._stay() and self.job.added is None):
             return newest_revision(self.state), False
         return self._new_space(rows)
 

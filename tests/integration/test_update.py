@@ -130,6 +130,23 @@ def test_files_without_such_rows_stay_and_a_dry_run_names_the_others(tmp_path: P
     check_invariants(tmp_path / "t")
 
 
+def test_one_value_beyond_the_space_moves_one_row_and_no_other(tmp_path: Path) -> None:
+    rows = spread(2_000)
+    with small_files(file_rows=100):
+        qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear"], cube_size=50)
+        table = qbeast.open_table(tmp_path / "t")
+        result = table.update(pl.col(ROW) == 1_000, {ROW: pl.lit(10**6)})
+    assert (result.new_revision, result.revision_id, result.rows_updated) == (True, 2, 1)
+    assert result.files_removed < 10
+    files = table.files()
+    assert files.filter(pl.col("revision_id") == 2)["num_records"].to_list() == [1]
+    assert files["revision_id"].unique().sort().to_list() == [1, 2]
+    assert_same_rows(table.scan().collect(), rows.with_columns(pl.col(ROW).replace(1_000, 10**6)))
+    assert table.explain(pl.col(ROW) > 5_000).rows_opened == 1
+    check_invariants(tmp_path / "t")
+    assert table.check().faults.is_empty()
+
+
 def test_values_beyond_the_space_begin_a_new_revision_and_are_found(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     with small_files():
