@@ -96,8 +96,8 @@ class Changed(TableBase):
         """Give columns of some rows other values, in one commit; the index is kept.
 
         Files that hold no such row stay as they are. The rows of the others are put back, those with other
-        values in indexed columns into the cubes where they belong now; values beyond the space of the index
-        begin a new revision, as they do in an append. Otherwise as `delete`.
+        values in indexed columns into the cubes where they belong now; rows with values beyond the space of the
+        index go into a new revision, as they do in an append, and the others stay in theirs. Otherwise as `delete`.
 
         Parameters
         ----------
