@@ -111,11 +111,11 @@ class Life(Known):
         source = self.now.with_rows(batch.rows(int(self.next_id * first)))
         self.next_id = max(self.next_id, *(row["id"] + 1 for row in source.rows), 0)
         asked = {"when_matched": matched, "when_not_matched": new, "when_not_matched_by_source": lonely}
+        if self.refused(lambda table: table.merge(source.frame, "id", **asked)):
+            return
         if set(asked.values()) == {"ignore"}:
             with pytest.raises(qbeast.QbeastError, match="does nothing"):
                 self.table(stale=stale).merge(source.frame, "id", **asked)
-            return
-        if self.refused(lambda table: table.merge(source.frame, "id", **asked)):
             return
         self.table(stale=stale).merge(source.frame, "id", **asked)
         self.becomes(self.now.merged(source.rows, matched=matched, new=new, lonely=lonely))
