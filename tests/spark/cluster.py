@@ -64,13 +64,15 @@ def cluster(directory: Path, *, workers: int = 2) -> Iterator[Cluster]:
     master = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:
         daemons = _Daemons(stack, directory)
-        common = ["--host", "127.0.0.1", "--webui-port"]
-        daemons.start("master", "spark-class", MASTER, *common, str(web), "--port", str(port))
+        place = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web)]
+        daemons.start("master", "spark-class", MASTER, *place)
         daemons.wait("the master", lambda: _workers(web) == 0)
         for number in range(workers):
             folder = str(directory / f"worker-{number}")
-            size = ["--cores", "2", "--memory", "2g", "--work-dir", folder]
-            daemons.start(f"worker-{number}", "spark-class", WORKER, *common, "0", *size, master)
+            # A host each: Spark starts no second copy of a slow task on the host of the first.
+            place = ["--host", f"127.0.0.{number + 1}", "--webui-port", "0", "--work-dir", folder]
+            size = ["--cores", "2", "--memory", "2g"]
+            daemons.start(f"worker-{number}", "spark-class", WORKER, *place, *size, master)
         daemons.wait("the workers", lambda: _workers(web) == workers)
         server = ["--class", SERVER, *_submit(directory, master, grpc), "spark-internal"]
         daemons.start("connect", "spark-submit", *server)
