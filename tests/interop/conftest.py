@@ -30,7 +30,6 @@ SETTINGS = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.shuffle.partitions": "2",
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # a vacuum lists files by so many tasks
     # The log on disk is what is tested, not what the session remembers of it.
     "spark.databricks.delta.stalenessLimit": "0",
 }

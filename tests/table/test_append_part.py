@@ -75,7 +75,7 @@ def table(tmp_path: Path) -> Path:
     return place
 
 
-@settings(max_examples=30)
+@settings(max_examples=60)
 @given(case=cases())
 def test_parts_planned_without_each_other_keep_the_invariants(case: Case) -> None:
     with folder() as place, small_files():
