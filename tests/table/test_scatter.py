@@ -59,7 +59,7 @@ def test_no_row_is_lost_and_the_index_holds(case: Case, sample_rows, parts, flus
         assert_same_rows(found, sampled(case.rows, case.indexed, sample))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(case=cases(most_frames=1), parts=st.integers(1, 4))
 def test_with_every_row_in_the_sample_the_blocks_are_those_of_one_machine(case: Case, parts) -> None:
     options = {"columns": case.columns, "cube_size": case.cube_sizes[0], "dialect": case.dialect}
