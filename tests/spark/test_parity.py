@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import Phase, given, settings
@@ -109,65 +108,3 @@ def samples_in_spark(spark: SparkSession, tables: list[Path]) -> dict[str, dict[
         }
         for road in roads
     }
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        300_000,
-        pytest.param(4_000_000, marks=pytest.mark.slow),
-    ],  # a tree of all rows, and of one in four
-    ids=lambda count: f"{count:,} rows",
-)
-def twins(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> dict[Engine, qbeast.Table]:
-    """Tables of the same rows, large enough for their pages to be counted."""
-    rng = np.random.default_rng(11)
-    count = int(request.param)
-    rows = pl.DataFrame(
-        {
-            "id": rng.permutation(count) * (12_000_000 // count),
-            "price": rng.lognormal(3, 1, count).round(2),
-            "at": pl.Series(rng.integers(0, 10**12, count))
-            .cast(pl.Datetime("us"))
-            .dt.replace_time_zone("UTC"),
-            "brand": (rng.zipf(1.5, count) % 90).astype(str),
-            "note": rng.random(count),
-        }
-    )
-    root = tmp_path_factory.mktemp("twins")
-    columns = ["price", "at", "id"]
-    bridge.write_table(to_spark(spark, rows, root / "raw", parts=3), root / "spark", columns=columns)
-    qbeast.write_table(rows, root / "polars", columns=columns)
-    return {"spark": qbeast.open_table(root / "spark"), "polars": qbeast.open_table(root / "polars")}
-
-
-ASKED: dict[str, dict[str, Any]] = {
-    "1 %": {"sample": 0.01},
-    "10 %": {"sample": 0.1},
-    "30 %": {"sample": 0.3},
-    "price": {"predicate": pl.col("price") < 5},
-    "id": {"predicate": pl.col("id").is_between(1_200_000, 2_400_000)},
-    "box": {"predicate": pl.col("price").is_between(20, 40) & (pl.col("id") < 3_600_000)},
-    "box of 10 %": {
-        "predicate": pl.col("price").is_between(20, 40) & (pl.col("id") < 3_600_000),
-        "sample": 0.1,
-    },
-}
-
-
-@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED.keys())
-def test_both_tables_open_about_the_same_share(
-    twins: dict[Engine, qbeast.Table], asked: dict[str, Any]
-) -> None:
-    spark, polars = (twins[engine].explain(**asked) for engine in ("spark", "polars"))
-    assert spark.share == pytest.approx(polars.share, rel=0.05)
-
-
-def test_both_tables_have_about_the_same_size(twins: dict[Engine, qbeast.Table]) -> None:
-    spark, polars = (twins[engine].explain() for engine in ("spark", "polars"))
-    assert spark.rows_total == polars.rows_total
-    assert spark.bytes_total == pytest.approx(polars.bytes_total, rel=0.02)
-    assert len(twins["spark"].files()) == len(twins["polars"].files())
-    assert twins["spark"].cube_size == twins["polars"].cube_size
