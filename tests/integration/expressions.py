@@ -98,7 +98,7 @@ def _special(draw: _Draw, frame: pl.DataFrame, column: pl.Expr, dtype: pl.DataTy
             column.abs() < 2,
         ]
     elif dtype == pl.Boolean():
-        found += [column, ~column, column & pl.lit(value=None), column ^ pl.lit(value=True)]
+        found += [column, ~column, column & pl.lit(None, dtype=pl.Boolean), column ^ pl.lit(value=True)]
     elif dtype.is_integer():
         found += [column % 3 == 0, column.is_in(range(-3, 4)), column + 1 > 2, column.abs() > 5]
     elif isinstance(dtype, pl.List):

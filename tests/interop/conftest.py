@@ -30,6 +30,7 @@ SETTINGS = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM lists folders by 10,000 tasks else
     # The log on disk is what is tested, not what the session remembers of it.
     "spark.databricks.delta.stalenessLimit": "0",
 }
