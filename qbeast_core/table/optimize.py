@@ -221,7 +221,9 @@ def _result(done: Sequence[_Done], options: OptimizeOptions, snapshot: Snapshot)
     outcomes = [one.outcome for one in replaced if one.outcome is not None]
     last = outcomes[-1] if outcomes else None
     latest = snapshot.config.last_revision_id or 0
-    plan = pl.concat([one.plan for one in done])
+    # Where something was rewritten, files that were looked at in vain stay; two scopes may have looked at the same.
+    told = [one for one in done if one.replaced is not None] or done
+    plan = pl.concat([one.plan for one in told]).unique("path", keep="first", maintain_order=True)
     return OptimizeResult(
         version=snapshot.version if last is None else last.version,
         optimized=last is not None,

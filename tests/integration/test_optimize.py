@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -102,3 +103,22 @@ def test_no_optimize_of_many_does(
     case: Case, actions: list[dict[str, object]], sample: object, seed: int, group_bytes: int
 ) -> None:
     check_case(case, actions, sample, seed, group_bytes)
+
+
+@pytest.mark.parametrize("seed", range(4))  # of 0 and 1 both revisions gain, of 2 and 3 only the older one
+def test_the_plan_names_what_was_taken_out_and_each_file_once(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    first = pl.DataFrame({"row": range(60), "a": [5] * 60, "b": rng.integers(0, 60, 60)})
+    last = pl.DataFrame({"row": range(60), "a": rng.integers(-3, 7, 60), "b": rng.integers(-3, 7, 60)})
+    with small_files():
+        qbeast.write_table(first, tmp_path, columns=["a", "b"], cube_size=20)
+        qbeast.write_table(first, tmp_path, mode="append")
+        qbeast.write_table(last, tmp_path, mode="append")
+        table = qbeast.open_table(tmp_path)
+        live = set(read_log(tmp_path).adds)
+        planned = table.optimize(all_revisions=True, dry_run=True)
+        done = table.optimize(all_revisions=True)
+    assert planned.plan["path"].is_unique().all()
+    assert sorted(done.plan["path"]) == sorted(live - set(read_log(tmp_path).adds))
+    assert set(done.plan["path"]) <= set(planned.plan["path"])
+    assert done.optimized

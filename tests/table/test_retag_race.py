@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -18,7 +17,7 @@ from qbeast_core.table.commit import commit
 from qbeast_core.table.snapshot import Snapshot, load_snapshot
 from tests.log.handmade import replay
 from tests.table.changes import append, create, data_file
-from tests.table.test_commit_race import Job, ours, run, theirs
+from tests.table.test_commit_race import Job, insist, ours, run, theirs
 
 ROUNDS = 12
 
@@ -113,9 +112,9 @@ def marking(root: str, writer: int) -> None:
 
 def deleting(root: str, writer: int) -> None:  # noqa: ARG001 -- the job's form
     for number in range(ROUNDS):
-        one: Any = pl.DataFrame({"price": [100.0 + number]})
-        write_deltalake(root, one, mode="append")
-        DeltaTable(root).delete(f"price = {100.0 + number}")
+        one = pl.DataFrame({"price": [100.0 + number]})
+        insist(lambda one=one: write_deltalake(root, one, mode="append"))
+        insist(lambda price=100.0 + number: DeltaTable(root).delete(f"price = {price}"))
 
 
 @pytest.mark.parametrize(
