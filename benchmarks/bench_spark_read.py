@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 import qbeast
 from benchmarks import boxes, data, measure, rivals, tables
 from benchmarks.report import Figure, table
+from qbeast_core.tree.pack import page_rows_for
 from qbeast_spark_bridge import read_table
 
 SAMPLES = {0.01: 1.6, 0.1: 14.0}
@@ -40,10 +41,12 @@ def run(scale: int = 1) -> list[Figure]:
     warnings.simplefilter("ignore")  # PySpark and pandas disagree on versions
     folder = tables.indexed(f"lineitem-{scale}", lambda: data.lineitem(scale), data.W1_COLUMNS)
     advised = measure.in_child(_filters_as_advised, (folder, scale)).result
+    kept = _pages_by_bounds(folder, scale)
     spark = session()
     try:
         return [
             *advised,
+            *kept,
             *_samples(spark, folder),
             *_filters(spark, folder, scale, target=None),
             *_seconds(spark, folder, scale),
@@ -129,6 +132,38 @@ def _filters_as_advised(given: tuple[Path, int]) -> list[Figure]:
         return [replace(figure, what=f"{figure.what}, buffer of 4 kB") for figure in figures]
     finally:
         spark.stop()
+
+
+def _pages_by_bounds(folder: Path, scale: int) -> list[Figure]:
+    """Pages that minima and maxima alone keep, all that Spark knows of them, in the files that the plan opens."""
+    drawn = boxes.draw_boxes(data.lineitem(scale).select(data.W1_COLUMNS), data.W1_COLUMNS, number=BOXES)
+    opened = qbeast.open_table(folder)
+    pages = pl.concat(
+        _pages_of(Path(path), page_rows_for(rows, cube_size=opened.cube_size))
+        for path, rows in opened.files().select("path", "num_records").iter_rows()
+    )
+    figures = []
+    for name in FILTERS:
+        ratios = []
+        for box in drawn[name]:
+            files = opened.explain(box.predicate()).files.filter("opened")
+            kept = pages.join(files, on="path", how="semi").filter(box.may_hold()).height
+            ratios.append(kept / int(files["pages_opened"].sum()))
+        note = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        what = f"Pages that minima and maxima keep, boxes {name}, over the plan's"
+        figures.append(Figure(what, mean(ratios), "x", None, note))
+    return figures
+
+
+def _pages_of(file: Path, page_rows: int) -> pl.DataFrame:
+    """Bounds of the indexed columns, a row a page."""
+    rows = pl.read_parquet(file, columns=data.W1_COLUMNS).with_row_index("page")
+    bounds = [
+        bound
+        for name in data.W1_COLUMNS
+        for bound in (pl.col(name).min().alias(f"{name}_min"), pl.col(name).max().alias(f"{name}_max"))
+    ]
+    return rows.group_by(pl.col("page") // page_rows).agg(bounds).with_columns(path=pl.lit(file.name))
 
 
 def _filters(spark: SparkSession, folder: Path, scale: int, *, target: float | None) -> list[Figure]:

@@ -94,7 +94,7 @@ def write_rows(context: bytes, batches: Iterable[pa.RecordBatch], *, part_bytes:
                 held, size = [], 0
         if any(batch.num_rows for batch in held):
             parts.append(write_part(table, pa.Table.from_batches(held), _WORLD))
-    except BaseException:
+    except BaseException:  # an interrupt and a panic of Rust too
         _delete(table.uri, table.storage_options, parts)
         raise
     return pickle.dumps(parts)

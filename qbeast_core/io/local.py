@@ -125,7 +125,7 @@ def _written(target: Path, data: bytes | memoryview) -> Generator[Path]:
             os.fsync(file)
         yield temporary
         _sync_folder(target.parent)
-    except BaseException:
+    except BaseException:  # an interrupt and a panic of Rust too
         temporary.unlink(missing_ok=True)
         raise
 

@@ -192,7 +192,7 @@ def write_part(context: AppendContext, data: FrameLike, world: World) -> Appende
     indexed = _write_indexed(context, inside, store, settings, world) if inside.height else []
     try:
         staged = _stage(context, frame.filter(pl.Series(outside)), store, settings, world)
-    except BaseException:
+    except BaseException:  # an interrupt and a panic of Rust too
         delete_data_files(store, indexed)
         raise
     return AppendedPart(context.version, context.revision, tuple(indexed), tuple(staged), frame.height)
@@ -239,7 +239,7 @@ def _stage(
                 now_ms=world.now_ms,
             )
             written.append(without_index(add))
-    except BaseException:
+    except BaseException:  # an interrupt and a panic of Rust too
         delete_data_files(store, written)
         raise
     return written

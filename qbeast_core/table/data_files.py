@@ -98,7 +98,7 @@ def write_data_files(
                 done += 1
                 if progress is not None:
                     progress(Progress("write", done, plan.file_count, frame.height))
-        except BaseException:
+        except BaseException:  # an interrupt and a panic of Rust too
             for job in jobs:
                 job.cancel()
             pool.shutdown(wait=True)

@@ -117,6 +117,7 @@ def _collect(data: object) -> pl.DataFrame:
 def _from_stream(data: ArrowStream) -> pl.DataFrame:
     try:
         frame = pl.DataFrame(data)
+    # Whatever Polars raises, which depends on the type that it cannot take.
     except (pl.exceptions.PolarsError, TypeError, ValueError, NotImplementedError) as error:
         msg = f"the rows cannot be taken over as columns of one type each: {error}. Nothing was written."
         raise InvalidInputError(msg, argument="df") from error

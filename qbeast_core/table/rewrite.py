@@ -67,7 +67,7 @@ def rewrite(
     rewriter = _Rewriter(reader, state, job, world, take)
     try:
         replaced = rewriter.run()
-    except BaseException:
+    except BaseException:  # an interrupt and a panic of Rust too
         delete_data_files(reader.store, rewriter.adds)
         raise
     return None if replaced is None else publish_rewrite(reader, job, replaced)
