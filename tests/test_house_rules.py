@@ -13,7 +13,7 @@ MODULES = sorted(
     for package in ("pyspark_qbeast", "qbeast", "qbeast_core", "qbeast_spark_bridge")
     for path in (ROOT / package).rglob("*.py")
 )
-MOST_LINES = 300
+MOST_LINES = 600
 MOST_FUNCTION_LINES = 40
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
