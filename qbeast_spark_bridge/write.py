@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from qbeast_core.api import WORLD
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError, TableExistsError
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.column_stats import ColumnStats
+from qbeast_core.table.creation import MOST_CREATIONS
 from qbeast_core.table.progress import Progress, ProgressCallback
 from qbeast_core.table.result import WriteResult
 from qbeast_core.table.scatter import ScatterWrite
@@ -117,12 +118,18 @@ def write_rows(
             'df is a stream; nothing was written. Use writeStream.format("qbeast"), or write in foreachBatch.'
         )
         raise InvalidInputError(msg, argument="df")
-    write = ScatterWrite.begin(empty_frame(df.schema), os.fspath(path), options, WORLD)
-    if isinstance(write, WriteResult):
-        return write
-    _refuse_collations(write.names, collated_columns(df.schema))
     with _persisted(df, wanted=persist) as rows:
-        return _write(rows, write)
+        for left in reversed(range(MOST_CREATIONS)):
+            write = ScatterWrite.begin(empty_frame(df.schema), os.fspath(path), options, WORLD)
+            if isinstance(write, WriteResult):
+                return write
+            _refuse_collations(write.names, collated_columns(df.schema))
+            try:
+                return _write(rows, write)
+            except TableExistsError:
+                if not (left and write.goes_on):
+                    raise
+    raise AssertionError  # the last round returns or raises
 
 
 def _write(df: DataFrame, write: ScatterWrite) -> WriteResult:

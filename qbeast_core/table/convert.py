@@ -9,7 +9,13 @@ from typing import Any, Final
 import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError, TableNotFoundError
+from qbeast_core.errors import (
+    CommitConflictError,
+    InvalidColumnsError,
+    InvalidInputError,
+    TableExistsError,
+    TableNotFoundError,
+)
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.intent import WriteIntent
@@ -86,6 +92,21 @@ def convert(
     """
     check_options(options)
     specs = resolve_specs(options.columns, None)
+    try:
+        return _convert(uri, specs, options, world, dry_run=dry_run, add=add)
+    except (CommitConflictError, TableExistsError):  # another writer was first: perhaps it did just this
+        return _convert(uri, specs, options, world, dry_run=dry_run, add=add)
+
+
+def _convert(
+    uri: str,
+    specs: Sequence[ColumnSpec],
+    options: WriteOptions,
+    world: World,
+    *,
+    dry_run: bool,
+    add: AddFiles,
+) -> ConvertResult:
     store = open_store(uri, options.storage_options)
     refuse_unsafe_locking(store.uri, options.storage_options)
     try:

@@ -9,6 +9,7 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.io.store import Store, open_store
+from qbeast_core.table.creation import goes_on, target_once_created
 from qbeast_core.table.data_files import World, delete_data_files
 from qbeast_core.table.design import table_design_effect
 from qbeast_core.table.frames import to_frame
@@ -20,7 +21,6 @@ from qbeast_core.table.scatter_job import RowShape, ScatterJob
 from qbeast_core.table.scatter_plan import guess_row_bytes, plan_scatter
 from qbeast_core.table.scattered_file import ScatteredFile, count_cubes, with_blocks
 from qbeast_core.table.snapshot import Snapshot
-from qbeast_core.table.target import find_target
 from qbeast_core.table.warn import warn_if_clustered
 from qbeast_core.table.write_options import WriteOptions, check_options
 from qbeast_core.tree.summary import IndexSummary
@@ -79,7 +79,7 @@ class ScatterWrite:
             As `qbeast.write_table` documents.
         """
         check_options(options)
-        target = find_target(uri, options.mode, options.storage_options)
+        target = target_once_created(options, uri)
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
             return WriteResult.untouched(target.version, target.config.latest)
         frame, prepared = prepare(to_frame(empty), target, options, world)
@@ -90,6 +90,11 @@ class ScatterWrite:
     def names(self) -> tuple[str, ...]:
         """The indexed columns, in order."""
         return self.prepared.names
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether to begin again where `publish` finds that another writer created the table first."""
+        return goes_on(self.target, self.options.mode)
 
     @property
     def index_schema(self) -> pl.Schema:
@@ -151,6 +156,9 @@ class ScatterWrite:
         ------
         InputChangedError
             If these are not the rows that were summarised; nothing was written.
+        TableExistsError
+            Another writer created the table first, and nothing of this write is left. Where `goes_on` says so,
+            `begin` finds that table.
         QbeastError
             As `qbeast.write_table` documents.
         """

@@ -23,7 +23,7 @@ from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.snapshot import Snapshot, load_snapshot
 from qbeast_core.tree.columns import data_type_of
 
-__all__ = ["MOST_COLUMNS", "Mode", "check_columns", "check_mode", "find_target", "resolve_specs"]
+__all__ = ["MOST_COLUMNS", "Mode", "check_columns", "check_mode", "find_target", "is_ours", "resolve_specs"]
 
 Mode: TypeAlias = Literal["error", "append", "overwrite", "ignore"]
 
@@ -160,7 +160,7 @@ def _refuse_what_is_there(uri: str, error: TableNotFoundError) -> None:
         msg = f"{uri!r} is a file, not a folder; nothing was written. Choose another path."
         raise TableExistsError(msg, path=uri) from error
     files = list(root.glob("*.parquet"))
-    if files and all(_is_ours(path) for path in files):
+    if files and all(is_ours(path) for path in files):
         msg = (
             f"{uri!r} holds data files of a table, but no log that names them: an interrupted write left them, or the "
             "log was lost; nothing was written. Delete them if nobody needs them, or choose another path."
@@ -174,7 +174,8 @@ def _refuse_what_is_there(uri: str, error: TableNotFoundError) -> None:
         raise TableExistsError(msg, path=uri) from error
 
 
-def _is_ours(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
+    """Tell whether a Parquet file is one that this library wrote."""
     try:
         return WEIGHT_COLUMN in pl.read_parquet_schema(path)
     except (pl.exceptions.PolarsError, OSError):

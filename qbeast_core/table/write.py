@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 
+from qbeast_core.errors import TableExistsError
 from qbeast_core.io.store import open_store
+from qbeast_core.table.creation import MOST_CREATIONS, goes_on, target_once_created
 from qbeast_core.table.data_file import FileSettings
 from qbeast_core.table.data_files import World, write_data_files
 from qbeast_core.table.design import table_design_effect
@@ -17,7 +19,6 @@ from qbeast_core.table.progress import Progress
 from qbeast_core.table.publish import Written, is_applied, publish
 from qbeast_core.table.result import WriteResult
 from qbeast_core.table.snapshot import Snapshot
-from qbeast_core.table.target import find_target
 from qbeast_core.table.warn import warn_if_clustered
 from qbeast_core.table.write_options import WriteOptions, check_options, tell
 from qbeast_core.tree.columns import frame_weights
@@ -32,11 +33,38 @@ __all__ = ["index_rows", "write_frame"]
 def write_frame(data: FrameLike, uri: str, options: WriteOptions, world: World) -> WriteResult:
     """Write `data`; see `qbeast.write_table` for what the options mean and what is raised."""
     check_options(options)
-    target = find_target(uri, options.mode, options.storage_options)
-    if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
-        return WriteResult.untouched(target.version, target.config.latest)
-    tell(options, Progress("read"))
-    rows, prepared = prepare(to_frame(data), target, options, world)
+    frame: pl.DataFrame | None = None
+    for left in reversed(range(MOST_CREATIONS)):
+        target = target_once_created(options, uri)
+        if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
+            return WriteResult.untouched(target.version, target.config.latest)
+        if frame is None:
+            tell(options, Progress("read"))
+            frame = to_frame(data)
+        rows, prepared = prepare(frame, target, options, world)
+        try:
+            result = _write_rows(rows, prepared, target, options, uri=uri, world=world)
+        except TableExistsError:
+            if left and goes_on(target, options.mode):
+                continue
+            raise
+        if result.written:
+            known = None if prepared.current is None or target is None else table_design_effect(target)
+            warn_if_clustered(rows, prepared.names, result.design_effect, known=known)
+        return result
+    raise AssertionError  # the last round returns or raises
+
+
+def _write_rows(
+    rows: pl.DataFrame,
+    prepared: Prepared,
+    target: Snapshot | None,
+    options: WriteOptions,
+    *,
+    uri: str,
+    world: World,
+) -> WriteResult:
+    """Plan, write the files, and commit."""
     store = open_store(uri, options.storage_options)
     refuse_unsafe_locking(store.uri, options.storage_options)
     tell(options, Progress("plan", rows=rows.height))
@@ -57,9 +85,6 @@ def write_frame(data: FrameLike, uri: str, options: WriteOptions, world: World) 
     written = Written(prepared, space, adds, rows.height, len(plan.thresholds), effect)
     result = publish(store, target, written, options)
     tell(options, Progress("done", len(adds), len(adds), rows.height))
-    if result.written:
-        known = None if prepared.current is None or target is None else table_design_effect(target)
-        warn_if_clustered(rows, prepared.names, effect, known=known)
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from pyspark.sql.functions import col, expr, lit
 import qbeast
 import qbeast_spark_bridge as bridge
 from benchmarks.measure import peak_rss_bytes, reset_peak
+from qbeast_core.io.local import LocalStore
 from qbeast_spark_bridge import pass_one
 from tests.integration.invariants import check_invariants, read_log
 from tests.integration.tables import assert_same_rows, small_files
@@ -180,6 +182,25 @@ def test_modes_do_what_they_do_in_polars(spark: SparkSession, tmp_path: Path) ->
     bridge.write_table(df.where("row < 50"), path, ["b"], mode="overwrite", commit_metadata={"why": "test"})
     check(path, of_spark(df.where("row < 50")))
     assert qbeast.open_table(path).history()[0]["why"] == "test"
+
+
+def test_who_comes_second_goes_on_with_what_is_there(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    df, first, plain = numbers(spark, 100), numbers(spark, 100, 2, 200), LocalStore.put_if_absent
+    other = tmp_path / "other"
+    qbeast.write_table(of_spark(first), other, columns=["a"])
+
+    def put_if_absent(store: LocalStore, path: str, data: bytes) -> None:
+        if other.exists():
+            shutil.copytree(other, store.local_root, dirs_exist_ok=True)
+            shutil.rmtree(other)
+        plain(store, path, data)
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", put_if_absent)
+    assert bridge.write_table(df, tmp_path / "t", ["a"], mode="append").version == 1
+    check(tmp_path / "t", pl.concat([of_spark(first), of_spark(df)]))
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == 2
 
 
 def test_names_of_columns_are_taken_literally(spark: SparkSession, tmp_path: Path) -> None:
