@@ -48,6 +48,7 @@ _CURES: Final = {
 }
 _STILL_TRUE: Final = "nothing of an unfinished commit is visible"
 _CLI_MODULES: Final = ("click", "rich")
+_OF_COMMANDS: Final = ("--json", "--traceback", "--storage-option")
 
 
 def exit_code_of(error: QbeastError) -> int:
@@ -123,9 +124,7 @@ def _told(error: BaseException) -> tuple[str, int, str]:
             where = "" if error.filename is None else f" ({error.filename})"
             code, text = "storage", f"{one_line(error.strerror or str(error))}{where}"
         case ModuleNotFoundError() if _package(error) in _CLI_MODULES:
-            text = (
-                f'the command line needs {_package(error)}, which is not installed: pip install "qbeast[cli]"'
-            )
+            text = f"the command line needs {_package(error)}, which is not installed: pip install click rich"
             code = "missing-dependency"
         case MemoryError():
             code, text = "internal", f"there is not enough memory; {_STILL_TRUE}. Give fewer rows at a time."
@@ -142,6 +141,9 @@ def _package(error: ModuleNotFoundError) -> str:
 
 def _usage(error: click.UsageError) -> str:
     path = error.ctx.command_path if error.ctx is not None else "qbeast"
+    if isinstance(error, click.NoSuchOption) and error.option_name in _OF_COMMANDS and " " not in path:
+        name = error.option_name
+        return f"{name} stands behind a command: `{path} COMMAND ... {name}`; see `{path} --help`"
     return f"{one_line(error.format_message()).rstrip('.')}; see `{path} --help`"
 
 

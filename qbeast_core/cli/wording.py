@@ -18,7 +18,9 @@ _PHRASES: Final = {
 _TEXT_OPTION: Final = re.compile(r"\b(mode|schema_mode|dialect|replicated|jvm)=\"([^\"]*)\"")
 _FLAG_OPTION: Final = re.compile(r"\b(allow_short_retention|all_revisions|full|fold)=True\b")
 _NUMBER_OPTION: Final = re.compile(r"\b(retention_hours|cube_size)=(?=[\d.])")
-_COLUMNS_OPTION: Final = re.compile(r"\bcolumns=\[([^\]]*)\]")
+_COLUMNS_OPTION: Final = re.compile(r"(?<!new, )\bcolumns=\[([^\]]*)\]")  # not that of other calls in Python
+_COPY: Final = re.compile(r"qbeast\.write_table\(pl\.scan_\w+\('([^']*)'\), new, columns=\[([^\]]*)\]\)")
+_CONVERT: Final = re.compile(r"qbeast\.convert_table\('([^']*)', columns=\[([^\]]*)\]\)")
 
 
 def one_line(text: str) -> str:
@@ -52,10 +54,14 @@ def spoken(message: str) -> str:
     'Replace it with --mode overwrite.'
     >>> spoken('Pass columns=["a", "b:quantiles"].')
     'Pass --columns a,b:quantiles.'
+    >>> spoken("Copy it: qbeast.write_table(pl.scan_delta('old'), new, columns=['day', ...]).")
+    'Copy it: `qbeast write old new --columns day,...`.'
     """
     text = one_line(message)
     for phrase, ours in _PHRASES.items():
         text = text.replace(phrase, ours)
+    text = _COPY.sub(lambda found: f"`qbeast write {found[1]} new --columns {_listed(found[2])}`", text)
+    text = _CONVERT.sub(lambda found: f"`qbeast convert {found[1]} --columns {_listed(found[2])}`", text)
     text = _COLUMNS_OPTION.sub(lambda found: f"--columns {_listed(found[1])}", text)
     text = _TEXT_OPTION.sub(lambda found: f"--{_dashed(found[1])} {found[2]}", text)
     text = _FLAG_OPTION.sub(lambda found: f"--{_dashed(found[1])}", text)

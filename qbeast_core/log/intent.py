@@ -8,7 +8,7 @@ from typing import Any
 
 from qbeast_core.log.actions import AddFile, Metadata, RemoveFile, Txn
 from qbeast_core.log.live_files import FilePlan
-from qbeast_core.log.protocol import WriteMode
+from qbeast_core.log.protocol import Brings, WriteMode
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
 
@@ -25,6 +25,9 @@ class WriteIntent:
         `create` needs a place without table; `overwrite` removes whatever is live when it lands and drops all
         older revisions; `metadata` publishes `metadata` and what `files` decides, nothing if neither changes
         anything.
+    brings : {"rows", "files", "columns", "settings"}
+        The most that it brings, see `qbeast_core.log.protocol.Brings`: features of the table that do not bind such
+        a change do not stand in its way.
     adds : tuple of AddFile
         New files, one path once. Indexed ones carry `blocks` and no ``blocks`` tag, and a ``revision`` tag only
         if they are of another revision than `revision`, that of files they replace: the rest is filled at every
@@ -53,6 +56,7 @@ class WriteIntent:
     """
 
     mode: WriteMode
+    brings: Brings = "rows"
     adds: tuple[AddFile, ...] = ()
     removes: tuple[RemoveFile, ...] = ()
     files: FilePlan | None = None

@@ -78,8 +78,13 @@ def schema_from_delta(schema_string: str, *, path: str = "the table") -> pl.Sche
     >>> schema_from_delta('{"type":"struct","fields":[{"name":"x","type":"decimal(9,2)"}]}')
     Schema([('x', Decimal(precision=9, scale=2))])
     """
-    fields = orjson.loads(schema_string)["fields"]
-    return pl.Schema({field["name"]: _from_delta(field["type"], path) for field in fields})
+    columns: dict[str, pl.DataType] = {}
+    for field in orjson.loads(schema_string)["fields"]:
+        try:
+            columns[field["name"]] = _from_delta(field["type"])
+        except _UnknownTypeError as error:
+            raise _refused(field["name"], error.told, path) from error
+    return pl.Schema(columns)
 
 
 def schema_problems(files: str, table: str) -> list[str]:
@@ -150,27 +155,37 @@ def _to_delta(dtype: Any) -> _DeltaType:
     return _NAMES[dtype]
 
 
-def _from_delta(told: Any, path: str) -> Any:
+class _UnknownTypeError(Exception):
+    def __init__(self, told: str) -> None:
+        self.told = told
+        super().__init__(told)
+
+
+def _refused(name: str, told: str, path: str) -> UnsupportedTableError:
+    message = (
+        f"column {name!r} of {path} holds values of type {told}, which qbeast does not support. Nothing was changed. "
+        f"Copy the others into a new table: qbeast.write_table(pl.scan_delta({path!r}).drop({name!r}), new, "
+        "columns=[...])."
+    )
+    return UnsupportedTableError(message, path=path, feature=told)
+
+
+def _from_delta(told: Any) -> Any:
     if isinstance(told, dict):
         match told["type"]:
             case "struct":
-                return pl.Struct(
-                    {field["name"]: _from_delta(field["type"], path) for field in told["fields"]}
-                )
+                return pl.Struct({field["name"]: _from_delta(field["type"]) for field in told["fields"]})
             case "array":
-                return pl.List(_from_delta(told["elementType"], path))
+                return pl.List(_from_delta(told["elementType"]))
             case "map":
-                return pl.Map(_from_delta(told["keyType"], path), _from_delta(told["valueType"], path))
+                return pl.Map(_from_delta(told["keyType"]), _from_delta(told["valueType"]))
             case _:
                 pass
     elif told in _TYPES:
         return _TYPES[told]
     elif (digits := _DECIMAL.fullmatch(told)) is not None:
         return pl.Decimal(int(digits[1]), int(digits[2]))
-    message = (
-        f"{path} has a column of type {_told(told)}, which qbeast does not support. Nothing was changed."
-    )
-    raise UnsupportedTableError(message, path=path, feature=_told(told))
+    raise _UnknownTypeError(_told(told))
 
 
 def _fields(schema_string: str) -> dict[str, dict[str, Any]]:

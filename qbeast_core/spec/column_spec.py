@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from qbeast_core.errors import InvalidColumnsError
 
-__all__ = ["ColumnKind", "ColumnSpec", "parse_column_spec"]
+__all__ = ["KINDS", "ColumnKind", "ColumnSpec", "parse_column_spec"]
 
 ColumnKind: TypeAlias = Literal["auto", "linear", "hashing", "quantiles", "histogram"]
 
@@ -20,6 +20,9 @@ _KINDS: Final[dict[str, ColumnKind]] = {
     "quantile": "quantiles",
     "histogram": "histogram",
 }
+
+KINDS: Final = tuple(sorted(_KINDS))
+"""What may stand behind the colon of ``name:kind``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,9 @@ def commit(
             raise conflict(store.uri, _version(head), attempt, rebased.reason)
         if intent.mode == "metadata" and head is not None and not rebased.actions:
             return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
-        check_writable(rebased.protocol, rebased.metadata, mode=intent.mode, path=store.uri)
+        check_writable(
+            rebased.protocol, rebased.metadata, mode=intent.mode, path=store.uri, brings=intent.brings
+        )
         version = _version(head) + 1
         info = commit_info(fitted, rebased, head, txn_id=txn_id, now_ms=now)
         put = _put(store, version, dump_commit([info, *rebased.actions]), txn_id)

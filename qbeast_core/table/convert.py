@@ -117,7 +117,7 @@ def _convert(
     if snapshot.config.latest is not None:
         _refuse_other_index(snapshot, specs, options)
         return replace(_result(snapshot, converted=False, created_log=False), dry_run=dry_run)
-    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri)
+    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="settings")
     rows = _rows(snapshot)
     metadata = _indexed(
         snapshot.metadata, snapshot.schema, specs, options, uri=uri, rows=rows, now_ms=world.now_ms()
@@ -127,7 +127,9 @@ def _convert(
         return _planned(
             metadata, snapshot.version, files=snapshot.files.height, size_bytes=bytes_there, rows=rows
         )
-    intent = WriteIntent(mode="metadata", metadata=metadata, operation="CONVERT", commit_info=_told(options))
+    intent = WriteIntent(
+        mode="metadata", brings="settings", metadata=metadata, operation="CONVERT", commit_info=_told(options)
+    )
     return _published(store, snapshot, intent, options)
 
 

@@ -25,6 +25,7 @@ from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.stats import Leaf, file_stats, stats_columns
+from qbeast_core.table.found_instead import hive_copy
 from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.whole_files import scan_files
 
@@ -164,7 +165,7 @@ def _refuse_folders(store: Store, paths: Sequence[str]) -> None:
         told = f"partitioning by {', '.join(names)}"
         message = (
             f"{store.uri} cannot be converted: {told} is nothing that qbeast tables have. Nothing was changed. "
-            "Write its rows to a new table, indexed by these columns."
+            f"Write its rows to a new table, indexed by these columns: {hive_copy(store.uri, names)}."
         )
         raise UnsupportedTableError(message, path=store.uri, feature=told)
     message = (

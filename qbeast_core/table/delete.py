@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import orjson
 import polars as pl
 
-from qbeast_core.log.protocol import WriteMode
+from qbeast_core.log.protocol import Brings, WriteMode
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.dml_match import count_matches
 from qbeast_core.table.dml_result import ChangedBy
@@ -33,6 +33,11 @@ class Delete:
     def mode(self) -> WriteMode:
         """Rows go."""
         return "overwrite"
+
+    @property
+    def brings(self) -> Brings:
+        """Rows only go."""
+        return "files"
 
     def work(self, reader: Reader) -> Work:
         """Find the rows in a version."""

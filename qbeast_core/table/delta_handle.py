@@ -24,13 +24,11 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.store import Store
 from qbeast_core.log.names import LOG_DIRECTORY, commit_path
+from qbeast_core.log.told_by_deltalake import damage_told, feature_told
+from qbeast_core.table.found_instead import found_instead
 
 __all__ = ["delta_errors", "open_delta"]
 
-_UNSUPPORTED: Final = re.compile(
-    r"unsupported|not supported|catalog-managed|invalid protocol|column mapping|features? must be|variant",
-    re.IGNORECASE,
-)
 _STORE: Final = re.compile(
     r"Generic (?:S3|GCS|\w*Azure|HTTP)|error sending request|credential|denied", re.IGNORECASE
 )
@@ -131,25 +129,19 @@ def _refuse_what_is_no_table(store: Store) -> None:
     root = store.local_root
     if root is None or (root / LOG_DIRECTORY).is_dir():
         return
-    if root.is_file():
-        found = "a file, not a table (give the directory of the table)"
-    elif root.is_dir():
-        found = f"a directory, but no Delta table (it holds no {LOG_DIRECTORY})"
-    else:
-        message = f"there is no table at {store.uri}: nothing is there"
-        raise TableNotFoundError(message, path=store.uri)
-    message = f"{store.uri} is {found}"
-    raise TableNotFoundError(message, path=store.uri)
+    raise TableNotFoundError(found_instead(store.uri, root), path=store.uri)
 
 
 def _translated(uri: str, error: BaseException) -> QbeastError:
     told = str(error).split("\n   0:", maxsplit=1)[0].strip()  # the rest is a stack trace
     if isinstance(error, NoDeltaTableError):
         return TableNotFoundError(f"there is no Delta table at {uri}: {told}", path=uri)
-    if _UNSUPPORTED.search(told):
-        message = f"{uri} cannot be read: {told}. Nothing was changed; another Delta engine can still use it."
-        feature = re.search(r"[Ff]eature '?(\w+)", told)
-        return UnsupportedTableError(message, path=uri, feature=feature[1] if feature else told)
+    damage = damage_told(told)
+    if damage is not None:
+        return InvalidMetadataError(f"the Delta log of {uri} is damaged: {damage}.")
+    refused = feature_told(told, path=uri)
+    if refused is not None:
+        return UnsupportedTableError(refused[0], path=uri, feature=refused[1])
     if isinstance(error, OSError) or _STORE.search(told):
         return StorageError(f"the log of {uri} cannot be read: {told}", path=uri)
     return InvalidMetadataError(f"the Delta log of {uri} is damaged: {told}. Nothing was changed.")

@@ -63,7 +63,7 @@ def switch_dialect(
 ) -> tuple[DialectResult, CommitOutcome]:
     """Spell the blocks anew; see `Table.switch_dialect` for what the options mean and what is raised."""
     _refuse_unknown(dialect, jvm)
-    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri)
+    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files")
     latest = Reader(snapshot).latest
     entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
@@ -78,6 +78,7 @@ def switch_dialect(
     plan = _Switch(dialect)
     intent = WriteIntent(
         mode="metadata",
+        brings="files",
         metadata=snapshot.metadata.model_copy(update={"configuration": configuration}),
         files=plan,
         commit_info={"operationParameters": {BLOCKS_DIALECT: dialect}},

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import CommitConflictError, UnsupportedTableError
-from qbeast_core.log.protocol import WriteMode, check_writable
+from qbeast_core.log.protocol import Brings, WriteMode, check_writable
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data_files import World
 from qbeast_core.table.dml_result import ChangedBy, ChangeResult
@@ -51,6 +51,11 @@ class Change(Protocol):
     @property
     def mode(self) -> WriteMode:
         """``"overwrite"`` if rows may go or change, ``"append"`` if rows only come."""
+        ...
+
+    @property
+    def brings(self) -> Brings:
+        """``"rows"`` if rows may come or change, ``"files"`` if they only go."""
         ...
 
     def work(self, reader: Reader) -> Work:
@@ -121,6 +126,7 @@ def _attempt(
         keeps_places=True,
         keeps_keys=work.keeps_keys,
         added=work.added,
+        brings=change.brings,
         data_change=True,
         operation=change.operation,
         parameters=work.parameters,
@@ -143,11 +149,14 @@ def _tell(options: ChangeOptions, progress: Progress) -> None:
 
 
 def _check_changeable(snapshot: Snapshot, change: Change) -> None:
-    check_writable(snapshot.protocol, snapshot.metadata, mode=change.mode, path=snapshot.uri)
+    check_writable(
+        snapshot.protocol, snapshot.metadata, mode=change.mode, path=snapshot.uri, brings=change.brings
+    )
     if snapshot.metadata.configuration.get(_CHANGE_FEED, "").lower() == "true":
         msg = (
             f"{snapshot.uri} keeps a feed of changed rows ({_CHANGE_FEED}), which qbeast does not write; nothing was "
-            "changed. Unset the property, or use another Delta engine."
+            "changed. Appends and optimize work. If nobody reads the feed, end it with "
+            f"Table.set_properties({{{_CHANGE_FEED!r}: None}}); or let another Delta engine change rows here."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=_CHANGE_FEED)
 

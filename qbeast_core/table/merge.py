@@ -10,7 +10,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import SchemaMismatchError
-from qbeast_core.log.protocol import WriteMode
+from qbeast_core.log.protocol import Brings, WriteMode
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.dml_result import ChangedBy
 from qbeast_core.table.dml_terms import Condition
@@ -49,6 +49,11 @@ class Merge:
     def mode(self) -> WriteMode:
         """Rows change, or only come."""
         return "overwrite" if self.clauses.changes_rows else "append"
+
+    @property
+    def brings(self) -> Brings:
+        """Rows come or change."""
+        return "rows"
 
     def work(self, reader: Reader) -> Work:
         """Find partners in a version."""

@@ -51,7 +51,7 @@ def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
         msg = f"there is no picture {kind!r}; there are {', '.join(get_args(PlotKind))}"
         raise InvalidInputError(msg, argument="kind")
     if find_spec("matplotlib") is None:
-        msg = "drawing needs matplotlib, which is not installed: pip install 'qbeast[plot]'"
+        msg = "drawing needs matplotlib, which is not installed: pip install matplotlib"
         raise MissingDependencyError(msg, dependency="matplotlib")
     axes = options.axes if options.axes is not None else _new_axes(kind)
     match kind:

@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.protocol import Brings, check_writable
 from qbeast_core.table.commit import CommitOutcome, commit
 from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.schema_match import merged_schema
@@ -40,6 +40,9 @@ _HARMLESS: Final = frozenset(
         "delta.tuneFileSizesForRewrites",
     }
 )
+# What may end, though not begin: a table without it asks less of everyone.
+_ENDABLE: Final = frozenset({"delta.enableChangeDataFeed"})
+_RULE: Final = "delta.constraints."
 
 # Parquet stores them alike, so files of the narrower type are files of the wider one (Delta asks for no feature).
 _BYTES: Final[Mapping[pl.DataType, int]] = {pl.Int8(): 1, pl.Int16(): 2, pl.Int32(): 4}
@@ -58,7 +61,7 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
             configuration[key] = value
     told = {key: "" if value is None else value for key, value in properties.items()}
     changed = snapshot.metadata.model_copy(update={"configuration": configuration})
-    return _publish(snapshot, changed, operation="SET TBLPROPERTIES", told=told)
+    return _publish(snapshot, changed, brings="settings", operation="SET TBLPROPERTIES", told=told)
 
 
 def add_columns(snapshot: Snapshot, columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> CommitOutcome:
@@ -79,7 +82,9 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, pl.DataType | type[pl.
         raise SchemaMismatchError(msg, problems=problems)
     schema = merged_schema(snapshot.schema_json, snapshot.schema, new)
     changed = snapshot.metadata.model_copy(update={"schema_string": schema})
-    return _publish(snapshot, changed, operation="ADD COLUMNS", told={"columns": ",".join(new.columns)})
+    return _publish(
+        snapshot, changed, brings="columns", operation="ADD COLUMNS", told={"columns": ",".join(new.columns)}
+    )
 
 
 def widen_columns(
@@ -105,15 +110,17 @@ def widen_columns(
     changed = snapshot.metadata.model_copy(update={"schema_string": orjson.dumps(whole).decode()})
     told = {name: str(dtype) for name, dtype in columns.items()}
     kept = all(snapshot.schema[name] == dtype for name, dtype in columns.items())
-    return _publish(snapshot, snapshot.metadata if kept else changed, operation="CHANGE COLUMNS", told=told)
+    published = snapshot.metadata if kept else changed
+    return _publish(snapshot, published, brings="columns", operation="CHANGE COLUMNS", told=told)
 
 
 def _publish(
-    snapshot: Snapshot, metadata: Metadata, *, operation: str, told: Mapping[str, Any]
+    snapshot: Snapshot, metadata: Metadata, *, brings: Brings, operation: str, told: Mapping[str, Any]
 ) -> CommitOutcome:
-    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri)
+    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings=brings)
     intent = WriteIntent(
         mode="metadata",
+        brings=brings,
         metadata=metadata,
         operation=operation,
         commit_info={"operationParameters": dict(told)},
@@ -128,10 +135,14 @@ def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
     if key.lower().startswith("qbeast."):
         msg = f"{key!r} describes the index and is qbeast's own; nothing was changed. Use the method that it is about."
         raise InvalidInputError(msg, argument="properties")
+    ends = value is None or (key in _ENDABLE and value.lower() == "false")
+    if ends and (key in _ENDABLE or key.startswith(_RULE)):
+        return
     if key.lower().startswith("delta.") and key not in _HARMLESS:
         msg = (
             f"{key!r} cannot be set by qbeast: it may ask for features of Delta that qbeast does not support. Nothing "
-            f"was changed; these can be set: {', '.join(sorted(_HARMLESS))}, and names of your own."
+            f"was changed; these can be set: {', '.join(sorted(_HARMLESS))}, and names of your own; these can be unset "
+            f"with None as well: {', '.join(sorted(_ENDABLE))}, {_RULE}<name>."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=key)
     named = snapshot.protocol.writer_features

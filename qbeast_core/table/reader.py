@@ -77,8 +77,8 @@ class Reader:
         latest = snapshot.config.latest
         if latest is None:
             msg = (
-                f"{snapshot.uri!r} is a Delta table without Qbeast index. Read it with polars.scan_delta, or convert "
-                "it first."
+                f"{snapshot.uri!r} is a Delta table without Qbeast index. Convert it, which moves no data: "
+                f"qbeast.convert_table({snapshot.uri!r}, columns=[...]); or read it with polars.scan_delta."
             )
             raise NotQbeastTableError(msg, path=snapshot.uri)
         self.snapshot = snapshot

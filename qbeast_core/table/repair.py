@@ -96,13 +96,15 @@ def repair_table(
     """Check a table and mend it; give also the version made, if it could be loaded. See `Table.repair`."""
     snapshot = reader.snapshot
     if not dry_run:
-        check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri)
+        check_writable(
+            snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files"
+        )
     plan = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
     left = pl.concat([plan.left.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, plan)])
     if dry_run or not plan.mends:
         return _result(snapshot.version, plan.mends.values(), left, dry_run=dry_run, repaired=False), None
     repair = _Repair(plan.mends, _truth(snapshot, plan))
-    intent = WriteIntent(mode="metadata", files=repair, operation="REPAIR")
+    intent = WriteIntent(mode="metadata", brings="files", files=repair, operation="REPAIR")
     outcome = commit(snapshot.source.store, snapshot, intent)
     done = not outcome.already_applied
     mends = [plan.mends[add.path] for add in repair.change.adds]

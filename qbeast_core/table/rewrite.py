@@ -61,7 +61,7 @@ def rewrite(
         The store refused.
     """
     snapshot = state.snapshot
-    check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri)
+    check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings=job.brings)
     refuse_unsafe_locking(reader.store.uri, snapshot.storage_options)
     refuse_copies(state)
     rewriter = _Rewriter(reader, state, job, world, take)

@@ -98,6 +98,7 @@ def _intent(reader: Reader, job: Rewrite, replaced: Replaced) -> WriteIntent:
     }
     return WriteIntent(
         mode="append",
+        brings=job.brings,
         adds=tuple(add.model_copy(update={"data_change": job.data_change}) for add in replaced.adds),
         removes=removes_of(out, data_change=job.data_change),
         revision=replaced.revision if replaced.adds else None,

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.protocol import Brings
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit import CommitOutcome
@@ -65,6 +66,8 @@ class Rewrite:
         Whether `change` leaves the indexed columns of the rows it returns as they are.
     added : polars.DataFrame or None
         More rows, of the table's columns and types.
+    brings : {"files", "rows"}
+        Whether rows are new or changed, or are rows that the table had, in other files.
     data_change : bool
         Whether the table holds other rows afterwards.
     operation : str
@@ -93,6 +96,7 @@ class Rewrite:
     keeps_places: bool = False
     keeps_keys: bool = False
     added: pl.DataFrame | None = None
+    brings: Brings = "files"
     data_change: bool = False
     operation: str = "OPTIMIZE"
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])

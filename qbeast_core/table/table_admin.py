@@ -178,7 +178,8 @@ class Administered(TableBase):
         ----------
         properties : mapping of str to str or None
             None unsets. Names of your own, and those of Delta that ask nothing new of readers and writers, for
-            example ``delta.checkpointInterval`` or ``delta.appendOnly``.
+            example ``delta.checkpointInterval`` or ``delta.appendOnly``. A change data feed
+            (``delta.enableChangeDataFeed``) and check constraints (``delta.constraints.<name>``) can be unset.
 
         Returns
         -------

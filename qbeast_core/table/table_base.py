@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.pages import PageReader
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.snapshot import Snapshot, refresh
@@ -21,11 +22,14 @@ class TableBase:
 
     Raises
     ------
+    InvalidInputError
+        If it is no snapshot: users call `qbeast.open_table`.
     NotQbeastTableError
         If the table has no Qbeast metadata.
     """
 
     def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
+        _refuse_all_but_snapshots(snapshot)
         self._snapshot = snapshot
         self._reader = Reader(snapshot, pages=pages)
 
@@ -48,3 +52,10 @@ class TableBase:
         newest = snapshot if snapshot is not None else refresh(self._snapshot)
         self._reader = Reader(newest, pages=self._reader.pages)
         self._snapshot = newest
+
+
+def _refuse_all_but_snapshots(snapshot: object) -> None:
+    """Raise where somebody makes a table of a path."""
+    if not isinstance(snapshot, Snapshot):
+        msg = f"a Table is opened, not made: call qbeast.open_table(path); got {snapshot!r}"
+        raise InvalidInputError(msg, argument="snapshot")

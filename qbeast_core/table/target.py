@@ -17,7 +17,7 @@ from qbeast_core.errors import (
 )
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
+from qbeast_core.spec.column_spec import KINDS, ColumnSpec, parse_column_spec
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.snapshot import Snapshot, load_snapshot
@@ -69,8 +69,9 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
         return snapshot
     if mode == "append" and snapshot.config.latest is None:
         msg = (
-            f"{uri!r} is a Delta table without Qbeast index; nothing was written. Convert it, or write to "
-            'another path, or replace it with mode="overwrite".'
+            f"{uri!r} is a Delta table without Qbeast index; nothing was written. Convert it "
+            f"(qbeast.convert_table({uri!r}, columns=[...])), or write to another path, or replace it with "
+            'mode="overwrite".'
         )
         raise NotQbeastTableError(msg, path=uri)
     check_writable(snapshot.protocol, snapshot.metadata, mode=mode, path=uri)
@@ -138,6 +139,9 @@ def check_columns(specs: Sequence[ColumnSpec], schema: pl.Schema, dialect: Block
     unknown = [spec.name for spec in specs if spec.name not in schema]
     if unknown:
         msg = f"no such column(s): {unknown}; nothing was written. The rows have {list(schema)}."
+        misspelled = [name for name in unknown if name.rpartition(":")[0] in schema]
+        if misspelled:
+            msg += f" {misspelled[0].rpartition(':')[2]!r} is no kind of index: there are {', '.join(KINDS)}."
         raise InvalidColumnsError(msg, columns=unknown)
     for spec in specs:
         data_type_of(spec.name, schema[spec.name])
@@ -168,8 +172,8 @@ def _refuse_what_is_there(uri: str, error: TableNotFoundError) -> None:
         raise TableExistsError(msg, path=uri) from error
     if files or (root / "_delta_log").exists():
         msg = (
-            f"{uri!r} holds files but no readable Delta table; nothing was written. Convert it to a table first, "
-            "or choose an empty place."
+            f"{uri!r} holds files but no readable Delta table; nothing was written. Convert it to a table first "
+            f"(qbeast.convert_table({uri!r}, columns=[...])), or choose an empty place."
         )
         raise TableExistsError(msg, path=uri) from error
 

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import polars as pl
 
-from qbeast_core.log.protocol import WriteMode
+from qbeast_core.log.protocol import Brings, WriteMode
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.dml_match import count_matches
 from qbeast_core.table.dml_result import ChangedBy
@@ -37,6 +37,11 @@ class Update:
     def mode(self) -> WriteMode:
         """Rows change."""
         return "overwrite"
+
+    @property
+    def brings(self) -> Brings:
+        """Rows change."""
+        return "rows"
 
     def work(self, reader: Reader) -> Work:
         """Find the rows in a version."""

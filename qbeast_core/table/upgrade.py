@@ -68,9 +68,12 @@ def upgrade(
         raise InvalidInputError(msg, argument="replicated")
     snapshot = load_snapshot(uri, storage_options=storage_options)
     if snapshot.config.latest is None:
-        msg = f"{uri!r} is a Delta table without Qbeast index; nothing was changed. Convert it instead."
+        msg = (
+            f"{uri!r} is a Delta table without Qbeast index; nothing was changed. Convert it instead: "
+            f"qbeast.convert_table({uri!r}, columns=[...])."
+        )
         raise NotQbeastTableError(msg, path=uri)
-    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri)
+    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="files")
     configuration = snapshot.config.without(REPLICATED_SET_PREFIX).to_configuration()
     plan = _Upgrade(drop=replicated == "drop")
     if dry_run:
@@ -78,6 +81,7 @@ def upgrade(
         return _result(plan, snapshot.version, upgraded=False, dry_run=True)
     intent = WriteIntent(
         mode="metadata",
+        brings="files",
         metadata=snapshot.metadata.model_copy(update={"configuration": configuration}),
         files=plan,
         operation="UPGRADE",

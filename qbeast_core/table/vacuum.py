@@ -69,7 +69,7 @@ def vacuum(
     store, oldest = snapshot.source.store, now_ms - int(hours * 3_600_000)
     found = [one for one in store.entries("") if one.modified_ms < oldest and _is_data(one.path)]
     newest = refresh(snapshot)  # after the listing: what was committed meanwhile is known to it
-    check_writable(newest.protocol, newest.metadata, mode="metadata", path=newest.uri)
+    check_writable(newest.protocol, newest.metadata, mode="metadata", path=newest.uri, brings="settings")
     log = read_state(store, version=newest.version, actions=("remove",))
     needed = names_of_files(newest.files)
     if has_old_layout(newest):  # another replay of the log may have more live files

@@ -60,7 +60,7 @@ def test_without_the_extra_one_line_names_the_cure(package: str, sales: Path) ->
         env=environment(),
     )
     assert (found.returncode, found.stdout) == (11, "")
-    assert re.fullmatch(rf'error: .*{package}.*pip install "qbeast\[cli\]"\n', found.stderr)
+    assert re.fullmatch(rf"error: .*{package}.*pip install click rich\n", found.stderr)
 
 
 def test_the_module_and_the_script_are_the_same_program(sales: Path) -> None:

@@ -16,6 +16,7 @@ from qbeast_core.table.snapshot import load_snapshot
 from tests.golden.appends import SHIFT, assert_sound, copy_of, last_commit, shifted
 from tests.golden.collection import Golden, each, find
 from tests.golden.test_filters import questions
+from tests.log.handmade import features, write_log
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
@@ -180,6 +181,6 @@ def test_what_cannot_be_upgraded_is_refused(tmp_path: Path) -> None:
     with pytest.raises(qbeast.NotQbeastTableError, match="Convert"):
         qbeast.upgrade_table(tmp_path)
     path = copy_of(find("legacy/v050_num3_nulls"), tmp_path / "other")
-    DeltaTable(path).alter.add_constraint({"positive": "id >= 0"})
-    with pytest.raises(qbeast.UnsupportedTableError, match="checkConstraints"):
+    write_log(Path(path), [features("collations")], first=DeltaTable(path).version() + 1)
+    with pytest.raises(qbeast.UnsupportedTableError, match="collations"):
         qbeast.upgrade_table(path)

@@ -23,6 +23,7 @@ from qbeast_core.table.snapshot import load_snapshot
 from tests.golden.collection import find
 from tests.integration.invariants import check_invariants, read_log
 from tests.integration.tables import assert_same_rows, folder, sampled, small_files
+from tests.log.handmade import features, write_log
 from tests.strategies import ROW, Case, cases, with_key_in_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -221,9 +222,9 @@ def test_what_cannot_be_converted_is_refused_by_name_and_left_as_it_was(tmp_path
     (hive / "year=2024").rename(hive / "old")
     (hive / "old" / "day=1").rename(hive / "old" / "day")
     refused(hive, qbeast.UnsupportedTableError, "folders below it")
-    constrained = delta(tmp_path / "c")
-    DeltaTable(constrained).alter.add_constraint({"positive": "id >= 0"})
-    refused(constrained, qbeast.UnsupportedTableError, "checkConstraints")
+    collated = delta(tmp_path / "c")
+    write_log(collated, [features("collations")], first=1)
+    refused(collated, qbeast.UnsupportedTableError, "collations")
     empty = tmp_path / "e"
     empty.mkdir()
     refused(empty, qbeast.TableNotFoundError, "no Delta table")

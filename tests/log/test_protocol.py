@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import pytest
 
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
-from qbeast_core.log.protocol import check_readable, check_writable, in_commit_timestamps, required_protocol
+from qbeast_core.log.field_marks import marks_in_use
+from qbeast_core.log.protocol import (
+    Brings,
+    check_readable,
+    check_writable,
+    in_commit_timestamps,
+    required_protocol,
+)
 
 PLAIN = Protocol(min_reader_version=1, min_writer_version=2)
 HARMLESS = ["deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"]
@@ -15,11 +23,14 @@ IDLE = [
     "checkConstraints",
     "columnMapping",
     "generatedColumns",
+    "icebergCompatV1",
+    "icebergCompatV2",
     "identityColumns",
     "invariants",
     "typeWidening",
+    "variantType",
 ]
-REFUSED = ["rowTracking", "clustering", "icebergCompatV1", "catalogManaged", "collations", "never-heard-of"]
+REFUSED = ["rowTracking", "clustering", "icebergCompatV3", "catalogManaged", "collations", "never-heard-of"]
 
 
 def table(marks: dict[str, object] | None = None, **fields: object) -> Metadata:
@@ -35,7 +46,7 @@ def named(*writer: str, reader: tuple[str, ...] = ()) -> Protocol:
 
 @pytest.mark.parametrize("feature", [*HARMLESS, *WRITERS_ONLY, *IDLE])
 def test_features_that_ask_nothing_of_us_are_written_to(feature: str) -> None:
-    both = feature in (*HARMLESS, "columnMapping", "typeWidening")
+    both = feature in (*HARMLESS, "columnMapping", "typeWidening", "variantType")
     check_writable(named(feature, reader=(feature,) if both else ()), table(), mode="append", path="t")
 
 
@@ -49,21 +60,138 @@ def test_any_other_feature_is_refused_by_name_but_binds_readers_only_if_it_says_
         check_readable(named(feature, reader=(feature,)), table(), path="t")
 
 
-@pytest.mark.parametrize(
-    ("metadata", "feature"),
-    [
-        (table({"delta.invariants": "{}"}), "invariants"),
-        (table({"delta.generationExpression": "1"}), "generatedColumns"),
-        (table({"delta.identity.start": 1}), "identityColumns"),
-        (table({"CURRENT_DEFAULT": "1"}), "allowColumnDefaults"),
-        (table(configuration={"delta.constraints.c": "x > 0"}), "checkConstraints"),
-    ],
-)
-def test_a_feature_in_use_is_refused_for_writing_whatever_the_protocol_calls_it(metadata, feature) -> None:
-    for protocol in (named(), Protocol(min_reader_version=1, min_writer_version=6)):
+RULES: dict[str, tuple[Metadata, int | None]] = {
+    # What has it in use, and the writer version that heeds it without naming it.
+    "invariants": (table({"delta.invariants": "{}"}), 2),
+    "checkConstraints": (table(configuration={"delta.constraints.c": "x > 0"}), 3),
+    "generatedColumns": (table({"delta.generationExpression": "1"}), 4),
+    "identityColumns": (table({"delta.identity.start": 1}), 6),
+    "allowColumnDefaults": (table({"CURRENT_DEFAULT": "1"}), None),
+}
+
+
+def bound_to(feature: str, since: int | None) -> tuple[list[Protocol], list[Protocol]]:
+    """Give the protocols under which writers have to heed a feature, and those under which they need not."""
+    legacy = [Protocol(min_reader_version=1, min_writer_version=version) for version in range(1, 7)]
+    unnamed = Protocol(min_reader_version=1, min_writer_version=7)
+    heeding = [one for one in legacy if since is not None and one.min_writer_version >= since]
+    return [named(feature), *heeding], [
+        named(),
+        named("appendOnly"),
+        unnamed,
+        *(one for one in legacy if one not in heeding),
+    ]
+
+
+@pytest.mark.parametrize("feature", RULES)
+def test_rules_on_rows_bind_where_the_protocol_says_so_and_new_rows_alone(feature: str) -> None:
+    metadata, since = RULES[feature]
+    heeding, free = bound_to(feature, since)
+    for protocol in (*heeding, *free):
         check_readable(protocol, metadata, path="t")
+        for brings in ("files", "columns", "settings"):
+            check_writable(protocol, metadata, mode="append", path="t", brings=brings)
+    for protocol in heeding:
         with pytest.raises(UnsupportedTableError, match=feature):
             check_writable(protocol, metadata, mode="append", path="t")
+    for protocol in free:
+        check_writable(protocol, metadata, mode="append", path="t")
+
+
+@pytest.mark.parametrize(
+    ("feature", "binds"),
+    [
+        ("rowTracking", ("rows", "files")),
+        ("clustering", ("rows", "files")),
+        ("collations", ("rows", "files", "columns", "settings")),
+    ],
+)
+def test_features_bind_the_changes_that_they_are_about(feature: str, binds: tuple[Brings, ...]) -> None:
+    for brings in get_args(Brings):
+        if brings in binds:
+            with pytest.raises(UnsupportedTableError, match=feature):
+                check_writable(named(feature), table(), mode="metadata", path="t", brings=brings)
+        else:
+            check_writable(named(feature), table(), mode="metadata", path="t", brings=brings)
+
+
+def test_row_tracking_that_is_suspended_asks_nothing() -> None:
+    suspended = table(configuration={"delta.rowTrackingSuspended": "true"})
+    check_writable(named("rowTracking"), suspended, mode="append", path="t")
+
+
+@pytest.mark.parametrize("version", ["V1", "V2"])
+def test_iceberg_compatibility_binds_once_it_is_enabled(version: str) -> None:
+    on = table(configuration={f"delta.enableIcebergCompat{version}": "true"})
+    with pytest.raises(UnsupportedTableError, match=f"icebergCompat{version}"):
+        check_writable(named(f"icebergCompat{version}"), on, mode="metadata", path="t", brings="settings")
+
+
+def column(name: str, dtype: object = "long", **marks: object) -> dict[str, object]:
+    return {"name": name, "type": dtype, "nullable": True, "metadata": marks}
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ([column("x", **{"delta.generationExpression": "1"})], {"generatedColumns"}),
+        ([column("delta.generationExpression"), column("delta.invariants")], set()),
+        ([column("x", comment='"delta.generationExpression": "1"')], set()),
+        (
+            [column("s", {"type": "struct", "fields": [column("x", **{"delta.generationExpression": "1"})]})],
+            set(),
+        ),
+        ([column("s", {"type": "struct", "fields": [column("x", CURRENT_DEFAULT="1")]})], set()),
+        (
+            [column("s", {"type": "struct", "fields": [column("x", **{"delta.invariants": "{}"})]})],
+            {"invariants"},
+        ),
+        (
+            [
+                column(
+                    "s",
+                    {
+                        "type": "array",
+                        "elementType": {
+                            "type": "struct",
+                            "fields": [column("x", **{"delta.typeChanges": []})],
+                        },
+                        "containsNull": True,
+                    },
+                )
+            ],
+            {"typeWidening"},
+        ),
+        (
+            [column("x", **{"delta.identity.start": 1}), column("y", CURRENT_DEFAULT="1")],
+            {"identityColumns", "allowColumnDefaults"},
+        ),
+    ],
+)
+def test_marks_are_those_of_fields_and_not_of_texts_that_look_alike(
+    columns: list[dict[str, object]], found: set[str]
+) -> None:
+    assert marks_in_use(json.dumps({"type": "struct", "fields": columns})) == found
+
+
+def mapped(physical: str, mode: str = "name") -> Metadata:
+    marks = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": physical}
+    return table(marks, configuration={"delta.columnMapping.mode": mode})
+
+
+def test_a_mapping_under_which_each_name_stands_for_itself_is_read_and_not_written() -> None:
+    protocol = Protocol(min_reader_version=2, min_writer_version=5)
+    check_writable(protocol, mapped("x"), mode="metadata", path="t", brings="settings")
+    for brings in ("rows", "files", "columns"):
+        with pytest.raises(UnsupportedTableError, match="columnMapping"):
+            check_writable(protocol, mapped("x"), mode="metadata", path="t", brings=brings)
+    for metadata in (
+        mapped("y"),
+        mapped("x", "id"),
+        table(configuration={"delta.columnMapping.mode": "name"}),
+    ):
+        with pytest.raises(UnsupportedTableError, match="columnMapping"):
+            check_readable(protocol, metadata, path="t")
 
 
 @pytest.mark.parametrize(
@@ -89,8 +217,10 @@ def test_versions_of_the_future_are_refused(reader: int, writer: int) -> None:
 def test_an_append_only_table_is_appended_to_but_not_overwritten() -> None:
     metadata = table(configuration={"delta.appendOnly": "true"})
     check_writable(PLAIN, metadata, mode="append", path="t")
-    with pytest.raises(UnsupportedTableError, match="appendOnly"):
+    with pytest.raises(UnsupportedTableError, match="appendOnly") as caught:
         check_writable(PLAIN, metadata, mode="overwrite", path="t")
+    assert caught.value.feature == "delta.appendOnly"
+    check_writable(named(), metadata, mode="overwrite", path="t")  # which does not heed the property
 
 
 def test_a_mapping_mode_of_none_is_no_mapping() -> None:

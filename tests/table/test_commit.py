@@ -349,7 +349,8 @@ def test_a_changed_column_or_property_stands_in_the_way(tmp_path: Path) -> None:
 def test_a_feature_that_came_in_between_is_refused_before_anything_is_published(tmp_path: Path) -> None:
     stale = create(tmp_path)
     configuration = {**stale.metadata.configuration, "delta.constraints.c": "price > 0"}
-    write_log(tmp_path, [metadata(json.loads(METADATA.schema_string), configuration)], first=1)
+    protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 3}}
+    write_log(tmp_path, [protocol, metadata(json.loads(METADATA.schema_string), configuration)], first=1)
     with pytest.raises(UnsupportedTableError, match="checkConstraints"):
         append(stale, "a.parquet")
     assert load_snapshot(tmp_path).version == 1
@@ -388,7 +389,7 @@ def test_a_torn_commit_of_another_writer_is_an_error_not_a_loss(tmp_path: Path) 
 # --- tables and stores that must be left alone -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("feature", ["rowTracking", "clustering", "icebergCompatV1", "qbeast"])
+@pytest.mark.parametrize("feature", ["rowTracking", "clustering", "icebergCompatV3", "qbeast"])
 def test_a_table_with_an_unknown_writer_feature_is_left_alone(tmp_path: Path, feature: str) -> None:
     snapshot = load_snapshot(write_log(tmp_path, [features(feature, "domainMetadata"), metadata()]))
     with pytest.raises(UnsupportedTableError, match=feature):

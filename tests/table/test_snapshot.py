@@ -285,7 +285,7 @@ def test_timestamps_find_the_version_of_their_time_and_none_before_the_first(tmp
             features("typeWidening", "columnMapping", reader=["typeWidening", "columnMapping"]),
             "columnMapping",
         ),
-        ({"protocol": {"minReaderVersion": 4, "minWriterVersion": 7}}, "cannot be read"),
+        ({"protocol": {"minReaderVersion": 4, "minWriterVersion": 8}}, "cannot be read"),
         (features("catalogManaged", "inCommitTimestamp", reader=["catalogManaged"]), "(?i)catalog"),
     ],
 )

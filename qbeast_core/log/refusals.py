@@ -1,0 +1,154 @@
+"""Refusals that name the cure: what of another's Delta table stands in the way, what works, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+from qbeast_core.log.actions import Metadata, Protocol
+
+__all__ = ["APPEND_ONLY", "COPIES", "PARTITIONING", "copy_of", "refusal"]
+
+PARTITIONING: Final = "partitioning by"
+APPEND_ONLY: Final = "delta.appendOnly"
+
+COPIES: Final[Mapping[str, str]] = {
+    "catalogManaged": (
+        "Let Spark, connected to the catalog, which alone knows the newest version, copy it: "
+        "qbeast_spark_bridge.write_table(spark.table(name), new, columns=[...])."
+    ),
+    "typeWidening": (
+        "Let Spark with Delta copy it, "
+        'qbeast_spark_bridge.write_table(spark.read.format("delta").load({path!r}), new, columns=[...]), or take the '
+        "feature out: ALTER TABLE ... DROP FEATURE typeWidening."
+    ),
+}
+"""How a table of these features is copied; the rest is in `copy_of`."""
+
+_MEANINGS: Final[Mapping[str, str]] = {
+    "allowColumnDefaults": "values for columns that new rows lack",
+    "catalogManaged": "commits go through a catalog",
+    "checkConstraints": "rules that new rows have to meet",
+    "clustering": "liquid clustering",
+    "columnMapping": "its files name columns in their own way",
+    "coordinatedCommits": "commits go through a coordinator",
+    "generatedColumns": "columns computed from others",
+    "identityColumns": "numbers that the writer gives",
+    "invariants": "rules that new rows have to meet",
+    "rowTracking": "an id for every row",
+    "typeWidening": "older files hold narrower types",
+}
+_RULES: Final = frozenset(
+    {"allowColumnDefaults", "checkConstraints", "generatedColumns", "identityColumns", "invariants"}
+)
+_RULES_OF_DELTALAKE: Final = frozenset({"checkConstraints", "invariants"})
+_CONVERTIBLE: Final = frozenset({"clustering", "rowTracking", "columnMapping"})
+
+_ALL: Final = "SELECT * FROM old"
+
+# What `polars.scan_delta` reads, and what deltalake's own engine does.
+_POLARS: Final = frozenset({"deletionVectors", "timestampNtz", "variantType", "variantType-preview"})
+_DELTALAKE: Final = _POLARS | {"columnMapping", "v2Checkpoint"}
+
+
+def refusal(
+    features: Sequence[str],
+    verb: Literal["read", "written"],
+    protocol: Protocol,
+    metadata: Metadata,
+    *,
+    path: str,
+) -> str:
+    """Return why a table is refused, what works with it here, and what to do.
+
+    Parameters
+    ----------
+    features : sequence of str
+        What stands in the way, at least one thing.
+    verb : {"read", "written"}
+        What was tried.
+    protocol, metadata : Protocol, Metadata
+        The newest of the table.
+    path : str
+        The table.
+    """
+    if list(features) == [APPEND_ONLY]:
+        return (
+            f"{path} takes appends alone ({APPEND_ONLY} is true); nothing was changed. Appends, optimize and reads "
+            f"work. If its rows may be changed after all: Table.set_properties({{{APPEND_ONLY!r}: None}})."
+        )
+    told = ", ".join(_meant(feature) for feature in features)
+    cannot = "cannot be read by qbeast" if verb == "read" else "cannot be written in this way by qbeast"
+    works = "" if verb == "read" else _works(set(features), metadata)
+    cure = _cure(features, protocol, path)
+    cure = f"Or {cure[0].lower()}{cure[1:]}" if works else cure
+    return f"{path} {cannot}: it uses {told}. Nothing was changed. {works}{cure}"
+
+
+def copy_of(protocol: Protocol, path: str, *, columns: str = "...") -> str:
+    """Return the call that copies a Delta table's rows into a new table.
+
+    Parameters
+    ----------
+    protocol : Protocol
+        Of the table: not everything reads every one.
+    path : str
+        The table.
+    columns : str, default "..."
+        What to index, as it stands in a list.
+
+    Examples
+    --------
+    >>> copy_of(Protocol(min_reader_version=1, min_writer_version=2), "old", columns="'day', ...")
+    "qbeast.write_table(pl.scan_delta('old'), new, columns=['day', ...])"
+    """
+    features = protocol.reader_features
+    if features is None:
+        features = ("columnMapping",) if protocol.min_reader_version == 2 else ()
+    if _POLARS.issuperset(features):
+        return f"qbeast.write_table(pl.scan_delta({path!r}), new, columns=[{columns}])"
+    if _DELTALAKE.issuperset(features):
+        rows = f'QueryBuilder().register("old", DeltaTable({path!r})).execute("{_ALL}")'
+        return f"from deltalake import DeltaTable, QueryBuilder; qbeast.write_table({rows}, new, columns=[{columns}])"
+    spark = f'spark.read.format("delta").load({path!r})'
+    return (
+        f"qbeast_spark_bridge.write_table({spark}, new, columns=[{columns}]), where Spark with Delta reads it"
+    )
+
+
+def _meant(feature: str) -> str:
+    meaning = _MEANINGS.get(feature.removesuffix("-preview"))
+    return feature if meaning is None else f"{feature} ({meaning})"
+
+
+def _works(features: set[str], metadata: Metadata) -> str:
+    """Return what of the table can be used nevertheless."""
+    if features <= _RULES:
+        keeper = "deltalake or Spark" if features <= _RULES_OF_DELTALAKE else "Spark"
+        constraints = sorted(key for key in metadata.configuration if key.startswith("delta.constraints."))
+        dropped = (
+            f", or drop the rule: Table.set_properties({{{constraints[0]!r}: None}})" if constraints else ""
+        )
+        return (
+            "Reads, samples, delete, optimize, convert_table and changes of properties work. Append with an engine "
+            f"that keeps them ({keeper}), and optimize then{dropped}. "
+        )
+    if features <= _RULES | _CONVERTIBLE:
+        return "Reads, samples, convert_table and changes of properties work; leave the rest to other Delta engines. "
+    indexed = any(key.startswith("qbeast.") for key in metadata.configuration)
+    return "Reads and samples work. " if indexed else ""
+
+
+def _cure(features: Sequence[str], protocol: Protocol, path: str) -> str:
+    for feature in features:
+        special = COPIES.get(feature.removesuffix("-preview"))
+        if special is not None:
+            return special.format(path=path)
+    partitions = next(
+        (one.removeprefix(PARTITIONING) for one in features if one.startswith(PARTITIONING)), None
+    )
+    if partitions is None:
+        return f"Copy it into a table without: {copy_of(protocol, path)}."
+    names = [name.strip() for name in partitions.split(", ")]
+    copy = copy_of(protocol, path, columns=f"{', '.join(map(repr, names))}, ...")
+    return f"Copy it into a new table, where an index on these columns does their work: {copy}."

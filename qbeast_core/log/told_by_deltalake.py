@@ -1,0 +1,94 @@
+"""What `deltalake` says of a log that it cannot read, in words that help: damage, and features it does not know."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from qbeast_core.log.actions import Protocol
+from qbeast_core.log.names import commit_path
+from qbeast_core.log.refusals import COPIES, copy_of
+
+__all__ = ["damage_told", "feature_told"]
+
+_UNSUPPORTED: Final = re.compile(
+    r"unsupported|not supported|catalog-managed|column mapping|variant", re.IGNORECASE
+)
+_FEATURE: Final = re.compile(r"[Ff]eature '?(\w+)")
+_CATALOG: Final = re.compile(r"catalog-managed|max catalog version", re.IGNORECASE)
+_PROTOCOL: Final = re.compile(r"Invalid protocol action in the delta log: (.*)", re.DOTALL)
+_GAP: Final = re.compile(
+    r"found gap: .*?/0*(\d+)\.(?:json|checkpoint).*? -> .*?/0*(\d+)\.json"
+    r"|Gap between checkpoint version (\d+) and next commit (\d+)",
+    re.DOTALL,
+)
+_NO_BEGINNING: Final = re.compile(
+    r"No (?:table metadata|protocol|table metadata or protocol) found in delta log"
+)
+# What no reader here knows: left is an engine that may.
+_FUTURE: Final = Protocol(min_reader_version=3, min_writer_version=7, reader_features=("unknown",))
+
+
+def damage_told(told: str) -> str | None:
+    """Return what is broken in a log and what can be done; None: deltalake's own words have to do.
+
+    Parameters
+    ----------
+    told : str
+        What deltalake says, without its stack trace.
+
+    Examples
+    --------
+    >>> damage_told("Invalid Checkpoint: Gap between checkpoint version 3 and next commit 5")[:71]
+    'version 4 is missing: there is no _delta_log/00000000000000000004.json.'
+    """
+    gap = _GAP.search(told)
+    if gap is not None:
+        before, after = (int(number) for number in gap.groups() if number is not None)
+        return _missing(before, after)
+    broken = _PROTOCOL.search(told)
+    if broken is not None:
+        return (
+            f"its protocol breaks the rules of Delta ({broken[1]}). Nothing was changed. Whoever wrote it has to "
+            "mend it"
+        )
+    if _NO_BEGINNING.search(told):
+        return (
+            f"its beginning is missing: neither {commit_path(0)} nor a checkpoint says what the table is. Nothing was "
+            "changed. Put it back from a copy"
+        )
+    return None
+
+
+def feature_told(told: str, *, path: str) -> tuple[str, str] | None:
+    """Return why a table is refused, and by which name; None: no feature stands in the way.
+
+    Parameters
+    ----------
+    told : str
+        What deltalake says, without its stack trace.
+    path : str
+        The table.
+    """
+    if _CATALOG.search(told):
+        message = (
+            f"{path} cannot be read: a catalog manages it (catalogManaged). Nothing was changed. "
+            f"{COPIES['catalogManaged']}"
+        )
+        return message, "catalogManaged"
+    if not _UNSUPPORTED.search(told):
+        return None
+    found = _FEATURE.search(told)
+    what = told if found is None else f"it uses {found[1]}, which neither qbeast nor deltalake knows"
+    message = f"{path} cannot be read: {what}. Nothing was changed. Copy it with {copy_of(_FUTURE, path)}."
+    return message, told if found is None else found[1]
+
+
+def _missing(before: int, after: int) -> str:
+    if after - before == 2:
+        what, them = f"version {before + 1} is missing: there is no {commit_path(before + 1)}", "it"
+    else:
+        what, them = f"versions {before + 1} to {after - 1} are missing", "them"
+    return (
+        f"{what}. Nothing was changed. Put {them} back from a copy; until then version={before} can be opened"
+    )

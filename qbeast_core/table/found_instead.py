@@ -1,0 +1,70 @@
+"""What lies where somebody looked for a table, and how it becomes one."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from qbeast_core.log.names import LOG_DIRECTORY
+
+__all__ = ["found_instead", "hive_copy"]
+
+_LOOKED_AT: Final = 1000
+_SCANS: Final = {
+    ".csv": ("CSV", "scan_csv"),
+    ".ndjson": ("JSON", "scan_ndjson"),
+    ".jsonl": ("JSON", "scan_ndjson"),
+    ".arrow": ("Arrow", "scan_ipc"),
+    ".ipc": ("Arrow", "scan_ipc"),
+    ".feather": ("Arrow", "scan_ipc"),
+}
+
+
+def found_instead(uri: str, root: Path) -> str:
+    """Return why a place of this machine is no table, and what makes its data one.
+
+    Parameters
+    ----------
+    uri : str
+        The place as it was named.
+    root : Path
+        The same on this machine; no ``_delta_log`` is in it.
+    """
+    if root.is_file():
+        return f"{uri} is a file, not a table (give the directory of the table)"
+    if not root.is_dir():
+        return f"there is no table at {uri}: nothing is there"
+    no_table = f"but no Delta table (it holds no {LOG_DIRECTORY})"
+    with os.scandir(root) as entries:
+        seen = [one for one in islice(entries, _LOOKED_AT) if not one.name.startswith(("_", "."))]
+    kinds = Counter(Path(one.name).suffix.lower() for one in seen if one.is_file())
+    hive = list(dict.fromkeys(one.name.partition("=")[0] for one in seen if "=" in one.name and one.is_dir()))
+    if kinds[".parquet"]:
+        cure = f"qbeast.convert_table({uri!r}, columns=[...]) makes it one and moves no data"
+        return f"{uri} is a directory of Parquet files, {no_table}: {cure}"
+    if hive:
+        return f"{uri} is a directory of partitions, {no_table}: {hive_copy(uri, hive)} makes one of Parquet files"
+    suffix = next((suffix for suffix, _ in kinds.most_common() if suffix in _SCANS), None)
+    if suffix is not None:
+        what, scan = _SCANS[suffix]
+        files = f"{uri.rstrip('/')}/*{suffix}"
+        cure = f"qbeast.write_table(pl.{scan}({files!r}), new, columns=[...]) makes one elsewhere"
+        return f"{uri} is a directory of {what} files, {no_table}: {cure}"
+    return f"{uri} is a directory, {no_table}"
+
+
+def hive_copy(uri: str, names: Sequence[str]) -> str:
+    """Return the call that copies Parquet files in folders like ``day=2024-05-01`` into a table.
+
+    Examples
+    --------
+    >>> hive_copy("sales", ["day"])
+    "qbeast.write_table(pl.scan_parquet('sales/', hive_partitioning=True), new, columns=['day', ...])"
+    """
+    listed = ", ".join(map(repr, names))
+    folder = f"{uri.rstrip('/')}/"
+    return f"qbeast.write_table(pl.scan_parquet({folder!r}, hive_partitioning=True), new, columns=[{listed}, ...])"
