@@ -7,6 +7,8 @@ from typing import Final
 
 import polars as pl
 
+from qbeast_core.io.value_bytes import rows_within
+
 __all__ = ["choose_dictionary"]
 
 _SAMPLE_ROWS: Final = 16_384
@@ -14,6 +16,7 @@ _MOST_NUMBERS: Final = 256  # above it DELTA_BINARY_PACKED is as small, and need
 _MOST_VALUES: Final = 1_024
 _MOST_BYTES: Final = 16 << 10  # read with every page, so a small part of one
 _LEAST_REPEATS: Final = 8
+_SAMPLE_BYTES: Final = 16 << 20
 
 
 def choose_dictionary(frame: pl.DataFrame) -> list[str]:
@@ -22,7 +25,7 @@ def choose_dictionary(frame: pl.DataFrame) -> list[str]:
     Parameters
     ----------
     frame
-        Rows, in any order; about 16,000 of them, evenly spread, are looked at.
+        Rows, in any order; about 16,000 of them, evenly spread, are looked at, fewer where they are large.
 
     Returns
     -------
@@ -38,7 +41,12 @@ def choose_dictionary(frame: pl.DataFrame) -> list[str]:
     ['kind', 'tags.list.element']
     """
     sample = frame.gather_every(max(1, frame.height // _SAMPLE_ROWS))
-    return [path for name in sample.columns for path, leaf in _leaves(name, sample[name]) if _repeats(leaf)]
+    return [
+        path
+        for column in sample.get_columns()
+        for path, leaf in _leaves(column.name, _some(column))
+        if _repeats(leaf)
+    ]
 
 
 def _leaves(path: str, column: pl.Series) -> Iterator[tuple[str, pl.Series]]:
@@ -51,15 +59,26 @@ def _leaves(path: str, column: pl.Series) -> Iterator[tuple[str, pl.Series]]:
         yield path, column
 
 
+def _some(column: pl.Series) -> pl.Series:
+    # Flat values are looked at where they lie; those of lists are copied.
+    return rows_within(column, _SAMPLE_BYTES) if column.dtype.is_nested() else column
+
+
 def _repeats(leaf: pl.Series) -> bool:
     if isinstance(leaf.dtype, pl.Boolean | pl.Null):
         return False
     values = leaf.drop_nulls()
+    text = isinstance(leaf.dtype, pl.String | pl.Binary)
+    if text and int(_length(values).max() or 0) > _MOST_BYTES:
+        return False
     distinct = values.unique()
     if not 0 < len(distinct) * _LEAST_REPEATS <= len(values):
         return False
-    if isinstance(leaf.dtype, pl.String | pl.Binary):
-        size = distinct.str.len_bytes() if isinstance(leaf.dtype, pl.String) else distinct.bin.size()
-        return len(distinct) <= _MOST_VALUES and int(size.sum()) <= _MOST_BYTES
+    if text:
+        return len(distinct) <= _MOST_VALUES and int(_length(distinct).sum()) <= _MOST_BYTES
     packed = leaf.dtype.is_integer() or leaf.dtype.is_temporal() or leaf.dtype.is_decimal()
     return len(distinct) <= (_MOST_NUMBERS if packed else _MOST_VALUES)
+
+
+def _length(texts: pl.Series) -> pl.Series:
+    return texts.str.len_bytes() if isinstance(texts.dtype, pl.String) else texts.bin.size()

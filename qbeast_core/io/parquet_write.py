@@ -19,12 +19,14 @@ from qbeast_core.space.arrays import I32Array, I64Array
 __all__ = ["WEIGHT_COLUMN", "EncodedFile", "encode_data_file"]
 
 WEIGHT_COLUMN: Final = "_qbeast_weight"
-"""Physical column of every data file, outside the table's schema: the high 16 bits of the row's weight."""
+"""Physical column of data files, outside the table's schema: the high 16 bits of the row's weight."""
 
 _DICTIONARY_BYTES: Final = (
     64 << 10
 )  # every page read fetches the dictionary too; one that outgrows this is dropped
-_PAGE_BYTES: Final = 1 << 28  # rows alone cut pages: an earlier cut in one column would break the alignment
+_PAGE_BYTES: Final = (
+    1 << 31
+) - 1  # rows alone cut pages: an earlier cut in one column would break the alignment
 _ONE_GROUP: Final = 1 << 40
 
 
@@ -40,8 +42,8 @@ class EncodedFile:
         Their number.
     tail_bytes
         How many of them, at the end, tell a `PageReader` where the pages lie (page directory and footer). 0
-        when single pages cannot be read: the file has no rows, or values so large that a page of `page_rows`
-        rows exceeds 256 MiB. Such a file is an ordinary Parquet file.
+        when single pages cannot be read, for one because the file has no rows. Such a file is an ordinary
+        Parquet file.
     """
 
     data: bytes
@@ -52,7 +54,7 @@ class EncodedFile:
 def encode_data_file(
     frame: pl.DataFrame | Any,
     *,
-    weights: I32Array,
+    weights: I32Array | None,
     page_rows: int,
     statistics: Sequence[str] = (),
     dictionary: Sequence[str] = (),
@@ -62,8 +64,8 @@ def encode_data_file(
     """Encode rows as a data file, in the order given.
 
     Columns that are not dictionary encoded are stored as DELTA_BINARY_PACKED (integers, dates, timestamps,
-    decimals of up to 18 digits), DELTA_LENGTH_BYTE_ARRAY (strings, binary) or PLAIN: smaller than PLAIN
-    alone, and faster to write and to scan.
+    decimals of up to 18 digits), smaller than PLAIN and faster to write and to scan, or else as PLAIN. Strings
+    and binaries are always PLAIN or dictionary encoded: Spark 3.5.3 and 4.0.0 misread DELTA_LENGTH_BYTE_ARRAY.
 
     Parameters
     ----------
@@ -71,7 +73,7 @@ def encode_data_file(
         The rows, or a pyarrow Table of them (for map columns); nested columns are welcome.
         Data types are stored as they are: cast to the table's before.
     weights
-        int32, shape (rows,). Their high 16 bits become the last column, `_qbeast_weight`.
+        int32, shape (rows,). Their high 16 bits become the last column, `_qbeast_weight`; None: no such column.
     page_rows
         Rows of every page but the last; at least 1.
     statistics
@@ -102,9 +104,10 @@ def encode_data_file(
     table = _with_weights(frame, weights, page_rows)
     chosen = set(dictionary)
     known = [name for name in statistics if not _has_nan(table.column(name))]
+    known += [WEIGHT_COLUMN] if weights is not None else []
     while True:
         levels = _compression_levels(table.schema, uncompressed, compression_level)
-        data = _encode(table, page_rows, [*known, WEIGHT_COLUMN], chosen, levels)
+        data = _encode(table, page_rows, known, chosen, levels)
         if len(table) == 0:
             return EncodedFile(data.to_pybytes(), data.size, 0)
         cut = data.size - 8 - int.from_bytes(data[-8:-4].to_pybytes(), "little")
@@ -120,7 +123,7 @@ def encode_data_file(
         chosen -= misaligned  # a dictionary that overflows cuts a page short
 
 
-def _with_weights(frame: pl.DataFrame | Any, weights: I32Array, page_rows: int) -> Any:
+def _with_weights(frame: pl.DataFrame | Any, weights: I32Array | None, page_rows: int) -> Any:
     if page_rows < 1:
         message = f"page_rows must be at least 1, not {page_rows}; nothing was written"
         raise InvalidInputError(message, argument="page_rows")
@@ -128,6 +131,8 @@ def _with_weights(frame: pl.DataFrame | Any, weights: I32Array, page_rows: int) 
     if WEIGHT_COLUMN in table.column_names:
         message = f"the column name {WEIGHT_COLUMN!r} is reserved; rename the column; nothing was written"
         raise InvalidInputError(message, argument="frame")
+    if weights is None:
+        return table
     if weights.shape != (len(table),):
         message = f"{len(table)} rows need as many weights, not {weights.shape}; nothing was written"
         raise InvalidInputError(message, argument="weights")
@@ -179,19 +184,7 @@ def _encoding(kind: Any) -> str | None:
     integers = pa.types.is_integer(kind) or pa.types.is_temporal(kind)
     if integers or (pa.types.is_decimal(kind) and kind.precision <= 18):
         return "DELTA_BINARY_PACKED"
-    if any(test(kind) for test in _TEXT):
-        return "DELTA_LENGTH_BYTE_ARRAY"
-    return None
-
-
-_TEXT: Final = (
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_string_view,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-    pa.types.is_binary_view,
-)
+    return None  # PLAIN: older Sparks misread strings in the delta encodings
 
 
 def _leaves(schema: Any) -> Iterator[tuple[str, Any]]:

@@ -31,7 +31,7 @@ from qbeast_core.spec.table_config import (
     TableConfig,
 )
 
-__all__ = ["Conflict", "Rebased", "TableState", "found_dialect", "rebase"]
+__all__ = ["Conflict", "Rebased", "TableState", "dialect_of", "found_dialect", "rebase"]
 
 
 class TableState(Interface):
@@ -142,6 +142,11 @@ def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame |
     if config.last_revision_id is not None:
         return "qbeast-spark"
     return intent.dialect or "documented"
+
+
+def dialect_of(state: TableState) -> BlocksDialect:
+    """Return the dialect of a table as it is; see `found_dialect`."""
+    return found_dialect(WriteIntent(mode="append"), state.metadata, state.files)
 
 
 def _metadata(intent: WriteIntent, base: Metadata | None, head: TableState | None) -> Metadata | str:

@@ -39,6 +39,8 @@ class PageLayout:
         Per page, the high 16 bits (arithmetic shift) of its first row's weight, each in [-32768, 32767].
     design_effect : float or None
         How much equal index keys cluster a sample of the file's write, 1.0 = not at all; None = not measured.
+    has_hidden_weights : bool
+        Whether the file's last column is `_qbeast_weight`, as it is but for tables that a JVM writes, too.
     v : int
         Version of the tag.
     """
@@ -47,6 +49,7 @@ class PageLayout:
     tail_bytes: int
     weights: tuple[int, ...]
     design_effect: float | None = None
+    has_hidden_weights: bool = True
     v: Literal[1] = LAYOUT_VERSION
 
 
@@ -57,6 +60,7 @@ class _Stored(BaseModel):
     tail: Annotated[int, Field(ge=8)]
     w: str
     deff: float | None = None
+    hidden: bool = True
 
 
 def parse_layout(text: str) -> PageLayout | None:
@@ -70,7 +74,7 @@ def parse_layout(text: str) -> PageLayout | None:
     Examples
     --------
     >>> parse_layout('{"v":1,"rows":2048,"tail":41234,"w":"AIAAAA=="}')
-    PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0), design_effect=None, v=1)
+    PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0), design_effect=None, has_hidden_weights=True, v=1)
     >>> parse_layout('{"v":2,"pages":[]}') is None
     True
     """
@@ -87,12 +91,17 @@ def parse_layout(text: str) -> PageLayout | None:
     except (ValueError, struct.error) as error:
         raise invalid_metadata(_WHAT, text, [f"w: not base64 of 16-bit integers: {error}"]) from error
     return PageLayout(
-        page_rows=fields.rows, tail_bytes=fields.tail, weights=weights, design_effect=fields.deff
+        page_rows=fields.rows,
+        tail_bytes=fields.tail,
+        weights=weights,
+        design_effect=fields.deff,
+        has_hidden_weights=fields.hidden,
     )
 
 
 def dump_layout(layout: PageLayout) -> str:
-    """Return the tag: compact JSON, weights as base64 of little-endian int16, no ``deff`` where unknown.
+    """Return the tag: compact JSON, weights as base64 of little-endian int16, no ``deff`` where unknown,
+    ``hidden`` only where the file has no hidden weights.
 
     Examples
     --------
@@ -100,7 +109,7 @@ def dump_layout(layout: PageLayout) -> str:
     '{"v":1,"rows":2048,"tail":41234,"w":"AIAAAA==","deff":1.02}'
     """
     packed = struct.pack(f"<{len(layout.weights)}h", *layout.weights)
-    stored: dict[str, int | float | str] = {
+    stored: dict[str, int | float | str | bool] = {
         "v": layout.v,
         "rows": layout.page_rows,
         "tail": layout.tail_bytes,
@@ -108,4 +117,6 @@ def dump_layout(layout: PageLayout) -> str:
     }
     if layout.design_effect is not None:
         stored["deff"] = layout.design_effect
+    if not layout.has_hidden_weights:
+        stored["hidden"] = False
     return json.dumps(stored, separators=(",", ":"), allow_nan=False)

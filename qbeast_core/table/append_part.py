@@ -15,7 +15,9 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, TableNotFoundError
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.rebase import dialect_of
 from qbeast_core.space.arrays import BoolArray
+from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data_file import FileSettings, store_file
 from qbeast_core.table.data_files import World, delete_data_files, write_data_files
@@ -58,6 +60,8 @@ class AppendContext:
         The revision's live tree.
     configuration : Mapping
         Of the table, what tasks need.
+    dialect : BlocksDialect
+        Of the table.
     storage_options : Mapping
         For the store.
     """
@@ -70,6 +74,7 @@ class AppendContext:
     revision: Revision | None = field(repr=False)
     tree: ExistingTree | None = field(repr=False)
     configuration: Mapping[str, str] = field(repr=False)
+    dialect: BlocksDialect
     storage_options: Mapping[str, str] = field(repr=False)
 
 
@@ -153,6 +158,7 @@ def begin_append(
         revision=revision,
         tree=None if revision is None else live_tree(snapshot, revision),
         configuration=settings,
+        dialect=dialect_of(snapshot),
         storage_options=dict(snapshot.storage_options),
     )
     return snapshot, context
@@ -186,7 +192,7 @@ def write_part(context: AppendContext, data: FrameLike, world: World) -> Appende
     store = open_store(context.uri, context.storage_options)
     if not frame.height:
         return AppendedPart(context.version, context.revision, (), (), 0)
-    settings = FileSettings.of(frame, context.indexed, context.configuration)
+    settings = FileSettings.of(frame, context.indexed, context.configuration, dialect=context.dialect)
     outside = _outside(context, frame)
     inside = frame if not outside.any() else frame.filter(pl.Series(~outside))
     indexed = _write_indexed(context, inside, store, settings, world) if inside.height else []

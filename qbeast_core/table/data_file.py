@@ -13,9 +13,11 @@ from qbeast_core.io.codecs import choose_uncompressed
 from qbeast_core.io.dictionaries import choose_dictionary
 from qbeast_core.io.parquet_write import encode_data_file
 from qbeast_core.io.store import Store
+from qbeast_core.io.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.stats import file_stats, stats_columns
 from qbeast_core.space.arrays import I32Array
+from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import PageLayout, dump_layout
 from qbeast_core.table.gather import RowSource
 
@@ -41,31 +43,44 @@ class FileSettings:
         Columns with statistics per page: the indexed ones.
     stats_columns : list
         Leaf columns with statistics in the log.
+    hidden_weights : bool
+        Whether files get the column `_qbeast_weight`; not where a JVM may read them without the table's schema.
     """
 
     dictionary: list[str]
     uncompressed: list[str]
     statistics: tuple[str, ...]
     stats_columns: list[tuple[str, ...]]
+    hidden_weights: bool
 
     @staticmethod
-    def of(frame: pl.DataFrame, indexed: tuple[str, ...], configuration: Mapping[str, str]) -> FileSettings:
-        """Derive the settings from the rows, some of which are encoded to see, and the configuration."""
+    def of(
+        frame: pl.DataFrame,
+        indexed: tuple[str, ...],
+        configuration: Mapping[str, str],
+        *,
+        dialect: BlocksDialect,
+    ) -> FileSettings:
+        """Derive the settings from the rows, some of which are encoded to see, and the table.
+
+        Raises
+        ------
+        InvalidInputError
+            If a value is too large for Parquet.
+        """
+        refuse_huge_values(frame)
         listed = stats_columns(frame.schema, configuration)
         listed += [(name,) for name in indexed if (name,) not in listed]
         dictionary = choose_dictionary(frame)
         uncompressed: list[str] = []
         if frame.height:
-            # Rows from all over the input, in no order: that is how a file will hold them.
-            some = (np.arange(_TRIED_ROWS, dtype=np.int64) * _STRIDE) % frame.height
+            # Rows from all over the input, each once, in no order: that is how a file will hold them.
+            some = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
             rows, order = np.unique(some, return_inverse=True)
             uncompressed = choose_uncompressed(
-                RowSource(frame).take(rows, order),
-                weights=np.arange(_TRIED_ROWS, dtype=np.int32),
-                page_rows=_TRIED_PAGE_ROWS,
-                dictionary=dictionary,
+                RowSource(frame).take(rows, order), page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary
             )
-        return FileSettings(dictionary, uncompressed, indexed, listed)
+        return FileSettings(dictionary, uncompressed, indexed, listed, dialect != "qbeast-spark")
 
 
 def store_file(
@@ -88,7 +103,7 @@ def store_file(
     weights : ndarray of int32, shape (rows,)
         Their weights.
     page_rows : int
-        Rows of a data page.
+        Rows of a data page, or fewer where values are large.
     store : Store
         Below the table's root.
     path : str
@@ -110,9 +125,10 @@ def store_file(
     StorageError
         If the store refuses.
     """
+    page_rows = page_rows_within(rows, page_rows)
     encoded = encode_data_file(
         rows,
-        weights=weights,
+        weights=weights if settings.hidden_weights else None,
         page_rows=page_rows,
         statistics=settings.statistics,
         dictionary=settings.dictionary,
@@ -127,6 +143,7 @@ def store_file(
                 tail_bytes=encoded.tail_bytes,
                 weights=tuple((weights[::page_rows] >> 16).tolist()),
                 design_effect=round(design_effect, 4),
+                has_hidden_weights=settings.hidden_weights,
             )
         )
     return AddFile(

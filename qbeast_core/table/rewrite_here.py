@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.rebase import dialect_of
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data_file import FileSettings
@@ -97,12 +98,13 @@ class _PlanHere:
             yield self._write(self._rows.take(places, total), part, effect)
 
     def _write(self, rows: pl.DataFrame, plan: IndexPlan, effect: float) -> list[AddFile]:
-        configuration = self._reader.snapshot.metadata.configuration
+        snapshot = self._reader.snapshot
+        configuration, dialect = snapshot.metadata.configuration, dialect_of(snapshot)
         return write_data_files(
             rows,
             plan,
             store=self._reader.store,
-            settings=FileSettings.of(rows, plan.revision.columns, configuration),
+            settings=FileSettings.of(rows, plan.revision.columns, configuration, dialect=dialect),
             design_effect=effect,
             world=self._world,
             progress=self._job.progress,

@@ -9,6 +9,7 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError, InvalidInputError
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.rebase import dialect_of
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data_files import World, delete_data_files
@@ -131,6 +132,7 @@ def _job(reader: Reader, summary: IndexSummary, revision: Revision, plan: Scatte
         storage_options=dict(snapshot.storage_options),
         shape=RowShape(snapshot.schema_json, snapshot.schema, merge=False),
         configuration={key: value for key, value in properties if key.startswith("delta.")},
+        dialect=dialect_of(snapshot),
         space=Space(revision, None, is_new=False),
         outline=plan.outline,
         file_starts=plan.file_starts,

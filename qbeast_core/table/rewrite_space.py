@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.rebase import found_dialect
+from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.fitting import fits_schema
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
@@ -60,7 +59,7 @@ def space_for(
     """
     snapshot = state.snapshot
     specs = _specs(state)
-    dialect = found_dialect(WriteIntent(mode="append"), snapshot.metadata, snapshot.files)
+    dialect = dialect_of(snapshot)
     check_columns(specs, snapshot.schema, dialect)
     summary = summary_of([spec.name for spec in specs])
     current = newest_revision(state)

@@ -133,6 +133,7 @@ class ScatterWrite:
             storage_options=dict(self.options.storage_options or {}),
             shape=self._shape(),
             configuration=self._properties(),
+            dialect=self.prepared.dialect,
             space=replace(space, tree=None),
             outline=plan.outline,
             file_starts=plan.file_starts,

@@ -15,6 +15,7 @@ import polars as pl
 
 from qbeast_core.io.store import open_store
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U64Array
+from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data_file import FileSettings, store_file
 from qbeast_core.table.frames import ArrowStream, to_frame
 from qbeast_core.table.prepare import Space
@@ -106,6 +107,8 @@ class ScatterJob:
         Of the table's rows.
     configuration : Mapping
         The table's properties that files follow.
+    dialect : BlocksDialect
+        Of the table.
     space : Space
         The revision the rows are indexed with; without its live tree.
     outline : Outline
@@ -124,6 +127,7 @@ class ScatterJob:
     storage_options: Mapping[str, str]
     shape: RowShape
     configuration: Mapping[str, str]
+    dialect: BlocksDialect
     space: Space
     outline: Outline
     file_starts: U64Array
@@ -217,7 +221,7 @@ class ScatterJob:
             page_rows_for(rows.height, cube_size=revision.desired_cube_size),
             store=open_store(self.uri, self.storage_options),
             path=f"{uuid.uuid4()}.parquet",
-            settings=FileSettings.of(rows, revision.columns, self.configuration),
+            settings=FileSettings.of(rows, revision.columns, self.configuration, dialect=self.dialect),
             design_effect=self.design_effect,
             now_ms=lambda: time.time_ns() // 1_000_000,
         )

@@ -69,7 +69,8 @@ def _write_rows(
     refuse_unsafe_locking(store.uri, options.storage_options)
     tell(options, Progress("plan", rows=rows.height))
     with ThreadPoolExecutor(1) as aside:  # while the plan is made
-        trial = aside.submit(FileSettings.of, rows, prepared.names, prepared.metadata.configuration)
+        configuration = prepared.metadata.configuration
+        trial = aside.submit(FileSettings.of, rows, prepared.names, configuration, dialect=prepared.dialect)
         space, plan, effect = index_rows(rows, prepared, target, options, uri=uri, now_ms=world.now_ms())
         settings = trial.result()
     adds = write_data_files(

@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 _FILE_MEMORY_BYTES: Final = 64 << 20
+_MOST_FILE_BYTES: Final = 256 << 20
 _MIN_FILE_ROWS: Final = 1 << 16
 _MAX_FILE_ROWS: Final = 3 << 17
 _MIN_PAGE_ROWS: Final = 256
@@ -119,14 +120,16 @@ def order_in_file(cubes: CubeNumbers, weights: I32Array) -> RowNumbers:
 
 
 def rows_per_file(row_bytes: float) -> int:
-    """Return how many rows a file aims at, given a row's bytes in memory.
+    """Return how many rows a file aims at, given a row's bytes in memory; at least one.
 
     Examples
     --------
-    >>> rows_per_file(160.0)
-    393216
+    >>> rows_per_file(160.0), rows_per_file(8e6)
+    (393216, 33)
     """
-    return int(min(max(_FILE_MEMORY_BYTES / max(row_bytes, 1.0), _MIN_FILE_ROWS), _MAX_FILE_ROWS))
+    row_bytes = max(row_bytes, 1.0)
+    wanted = min(max(_FILE_MEMORY_BYTES / row_bytes, _MIN_FILE_ROWS), _MAX_FILE_ROWS)
+    return int(max(min(wanted, _MOST_FILE_BYTES / row_bytes), 1))
 
 
 def page_rows_for(file_rows: int, *, cube_size: int) -> int:
