@@ -20,7 +20,8 @@
 
     QbeastWarning                (a UserWarning)
     ├── CorruptTagWarning                                    unreadable index tags: the file is read whole
-    └── DesignEffectWarning                                  equal keys cluster the sample
+    ├── DesignEffectWarning                                  equal keys cluster the sample
+    └── HiddenColumnWarning                                  files hold a column that a JVM minds
 
 Catch `QbeastError` to catch them all. Codes never change; facts are attributes; errors survive pickling.
 """
@@ -35,6 +36,7 @@ __all__ = [
     "CommitUnknownError",
     "CorruptTagWarning",
     "DesignEffectWarning",
+    "HiddenColumnWarning",
     "InputChangedError",
     "InvalidColumnsError",
     "InvalidInputError",
@@ -219,6 +221,10 @@ class QbeastWarning(UserWarning):
 
 class CorruptTagWarning(QbeastWarning):
     """The index tags of a file cannot be read: the file is read whole, no row is lost."""
+
+
+class HiddenColumnWarning(QbeastWarning):
+    """Files hold a column beyond the table's schema, and a JVM that is to use the table minds it."""
 
 
 class DesignEffectWarning(QbeastWarning):

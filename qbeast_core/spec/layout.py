@@ -100,8 +100,9 @@ def parse_layout(text: str) -> PageLayout | None:
 
 
 def dump_layout(layout: PageLayout) -> str:
-    """Return the tag: compact JSON, weights as base64 of little-endian int16, no ``deff`` where unknown,
-    ``hidden`` only where the file has no hidden weights.
+    """Return the tag: compact JSON, weights as base64 of little-endian int16, no ``deff`` where unknown.
+
+    Where the file has no hidden weights it says so (``"hidden":false``).
 
     Examples
     --------

@@ -120,7 +120,7 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
             *_statistics_of(store, job, sum(groups), storage_options),
             *_places_of(store, job, sum(groups), storage_options, hidden=WEIGHT_COLUMN in names),
         ]
-        if job.ours and names[-1:] != [WEIGHT_COLUMN]:
+        if (WEIGHT_COLUMN in names or _asks_hidden(job)) and job.ours and names[-1] != WEIGHT_COLUMN:
             findings.append(Finding("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
         if job.ours and job.layout is not None:
             findings += check_pages(store, path_in(store, job.path), size, job.layout)
@@ -131,6 +131,11 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
     except OSError as error:
         return [_fault(job, Finding("file-unreadable", f"it cannot be read: {error}"), [])]
     return [_fault(job, finding, groups) for finding in findings]
+
+
+def _asks_hidden(job: FileCheck) -> bool:
+    """Tell whether a file of ours has to have the hidden column; those for JVMs do without."""
+    return job.layout is not None and job.layout.has_hidden_weights
 
 
 def _fault(job: FileCheck, finding: Finding, groups: list[int]) -> Fault:
@@ -173,7 +178,8 @@ def _places_of(
         yield Finding("block-rows", f"it holds {rows:,} rows, its blocks {told:,}")
     if placement is not None and told == rows:
         if job.ours:
-            yield from place_our_rows(_chunks(store, job, rows, options, hidden=True), placement, job.layout)
+            chunks = _chunks(store, job, rows, options, hidden=hidden or _asks_hidden(job))
+            yield from place_our_rows(chunks, placement, job.layout)
             return
         yield from place_foreign_rows(_chunks(store, job, rows, options, hidden=False), placement)
     if hidden:

@@ -94,7 +94,8 @@ def place_our_rows(
         for j, (point, _) in enumerate(placement.points(frame, foreign=False)):
             wrong |= (point < lower[block, j]) | (point >= upper[block, j])
         outside.add(wrong, start)
-        hidden.add(_unlike(frame, weights[start:stop]), start)
+        if WEIGHT_COLUMN in frame.columns:
+            hidden.add(_unlike(frame, weights[start:stop]), start)
     cubes = placement.blocks["cube"].to_list()
     if outside.count:
         cube = cubes[int(np.searchsorted(starts, outside.first, side="right")) - 1]

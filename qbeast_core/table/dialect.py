@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError, InvalidMetadataError
+from qbeast_core.errors import (
+    HiddenColumnWarning,
+    InvalidColumnsError,
+    InvalidInputError,
+    InvalidMetadataError,
+)
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import FileChange, LiveFiles, retag
@@ -20,6 +26,7 @@ from qbeast_core.spec.transformation import (
 )
 from qbeast_core.spec.transformer import CDFNumericQuantilesTransformer, CDFStringQuantilesTransformer
 from qbeast_core.table.commit import CommitOutcome, commit
+from qbeast_core.table.hidden_column import hidden_column_files, hidden_column_message
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.result import transformers_of
 from qbeast_core.table.snapshot import Snapshot
@@ -30,6 +37,7 @@ __all__ = ["DialectResult", "JvmRelease", "switch_dialect"]
 JvmRelease: TypeAlias = Literal["0.7", "0.8"]
 """Of qbeast-spark: what a table in its dialect has to be readable by. 0.8 is its unreleased main branch."""
 
+_CALLER: Final = 4  # of Table.switch_dialect: past this module and table_admin.py
 _NEW_IN_0_8: Final = (
     CDFNumericQuantilesTransformation,
     CDFNumericQuantilesTransformer,
@@ -51,11 +59,15 @@ class DialectResult:
         False when that was so already.
     retagged_files : int
         Files that got new tags.
+    hidden_column_files : tuple of str
+        In dialect ``"qbeast-spark"``, the files (decoded paths) that hold the column `_qbeast_weight`, on which
+        an optimize by qbeast-spark 0.7 fails; ``optimize(full=True)`` takes it out.
     """
 
     version: int
     switched: bool
     retagged_files: int
+    hidden_column_files: tuple[str, ...] = ()
 
 
 def switch_dialect(
@@ -84,10 +96,22 @@ def switch_dialect(
         commit_info={"operationParameters": {BLOCKS_DIALECT: dialect}},
     )
     outcome = commit(snapshot.source.store, snapshot, intent)
-    done = not outcome.already_applied
-    return DialectResult(
-        version=outcome.version, switched=done, retagged_files=len(plan.change.adds)
-    ), outcome
+    result = DialectResult(
+        version=outcome.version,
+        switched=not outcome.already_applied,
+        retagged_files=len(plan.change.adds),
+        hidden_column_files=_hidden_columns(outcome.snapshot, jvm) if dialect == "qbeast-spark" else (),
+    )
+    return result, outcome
+
+
+def _hidden_columns(snapshot: Snapshot, jvm: JvmRelease) -> tuple[str, ...]:
+    """Name the files that hold the hidden column, and warn of them where the JVM minds."""
+    numbers = hidden_column_files(snapshot)
+    if numbers and jvm == "0.7":
+        warnings.warn(hidden_column_message(snapshot, numbers), HiddenColumnWarning, stacklevel=_CALLER)
+    paths = snapshot.data_paths
+    return tuple(paths[number] for number in numbers)
 
 
 class _Switch:

@@ -21,11 +21,18 @@ from qbeast_core.spec.transformation import (
     LinearTransformation,
     NullToZeroTransformation,
     Transformation,
-    linear_transformation,
     typed_number,
 )
 from qbeast_core.spec.transformer import Transformer
-from qbeast_core.tree.fit import ColumnBounds, Fitted, fit_column, fit_range, float_or_int, value_limits
+from qbeast_core.tree.fit import (
+    ColumnBounds,
+    Fitted,
+    fit_column,
+    fit_range,
+    float_or_int,
+    linear_space,
+    value_limits,
+)
 from qbeast_core.tree.requantile import Growth, QuantilesTransformation, requantiled
 from qbeast_core.tree.summary import ColumnSummary, IndexSummary
 
@@ -187,7 +194,7 @@ def _widened(now: LinearTransformation, column: ColumnSummary, bounds: ColumnBou
     span = span if math.isfinite(span) else 0.0
     low = max(low - span, least) if low < first else low
     high = min(high + span, most) if high > last else high
-    return linear_transformation(now.ordered_data_type, min_number=low, max_number=high, null_value=low)
+    return linear_space(now.ordered_data_type, low, high)
 
 
 def _beyond_one_value(

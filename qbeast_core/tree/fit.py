@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -16,13 +17,14 @@ from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,
     HashTransformation,
+    LinearTransformation,
     Transformation,
     identity_transformation,
     linear_transformation,
     typed_number,
 )
 from qbeast_core.spec.transformer import Transformer, transformer_for
-from qbeast_core.tree.quantiles import is_near_uniform, numeric_quantiles, text_quantiles
+from qbeast_core.tree.quantiles import KNOT_CHARACTERS, is_near_uniform, numeric_quantiles, text_quantiles
 from qbeast_core.tree.summary import ColumnSummary, sampled_numbers
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "fit_range",
     "float_or_int",
     "identity_or_unit",
+    "linear_space",
     "text_space",
     "value_limits",
 ]
@@ -42,7 +45,8 @@ _NULL_HASH: Final = -1
 _LIMITS: Final[dict[OrderedDataType, tuple[float, float]]] = {
     "IntegerDataType": (-(2**31), 2**31 - 1),
     "LongDataType": (-(2**63), 2**63 - 1),
-    "TimestampDataType": (-(2**63) // 1000, (2**63 - 1) // 1000),
+    # The last millisecond, 9_223_372_036_854_775, is none of the values of float64, in which values are counted.
+    "TimestampDataType": (-9_223_372_036_854_776, 9_223_372_036_854_776),
     "DateDataType": (-(2**31) * 86_400_000, (2**31 - 1) * 86_400_000),
     "FloatDataType": (-3.4028234663852886e38, 3.4028234663852886e38),
 }
@@ -110,8 +114,7 @@ def fit_column(
         return transformer, _quantiles(numeric, sample, lowest, highest, bounds)
     if lowest is None or highest is None or lowest == highest:
         return transformer, identity_or_unit(numeric, lowest, dialect)
-    low, high = float_or_int(lowest), float_or_int(highest)
-    return transformer, linear_transformation(numeric, min_number=low, max_number=high, null_value=low)
+    return transformer, linear_space(numeric, float_or_int(lowest), float_or_int(highest))
 
 
 def fit_range(summary: ColumnSummary, bounds: ColumnBounds) -> tuple[float | str | None, float | str | None]:
@@ -144,7 +147,33 @@ def identity_or_unit(
     number = None if value is None else float_or_int(value)
     if dialect != "qbeast-spark":
         return identity_transformation(data_type, value=number)
-    low, high = _unit(0 if number is None else number, data_type)
+    return linear_space(data_type, *_unit(0 if number is None else number, data_type))
+
+
+def linear_space(data_type: OrderedDataType, low: float, high: float) -> LinearTransformation:
+    """Return a linear space from `low` to `high`, further where these are one float64.
+
+    The JVM reads bounds as float64 and cannot load a table where they are equal. So from 2**53 on the upper
+    bound becomes the next float64, or, where the column's type ends there, the lower one that before.
+
+    Parameters
+    ----------
+    data_type : OrderedDataType
+        Of the column.
+    low, high : int or float
+        Finite, ``low < high``, in the format's unit.
+
+    Examples
+    --------
+    >>> linear_space("LongDataType", 2**53, 2**53 + 1).max_number - 2**53
+    2
+    """
+    if float(low) == float(high):
+        least, most = value_limits(data_type)
+        number = int if data_type in INTEGER_DATA_TYPES else float
+        above, below = math.nextafter(low, math.inf), math.nextafter(low, -math.inf)
+        high = number(above) if above <= most else high
+        low = low if above <= most else max(number(below), least)
     return linear_transformation(data_type, min_number=low, max_number=high, null_value=low)
 
 
@@ -167,7 +196,7 @@ def text_space(value: str | None) -> CDFStringQuantilesTransformation:
     >>> text_space("a").quantiles
     ('a', 'a\x00')
     """
-    only = value or ""
+    only = (value or "")[:KNOT_CHARACTERS]
     return CDFStringQuantilesTransformation(quantiles=(only, only + "\0"))
 
 

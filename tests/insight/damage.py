@@ -133,12 +133,11 @@ def rewritten(
 
     def change(table: Path, add: Add, indexed: list[str]) -> None:
         path = table / unquote(add["path"])
-        rows = pl.read_parquet(path).drop(WEIGHT_COLUMN)
+        rows = pl.read_parquet(path).drop(WEIGHT_COLUMN, strict=False)
         changed, weights = edit(rows, frame_weights(rows, indexed))
         told = json.loads(add["tags"]["qbeast.layout"])
-        encoded = encode_data_file(
-            changed, weights=weights, page_rows=told["rows"], statistics=tuple(indexed)
-        )
+        hidden = weights if told.get("hidden", True) else None
+        encoded = encode_data_file(changed, weights=hidden, page_rows=told["rows"], statistics=tuple(indexed))
         path.write_bytes(encoded.data)
         add["size"] = encoded.size_bytes
         told["tail"] = encoded.tail_bytes

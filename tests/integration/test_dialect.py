@@ -16,7 +16,10 @@ from tests.integration.invariants import BLOCK_KEYS, check_invariants, read_log
 from tests.integration.tables import assert_same_rows, folder, sampled, small_files, write
 from tests.strategies import UNKNOWN_TO_JVM, Case, cases, with_key_in_rows
 
-pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
+    pytest.mark.filterwarnings("ignore::qbeast.HiddenColumnWarning"),
+]
 
 ROWS = pl.DataFrame(
     {"id": range(900), "b": [f"key {i % 31}" for i in range(900)], "x": [i / 7 for i in range(900)]}

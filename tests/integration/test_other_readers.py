@@ -25,12 +25,12 @@ def in_types_of(found: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     return found.cast(dict(rows.schema))
 
 
-def read_with_duckdb(files: list[str], rows: pl.DataFrame) -> pl.DataFrame:
+def read_with_duckdb(files: list[str], columns: list[str]) -> pl.DataFrame:
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
         listed = connection.read_parquet(files)
-        assert listed.columns == [*rows.columns, "_qbeast_weight"]
-        return listed.pl().drop("_qbeast_weight")
+        assert listed.columns == columns
+        return listed.pl().drop("_qbeast_weight", strict=False)
 
 
 def check_readers(path: Path, rows: pl.DataFrame, data: st.DataObject) -> None:
@@ -48,10 +48,12 @@ def check_readers(path: Path, rows: pl.DataFrame, data: st.DataObject) -> None:
     assert counted.row(0) == (rows.height, rows[ROW].sum() if rows.height else None)
     assert "_qbeast_weight" not in pl.DataFrame(query.execute("select * from t limit 1").read_all()).columns
     if files:
-        assert_same_rows(in_types_of(read_with_duckdb(files, rows), rows), rows)
+        hidden = table.metadata().configuration["qbeast.blocksDialect"] == "documented"
+        columns = [*rows.columns, *["_qbeast_weight"][:hidden]]
+        assert_same_rows(in_types_of(read_with_duckdb(files, columns), rows), rows)
         stored = pl.DataFrame(ds.dataset(files).to_table())
-        assert stored.columns == [*rows.columns, "_qbeast_weight"]
-        assert_same_rows(in_types_of(stored.drop("_qbeast_weight"), rows), rows)
+        assert stored.columns == columns
+        assert_same_rows(in_types_of(stored.drop("_qbeast_weight", strict=False), rows), rows)
 
 
 @settings(max_examples=25)
