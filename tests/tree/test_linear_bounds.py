@@ -42,7 +42,7 @@ KINDS: dict[str, tuple[pl.DataType, st.SearchStrategy[int]]] = {
 
 def column(dtype: pl.DataType, values: list[int]) -> pl.Series:
     if isinstance(dtype, pl.Decimal):
-        return pl.Series("v", [Decimal(value).scaleb(-dtype.scale) for value in values], dtype=dtype)
+        return pl.Series("v", [Decimal(f"{value}E-{dtype.scale}") for value in values], dtype=dtype)
     physical = {pl.Date: pl.Int32}.get(type(dtype), pl.Int64)
     stored = pl.Int32 if dtype == pl.Int32 else physical
     return pl.Series("v", values, dtype=stored).cast(dtype)
