@@ -69,7 +69,7 @@ def _repeats(leaf: pl.Series) -> bool:
         return False
     values = leaf.drop_nulls()
     text = isinstance(leaf.dtype, pl.String | pl.Binary)
-    if text and int(_length(values).max() or 0) > _MOST_BYTES:
+    if text and (_length(values) > _MOST_BYTES).any():
         return False
     distinct = values.unique()
     if not 0 < len(distinct) * _LEAST_REPEATS <= len(values):

@@ -100,13 +100,15 @@ def switch_dialect(
         version=outcome.version,
         switched=not outcome.already_applied,
         retagged_files=len(plan.change.adds),
-        hidden_column_files=_hidden_columns(outcome.snapshot, jvm) if dialect == "qbeast-spark" else (),
+        hidden_column_files=_hidden_columns(outcome.snapshot or snapshot, jvm, dialect),
     )
     return result, outcome
 
 
-def _hidden_columns(snapshot: Snapshot, jvm: JvmRelease) -> tuple[str, ...]:
+def _hidden_columns(snapshot: Snapshot, jvm: JvmRelease, dialect: BlocksDialect) -> tuple[str, ...]:
     """Name the files that hold the hidden column, and warn of them where the JVM minds."""
+    if dialect != "qbeast-spark":
+        return ()
     numbers = hidden_column_files(snapshot)
     if numbers and jvm == "0.7":
         warnings.warn(hidden_column_message(snapshot, numbers), HiddenColumnWarning, stacklevel=_CALLER)
