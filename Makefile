@@ -8,8 +8,9 @@ PYTHON  ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11;
              $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 # Spark needs a Java: from PyPI where the machine has none.
 JDK     := $(shell command -v java >/dev/null 2>&1 || test -x "$$JAVA_HOME/bin/java" || echo jdk)
-# The older versions of PySpark that `make test-all` runs besides the newest.
-SPARKS  := 3.5 4.0
+# The older versions of PySpark that `make test-all` runs besides the newest: first and last patches, and one that
+# misread what others read.
+SPARKS  := 3.5.0 3.5.3 3.5 4.0.0 4.0
 # The newest one that Spark's own Delta exists for (tests/interop/conftest.py).
 DELTA   := 4.2
 # Warnings of the build backend about editable installs tell a user of this project nothing.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -46,7 +47,7 @@ def hidden_column_files(snapshot: Snapshot) -> list[int]:
             found.append(number)
     paths = snapshot.data_paths
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        holds = pool.map(lambda number: _holds(snapshot, paths[number]), unknown)
+        holds = pool.map(partial(_holds, snapshot), [paths[number] for number in unknown])
         found += [number for number, yes in zip(unknown, holds, strict=True) if yes]
     return sorted(found)
 

@@ -86,6 +86,7 @@ def test_one_value_has_bounds_that_a_jvm_tells_apart(value: int) -> None:
     space = identity_or_unit("LongDataType", value, "qbeast-spark")
     check(space, column(pl.Int64(), [value]))
     assert space == identity_or_unit("LongDataType", value, "qbeast-spark")
+    assert isinstance(space, LinearTransformation)
     if abs(value) < 2**53:
         assert (space.min_number, space.max_number) == (value, value + 1)
 
