@@ -26,7 +26,7 @@ from qbeast_core.table.table import Table
 from qbeast_core.table.target import Mode
 from qbeast_core.table.travel import travel
 from qbeast_core.table.write import write_frame
-from qbeast_core.table.write_options import WriteOptions
+from qbeast_core.table.write_options import WriteOptions, metadata_of
 
 __all__ = ["WORLD", "open_table", "read_table", "scan_table", "write_table"]
 
@@ -70,7 +70,7 @@ def write_table(
     mode : {"error", "append", "overwrite", "ignore"}, default "error"
         What to do when the table exists. An append to no table creates it.
     cube_size : int, optional
-        Rows a cube of the tree aims to hold, at least 1; by default chosen from the number of rows at
+        Rows a cube of the tree aims to hold, 1 to 2**31 - 1; by default chosen from the number of rows at
         creation and then kept. Another size than the table's begins a new revision.
     column_stats : mapping or JSON text, optional
         What is known beyond these rows: ``<column>_min``, ``<column>_max``, ``<column>_quantiles``.
@@ -134,7 +134,7 @@ def write_table(
         schema_mode=schema_mode,
         storage_options=storage_options,
         txn=txn,
-        commit_metadata=dict(commit_metadata or {}),
+        commit_metadata=metadata_of(commit_metadata),
         dialect=dialect,
         progress=progress,
     )

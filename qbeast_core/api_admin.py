@@ -9,7 +9,7 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.convert import ConvertResult, convert
 from qbeast_core.table.upgrade import Copies, UpgradeResult, upgrade
 from qbeast_core.table.world import WORLD
-from qbeast_core.table.write_options import WriteOptions
+from qbeast_core.table.write_options import WriteOptions, metadata_of
 
 __all__ = ["convert_table", "upgrade_table"]
 
@@ -85,7 +85,7 @@ def convert_table(
         cube_size=cube_size,
         dialect=dialect,
         storage_options=storage_options,
-        commit_metadata=dict(commit_metadata or {}),
+        commit_metadata=metadata_of(commit_metadata),
     )
     return convert(os.fspath(path), options, WORLD, dry_run=dry_run)
 

@@ -139,8 +139,11 @@ def _txn(options: Mapping[str, str]) -> tuple[str, int] | None:
     app, version = options.get("txnappid"), options.get("txnversion")
     if app is None and version is None:
         return None
-    if not app or version is None or not version.isdecimal():
-        msg = f"txnAppId and txnVersion, a number, go together; got {app!r} and {version!r}. Nothing was written."
+    if not app or version is None or not version.isdecimal() or int(version) >= 2**63:
+        msg = (
+            f"txnAppId and txnVersion, a number below 2**63, go together; got {app!r} and {version!r}. Nothing was "
+            "written."
+        )
         raise InvalidInputError(msg, argument="txnAppId")
     return app, int(version)
 

@@ -13,7 +13,7 @@ from qbeast_core.log.actions import AddFile, parse_commit
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.convert import ConvertResult, convert
 from qbeast_core.table.convert_parquet import ParquetFolder
-from qbeast_core.table.write_options import WriteOptions
+from qbeast_core.table.write_options import WriteOptions, metadata_of
 from qbeast_spark_bridge.convert_work import ADDS, AddJob, look_at_files
 from qbeast_spark_bridge.errors import OwnErrors
 from qbeast_spark_bridge.workers import WorkerCall
@@ -69,7 +69,7 @@ def convert_table(
         cube_size=cube_size,
         dialect=dialect,
         storage_options=storage_options,
-        commit_metadata=dict(commit_metadata or {}),
+        commit_metadata=metadata_of(commit_metadata),
     )
     return convert(os.fspath(path), options, WORLD, dry_run=dry_run, add=_Lookers(spark))
 

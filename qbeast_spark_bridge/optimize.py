@@ -11,6 +11,7 @@ from qbeast_core.table.optimize import OptimizeOptions, optimize
 from qbeast_core.table.optimize_result import OptimizeResult
 from qbeast_core.table.progress import ProgressCallback
 from qbeast_core.table.rewrite_scatter import take_by
+from qbeast_core.table.write_options import metadata_of
 from qbeast_spark_bridge.rewrite_tasks import SparkWorkers
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def optimize_table(
         full=full,
         fold=fold,
         dry_run=dry_run,
-        commit_metadata=dict(commit_metadata or {}),
+        commit_metadata=metadata_of(commit_metadata),
         progress=progress,
     )
     reader = open_table(path, storage_options=storage_options).explain().reader

@@ -17,7 +17,7 @@ from qbeast_core.table.result import WriteResult
 from qbeast_core.table.scatter import ScatterWrite
 from qbeast_core.table.schema_match import SchemaMode
 from qbeast_core.table.target import Mode
-from qbeast_core.table.write_options import WriteOptions
+from qbeast_core.table.write_options import WriteOptions, metadata_of
 from qbeast_spark_bridge.errors import OwnErrors
 from qbeast_spark_bridge.pass_one import summarise_rows
 from qbeast_spark_bridge.pass_two import scatter_rows
@@ -94,7 +94,7 @@ def write_table(
         schema_mode=schema_mode,
         storage_options=storage_options,
         txn=txn,
-        commit_metadata=dict(commit_metadata or {}),
+        commit_metadata=metadata_of(commit_metadata),
         dialect=dialect,
         progress=progress,
     )

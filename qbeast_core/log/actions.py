@@ -10,7 +10,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.errors import InvalidInputError, InvalidMetadataError
 from qbeast_core.spec.block import Block
 
 __all__ = [
@@ -162,17 +162,26 @@ class Commit:
 def dump_commit(actions: Iterable[Action]) -> bytes:
     r"""Return the body of a commit: one JSON object a line, each line ended.
 
+    Raises
+    ------
+    InvalidInputError
+        If JSON has no words for something: half a surrogate pair, a number of more than 64 bits.
+
     Examples
     --------
     >>> dump_commit([Txn(app_id="loader", version=7)])
     b'{"txn":{"appId":"loader","version":7}}\n'
     """
-    return b"".join(
-        orjson.dumps(
-            {_KEYS[type(action)]: action.model_dump(exclude_none=True)}, option=orjson.OPT_APPEND_NEWLINE
+    try:
+        return b"".join(
+            orjson.dumps(
+                {_KEYS[type(action)]: action.model_dump(exclude_none=True)}, option=orjson.OPT_APPEND_NEWLINE
+            )
+            for action in actions
         )
-        for action in actions
-    )
+    except (TypeError, ValueError) as error:  # callers check what users give; what they miss costs no orphans
+        message = f"the commit cannot be written as JSON: {error}. Nothing was committed."
+        raise InvalidInputError(message) from error
 
 
 def parse_commit(body: bytes, *, version: int) -> Commit:

@@ -30,6 +30,7 @@ _NAMES: Final[Mapping[pl.DataType, str]] = {
     pl.Datetime("us"): "timestamp_ntz",
 }
 _TYPES: Final[Mapping[str, pl.DataType]] = {name: dtype for dtype, name in _NAMES.items()}
+_MOST_DIGITS: Final = 38
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 
@@ -40,13 +41,13 @@ def schema_to_delta(schema: pl.Schema) -> str:
     ----------
     schema : pl.Schema
         Signed integers, floats, decimals, strings, binary, booleans, dates, ``Datetime("us")`` with UTC or no
-        zone, and structs, lists, arrays and maps of them.
+        zone, and structs (not empty), lists, arrays and maps of them.
 
     Raises
     ------
     InvalidInputError
         Names every column of another type: unsigned integers, categoricals, times, durations, nulls, other
-        units or zones. The caller casts or refuses them.
+        units or zones, structs without fields, decimals of more than 38 digits. The caller casts or refuses them.
 
     Examples
     --------
@@ -124,14 +125,19 @@ def schema_problems(files: str, table: str) -> list[str]:
 def _strangers(above: str, fields: Mapping[str, Any]) -> Iterator[tuple[str, pl.DataType]]:
     for name, dtype in fields.items():
         path = f"{above}{name}"
-        if isinstance(dtype, pl.Struct):
+        if isinstance(dtype, pl.Struct) and dtype.fields:
             yield from _strangers(f"{path}.", dtype.to_schema())
         elif isinstance(dtype, pl.List | pl.Array):
             yield from _strangers(f"{path}.", {"element": dtype.inner})
         elif isinstance(dtype, pl.Map):
             yield from _strangers(f"{path}.", {"key": dtype.key, "value": dtype.value})
-        elif dtype not in _NAMES and not isinstance(dtype, pl.Decimal):
+        elif dtype not in _NAMES and not _is_decimal(dtype):
             yield path, dtype
+
+
+def _is_decimal(dtype: Any) -> bool:
+    """Tell whether a type is a decimal of at most 38 digits: Polars makes others, which hold nothing."""
+    return isinstance(dtype, pl.Decimal) and 0 <= dtype.scale <= (dtype.precision or 0) <= _MOST_DIGITS
 
 
 def _struct(fields: Mapping[str, Any]) -> dict[str, Any]:

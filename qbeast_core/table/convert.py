@@ -25,10 +25,10 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.revision import staging_revision
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries
+from qbeast_core.table.column_names import refuse_names
 from qbeast_core.table.commit import commit
 from qbeast_core.table.convert_parquet import AddFiles, ParquetFolder, add_files, find_parquet
 from qbeast_core.table.data_files import World
-from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.locking import refuse_unsafe_locking
 from qbeast_core.table.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.target import check_columns, resolve_specs
@@ -192,9 +192,7 @@ def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options
 
 
 def _refuse_columns(schema: pl.Schema, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:
-    if WEIGHT_COLUMN in schema:
-        msg = f"the name of column {WEIGHT_COLUMN!r} is taken by the format; nothing was changed. Rename it."
-        raise InvalidInputError(msg, argument="path")
+    refuse_names(schema, argument="path")
     check_columns(specs, schema, options.dialect or _DEFAULT)
 
 

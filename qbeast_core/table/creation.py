@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -61,7 +62,15 @@ def target_once_created(options: WriteOptions, uri: str) -> Snapshot | None:
 
 
 def _may_be_underway(root: Path) -> bool:
-    return root.is_dir() and all(map(is_ours, root.glob("*.parquet")))
+    return root.is_dir() and all(_is_id(path.stem) or is_ours(path) for path in root.glob("*.parquet"))
+
+
+def _is_id(name: str) -> bool:
+    """Tell whether a file is called as those of a write are: for JVMs they have no column that tells."""
+    try:
+        return str(uuid.UUID(name)) == name
+    except ValueError:
+        return False
 
 
 def _created(root: Path) -> bool:

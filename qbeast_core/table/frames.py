@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
+from qbeast_core.table.column_names import WEIGHT_COLUMN, refuse_names
 
 __all__ = ["WEIGHT_COLUMN", "ArrowStream", "FrameLike", "to_frame"]
-
-WEIGHT_COLUMN: Final = "_qbeast_weight"
-"""Name of the hidden physical column; no column of a table may be called so (format 7)."""
 
 _WIDER: Final[dict[pl.DataType, pl.DataType]] = {
     pl.UInt8(): pl.Int16(),
@@ -72,10 +70,11 @@ def to_frame(data: FrameLike) -> pl.DataFrame:
     Raises
     ------
     InvalidInputError
-        If `data` is none of these, has no column, the hidden column's name, one name twice, names that
-        differ in case alone, or one that Polars reads as a pattern.
+        If `data` is none of these, has no column, one name twice, or names that no table can have
+        (`qbeast_core.table.column_names`).
     SchemaMismatchError
-        If a column's type has no place in a Delta table; all such columns are listed.
+        If a column's type has no place in a Delta table, or a value none in the type that its column gets; all
+        such columns are listed.
 
     Examples
     --------
@@ -83,19 +82,20 @@ def to_frame(data: FrameLike) -> pl.DataFrame:
     Schema([('a', Int16)])
     """
     frame = _collect(data)
-    _check_names(frame.columns)
-    _check_cases("columns", frame.schema)
-    problems = [
-        f"column {name!r} has type {dtype}" for name, dtype in frame.schema.items() if not _fits(dtype)
-    ]
+    schema = frame.schema  # once: Polars makes it anew each time
+    if not schema:
+        msg = "the rows have no column; nothing was written. Give at least one column."
+        raise InvalidInputError(msg, argument="df")
+    refuse_names(schema, argument="df")
+    problems = [f"column {name!r} has type {dtype}" for name, dtype in schema.items() if not _fits(dtype)]
     if problems:
         msg = (
             f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}. "
             "Nothing was written. Cast or drop them."
         )
         raise SchemaMismatchError(msg, problems=problems)
-    wanted = {name: _stored(dtype) for name, dtype in frame.schema.items()}
-    changed = {name: dtype for name, dtype in wanted.items() if frame.schema[name] != dtype}
+    wanted = {name: _stored(dtype) for name, dtype in schema.items()}
+    changed = {name: dtype for name, dtype in wanted.items() if schema[name] != dtype}
     return _cast(frame, changed) if changed else frame
 
 
@@ -123,42 +123,6 @@ def _from_stream(data: ArrowStream) -> pl.DataFrame:
         raise InvalidInputError(msg, argument="df") from error
     # pandas may hand its index over as one more column; who wants it kept resets it first.
     return frame.drop([c for c in frame.columns if c.startswith("__index_level_")])
-
-
-def _check_names(names: Sequence[str]) -> None:
-    if not names:
-        msg = "the rows have no column; nothing was written. Give at least one column."
-        raise InvalidInputError(msg, argument="df")
-    if WEIGHT_COLUMN in names:
-        msg = f"{WEIGHT_COLUMN!r} is the name of a column of qbeast's own; nothing was written. Rename it."
-        raise InvalidInputError(msg, argument="df")
-    patterns = [name for name in names if name == "*" or (name.startswith("^") and name.endswith("$"))]
-    if patterns:
-        msg = f"Polars reads the column names {patterns} as patterns; nothing was written. Rename them."
-        raise InvalidInputError(msg, argument="df")
-
-
-def _check_cases(what: str, fields: Mapping[str, Any]) -> None:
-    """Refuse names that differ in case alone, in structs too: no Delta reader would open the table."""
-    seen: dict[str, str] = {}
-    for name, dtype in fields.items():
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
-            msg = (
-                f"{what} {other!r} and {name!r} differ in case alone, which Delta tables cannot tell apart; "
-                "nothing was written. Rename one."
-            )
-            raise InvalidInputError(msg, argument="df")
-        match dtype:
-            case pl.Struct():
-                _check_cases(f"fields of {name!r}:", dtype.to_schema())
-            case pl.List() | pl.Array():
-                _check_cases(what, {name: dtype.inner})
-            case pl.Map():
-                _check_cases(what, {name: dtype.key})
-                _check_cases(what, {name: dtype.value})
-            case _:
-                pass
 
 
 def _fits(dtype: pl.DataType) -> bool:
@@ -196,17 +160,37 @@ def _stored(dtype: Any) -> pl.DataType:
 
 
 def _cast(frame: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    try:
-        return frame.with_columns(
-            _cast_column(name, frame.schema[name], dtype) for name, dtype in wanted.items()
+    cast: list[pl.Series] = []
+    problems: list[str] = []
+    for name, dtype in wanted.items():
+        column = frame.get_column(name)
+        stored = _stored_column(column, dtype)
+        if stored is None:
+            problems.append(f"column {name!r} has {column.dtype} that {dtype} cannot hold")
+        else:
+            cast.append(stored)
+    if problems:
+        msg = (
+            f"values do not fit the types that Delta has for their columns: {'; '.join(problems)}. "
+            "Nothing was written. Drop or change them."
         )
-    except pl.exceptions.InvalidOperationError as error:
-        msg = f"a value does not fit the type that Delta has for its column; nothing was written: {error}"
-        raise SchemaMismatchError(msg, problems=[str(error)]) from error
+        raise SchemaMismatchError(msg, problems=problems)
+    return frame.with_columns(cast)
 
 
-def _cast_column(name: str, now: pl.DataType, wanted: pl.DataType) -> pl.Expr:
-    column = pl.col(name)
-    if isinstance(now, pl.Datetime) and now.time_zone is not None:
+def _stored_column(column: pl.Series, wanted: pl.DataType) -> pl.Series | None:
+    """Return the column in the type it is stored in; None: a value has no place there."""
+    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
         column = column.dt.convert_time_zone("UTC")
-    return column.cast(wanted)
+    if not column.dtype.is_nested():
+        # A strict cast would print the values that fail, and cannot where the calendar has no such year.
+        cast = column.cast(wanted, strict=False)
+        return cast if cast.null_count() == column.null_count() else None
+    try:
+        return column.cast(wanted)
+    except pl.exceptions.InvalidOperationError:
+        return None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # while it prints them; Rust's panics are no Exception
+            raise
+        return None

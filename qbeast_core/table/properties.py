@@ -12,8 +12,8 @@ from qbeast_core.errors import InvalidInputError, SchemaMismatchError, Unsupport
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import Brings, check_writable
+from qbeast_core.table.column_names import name_problems
 from qbeast_core.table.commit import CommitOutcome, commit
-from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.schema_match import merged_schema
 from qbeast_core.table.snapshot import Snapshot
 
@@ -68,15 +68,14 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, pl.DataType | type[pl.
     """Add columns; see `Table.add_columns` for which, and for what is raised."""
     try:
         new = pl.DataFrame(schema=pl.Schema(columns))
-    except (TypeError, ValueError) as error:
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
         msg = f"columns must map names to Polars types, got {columns!r}; nothing was changed"
         raise InvalidInputError(msg, argument="columns") from error
-    known = {name.lower(): name for name in (*snapshot.schema, WEIGHT_COLUMN)}
+    known = {name.lower(): name for name in snapshot.schema}
     problems = [
         f"{name!r} is there as {known[name.lower()]!r}" for name in new.columns if name.lower() in known
     ]
-    lower = [name.lower() for name in new.columns]
-    problems += [f"{name!r} is named twice" for name in new.columns if lower.count(name.lower()) > 1]
+    problems += name_problems(new.schema)
     if problems:
         msg = f"columns cannot be added to {snapshot.uri!r}: {'; '.join(problems)}. Nothing was changed."
         raise SchemaMismatchError(msg, problems=problems)

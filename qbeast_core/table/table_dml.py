@@ -12,6 +12,7 @@ from qbeast_core.table.progress import ProgressCallback
 from qbeast_core.table.table_base import TableBase
 from qbeast_core.table.update import Update
 from qbeast_core.table.world import WORLD
+from qbeast_core.table.write_options import metadata_of
 
 __all__ = ["Changed"]
 
@@ -80,7 +81,7 @@ class Changed(TableBase):
         (460, 540, 1)
         """
         options = ChangeOptions(
-            dry_run=dry_run, commit_metadata=dict(commit_metadata or {}), progress=progress
+            dry_run=dry_run, commit_metadata=metadata_of(commit_metadata), progress=progress
         )
         return self._run(Delete(predicate), options)
 
@@ -142,7 +143,7 @@ class Changed(TableBase):
         0
         """
         options = ChangeOptions(
-            dry_run=dry_run, commit_metadata=dict(commit_metadata or {}), progress=progress
+            dry_run=dry_run, commit_metadata=metadata_of(commit_metadata), progress=progress
         )
         return self._run(Update(predicate, assignments), options)
 

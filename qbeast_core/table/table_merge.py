@@ -12,6 +12,7 @@ from qbeast_core.table.merge import Merge
 from qbeast_core.table.merge_clauses import Clauses, WhenLonely, WhenMatched, WhenNew
 from qbeast_core.table.progress import ProgressCallback
 from qbeast_core.table.table_dml import Changed
+from qbeast_core.table.write_options import metadata_of
 
 __all__ = ["Merged"]
 
@@ -133,6 +134,6 @@ class Merged(Changed):
             source_name=source_name,
         )
         options = ChangeOptions(
-            dry_run=dry_run, commit_metadata=dict(commit_metadata or {}), progress=progress
+            dry_run=dry_run, commit_metadata=metadata_of(commit_metadata), progress=progress
         )
         return self._run(Merge(to_frame(source), clauses), options)

@@ -10,6 +10,7 @@ from qbeast_core.table.optimize_result import OptimizeResult
 from qbeast_core.table.progress import ProgressCallback
 from qbeast_core.table.table_base import TableBase
 from qbeast_core.table.world import WORLD
+from qbeast_core.table.write_options import metadata_of
 
 __all__ = ["Optimized"]
 
@@ -112,7 +113,7 @@ class Optimized(TableBase):
             full=full,
             fold=fold,
             dry_run=dry_run,
-            commit_metadata=dict(commit_metadata or {}),
+            commit_metadata=metadata_of(commit_metadata),
             progress=progress,
         )
         result, newest = optimize(self._reader, options, WORLD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -13,7 +14,10 @@ from qbeast_core.table.progress import Progress, ProgressCallback
 from qbeast_core.table.schema_match import SchemaMode
 from qbeast_core.table.target import Mode, check_mode
 
-__all__ = ["WriteOptions", "check_metadata", "check_options", "tell"]
+__all__ = ["WriteOptions", "check_metadata", "check_options", "check_txn", "metadata_of", "tell"]
+
+_MOST_CHARACTERS: Final = 1 << 20
+_MOST_ROWS: Final = 2**31 - 1  # the JVM counts the rows of a cube in 32 bits
 
 # Every commit sets these, but for those that Spark's Delta knows as structs, maps or numbers: a text in one of
 # them makes its DESCRIBE HISTORY fail.
@@ -69,8 +73,13 @@ def check_options(options: WriteOptions) -> None:
     """
     check_mode(options.mode)
     size = cast("object", options.cube_size)  # callers without a type checker pass anything
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
-        msg = f"cube_size must be a whole number of rows, at least 1, got {size!r}; nothing was written"
+    if size is not None and not (
+        isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= _MOST_ROWS
+    ):
+        msg = (
+            f"cube_size must be a whole number of rows, from 1 to {_MOST_ROWS:,}, got {_shown(size)}; nothing was "
+            "written"
+        )
         raise InvalidInputError(msg, argument="cube_size")
     if options.schema_mode not in (None, "merge", "overwrite"):
         msg = f'schema_mode must be "merge" or "overwrite", got {options.schema_mode!r}; nothing was written'
@@ -81,19 +90,47 @@ def check_options(options: WriteOptions) -> None:
     if options.dialect not in (None, "documented", "qbeast-spark"):
         msg = f'dialect must be "documented" or "qbeast-spark", got {options.dialect!r}; nothing was written'
         raise InvalidInputError(msg, argument="dialect")
-    _check_txn(options.txn)
+    check_txn(options.txn)
     check_metadata(options.commit_metadata)
 
 
-def _check_txn(txn: object) -> None:
+def check_txn(txn: object) -> None:
+    """Refuse a transaction that no Delta log can hold.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no pair of an application's id, a text, and a version, a whole number from 0 to 2**63 - 1.
+    """
     match txn:
         case None:
             return
-        case (str(app), int(version)) if app and version >= 0:
-            return
+        case (str(app), int(version)) if app and not isinstance(version, bool) and 0 <= version < 2**63:
+            if _is_text(app):
+                return
         case _:
-            msg = f"txn must be (application id, version), got {txn!r}; nothing was written"
-            raise InvalidInputError(msg, argument="txn")
+            pass
+    msg = (
+        f"txn must be (application id, version), a text and a whole number below 2**63, got {_shown(txn)}; nothing "
+        "was written"
+    )
+    raise InvalidInputError(msg, argument="txn")
+
+
+def metadata_of(given: Mapping[str, str] | None) -> dict[str, str]:
+    """Return `commit_metadata` as a call was given it, checked.
+
+    Raises
+    ------
+    InvalidInputError
+        As `check_metadata`.
+    """
+    if given is not None and not isinstance(cast("object", given), Mapping):
+        msg = f"commit_metadata maps texts to texts, got {_shown(given)}. Nothing was written."
+        raise InvalidInputError(msg, argument="commit_metadata")
+    metadata = dict(given or {})
+    check_metadata(metadata)
+    return metadata
 
 
 def check_metadata(metadata: Mapping[Any, Any]) -> None:
@@ -102,12 +139,36 @@ def check_metadata(metadata: Mapping[Any, Any]) -> None:
     Raises
     ------
     InvalidInputError
-        If a key or a value is no text, or a key is one that every commit sets, or that others read as no text.
+        If a key or a value is no text, or no Unicode (half a surrogate pair), if a key is one that every commit sets,
+        or that others read as no text, or if all of it is longer than 1 MiB, which every reader of the log would
+        read.
     """
     for key, value in metadata.items():
-        if not isinstance(key, str) or not isinstance(value, str) or key in _OWN_KEYS:
+        if not _is_text(key) or not _is_text(value) or key in _OWN_KEYS:
             msg = (
-                f"commit_metadata maps texts to texts, and may not use {sorted(_OWN_KEYS)}; got {key!r}: {value!r}. "
-                "Nothing was written."
+                f"commit_metadata maps texts to texts, and may not use {sorted(_OWN_KEYS)}; got {_shown(key)}: "
+                f"{_shown(value)}. Nothing was written."
             )
             raise InvalidInputError(msg, argument="commit_metadata")
+    length = sum(len(key) + len(value) for key, value in metadata.items())
+    if length > _MOST_CHARACTERS:
+        msg = (
+            f"commit_metadata has {length:,} characters, more than {_MOST_CHARACTERS:,}, which every reader of the log "
+            "would read. Nothing was written. Store it elsewhere, and its address here."
+        )
+        raise InvalidInputError(msg, argument="commit_metadata")
+
+
+def _is_text(given: object) -> bool:
+    """Tell whether this is text that UTF-8 can spell: half a surrogate pair is none."""
+    if not isinstance(given, str):
+        return False
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(given: object) -> str:
+    return reprlib.repr(given)

@@ -50,6 +50,7 @@ def test_properties_set_by_two_at_once_are_merged_unless_they_clash(tmp_path: Pa
         ({"delta.constraints.c": "id > 0"}, qbeast.UnsupportedTableError, "features of Delta"),
         ({"a": 1}, qbeast.InvalidInputError, "texts to texts"),
         ({"": "x"}, qbeast.InvalidInputError, "texts to texts"),
+        ({"a": "\ud800"}, qbeast.InvalidInputError, "JSON"),
     ],
 )
 def test_properties_that_ask_for_more_are_refused(
@@ -87,8 +88,14 @@ def test_added_columns_are_null_in_old_rows_and_can_be_written_and_filtered(tmp_
     ("columns", "error", "told"),
     [
         ({"X": pl.Int8}, qbeast.SchemaMismatchError, "'X' is there as 'x'"),
-        ({"_qbeast_weight": pl.Int8}, qbeast.SchemaMismatchError, "is there as"),
-        ({"n": pl.Int8, "N": pl.Int8}, qbeast.SchemaMismatchError, "named twice"),
+        ({"_QBEAST_weight": pl.Int8}, qbeast.SchemaMismatchError, "qbeast's own"),
+        ({"n": pl.Int8, "N": pl.Int8}, qbeast.SchemaMismatchError, "differ in case"),
+        ({"": pl.Int8}, qbeast.SchemaMismatchError, "no name"),
+        ({"n\0": pl.Int8}, qbeast.SchemaMismatchError, "NUL"),
+        ({"n": pl.List(pl.Struct({"a\0": pl.Int8}))}, qbeast.SchemaMismatchError, "in 'n'.*NUL"),
+        ({"\ud800": pl.Int8}, qbeast.InvalidInputError, "Polars types"),
+        ({"u": pl.Decimal(99, 98)}, qbeast.InvalidInputError, "Polars types"),
+        ({"u": pl.Struct({})}, qbeast.InvalidInputError, "no type for u"),
         ({"u": pl.UInt8}, qbeast.InvalidInputError, "u .UInt8"),
         ({"u": "text"}, qbeast.InvalidInputError, "Polars types"),
         (["u"], qbeast.InvalidInputError, "Polars types"),

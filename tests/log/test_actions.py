@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.errors import InvalidInputError, InvalidMetadataError
 from qbeast_core.log.actions import (
     AddFile,
     CommitInfo,
@@ -80,3 +80,9 @@ def test_the_minimum_of_every_action_can_be_written() -> None:
         RemoveFile(path="p"),
     ]
     assert len(dump_commit(actions).splitlines()) == 5
+
+
+def test_what_json_has_no_words_for_is_refused() -> None:
+    for action in (Txn(app_id="a", version=2**70), CommitInfo.model_construct(operation="\ud800")):
+        with pytest.raises(InvalidInputError, match="cannot be written as JSON"):
+            dump_commit([action])

@@ -1,0 +1,84 @@
+"""What columns may be called: one rule for every way into a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+
+__all__ = ["WEIGHT_COLUMN", "name_problems", "refuse_names"]
+
+WEIGHT_COLUMN: Final = "_qbeast_weight"
+"""Name of the hidden physical column; no column of a table may be called so, in any case (format 7)."""
+
+
+def name_problems(fields: Mapping[str, Any]) -> list[str]:
+    """Return what keeps columns from being called so in a Delta table; empty: nothing.
+
+    Parameters
+    ----------
+    fields : mapping of str to Polars type
+        The columns, or the fields of a struct; those inside of them are looked at too.
+
+    Examples
+    --------
+    >>> name_problems(pl.Schema({"a": pl.Int64, "A": pl.Int64, "b": pl.Int64}))
+    ["'a' and 'A' differ in case alone, which Delta cannot tell apart"]
+    """
+    return [
+        problem
+        for name in fields
+        for problem in (
+            "one has no name" if not name else None,
+            f"{name!r} is the name of a column of qbeast's own" if name.lower() == WEIGHT_COLUMN else None,
+            f"{name!r} is a pattern to Polars"
+            if name == "*" or (name.startswith("^") and name.endswith("$"))
+            else None,
+        )
+        if problem is not None
+    ] + [*_inner_problems(fields)]
+
+
+def refuse_names(fields: Mapping[str, Any], *, argument: str) -> None:
+    """Raise where a column cannot be called as it is.
+
+    Parameters
+    ----------
+    fields : mapping of str to Polars type
+        The columns.
+    argument : str
+        What the error is about.
+
+    Raises
+    ------
+    InvalidInputError
+        Listing every such name.
+    """
+    problems = name_problems(fields)
+    if problems:
+        msg = f"columns cannot be called so: {'; '.join(problems)}. Nothing was written. Rename them."
+        raise InvalidInputError(msg, argument=argument)
+
+
+def _inner_problems(fields: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what holds for fields of structs as well: no Delta reader would open the table."""
+    seen: dict[str, str] = {}
+    for name, dtype in fields.items():
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            yield f"{other!r} and {name!r} differ in case alone, which Delta cannot tell apart"
+        if "\0" in name:
+            yield f"{name!r} holds the character NUL"
+        match dtype:
+            case pl.Struct():
+                inner: Mapping[str, Any] = dtype.to_schema()
+            case pl.List() | pl.Array():
+                inner = {"element": dtype.inner}
+            case pl.Map():
+                inner = {"key": dtype.key, "value": dtype.value}
+            case _:
+                continue
+        yield from (f"in {name!r}: {problem}" for problem in _inner_problems(inner))
