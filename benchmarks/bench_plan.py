@@ -138,7 +138,7 @@ def _bounds(cells: np.ndarray, depth: int) -> tuple[list[float], list[float]]:
 def _layout(rows: int) -> str:
     weights = np.linspace(-(2**14), 2**15 - 1, -(-rows // 4096)).astype("<i2")
     text = base64.b64encode(weights.tobytes()).decode()
-    return json.dumps({"v": 1, "rows": 4096, "tail": 20_000, "w": text, "deff": 1.0}, separators=(",", ":"))
+    return json.dumps({"v": 1, "rows": 4096, "tail": 20_000, "w": text}, separators=(",", ":"))
 
 
 if __name__ == "__main__":

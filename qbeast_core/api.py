@@ -114,7 +114,8 @@ def write_table(
     Warns
     -----
     DesignEffectWarning
-        If equal index keys repeat so much that samples are clustered.
+        If these rows bring the design effect of the table above 2: equal index keys repeat so much that samples
+        are clustered.
 
     Examples
     --------
@@ -227,6 +228,11 @@ def scan_table(
         If the sample is no fraction or pair of fractions.
     TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
         See `open_table`.
+
+    Warns
+    -----
+    EmptySampleWarning
+        If the sample holds no row where many were to be expected: the index keys are few.
 
     Examples
     --------

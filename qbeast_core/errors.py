@@ -21,7 +21,8 @@
     QbeastWarning                (a UserWarning)
     ├── CorruptTagWarning                                    unreadable index tags: the file is read whole
     ├── DesignEffectWarning                                  equal keys cluster the sample
-    └── HiddenColumnWarning                                  files hold a column that a JVM minds
+    ├── HiddenColumnWarning                                  files hold a column that a JVM minds
+    └── EmptySampleWarning                                   no row, where some were to be expected
 
 Catch `QbeastError` to catch them all. Codes never change; facts are attributes; errors survive pickling.
 """
@@ -37,6 +38,7 @@ __all__ = [
     "CorruptTagWarning",
     "DesignEffectWarning",
     "HiddenColumnWarning",
+    "EmptySampleWarning",
     "InputChangedError",
     "InvalidColumnsError",
     "InvalidInputError",
@@ -228,4 +230,8 @@ class HiddenColumnWarning(QbeastWarning):
 
 
 class DesignEffectWarning(QbeastWarning):
-    """Rows with equal index keys live or die together in a sample, and here they are many."""
+    """Rows with equal index keys enter a sample together (cluster sampling), and here they are many."""
+
+
+class EmptySampleWarning(QbeastWarning):
+    """A sample holds no row where many were to be expected: the index keys are few."""

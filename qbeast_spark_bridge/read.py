@@ -16,6 +16,7 @@ from qbeast_core.api import open_table
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.table.empty_sample import warn_if_empty
 from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.reader import Job, Reader, Sample
 from qbeast_core.table.whole_files import file_location
@@ -83,6 +84,11 @@ def read_table(
         cannot be said in Spark.
     TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
         See `qbeast.open_table`.
+
+    Warns
+    -----
+    EmptySampleWarning
+        If the sample holds no row where many were to be expected.
     """
     reader = open_table(path, version=version, storage_options=storage_options).explain().reader
     schema = nullable_schema(spark_schema(reader.snapshot.schema_json))
@@ -92,6 +98,7 @@ def read_table(
         where, pl.Schema({n: t for n, t in reader.snapshot.schema.items() if n not in collated})
     )
     job = reader.plan(condition.predicate, sample)
+    warn_if_empty(reader, sample, job if condition.predicate is None else None)
     rows = _rows(spark, reader, job, schema)
     if condition.condition is not None:
         rows = rows.where(condition.condition)

@@ -20,6 +20,7 @@ _TAGS: Final[Mapping[str, tuple[str, type[pl.DataType]]]] = {
     "blocks": ("blocks", pl.String),
     "layout": ("qbeast.layout", pl.String),
     "rules": ("qbeast.rules", pl.String),
+    "keys": ("qbeast.keys", pl.String),
     "state": ("state", pl.String),
     "cube": ("cube", pl.String),
     "min_weight": ("minWeight", pl.Int64),

@@ -37,8 +37,6 @@ class PageLayout:
         Length of the file's end that holds indexes and footer, at least 8.
     weights : tuple of int
         Per page, the high 16 bits (arithmetic shift) of its first row's weight, each in [-32768, 32767].
-    design_effect : float or None
-        How much equal index keys cluster a sample of the file's write, 1.0 = not at all; None = not measured.
     has_hidden_weights : bool
         Whether the file's last column is `_qbeast_weight`, as it is but for tables that a JVM writes, too.
     v : int
@@ -48,7 +46,6 @@ class PageLayout:
     page_rows: int
     tail_bytes: int
     weights: tuple[int, ...]
-    design_effect: float | None = None
     has_hidden_weights: bool = True
     v: Literal[1] = LAYOUT_VERSION
 
@@ -59,7 +56,6 @@ class _Stored(BaseModel):
     rows: Annotated[int, Field(ge=1)]
     tail: Annotated[int, Field(ge=8)]
     w: str
-    deff: float | None = None
     hidden: bool = True
 
 
@@ -74,7 +70,7 @@ def parse_layout(text: str) -> PageLayout | None:
     Examples
     --------
     >>> parse_layout('{"v":1,"rows":2048,"tail":41234,"w":"AIAAAA=="}')
-    PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0), design_effect=None, has_hidden_weights=True, v=1)
+    PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0), has_hidden_weights=True, v=1)
     >>> parse_layout('{"v":2,"pages":[]}') is None
     True
     """
@@ -94,30 +90,27 @@ def parse_layout(text: str) -> PageLayout | None:
         page_rows=fields.rows,
         tail_bytes=fields.tail,
         weights=weights,
-        design_effect=fields.deff,
         has_hidden_weights=fields.hidden,
     )
 
 
 def dump_layout(layout: PageLayout) -> str:
-    """Return the tag: compact JSON, weights as base64 of little-endian int16, no ``deff`` where unknown.
+    """Return the tag: compact JSON, weights as base64 of little-endian int16.
 
     Where the file has no hidden weights it says so (``"hidden":false``).
 
     Examples
     --------
-    >>> dump_layout(PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0), design_effect=1.02))
-    '{"v":1,"rows":2048,"tail":41234,"w":"AIAAAA==","deff":1.02}'
+    >>> dump_layout(PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0)))
+    '{"v":1,"rows":2048,"tail":41234,"w":"AIAAAA=="}'
     """
     packed = struct.pack(f"<{len(layout.weights)}h", *layout.weights)
-    stored: dict[str, int | float | str | bool] = {
+    stored: dict[str, int | str | bool] = {
         "v": layout.v,
         "rows": layout.page_rows,
         "tail": layout.tail_bytes,
         "w": b64encode(packed).decode("ascii"),
     }
-    if layout.design_effect is not None:
-        stored["deff"] = layout.design_effect
     if not layout.has_hidden_weights:
         stored["hidden"] = False
     return json.dumps(stored, separators=(",", ":"), allow_nan=False)

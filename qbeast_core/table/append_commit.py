@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import polars as pl
+
 from qbeast_core.errors import CommitConflictError, CommitUnknownError, QbeastError
 from qbeast_core.log.actions import AddFile, Txn
 from qbeast_core.log.intent import WriteIntent
@@ -12,8 +14,10 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.table.append_part import AppendedPart
 from qbeast_core.table.commit import CommitOutcome, commit
 from qbeast_core.table.data_files import delete_data_files
+from qbeast_core.table.design import count_keys
 from qbeast_core.table.fit_blocks import fit_blocks, without_index
 from qbeast_core.table.snapshot import Snapshot, load_snapshot
+from qbeast_core.table.warn import warn_if_clustered
 
 __all__ = ["publish_parts"]
 
@@ -68,7 +72,16 @@ def publish_parts(
         raise
     if outcome.already_applied:
         delete_data_files(store, adds)
+    elif outcome.snapshot is not None:
+        _warn(outcome.snapshot, adds)
     return outcome
+
+
+def _warn(newest: Snapshot, adds: Sequence[AddFile]) -> None:
+    written = pl.col("path").is_in([add.path for add in adds])
+    before, after = count_keys(newest.files.filter(~written)), count_keys(newest.files)
+    indexed = () if newest.config.latest is None else newest.config.latest.columns
+    warn_if_clustered((before.lower_bound, after.lower_bound), indexed)
 
 
 def _planned_on(snapshot: Snapshot, parts: Sequence[AppendedPart]) -> Snapshot:

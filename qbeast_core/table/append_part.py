@@ -29,7 +29,6 @@ from qbeast_core.table.schema_match import fit_frame
 from qbeast_core.table.snapshot import Snapshot
 from qbeast_core.table.target import find_target
 from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.design_effect import design_effect
 from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.outside import rows_outside
 from qbeast_core.tree.pack import page_rows_for, rows_per_file
@@ -218,9 +217,7 @@ def _write_indexed(
         raise InvalidInputError(msg)
     weights = frame_weights(frame, context.indexed)
     plan = plan_index(frame, context.revision, weights, existing=context.tree, file_rows=_file_rows(frame))
-    return write_data_files(
-        frame, plan, store=store, settings=settings, design_effect=design_effect(weights), world=world
-    )
+    return write_data_files(frame, plan, store=store, settings=settings, world=world)
 
 
 def _stage(
@@ -241,7 +238,6 @@ def _stage(
                 store=store,
                 path=f"{world.new_id()}.parquet",
                 settings=settings,
-                design_effect=1.0,
                 now_ms=world.now_ms,
             )
             written.append(without_index(add))

@@ -20,6 +20,8 @@ from qbeast_core.space.arrays import I32Array
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import PageLayout, dump_layout
 from qbeast_core.table.gather import RowSource
+from qbeast_core.tree.key_sketch import KeySketch
+from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys
 
 __all__ = ["FileSettings", "store_file"]
 
@@ -91,7 +93,6 @@ def store_file(
     store: Store,
     path: str,
     settings: FileSettings,
-    design_effect: float,
     now_ms: Callable[[], int],
 ) -> AddFile:
     """Encode and store rows in the order given.
@@ -101,7 +102,7 @@ def store_file(
     rows : polars.DataFrame
         Of the table's types, in the order of the file.
     weights : ndarray of int32, shape (rows,)
-        Their weights.
+        Their weights, equal keys side by side.
     page_rows : int
         Rows of a data page, or fewer where values are large.
     store : Store
@@ -110,8 +111,6 @@ def store_file(
         Name of the file, not used before.
     settings : FileSettings
         How it is encoded.
-    design_effect : float
-        Of the write, at least 1.0.
     now_ms : callable
         The clock, milliseconds since 1970 UTC.
 
@@ -135,14 +134,13 @@ def store_file(
         uncompressed=settings.uncompressed,
     )
     store.put(path, encoded.data)
-    tags = {"qbeast.rules": _RULES}
+    tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights))}
     if encoded.tail_bytes:
         tags["qbeast.layout"] = dump_layout(
             PageLayout(
                 page_rows=page_rows,
                 tail_bytes=encoded.tail_bytes,
                 weights=tuple((weights[::page_rows] >> 16).tolist()),
-                design_effect=round(design_effect, 4),
                 has_hidden_weights=settings.hidden_weights,
             )
         )

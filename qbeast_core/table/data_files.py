@@ -38,7 +38,6 @@ def write_data_files(
     *,
     store: Store,
     settings: FileSettings,
-    design_effect: float,
     world: World,
     progress: ProgressCallback | None = None,
 ) -> list[AddFile]:
@@ -57,8 +56,6 @@ def write_data_files(
         Below the table's root.
     settings : FileSettings
         What the files share.
-    design_effect : float
-        Of the write.
     world : World
         Clock and ids.
     progress : callable, optional
@@ -87,7 +84,6 @@ def write_data_files(
                 store=store,
                 path=path,
                 settings=settings,
-                design_effect=design_effect,
                 world=world,
             )
             for number, path in enumerate(paths)
@@ -128,7 +124,6 @@ def _write_one(
     store: Store,
     path: str,
     settings: FileSettings,
-    design_effect: float,
     world: World,
 ) -> AddFile:
     file = plan_of(number)
@@ -139,7 +134,6 @@ def _write_one(
         store=store,
         path=path,
         settings=settings,
-        design_effect=design_effect,
         now_ms=world.now_ms,
     )
     return add.model_copy(update={"blocks": file.blocks})

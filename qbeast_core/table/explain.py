@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,8 @@ import polars as pl
 from qbeast_core.io.footer import PagesUnavailable
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageRanges
-from qbeast_core.table.design import table_design_effect
+from qbeast_core.table.design import KeyCounts, count_keys
+from qbeast_core.table.empty_sample import warn_if_empty
 from qbeast_core.table.reader import Job, Reader, Sample
 from qbeast_core.table.scan import pushed_down
 from qbeast_core.tree.design_effect import CLUSTERED
@@ -33,6 +34,7 @@ class Plan:
     job: Job
     sample: Sample | None
     columns: tuple[str, ...]
+    is_filtered: bool = False
 
     @cached_property
     def files(self) -> pl.DataFrame:
@@ -88,9 +90,27 @@ class Plan:
         return self.bytes_opened / self.bytes_total if self.bytes_total else 0.0
 
     @property
-    def design_effect(self) -> float | None:
-        """How clustered a sample of the table is, see `Table.design_effect`."""
-        return table_design_effect(self.reader.snapshot)
+    def design_effect(self) -> float:
+        """How clustered a sample is, see `Table.design_effect`; `design_effect_scope` says of which rows."""
+        return self._keys.lower_bound
+
+    @property
+    def design_effect_scope(self) -> Literal["rows", "files", "at least"]:
+        """Of which rows `design_effect` is told.
+
+        ``"rows"``: of those asked for, all of the table. ``"files"``: of all rows in the files that the filter
+        opens; those that it keeps may be more clustered, or less. ``"at least"``: it is a lower bound, since some
+        of these files do not tell how often index keys repeat.
+        """
+        if self._keys.unknown_files:
+            return "at least"
+        return "files" if self.is_filtered else "rows"
+
+    @cached_property
+    def _keys(self) -> KeyCounts:
+        """Keys in the files that the filter opens, whatever the sample leaves of them."""
+        chosen = self.job if self.sample is None else self.reader.plan(self.job.predicate, None)
+        return count_keys(self.reader.snapshot.files.filter(pl.Series(chosen.selection.opened)))
 
     def _ranges_of(self, number: int) -> PageRanges | None:
         """Everything read of one file; None: the whole file."""
@@ -144,11 +164,14 @@ class Plan:
             f"  rows    {self.rows_opened:,} of {self.rows_total:,} ({rows:.2%})",
             f"  bytes   {self.bytes_opened:,} of {self.bytes_total:,} ({self.share:.2%})",
         ]
-        effect = self.design_effect
-        if self.sample is not None and effect is not None:
-            note = ": samples are clustered, index a column of many values" if effect > CLUSTERED else ""
-            lines.append(f"  design effect {effect:.2f}{note}")
-        return lines
+        return [*lines, self._clustering()] if self.sample is not None else lines
+
+    def _clustering(self) -> str:
+        effect, scope = self.design_effect, self.design_effect_scope
+        least = "at least " if scope == "at least" else ""
+        where = " in the files that the filter opens; of the rows it keeps it may differ" * self.is_filtered
+        much = f": a sampled count varies {effect**0.5:.1f} times as much as with independent rows"
+        return f"  design effect {least}{effect:.2f}{where}{much if effect > CLUSTERED else ''}"
 
 
 def explain(
@@ -156,4 +179,6 @@ def explain(
 ) -> Plan:
     """Plan a read without reading rows; see `Table.explain`."""
     given, wanted = pushed_down(reader.snapshot.schema, predicate, columns)
-    return Plan(reader, reader.plan(given, sample), sample, tuple(wanted))
+    job = reader.plan(given, sample)
+    warn_if_empty(reader, sample, job if given is None else None)
+    return Plan(reader, job, sample, tuple(wanted), predicate is not None)

@@ -132,6 +132,8 @@ class Metrics(_Value):
         Of the table.
     revisions : tuple of RevisionMetrics
         By id.
+    design_effect : float or None
+        Of the whole table, see `Table.design_effect`.
 
     Examples
     --------
@@ -144,6 +146,7 @@ class Metrics(_Value):
 
     version: int
     revisions: tuple[RevisionMetrics, ...]
+    design_effect: float | None = None
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -167,7 +170,8 @@ class Metrics(_Value):
         return self.model_dump_json(indent=indent)
 
     def __repr__(self) -> str:
-        head = f"Index metrics of version {self.version}"
+        effect = "" if self.design_effect is None else f", design effect {self.design_effect:.2f}"
+        head = f"Index metrics of version {self.version}{effect}"
         return "\n".join([head, *(line for one in self.revisions for line in _lines(one))])
 
     __str__ = __repr__

@@ -9,6 +9,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.live_blocks import live_blocks
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
+from qbeast_core.table.design import table_design_effect
 from qbeast_core.table.metrics import Distribution, LevelMetrics, Metrics, RevisionMetrics
 from qbeast_core.table.metrics_count import Counted, count_blocks
 from qbeast_core.table.snapshot import Snapshot
@@ -57,6 +58,7 @@ def build_metrics(snapshot: Snapshot, revision: int | None = None) -> Metrics:
             for number in numbers
             if revision in {None, number}
         ),
+        design_effect=table_design_effect(snapshot),
     )
 
 

@@ -12,12 +12,14 @@ from qbeast_core.log.actions import AddFile, Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.table.commit import CommitOutcome, commit
 from qbeast_core.table.data_files import delete_data_files
+from qbeast_core.table.design import with_write
 from qbeast_core.table.prepare import Prepared, Space
 from qbeast_core.table.result import WriteResult, transformers_of
 from qbeast_core.table.snapshot import Snapshot
 from qbeast_core.table.write_options import WriteOptions
+from qbeast_core.tree.key_sketch import KeySketch
 
-__all__ = ["Written", "is_applied", "publish"]
+__all__ = ["Published", "Written", "is_applied", "publish"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,8 @@ class Written:
         The data files.
     rows, cubes : int
         Rows written, and cubes that took some.
-    design_effect : float
-        Of the rows.
+    keys : KeySketch
+        How often index keys repeat in the rows.
     """
 
     prepared: Prepared
@@ -43,10 +45,26 @@ class Written:
     adds: Sequence[AddFile]
     rows: int
     cubes: int
-    design_effect: float
+    keys: KeySketch
 
 
-def publish(store: Store, target: Snapshot | None, written: Written, options: WriteOptions) -> WriteResult:
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of a write.
+
+    Attributes
+    ----------
+    result : WriteResult
+        The outcome.
+    effects : tuple of two floats
+        The least that the design effect of the table can be, without these rows and with them.
+    """
+
+    result: WriteResult
+    effects: tuple[float, float] = (1.0, 1.0)
+
+
+def publish(store: Store, target: Snapshot | None, written: Written, options: WriteOptions) -> Published:
     """Commit; files that no version will ever name are deleted again.
 
     Parameters
@@ -77,8 +95,11 @@ def publish(store: Store, target: Snapshot | None, written: Written, options: Wr
         raise
     if outcome.already_applied:
         delete_data_files(store, intent.adds)
-        return WriteResult.untouched(outcome.version, written.space.revision)
-    return _result(written, outcome)
+        return Published(WriteResult.untouched(outcome.version, written.space.revision))
+    stays = target if options.mode == "append" else None
+    found = stays if outcome.snapshot is None else outcome.snapshot
+    before, counts = with_write(None if found is None else found.files, written.adds, written.keys)
+    return Published(_result(written, outcome, counts.design_effect), (before, counts.lower_bound))
 
 
 def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
@@ -110,7 +131,7 @@ def _intent(target: Snapshot | None, written: Written, options: WriteOptions) ->
     )
 
 
-def _result(written: Written, outcome: CommitOutcome) -> WriteResult:
+def _result(written: Written, outcome: CommitOutcome, design_effect: float | None) -> WriteResult:
     revision = written.space.revision
     return WriteResult(
         version=outcome.version,
@@ -123,7 +144,7 @@ def _result(written: Written, outcome: CommitOutcome) -> WriteResult:
         new_revision=written.space.is_new,
         transformers=transformers_of(revision),
         cube_size=revision.desired_cube_size,
-        design_effect=written.design_effect,
+        design_effect=design_effect,
         attempts=outcome.attempts,
         staged_files=outcome.staged_files,
     )

@@ -38,6 +38,7 @@ _INDEX_TAGS: Final = frozenset(
         "minWeight",
         "maxWeight",
         "elementCount",
+        "qbeast.keys",
         "qbeast.layout",
         "qbeast.rules",
     }

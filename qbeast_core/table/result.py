@@ -31,9 +31,9 @@ class WriteResult:
         How each indexed column is indexed: ``"linear"``, ``"quantiles"``, ``"hashing"`` or ``"histogram"``.
     cube_size : int
         Rows a cube aims to hold.
-    design_effect : float
-        ``sum(m_k ** 2) / n`` over index keys of the written rows: how many times more a sampled count varies
-        than when rows were drawn one by one. 1.0 is the best.
+    design_effect : float or None
+        Of the table with these rows in it, see `Table.design_effect`: ``sum(m_k ** 2) / n`` over its index keys,
+        how many times the variance of a sampled count is that of independent rows. 1.0 is the best.
     attempts : int
         Commits tried; more than one when other writers were faster.
     staged_files : int
@@ -51,12 +51,12 @@ class WriteResult:
     new_revision: bool
     transformers: dict[str, str]
     cube_size: int
-    design_effect: float
+    design_effect: float | None
     attempts: int
     staged_files: int = 0
 
     @staticmethod
-    def untouched(version: int, revision: Revision | None) -> WriteResult:
+    def untouched(version: int, revision: Revision | None, design_effect: float | None = None) -> WriteResult:
         """Return the outcome of a write that had nothing to do."""
         return WriteResult(
             version=version,
@@ -69,7 +69,7 @@ class WriteResult:
             new_revision=False,
             transformers=transformers_of(revision),
             cube_size=revision.desired_cube_size if revision else 0,
-            design_effect=1.0,
+            design_effect=design_effect,
             attempts=0,
         )
 

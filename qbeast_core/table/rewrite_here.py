@@ -18,7 +18,6 @@ from qbeast_core.table.rewrite_job import Rewrite
 from qbeast_core.table.rewrite_read import TakenRows
 from qbeast_core.table.rewrite_rows import PlannedRows, Rows
 from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.design_effect import design_effect
 from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.pack import rows_per_file
 from qbeast_core.tree.plan import IndexPlan, plan_index
@@ -89,15 +88,14 @@ class _PlanHere:
         return len(self._plan.packed.block_cube)
 
     def write(self) -> Iterator[Sequence[AddFile]]:
-        effect = design_effect(self._plan.weights)
         if self._rows.held is not None:
-            yield self._write(self._rows.held, self._plan, effect)
+            yield self._write(self._rows.held, self._plan)
             return
         total = len(self._plan.weights)
         for places, part in plan_parts(self._plan, most_rows=self._rows.group_rows):
-            yield self._write(self._rows.take(places, total), part, effect)
+            yield self._write(self._rows.take(places, total), part)
 
-    def _write(self, rows: pl.DataFrame, plan: IndexPlan, effect: float) -> list[AddFile]:
+    def _write(self, rows: pl.DataFrame, plan: IndexPlan) -> list[AddFile]:
         snapshot = self._reader.snapshot
         configuration, dialect = snapshot.metadata.configuration, dialect_of(snapshot)
         return write_data_files(
@@ -105,7 +103,6 @@ class _PlanHere:
             plan,
             store=self._reader.store,
             settings=FileSettings.of(rows, plan.revision.columns, configuration, dialect=dialect),
-            design_effect=effect,
             world=self._world,
             progress=self._job.progress,
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from qbeast_core.table.empty_sample import warn_if_empty
 from qbeast_core.table.portion import Place, read_portion
 from qbeast_core.table.reader import Reader, Sample
 from qbeast_core.table.shares import portion_of
@@ -28,9 +29,15 @@ def scan(reader: Reader, sample: Sample | None = None) -> pl.LazyFrame:
     ------
     InvalidInputError
         If the sample is no fraction or pair of fractions in [0, 1].
+
+    Warns
+    -----
+    EmptySampleWarning
+        If the sample holds no row where many were to be expected.
     """
     if sample is not None:
-        reader.plan(None, sample)  # a wrong sample fails here, not when the frame is collected
+        # A wrong sample fails here, not when the frame is collected.
+        warn_if_empty(reader, sample, reader.plan(None, sample))
 
     def source(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None

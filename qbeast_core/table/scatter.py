@@ -11,7 +11,7 @@ from qbeast_core.errors import InputChangedError
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.table.creation import goes_on, target_once_created
 from qbeast_core.table.data_files import World, delete_data_files
-from qbeast_core.table.design import table_design_effect
+from qbeast_core.table.design import keys_of_write, table_design_effect
 from qbeast_core.table.frames import to_frame
 from qbeast_core.table.locking import refuse_unsafe_locking
 from qbeast_core.table.prepare import Prepared, choose_space, planned_cube_size, prepare
@@ -81,7 +81,7 @@ class ScatterWrite:
         check_options(options)
         target = target_once_created(options, uri)
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
-            return WriteResult.untouched(target.version, target.config.latest)
+            return WriteResult.untouched(target.version, target.config.latest, table_design_effect(target))
         frame, prepared = prepare(to_frame(empty), target, options, world)
         refuse_unsafe_locking(open_store(uri, options.storage_options).uri, options.storage_options)
         return cls(uri, options, world, target, prepared, frame.schema)
@@ -174,17 +174,11 @@ class ScatterWrite:
             )
             raise InputChangedError(msg, rows_before=job.rows, rows_after=rows)
         adds = with_blocks(found, job.outline)
-        written = Written(self.prepared, job.space, adds, rows, count_cubes(found), job.design_effect)
-        result = publish(self._store(), self.target, written, self.options)
-        if result.written:
-            known = (
-                None
-                if self.prepared.current is None or self.target is None
-                else table_design_effect(self.target)
-            )
-            none = pl.DataFrame(schema=self.schema).select(self.names)
-            warn_if_clustered(none, self.names, job.design_effect, known=known)
-        return result
+        keys = keys_of_write(adds, job.design_effect)
+        written = Written(self.prepared, job.space, adds, rows, count_cubes(found), keys)
+        published = publish(self._store(), self.target, written, self.options)
+        warn_if_clustered(published.effects, self.names)
+        return published.result
 
     def discard(self, files: Sequence[ScatteredFile]) -> None:
         """Delete files that will not be committed, as far as the store lets us."""

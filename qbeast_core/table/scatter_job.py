@@ -222,7 +222,6 @@ class ScatterJob:
             store=open_store(self.uri, self.storage_options),
             path=f"{uuid.uuid4()}.parquet",
             settings=FileSettings.of(rows, revision.columns, self.configuration, dialect=self.dialect),
-            design_effect=self.design_effect,
             now_ms=lambda: time.time_ns() // 1_000_000,
         )
         return ScatteredFile(

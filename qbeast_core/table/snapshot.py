@@ -64,7 +64,7 @@ class Snapshot:
     files : pl.DataFrame
         One row per live file: `path` (as in the log, encoded), `size_bytes`, `modification_time` (ms),
         `num_records`, typed structs `min`, `max`, `null_count` (null where nothing is known), the tags
-        `revision`, `blocks`, `layout`, `rules` and, of layouts before 0.6.0, `state`, `cube`, `min_weight`,
+        `revision`, `blocks`, `layout`, `rules`, `keys` and, of layouts before 0.6.0, `state`, `cube`, `min_weight`,
         `max_weight`, `element_count`, all null where a file has none; `deletion_vector` (its descriptor as
         JSON) and `has_deletion_vector`. `num_records` counts deleted rows as well.
     storage_options : Mapping

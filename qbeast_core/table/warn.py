@@ -9,44 +9,52 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import DesignEffectWarning, InvalidColumnsError
+from qbeast_core.table.callers import caller_stacklevel
 from qbeast_core.tree.columns import data_type_of, frame_weights
 from qbeast_core.tree.design_effect import CLUSTERED, design_effect
 
 __all__ = ["clustered_message", "warn_if_clustered"]
 
 _TRIED: Final = 3
-_CALLER: Final = 4  # of write_table: past this module, write.py and api.py
 
 
-def clustered_message(effect: float, indexed: Sequence[str], cure: tuple[str, float] | None) -> str:
+def clustered_message(effect: float, indexed: Sequence[str], cure: tuple[str, float] | None = None) -> str:
     """Return what a design effect means and what helps: a column, and the design effect with it."""
-    column = f": with {cure[0]!r} the design effect would be {cure[1]:.2f}" if cure else ""
+    column = f": with {cure[0]!r} the design effect of these rows would be {cure[1]:.2f}" if cure else ""
     return (
-        f"rows with equal values of {list(indexed)} live or die together in a sample, and here they are many: the "
-        f"design effect is {effect:.2f}, a sampled count varies {effect**0.5:.1f} times as much as it could. The "
-        f"rows are written and complete. Add a column of many values to `columns` of a new table{column}."
+        f"rows with equal values of {list(indexed)} enter a sample together (cluster sampling); design effect "
+        f"{effect:.2f}: a sampled count varies {effect**0.5:.1f} times as much as with independent rows. The rows are "
+        f"written and complete. Add a column of many values to `columns` of a new table{column}."
     )
 
 
 def warn_if_clustered(
-    frame: pl.DataFrame, indexed: Sequence[str], effect: float, *, known: float | None
+    effects: tuple[float, float],
+    indexed: Sequence[str],
+    frame: pl.DataFrame | None = None,
+    *,
+    own_effect: float = 1.0,
 ) -> None:
-    """Warn when the design effect of a write exceeds 2, once in the life of a table.
+    """Warn when a write brings the design effect of its table above 2; writes after it are silent.
 
     Parameters
     ----------
-    frame : polars.DataFrame
-        The rows written; among its other columns the cure is looked for.
+    effects : tuple of two floats
+        The least that the design effect of the table can be, without the rows written and with them.
     indexed : sequence of str
         The indexed columns.
-    effect : float
-        The design effect, at least 1.0.
-    known : float or None
-        That of the table before; above 2 it has been said already.
+    frame : polars.DataFrame, optional
+        The rows written; among its other columns the cure is looked for, if the rows alone are clustered.
+    own_effect : float
+        The design effect of these rows alone.
     """
-    if effect > CLUSTERED and (known is None or known <= CLUSTERED):
-        message = clustered_message(effect, indexed, _cure(frame, indexed))
-        warnings.warn(message, DesignEffectWarning, stacklevel=_CALLER)
+    before, effect = effects
+    if before > CLUSTERED or effect <= CLUSTERED:
+        return
+    cure = _cure(frame, indexed) if frame is not None and own_effect > CLUSTERED else None
+    warnings.warn(
+        clustered_message(effect, indexed, cure), DesignEffectWarning, stacklevel=caller_stacklevel()
+    )
 
 
 def _cure(frame: pl.DataFrame, indexed: Sequence[str]) -> tuple[str, float] | None:

@@ -11,7 +11,7 @@ from qbeast_core.io.store import open_store
 from qbeast_core.table.creation import MOST_CREATIONS, goes_on, target_once_created
 from qbeast_core.table.data_file import FileSettings
 from qbeast_core.table.data_files import World, write_data_files
-from qbeast_core.table.design import table_design_effect
+from qbeast_core.table.design import keys_of_write, table_design_effect
 from qbeast_core.table.frames import FrameLike, to_frame
 from qbeast_core.table.locking import refuse_unsafe_locking
 from qbeast_core.table.prepare import Prepared, Space, choose_space, prepare
@@ -37,21 +37,17 @@ def write_frame(data: FrameLike, uri: str, options: WriteOptions, world: World) 
     for left in reversed(range(MOST_CREATIONS)):
         target = target_once_created(options, uri)
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
-            return WriteResult.untouched(target.version, target.config.latest)
+            return WriteResult.untouched(target.version, target.config.latest, table_design_effect(target))
         if frame is None:
             tell(options, Progress("read"))
             frame = to_frame(data)
         rows, prepared = prepare(frame, target, options, world)
         try:
-            result = _write_rows(rows, prepared, target, options, uri=uri, world=world)
+            return _write_rows(rows, prepared, target, options, uri=uri, world=world)
         except TableExistsError:
             if left and goes_on(target, options.mode):
                 continue
             raise
-        if result.written:
-            known = None if prepared.current is None or target is None else table_design_effect(target)
-            warn_if_clustered(rows, prepared.names, result.design_effect, known=known)
-        return result
     raise AssertionError  # the last round returns or raises
 
 
@@ -78,15 +74,16 @@ def _write_rows(
         plan,
         store=store,
         settings=settings,
-        design_effect=effect,
         world=world,
         progress=options.progress,
     )
     tell(options, Progress("commit", len(adds), len(adds), rows.height))
-    written = Written(prepared, space, adds, rows.height, len(plan.thresholds), effect)
-    result = publish(store, target, written, options)
+    keys = keys_of_write(adds, effect)
+    written = Written(prepared, space, adds, rows.height, len(plan.thresholds), keys)
+    published = publish(store, target, written, options)
     tell(options, Progress("done", len(adds), len(adds), rows.height))
-    return result
+    warn_if_clustered(published.effects, prepared.names, rows, own_effect=effect)
+    return published.result
 
 
 def index_rows(
@@ -98,7 +95,7 @@ def index_rows(
     uri: str,
     now_ms: int,
 ) -> tuple[Space, IndexPlan, float]:
-    """Return the revision for these rows, which cube and file takes each of them, and the design effect."""
+    """Return the revision for these rows, which cube and file takes each of them, and their own design effect."""
     weights = frame_weights(rows, prepared.names)
     with ThreadPoolExecutor(1) as pool:
         effect = pool.submit(design_effect, weights)

@@ -6,15 +6,20 @@ from dataclasses import dataclass
 
 from qbeast_core.io.store import open_store
 from qbeast_core.table.data_files import World
+from qbeast_core.table.design import table_design_effect, with_write
 from qbeast_core.table.frames import FrameLike, to_frame
 from qbeast_core.table.locking import refuse_unsafe_locking
 from qbeast_core.table.prepare import prepare
 from qbeast_core.table.progress import Progress
 from qbeast_core.table.publish import is_applied
 from qbeast_core.table.result import transformers_of
+from qbeast_core.table.snapshot import Snapshot
 from qbeast_core.table.target import find_target
 from qbeast_core.table.write import index_rows
 from qbeast_core.table.write_options import WriteOptions, check_options, tell
+from qbeast_core.tree.key_sketch import KeySketch
+from qbeast_core.tree.key_total import KeyTotal
+from qbeast_core.tree.plan import IndexPlan
 
 __all__ = ["WritePreview", "preview_frame"]
 
@@ -39,8 +44,8 @@ class WritePreview:
         How each indexed column would be indexed, as in `WriteResult`.
     cube_size : int
         Rows a cube would aim to hold.
-    design_effect : float
-        Of the rows, as in `WriteResult`.
+    design_effect : float or None
+        Of the table with the rows in it, as in `WriteResult`.
     """
 
     version: int
@@ -52,7 +57,7 @@ class WritePreview:
     new_revision: bool
     transformers: dict[str, str]
     cube_size: int
-    design_effect: float
+    design_effect: float | None
 
 
 def preview_frame(data: FrameLike, uri: str, options: WriteOptions, world: World) -> WritePreview:
@@ -72,7 +77,7 @@ def preview_frame(data: FrameLike, uri: str, options: WriteOptions, world: World
             new_revision=False,
             transformers=transformers_of(latest),
             cube_size=latest.desired_cube_size if latest else 0,
-            design_effect=1.0,
+            design_effect=table_design_effect(target),
         )
     tell(options, Progress("read"))
     rows, prepared = prepare(to_frame(data), target, options, world)
@@ -89,5 +94,13 @@ def preview_frame(data: FrameLike, uri: str, options: WriteOptions, world: World
         new_revision=space.is_new,
         transformers=transformers_of(space.revision),
         cube_size=space.revision.desired_cube_size,
-        design_effect=effect,
+        design_effect=_design_effect(plan, target if options.mode == "append" else None, effect),
     )
+
+
+def _design_effect(plan: IndexPlan, target: Snapshot | None, own: float) -> float | None:
+    total = KeyTotal()
+    for number in range(plan.file_count):
+        total.add(KeySketch.of(plan.file(number).weights))
+    keys = total.joined(own * total.rows)
+    return with_write(None if target is None else target.files, (), keys)[1].design_effect

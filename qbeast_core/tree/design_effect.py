@@ -18,7 +18,7 @@ CLUSTERED: Final = 2.0
 def design_effect(weights: I32Array, *, share: float = 1.0) -> float:
     """Return the design effect of sampling by weight: ``sum(m_k ** 2) / n`` over index keys.
 
-    Rows with equal keys have equal weights and live or die together, so the variance of a sampled count
+    Rows with equal keys have equal weights and enter a sample together, so the variance of a sampled count
     is this many times that of sampling row by row; 1.0 is the best there is.
 
     Parameters

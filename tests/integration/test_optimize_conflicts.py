@@ -142,7 +142,7 @@ def test_an_error_while_files_are_written_leaves_none(tmp_path: Path) -> None:
     table = qbeast.open_table(path)
     failure = OSError("disk full")
     with (
-        mock.patch.object(rewrite_here, "design_effect", side_effect=failure),
+        mock.patch.object(rewrite_here, "write_data_files", side_effect=failure),
         pytest.raises(OSError, match="disk"),
     ):
         table.optimize()

@@ -219,7 +219,7 @@ def test_progress_is_told(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_clustered_sample_is_warned_of_once(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark).withColumn("a", col("a") % 5)
-    with pytest.warns(qbeast.DesignEffectWarning, match="live or die together"):
+    with pytest.warns(qbeast.DesignEffectWarning, match="enter a sample together"):
         bridge.write_table(df, tmp_path / "t", ["a"])
     bridge.write_table(df, tmp_path / "t", mode="append")
 

@@ -42,6 +42,7 @@ def explain_read(
         "bytes_total": plan.bytes_total,
         "share": plan.share,
         "design_effect": plan.design_effect,
+        "design_effect_scope": plan.design_effect_scope,
         "files": files.to_dicts(),
     }
     parts: list[Part] = [repr(plan)]

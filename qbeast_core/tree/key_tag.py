@@ -1,0 +1,148 @@
+"""The ``qbeast.keys`` tag: how often index keys repeat in a file (format 7)."""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64decode, b64encode
+from typing import Final
+
+import numpy as np
+
+from qbeast_core.space.arrays import I64Array, U8Array, U64Array
+from qbeast_core.tree.key_sketch import MOST_COUNTERS, MOST_LISTED, KeySketch
+
+__all__ = ["KEYS_TAG", "dump_keys", "parse_keys"]
+
+KEYS_TAG: Final = "qbeast.keys"
+"""Name of the tag."""
+
+_VERSION: Final = "1:"
+_MOST_CHARACTERS: Final = 1 << 14
+_MOST_BYTES: Final = 1 << 14
+_FEWEST_COUNTERS: Final = 64
+_MOST_NUMBER_BYTES: Final = 8
+_WEIGHT_BYTES: Final = 4
+_MOST_ROWS: Final = 1 << 48
+_LONGEST: Final = 10  # bytes of a number in groups of seven bits
+
+
+def dump_keys(sketch: KeySketch) -> str:
+    """Return the tag of a file.
+
+    Examples
+    --------
+    >>> dump_keys(KeySketch.of(np.array([1, 1, 5], dtype=np.int32)))
+    '1:eAFjZmVlZGUAAyZGAADjABc='
+    """
+    listed = sketch.is_listed
+    count = len(sketch.numbers)
+    # Counters as 0, -1, 1, -2 ... -> 0, 1, 2, 3 ..., so that small ones have no high bytes.
+    numbers = sketch.numbers if listed else (sketch.numbers << 1) ^ (sketch.numbers >> 63)
+    planes = [_planes(sketch.weights.view(np.uint32).astype(np.uint64), _WEIGHT_BYTES)] if listed else []
+    planes.append(_planes(numbers.astype(np.uint64)))
+    head = [_packed(number) for number in (sketch.rows, sketch.squares, count << 1 | int(listed))]
+    # Runs and Huffman codes: repeats by chance cost more than they save.
+    packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_RLE)
+    packed = packer.compress(b"".join([*head, *planes])) + packer.flush()
+    return _VERSION + b64encode(packed).decode("ascii")
+
+
+def parse_keys(text: str | None) -> KeySketch | None:
+    """Return what a tag says; None where there is none, where it is damaged, or of another version.
+
+    A tag takes up to 16 KiB, packed or unpacked, and carries a checksum.
+
+    Examples
+    --------
+    >>> found = parse_keys("1:eAFjZmVlZGUAAyZGAADjABc=")
+    >>> found.rows, found.squares, found.weights.tolist(), found.numbers.tolist()
+    (3, 5, [1, 5], [2, 1])
+    >>> parse_keys("2:eNpj") is None
+    True
+    """
+    if text is None or not text.startswith(_VERSION) or len(text) > _MOST_CHARACTERS:
+        return None
+    try:
+        packed = b64decode(text[len(_VERSION) :].encode("ascii"), validate=True)
+        unpacker = zlib.decompressobj()
+        data = unpacker.decompress(packed, _MOST_BYTES)
+    except (ValueError, zlib.error):
+        return None
+    return _read(data) if unpacker.eof and not unpacker.unused_data else None
+
+
+def _read(data: bytes) -> KeySketch | None:
+    """Return what the bytes say, as far as they agree with themselves."""
+    head: list[int] = []
+    for _ in range(3):
+        found = _unpacked(data)
+        if found is None:
+            return None
+        number, data = found
+        head.append(number)
+    rows, squares, coded = head
+    count, listed = coded >> 1, bool(coded & 1)
+    known = count <= MOST_LISTED if listed else _is_width(count)
+    if not known or rows >= _MOST_ROWS or not rows <= squares <= rows * rows:
+        return None
+    weights = np.zeros(0, np.int32)
+    if listed:
+        weights = _from_planes(data[: _WEIGHT_BYTES * count], count).astype(np.uint32).view(np.int32)
+        data = data[_WEIGHT_BYTES * count :]
+    if len(data) % max(count, 1) or len(data) > count * _MOST_NUMBER_BYTES or len(weights) != count * listed:
+        return None
+    plain = _from_planes(data, count)
+    numbers = plain.view(np.int64) if listed else _signed(plain)
+    return (
+        KeySketch(rows, squares, weights, numbers) if _agrees(rows, squares, numbers, listed=listed) else None
+    )
+
+
+def _agrees(rows: int, squares: int, numbers: I64Array, *, listed: bool) -> bool:
+    if len(numbers) and int(np.abs(numbers).max()) > rows:
+        return False
+    if listed:
+        return int(numbers.sum()) == rows and sum(one * one for one in numbers.tolist()) == squares
+    return int(np.abs(numbers).sum()) <= rows
+
+
+def _is_width(count: int) -> bool:
+    return _FEWEST_COUNTERS <= count <= MOST_COUNTERS and count & (count - 1) == 0
+
+
+def _signed(numbers: U64Array) -> I64Array:
+    return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64)
+
+
+def _planes(numbers: U64Array, width: int | None = None) -> bytes:
+    """Return numbers as planes of like bytes, lowest first; as many as the largest needs."""
+    if width is None:
+        width = -(-int(numbers.max(initial=0)).bit_length() // 8)
+    return np.ascontiguousarray(numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].T).tobytes()
+
+
+def _from_planes(data: bytes, count: int) -> U64Array:
+    planes = np.zeros((count, _MOST_NUMBER_BYTES), np.uint8)
+    if count:
+        read: U8Array = np.frombuffer(data, np.uint8)[: len(data) // count * count].reshape(-1, count)
+        planes[:, : len(read)] = read.T
+    return planes.view("<u8").reshape(-1)
+
+
+def _packed(number: int) -> bytes:
+    """Return a number in groups of seven bits, lowest first, all but the last with the high bit set."""
+    groups = bytearray()
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)
+
+
+def _unpacked(data: bytes) -> tuple[int, bytes] | None:
+    number = 0
+    for at, group in enumerate(data[: _LONGEST + 4]):
+        number |= (group & 0x7F) << 7 * at
+        if group < 0x80:
+            return number, data[at + 1 :]
+    return None
