@@ -21,8 +21,8 @@
     QbeastWarning                (a UserWarning)
     ├── CorruptTagWarning                                    unreadable index tags: the file is read whole
     ├── DesignEffectWarning                                  equal keys cluster the sample
-    ├── HiddenColumnWarning                                  files hold a column that a JVM minds
-    └── EmptySampleWarning                                   no row, where some were to be expected
+    │   └── EmptySampleWarning                               no row, where many were to be expected
+    └── HiddenColumnWarning                                  files hold a column that a JVM minds
 
 Catch `QbeastError` to catch them all. Codes never change; facts are attributes; errors survive pickling.
 """
@@ -233,5 +233,5 @@ class DesignEffectWarning(QbeastWarning):
     """Rows with equal index keys enter a sample together (cluster sampling), and here they are many."""
 
 
-class EmptySampleWarning(QbeastWarning):
+class EmptySampleWarning(DesignEffectWarning):
     """A sample holds no row where many were to be expected: the index keys are few."""
