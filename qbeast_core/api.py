@@ -143,7 +143,7 @@ def write_table(
         bridge = importlib.import_module("qbeast_spark_bridge.write")
         written: WriteResult = bridge.write_rows(df, path, options)
         return written
-    return write_frame(df, os.fspath(path), options, WORLD)
+    return write_frame(df, path, options, WORLD)
 
 
 def open_table(
@@ -151,6 +151,7 @@ def open_table(
     *,
     version: int | str | datetime | None = None,
     storage_options: Mapping[str, str] | None = None,
+    allow_absolute_paths: bool = False,
 ) -> Table:
     """Open a table at its newest version, or travel in time.
 
@@ -163,6 +164,10 @@ def open_table(
         newest version of that time or before.
     storage_options : mapping of str to str, optional
         For object stores, as `deltalake` takes them.
+    allow_absolute_paths : bool, default False
+        Read files that the table's log names by absolute paths, as those of a shallow clone are: of the local
+        disk for a local table, of the same bucket for one in an object store. Only for tables whose writers
+        you trust; else such a file is refused when it is to be read.
 
     Returns
     -------
@@ -188,8 +193,14 @@ def open_table(
     """
     number, moment = travel(version)
     if number is None and moment is None:
-        return open_newest(path, storage_options)
-    snapshot = load_snapshot(path, version=number, timestamp=moment, storage_options=storage_options)
+        return open_newest(path, storage_options, allow_absolute_paths=allow_absolute_paths)
+    snapshot = load_snapshot(
+        path,
+        version=number,
+        timestamp=moment,
+        storage_options=storage_options,
+        allow_absolute_paths=allow_absolute_paths,
+    )
     return Table(snapshot)
 
 
@@ -199,6 +210,7 @@ def scan_table(
     sample: Sample | None = None,
     version: int | str | datetime | None = None,
     storage_options: Mapping[str, str] | None = None,
+    allow_absolute_paths: bool = False,
 ) -> pl.LazyFrame:
     """Scan a table lazily: columns, filters, limits and the sample decide which bytes are read.
 
@@ -216,6 +228,8 @@ def scan_table(
         See `open_table`.
     storage_options : mapping of str to str, optional
         For object stores, as `deltalake` takes them.
+    allow_absolute_paths : bool, default False
+        See `open_table`.
 
     Returns
     -------
@@ -244,7 +258,13 @@ def scan_table(
     >>> qbeast.scan_table("items", sample=0.1).select("price").collect().height
     963
     """
-    return open_table(path, version=version, storage_options=storage_options).scan(sample=sample)
+    table = open_table(
+        path,
+        version=version,
+        storage_options=storage_options,
+        allow_absolute_paths=allow_absolute_paths,
+    )
+    return table.scan(sample=sample)
 
 
 def read_table(
@@ -255,6 +275,7 @@ def read_table(
     sample: Sample | None = None,
     version: int | str | datetime | None = None,
     storage_options: Mapping[str, str] | None = None,
+    allow_absolute_paths: bool = False,
 ) -> pl.DataFrame:
     """Read a table into memory.
 
@@ -272,6 +293,8 @@ def read_table(
         See `open_table`.
     storage_options : mapping of str to str, optional
         For object stores, as `deltalake` takes them.
+    allow_absolute_paths : bool, default False
+        See `open_table`.
 
     Returns
     -------
@@ -289,6 +312,12 @@ def read_table(
     >>> qbeast.read_table("numbers", filter=pl.col("a") > 2)["a"].to_list()
     [3]
     """
-    lazy = scan_table(path, sample=sample, version=version, storage_options=storage_options)
+    lazy = scan_table(
+        path,
+        sample=sample,
+        version=version,
+        storage_options=storage_options,
+        allow_absolute_paths=allow_absolute_paths,
+    )
     kept = lazy if filter is None else lazy.filter(filter)
     return (kept if columns is None else kept.select(columns)).collect()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from qbeast_core.io.location import resolve_location
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.convert import ConvertResult, convert
 from qbeast_core.table.upgrade import Copies, UpgradeResult, upgrade
@@ -87,7 +88,7 @@ def convert_table(
         storage_options=storage_options,
         commit_metadata=metadata_of(commit_metadata),
     )
-    return convert(os.fspath(path), options, WORLD, dry_run=dry_run)
+    return convert(resolve_location(path), options, WORLD, dry_run=dry_run)
 
 
 def upgrade_table(
@@ -144,4 +145,6 @@ def upgrade_table(
     >>> qbeast.upgrade_table("new").upgraded
     False
     """
-    return upgrade(os.fspath(path), replicated=replicated, storage_options=storage_options, dry_run=dry_run)
+    return upgrade(
+        resolve_location(path), replicated=replicated, storage_options=storage_options, dry_run=dry_run
+    )

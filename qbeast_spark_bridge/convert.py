@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from qbeast_core.api import WORLD
+from qbeast_core.io.location import resolve_location
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile, parse_commit
 from qbeast_core.spec.block import BlocksDialect
@@ -71,7 +72,7 @@ def convert_table(
         storage_options=storage_options,
         commit_metadata=metadata_of(commit_metadata),
     )
-    return convert(os.fspath(path), options, WORLD, dry_run=dry_run, add=_Lookers(spark))
+    return convert(resolve_location(path), options, WORLD, dry_run=dry_run, add=_Lookers(spark))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,7 @@ class _Lookers:
         storage_options: Mapping[str, str] | None = None,
     ) -> tuple[AddFile, ...]:
         """Return an add for each file, in the order of the folder."""
-        root = store.local_root
-        uri = store.uri if root is None else str(root.absolute())
-        job = AddJob(uri, replace(folder, paths=()), now_ms, dict(storage_options or {}))
+        job = AddJob(store.uri, replace(folder, paths=()), now_ms, dict(storage_options or {}))
         paths = self.spark.createDataFrame(list(enumerate(folder.paths)), _PATHS)
         spread = paths.repartition(min(len(folder.paths), _MOST_TASKS))
         with OwnErrors():

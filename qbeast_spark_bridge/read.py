@@ -19,7 +19,6 @@ from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.table.empty_sample import warn_if_empty
 from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.reader import Job, Reader, Sample
-from qbeast_core.table.whole_files import file_location
 from qbeast_spark_bridge.odd_files import read_by_tasks
 from qbeast_spark_bridge.paths import can_read, list_on_driver, spark_path
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
@@ -47,6 +46,7 @@ def read_table(
     columns: Sequence[str] | None = None,
     version: int | str | datetime | None = None,
     storage_options: Mapping[str, str] | None = None,
+    allow_absolute_paths: bool = False,
 ) -> DataFrame:
     """Read a table as a Spark DataFrame.
 
@@ -71,6 +71,8 @@ def read_table(
     storage_options : mapping of str to str, optional
         For the driver's look at the log in object stores, as `deltalake` takes them. Spark's own access to the
         store is set in Spark.
+    allow_absolute_paths : bool, default False
+        See `qbeast.open_table`.
 
     Returns
     -------
@@ -90,7 +92,13 @@ def read_table(
     EmptySampleWarning
         If the sample holds no row where many were to be expected.
     """
-    reader = open_table(path, version=version, storage_options=storage_options).explain().reader
+    table = open_table(
+        path,
+        version=version,
+        storage_options=storage_options,
+        allow_absolute_paths=allow_absolute_paths,
+    )
+    reader = table.explain().reader
     schema = nullable_schema(spark_schema(reader.snapshot.schema_json))
     chosen = None if columns is None else _checked(columns, schema)
     collated = collated_columns(schema)  # compared in Spark's way, of which the index knows nothing
@@ -115,8 +123,8 @@ def _checked(columns: Sequence[str], schema: StructType) -> list[str]:
 
 def _rows(spark: SparkSession, reader: Reader, job: Job, schema: StructType) -> DataFrame:
     """Return the rows of the sample, in full."""
-    locations = [file_location(reader.store, path) for path in reader.paths]
     numbers = np.flatnonzero(job.selection.opened).tolist()
+    locations = {number: reader.store.locate(reader.paths[number]) for number in numbers}
     plain = [
         number
         for number in numbers

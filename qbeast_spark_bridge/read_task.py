@@ -41,6 +41,8 @@ class ReadTask:
         Types to return them in.
     storage_options : Mapping
         For the store.
+    allow_absolute_paths : bool
+        Whether files may be named by absolute paths.
     """
 
     uri: str
@@ -49,16 +51,17 @@ class ReadTask:
     wanted: Wanted = field(repr=False)
     schema: pa.Schema = field(repr=False)
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    allow_absolute_paths: bool = False
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield the rows in the table's own types, in frames of bounded size.
 
         Raises
         ------
-        StorageError, FileNotFoundError
+        StorageError, UnsupportedTableError
             As `batches`.
         """
-        store = open_store(self.uri, self.storage_options)
+        store = open_store(self.uri, self.storage_options, allow_absolute_paths=self.allow_absolute_paths)
         yield from read_portion(
             self.portion, self.wanted, Place(store, PageReader(store), self.storage_options)
         )
@@ -68,7 +71,7 @@ class ReadTask:
 
         Raises
         ------
-        StorageError, FileNotFoundError
+        StorageError, UnsupportedTableError
             If a file cannot be read, say because the version was vacuumed.
         """
         held: list[pl.DataFrame] = []

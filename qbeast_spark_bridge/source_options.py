@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.location import resolve_location
 
 __all__ = [
     "READ_OPTIONS",
@@ -20,7 +21,7 @@ __all__ = [
     "table_path",
 ]
 
-READ_OPTIONS: Final = ("path", "sample", "where", "columns", "version")
+READ_OPTIONS: Final = ("path", "sample", "where", "columns", "version", "allowAbsolutePaths")
 WRITE_OPTIONS: Final = ("path", "txnAppId", "txnVersion")
 SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
 
@@ -46,6 +47,8 @@ class ReadOptions:
         A number, or the text of a time.
     storage_options : Mapping
         For object stores.
+    allow_absolute_paths : bool
+        Whether files may be named by absolute paths.
     """
 
     path: str
@@ -54,6 +57,7 @@ class ReadOptions:
     columns: tuple[str, ...] | None
     version: int | str | None
     storage_options: Mapping[str, str] = field(repr=False)
+    allow_absolute_paths: bool = False
 
     @staticmethod
     def of(options: Mapping[str, str]) -> ReadOptions:
@@ -78,20 +82,21 @@ class ReadOptions:
             columns=_columns(options.get("columns")),
             version=int(version) if version and _NUMBER.fullmatch(version) else version or None,
             storage_options=storage_options(options),
+            allow_absolute_paths=_flag(options, "allowAbsolutePaths"),
         )
 
 
 def table_path(options: Mapping[str, str]) -> str:
-    """Return the table's path or address.
+    """Return the table's path or address, resolved.
 
     Raises
     ------
     InvalidInputError
-        If there is none: Spark also loses it for tables of its catalog.
+        If there is none (Spark also loses it for tables of its catalog), or it cannot be told which place it is.
     """
     path = options.get("path")
     if path:
-        return path
+        return resolve_location(path)
     several = " Give one path, not several." if "paths" in options else ""
     msg = (
         'format("qbeast") needs the path of a table: .load("/tables/orders"), .save("/tables/orders"), or in SQL '
@@ -99,6 +104,14 @@ def table_path(options: Mapping[str, str]) -> str:
         "qbeast cannot work: Spark does not hand the path of such a table to Python.)"
     )
     raise InvalidInputError(msg, argument="path")
+
+
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false").lower()
+    if text not in ("true", "false"):
+        msg = f"option {name} must be true or false, not {text!r}"
+        raise InvalidInputError(msg, argument=name)
+    return text == "true"
 
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:

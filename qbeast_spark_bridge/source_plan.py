@@ -49,7 +49,11 @@ class SourcePlan:
         """
         number, moment = travel(options.version if version is None else version)
         snapshot = load_snapshot(
-            options.path, version=number, timestamp=moment, storage_options=options.storage_options
+            options.path,
+            version=number,
+            timestamp=moment,
+            storage_options=options.storage_options,
+            allow_absolute_paths=options.allow_absolute_paths,
         )
         plan = SourcePlan(Reader(snapshot), options)
         plan._names(options.columns)  # what is wrong is said when the table is loaded

@@ -12,7 +12,6 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from qbeast_core.io.store import Store
 from qbeast_core.table.reader import Job, Reader, Sample
 from qbeast_core.table.shares import cut_read
 from qbeast_spark_bridge.read_task import ReadTask
@@ -90,12 +89,13 @@ def tasks_of(
     wanted = replace(wanted, schema=pl.Schema({name: wanted.schema[name] for name in wanted.needed}))
     return [
         ReadTask(
-            uri=_anywhere(reader.store),
+            uri=reader.store.uri,
             version=reader.snapshot.version,
             portion=portion,
             wanted=wanted,
             schema=types,
             storage_options=dict(reader.snapshot.storage_options),
+            allow_absolute_paths=reader.store.allow_absolute_paths,
         )
         for portion in cut_read(reader, job, task_bytes=task_bytes)
     ]
@@ -114,8 +114,3 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     }  # of every Spark before 4.2, which cannot be asked for another
     known = "timezone" in inspect.signature(to_arrow_schema).parameters
     return to_arrow_schema(schema, **(zoned if known else {}))
-
-
-def _anywhere(store: Store) -> str:
-    """Name a table for a process in another working directory."""
-    return store.uri if store.local_root is None else str(store.local_root.absolute())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from qbeast_core.api import WORLD
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, TableExistsError
+from qbeast_core.io.location import resolve_location
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.column_stats import ColumnStats
 from qbeast_core.table.creation import MOST_CREATIONS
@@ -118,9 +119,10 @@ def write_rows(
             'df is a stream; nothing was written. Use writeStream.format("qbeast"), or write in foreachBatch.'
         )
         raise InvalidInputError(msg, argument="df")
+    uri = resolve_location(path)
     with _persisted(df, wanted=persist) as rows:
         for left in reversed(range(MOST_CREATIONS)):
-            write = ScatterWrite.begin(empty_frame(df.schema), os.fspath(path), options, WORLD)
+            write = ScatterWrite.begin(empty_frame(df.schema), uri, options, WORLD)
             if isinstance(write, WriteResult):
                 return write
             _refuse_collations(write.names, collated_columns(df.schema))

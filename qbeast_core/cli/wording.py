@@ -16,7 +16,9 @@ _PHRASES: Final = {
     "and --fold",
 }
 _TEXT_OPTION: Final = re.compile(r"\b(mode|schema_mode|dialect|replicated|jvm)=\"([^\"]*)\"")
-_FLAG_OPTION: Final = re.compile(r"\b(allow_short_retention|all_revisions|full|fold)=True\b")
+_FLAG_OPTION: Final = re.compile(
+    r"\b(allow_absolute_paths|allow_short_retention|all_revisions|full|fold)=True\b"
+)
 _NUMBER_OPTION: Final = re.compile(r"\b(retention_hours|cube_size)=(?=[\d.])")
 _COLUMNS_OPTION: Final = re.compile(r"(?<!new, )\bcolumns=\[([^\]]*)\]")  # not that of other calls in Python
 _COPY: Final = re.compile(r"qbeast\.write_table\(pl\.scan_\w+\('([^']*)'\), new, columns=\[([^\]]*)\]\)")

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qbeast_core.errors import StorageError
+from qbeast_core.io.location import locate_file, resolve_location
 from qbeast_core.io.store import Entry, Range, merge_ranges, split_blocks
 
 __all__ = ["LocalStore"]
@@ -27,14 +28,19 @@ class LocalStore:
     (['a/b.bin'], [b'234', b'9'])
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
-        self.uri = os.fspath(root)
-        self.local_root = Path(root)
+    def __init__(self, root: str | os.PathLike[str], *, allow_absolute_paths: bool = False) -> None:
+        self.uri = resolve_location(root)
+        self.local_root = Path(self.uri)
+        self.allow_absolute_paths = allow_absolute_paths
+
+    def locate(self, path: str) -> str:
+        """Return where a file lies, as other libraries take it."""
+        return locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
 
     def get(self, path: str) -> bytes:
         """Read a whole file."""
         with _errors("read", path):
-            return (self.local_root / path).read_bytes()
+            return self._at(path).read_bytes()
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Read one range."""
@@ -43,13 +49,13 @@ class LocalStore:
     def get_ranges(self, path: str, ranges: Sequence[Range]) -> list[memoryview]:
         """Read several ranges; the buffers share memory where ranges touch."""
         merged = merge_ranges(ranges)
-        with _errors("read", path), _opened(self.local_root / path, os.O_RDONLY) as file:
+        with _errors("read", path), _opened(self._at(path), os.O_RDONLY) as file:
             blocks = [_pread(file, path, start, length) for start, length in merged]
         return split_blocks(merged, blocks, ranges)
 
     def put(self, path: str, data: bytes | memoryview) -> None:
         """Write a file, replacing one of that name."""
-        target = self.local_root / path
+        target = self._at(path)
         with _errors("write", path), _written(target, data) as written:
             written.replace(target)
 
@@ -58,7 +64,7 @@ class LocalStore:
 
         A hard link decides who wins, as in deltalake and obstore, so all three exclude each other.
         """
-        target = self.local_root / path
+        target = self._at(path)
         with _errors("write", path), _written(target, data) as written:
             os.link(written, target)
             written.unlink()
@@ -81,21 +87,26 @@ class LocalStore:
     def size(self, path: str) -> int:
         """Return a file's length in bytes."""
         with _errors("read", path):
-            return (self.local_root / path).stat().st_size
+            return self._at(path).stat().st_size
 
     def delete(self, path: str) -> None:
         """Remove a file, if it is there."""
         with _errors("delete", path):
-            (self.local_root / path).unlink(missing_ok=True)
+            self._at(path).unlink(missing_ok=True)
+
+    def _at(self, path: str) -> Path:
+        return Path(self.locate(path))
 
 
 @contextmanager
 def _errors(action: str, path: str) -> Generator[None]:
     try:
         yield
-    except (FileNotFoundError, FileExistsError, StorageError):
+    except (FileExistsError, StorageError):
         raise
     except OSError as error:
+        if action != "write" and isinstance(error, FileNotFoundError):
+            raise
         kept = " Nothing was changed at that path." if action != "read" else ""
         message = (
             f"cannot {action} {path!r}: {error.strerror or error}.{kept} Remove the cause and try again."

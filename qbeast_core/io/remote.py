@@ -7,6 +7,7 @@ import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import cached_property, partial
 from typing import Any, Final
 
 import obstore
@@ -14,6 +15,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
 from qbeast_core.errors import InvalidInputError, StorageError
+from qbeast_core.io.location import is_address, locate_file, resolve_location
 from qbeast_core.io.store import Entry, Range, merge_ranges, split_blocks
 
 __all__ = ["RemoteStore", "translate_options"]
@@ -53,6 +55,8 @@ class RemoteStore:
         Address of the table's root.
     storage_options
         As `deltalake` takes them.
+    allow_absolute_paths
+        Follow addresses in the same bucket too.
 
     Raises
     ------
@@ -60,14 +64,18 @@ class RemoteStore:
         If the address or an option is not understood.
     """
 
-    def __init__(self, uri: str, storage_options: Mapping[str, str]) -> None:
-        self.uri = uri
+    def __init__(
+        self, uri: str, storage_options: Mapping[str, str], *, allow_absolute_paths: bool = False
+    ) -> None:
+        self.uri = resolve_location(uri)
         self.local_root = None
+        self.allow_absolute_paths = allow_absolute_paths
         self._other_writers = _other_writers(storage_options)
         options = translate_options(storage_options)
         try:
             open_any: Any = from_url  # typed per kind of store
-            self._store: Any = open_any(uri, **options)
+            self._open_any = partial(open_any, **options)
+            self._store: Any = self._open_any(self.uri)
         except (BaseError, TypeError, ValueError) as error:
             cause = str(error).splitlines()[0]
             message = (
@@ -75,10 +83,15 @@ class RemoteStore:
             )
             raise InvalidInputError(message, argument="storage_options") from error
 
+    def locate(self, path: str) -> str:
+        """Return where a file lies, as other libraries take it."""
+        return locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
+
     def get(self, path: str) -> bytes:
         """Read a whole file."""
+        store, key = self._at(path)
         with _errors("read", path):
-            return bytes(obstore.get(self._store, path).bytes())
+            return bytes(obstore.get(store, key).bytes())
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Read one range."""
@@ -88,8 +101,9 @@ class RemoteStore:
         """Read several ranges, in parallel."""
         merged = merge_ranges(ranges)
         starts, lengths = [start for start, _ in merged], [length for _, length in merged]
+        store, key = self._at(path)
         with _errors("read", path):  # coalesce=0: not a byte more than was asked for
-            found = obstore.get_ranges(self._store, path, starts=starts, lengths=lengths, coalesce=0)
+            found = obstore.get_ranges(store, key, starts=starts, lengths=lengths, coalesce=0)
         blocks = [memoryview(block) for block in found]
         if [len(block) for block in blocks] != lengths:
             message = f"{path!r} is too short: it was cut or replaced. Restore it and try again."
@@ -98,8 +112,9 @@ class RemoteStore:
 
     def put(self, path: str, data: bytes | memoryview) -> None:
         """Write a file, replacing one of that name."""
+        store, key = self._at(path)
         with _errors("write", path):
-            obstore.put(self._store, path, data)
+            obstore.put(store, key, data)
 
     def put_if_absent(self, path: str, data: bytes | memoryview) -> None:
         """Write a file unless there is one, by a conditional put.
@@ -114,9 +129,10 @@ class RemoteStore:
                 "once all of them do."
             )
             raise StorageError(message, path=path)
+        store, key = self._at(path)
         try:
             with _errors("write", path):
-                obstore.put(self._store, path, data, mode="create", use_multipart=False)
+                obstore.put(store, key, data, mode="create", use_multipart=False)
         except AlreadyExistsError as error:
             raise FileExistsError(path) from error
 
@@ -137,13 +153,27 @@ class RemoteStore:
 
     def size(self, path: str) -> int:
         """Return a file's length in bytes."""
+        store, key = self._at(path)
         with _errors("read", path):
-            return int(obstore.head(self._store, path)["size"])
+            return int(obstore.head(store, key)["size"])
 
     def delete(self, path: str) -> None:
         """Remove a file, if it is there."""
+        store, key = self._at(path)
         with _errors("delete", path), suppress(FileNotFoundError):
-            obstore.delete(self._store, path)
+            obstore.delete(store, key)
+
+    def _at(self, path: str) -> tuple[Any, str]:
+        """Return the store that a file lies in, and its key there."""
+        place = self.locate(path)
+        if is_address(path):  # elsewhere in the same bucket: the option allows it
+            return self._bucket, place.split("/", 3)[3]
+        return self._store, path
+
+    @cached_property
+    def _bucket(self) -> Any:
+        """The whole bucket, opened with the credentials of the table: it is the table's own."""
+        return self._open_any("/".join(self.uri.split("/", 3)[:3]))
 
 
 def translate_options(storage_options: Mapping[str, str]) -> dict[str, dict[str, Any]]:

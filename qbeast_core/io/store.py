@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
-from urllib.parse import unquote, urlsplit
+
+from qbeast_core.io.location import is_address, resolve_location
 
 __all__ = ["Entry", "Range", "Store", "merge_ranges", "open_store", "split_blocks"]
 
@@ -27,17 +27,27 @@ class Store(Protocol):
     """Files below a table's root.
 
     Paths are relative to the root, separated by ``/``, decoded (no ``%20``). Every method raises
-    `StorageError` naming the path when the store refuses; a missing file is a `FileNotFoundError`.
+    `StorageError` naming the path when the store refuses, and `UnsupportedTableError` for a path that leads
+    out of the root; a missing file is a `FileNotFoundError`.
     """
 
     @property
     def uri(self) -> str:
-        """The root, as other libraries take it."""
+        """The root in its one form, see `qbeast_core.io.location.resolve_location`."""
         ...
 
     @property
     def local_root(self) -> Path | None:
         """The root folder, or None for an object store."""
+        ...
+
+    @property
+    def allow_absolute_paths(self) -> bool:
+        """Whether files may be named by absolute paths."""
+        ...
+
+    def locate(self, path: str) -> str:
+        """Return where a file lies, as other libraries take it; see `qbeast_core.io.location.locate_file`."""
         ...
 
     def get(self, path: str) -> bytes:
@@ -83,16 +93,23 @@ class Store(Protocol):
         ...
 
 
-def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
+def open_store(
+    uri: str | os.PathLike[str],
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    allow_absolute_paths: bool = False,
+) -> Store:
     """Open the store below a table's root.
 
     Parameters
     ----------
     uri
         A local path, or an address ``file://``, ``s3://``, ``gs://``, ``az://``, ``abfss://`` ... There
-        need be nothing yet.
+        need be nothing yet. It is resolved now: what the working directory is later does not count.
     storage_options
         Options as `deltalake` takes them; environment variables are read as well. Ignored for local folders.
+    allow_absolute_paths
+        Follow absolute paths too, see `qbeast_core.io.location.locate_file`.
 
     Raises
     ------
@@ -104,15 +121,14 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] |
     >>> open_store("/tables/orders").uri
     '/tables/orders'
     """
-    text = os.fspath(uri)
-    parts = urlsplit(text)
-    if parts.scheme == "file" or not re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
+    whole = resolve_location(uri)
+    if not is_address(whole):
         from qbeast_core.io.local import LocalStore  # noqa: PLC0415 - it needs this module
 
-        return LocalStore(unquote(parts.path) if parts.scheme == "file" else text)
+        return LocalStore(whole, allow_absolute_paths=allow_absolute_paths)
     from qbeast_core.io.remote import RemoteStore  # noqa: PLC0415 - obstore is loaded for object stores alone
 
-    return RemoteStore(text, storage_options or {})
+    return RemoteStore(whole, storage_options or {}, allow_absolute_paths=allow_absolute_paths)
 
 
 def merge_ranges(ranges: Sequence[Range]) -> list[Range]:

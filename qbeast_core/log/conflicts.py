@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from qbeast_core.log.actions import Commit, Metadata
 from qbeast_core.log.intent import WriteIntent
+from qbeast_core.spec.file_path import FilePath
 
 __all__ = ["already_applied", "find_conflict", "merge_metadata"]
 
@@ -32,10 +33,11 @@ def find_conflict(intent: WriteIntent, winner: Commit) -> str | None:
     """
     if intent.mode == "create":
         return "another writer created a table at this place"
-    replaced = {remove.path for remove in intent.removes}
-    touched = replaced & ({add.path for add in winner.adds} | {remove.path for remove in winner.removes})
+    replaced = {FilePath.of_log(remove.path) for remove in intent.removes}
+    changed = [add.path for add in winner.adds] + [remove.path for remove in winner.removes]
+    touched = replaced & {FilePath.of_log(path) for path in changed}
     if touched:
-        return f"version {winner.version} changed {min(touched)}, which this change replaces"
+        return f"version {winner.version} changed {min(touched).text}, which this change replaces"
     if intent.txn is None:
         return None
     # A version at or above ours would be ours, applied: `already_applied` comes first.

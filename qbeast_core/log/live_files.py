@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote
 
 import orjson
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.file_path import FilePath
 
 __all__ = ["FileChange", "FilePlan", "LiveFiles", "file_key", "live_files", "retag"]
 
@@ -131,13 +131,13 @@ def live_files(
     for part in checkpoint:
         adds = _of_lines(part)[0] if isinstance(part, bytes) else _of_frame(part)
         newest.update((add["path"], add) for add in adds)
-    disputed: dict[str, str] = {}
+    disputed: dict[FilePath, str] = {}
     for body in commits:
         adds, removes = _of_lines(body)
         gone = {_key(remove) for remove in removes}
-        for path in (unquote(one["path"]) for one in (*adds, *removes)):
+        for path in (FilePath.of_log(one["path"]) for one in (*adds, *removes)):
             disputed.pop(path, None)  # a later commit settles it
-        disputed |= {unquote(add["path"]): add["path"] for add in adds if _key(add) in gone}
+        disputed |= {FilePath.of_log(add["path"]): add["path"] for add in adds if _key(add) in gone}
         newest.update((add["path"], add) for add in adds)
     paths = list(listed)
     hidden = set(disputed.values()) - set(paths)
@@ -177,7 +177,7 @@ def _key(action: Mapping[str, Any]) -> _Key:
     """Return what a file is told apart by: its path and its deletion vector."""
     vector = action.get("deletionVector") or {}
     parts = (vector.get(name) for name in ("storageType", "pathOrInlineDv", "offset"))
-    return unquote(action["path"]), *map(str, parts)
+    return FilePath.of_log(action["path"]).text, *map(str, parts)
 
 
 def _plain(parsed: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import unquote
 
 import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import AddFile
+from qbeast_core.spec.file_path import FilePath
 
-__all__ = ["names_of_files", "names_removed_since", "paths_of_adds"]
+__all__ = ["names_of_files", "names_removed_since", "paths_of_adds", "vector_path"]
 
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _UUID_CHARACTERS: Final = 20
 
 
-def paths_of_adds(adds: Iterable[AddFile]) -> set[str]:
-    """Return the decoded paths of data files and of their deletion vectors.
+def paths_of_adds(adds: Iterable[AddFile]) -> set[FilePath]:
+    """Return the paths of data files and of their deletion vectors.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def paths_of_adds(adds: Iterable[AddFile]) -> set[str]:
     Examples
     --------
     >>> paths_of_adds([AddFile(path="k/a%20b.parquet", size=1, modification_time=1)])
-    {'k/a b.parquet'}
+    {FilePath(text='k/a b.parquet')}
     """
     return {path for add in adds for path in _paths(add.path, add.deletion_vector)}
 
@@ -55,7 +55,7 @@ def names_of_files(files: pl.DataFrame) -> set[str]:
     """
     rows = files.select("path", "deletion_vector").iter_rows()
     pairs = ((path, None if vector is None else orjson.loads(vector)) for path, vector in rows)
-    return {_name(found) for path, vector in pairs for found in _paths(path, vector)}
+    return {found.name for path, vector in pairs for found in _paths(path, vector)}
 
 
 def names_removed_since(
@@ -76,21 +76,41 @@ def names_removed_since(
     for part in (*checkpoint, *commits):
         removes += _of_lines(part) if isinstance(part, bytes) else _of_frame(part)
     kept = (one for one in removes if (one.get("deletionTimestamp") or 0) >= since_ms)
-    return {_name(path) for one in kept for path in _paths(one["path"], one.get("deletionVector"))}
+    return {path.name for one in kept for path in _paths(one["path"], one.get("deletionVector"))}
 
 
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
+def vector_path(vector: Mapping[str, Any]) -> FilePath | None:
+    """Return the file that holds a deletion vector; None: the log itself does.
 
+    Parameters
+    ----------
+    vector : Mapping
+        The descriptor.
 
-def _paths(path: str, vector: Mapping[str, Any] | None) -> Iterator[str]:
-    yield unquote(path)
-    kind, text = (vector or {}).get("storageType"), str((vector or {}).get("pathOrInlineDv"))
+    Raises
+    ------
+    InvalidMetadataError
+        The file cannot be told.
+
+    Examples
+    --------
+    >>> vector_path({"storageType": "p", "pathOrInlineDv": "s3://b/k/1%20.bin"})
+    FilePath(text='s3://b/k/1 .bin')
+    """
+    kind, text = vector.get("storageType"), str(vector.get("pathOrInlineDv"))
     if kind == "p":
-        yield unquote(text)
-    elif kind == "u":
-        folder, spelled = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
-        yield f"{folder}{'/' if folder else ''}deletion_vector_{_uuid(spelled)}.bin"
+        return FilePath.of_log(text)
+    if kind != "u":
+        return None
+    folder, spelled = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
+    return FilePath(f"{folder}{'/' if folder else ''}deletion_vector_{_uuid(spelled)}.bin")
+
+
+def _paths(path: str, vector: Mapping[str, Any] | None) -> Iterator[FilePath]:
+    yield FilePath.of_log(path)
+    held = vector_path(vector or {})
+    if held is not None:
+        yield held
 
 
 def _uuid(text: str) -> uuid.UUID:

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, TableNotFoundError
+from qbeast_core.io.location import resolve_location
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.rebase import dialect_of
@@ -133,6 +134,7 @@ def begin_append(
     NotQbeastTableError, UnsupportedTableError
         The table has no index, or must not be written.
     """
+    uri = resolve_location(uri)
     snapshot = find_target(uri, "append", storage_options)
     latest = None if snapshot is None else snapshot.config.latest
     if snapshot is None or latest is None:
@@ -149,7 +151,7 @@ def begin_append(
         key: text for key, text in snapshot.metadata.configuration.items() if key.startswith(_TABLE_KEYS)
     }
     context = AppendContext(
-        uri=store.uri if store.local_root is None else str(store.local_root.absolute()),
+        uri=store.uri,
         version=snapshot.version,
         indexed=latest.columns,
         schema=snapshot.schema,

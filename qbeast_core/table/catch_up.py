@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.errors import CommitConflictError, TableExistsError
@@ -9,6 +10,7 @@ from qbeast_core.io.store import Store
 from qbeast_core.log.actions import Commit
 from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.intent import WriteIntent
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.index_state import IndexState, blocks_frame
 from qbeast_core.table.log_reader import read_commit
 from qbeast_core.table.snapshot import Snapshot, refresh
@@ -81,7 +83,8 @@ def _winner(store: Store, version: int, attempt: int) -> Commit:
 def _refuse_out_of_order(store: Store, newest: Snapshot, intent: WriteIntent, attempt: int) -> None:
     """Raise where blocks added meanwhile rely on thresholds that our removes take along (format 8.3)."""
     state = IndexState(newest)
-    gone = newest.files["path"].is_in([remove.path for remove in intent.removes]).to_numpy()
+    removed = {FilePath.of_log(remove.path).text for remove in intent.removes}
+    gone = np.array([path in removed for path in newest.data_paths], np.bool_)
     revision = intent.revision
     new: dict[int, pl.DataFrame] = {}
     if revision is not None and newest.config.revisions.get(revision.revision_id) == revision:

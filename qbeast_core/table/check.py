@@ -9,7 +9,8 @@ from typing import Final, TypeVar
 
 import polars as pl
 
-from qbeast_core.errors import QbeastError
+from qbeast_core.errors import QbeastError, UnsupportedTableError
+from qbeast_core.io.store import Store
 from qbeast_core.query.live_blocks import LiveBlocks
 from qbeast_core.table.check_copies import copy_faults, revisions_with_copies
 from qbeast_core.table.check_faults import FAULT_SCHEMA, Fault, fault_frame
@@ -75,13 +76,25 @@ def _presence(snapshot: Snapshot) -> list[Fault]:
     )
     listed = zip(paths, snapshot.files["revision"], snapshot.files["size_bytes"], sizes, strict=True)
     for path, revision, told, size in listed:
-        if size is None:
+        refused = _refusal(store, path)
+        if refused is not None:
+            faults.append(Fault(code="file-outside", message=refused, path=path, revision=revision))
+        elif size is None:
             message = "the log names it, and it is not there: its rows cannot be read"
             faults.append(Fault(code="file-missing", message=message, path=path, revision=revision))
         elif size != told:
             message = f"it has {size:,} bytes, the log says {told:,}"
             faults.append(Fault(code="file-size", message=message, path=path, revision=revision))
     return faults
+
+
+def _refusal(store: Store, path: str) -> str | None:
+    """Say why a file is not opened; None: it may be."""
+    try:
+        store.locate(path)
+    except UnsupportedTableError as error:
+        return str(error)
+    return None
 
 
 def _contents(snapshot: Snapshot, found: LiveBlocks, progress: ProgressCallback | None) -> list[Fault]:
@@ -137,10 +150,12 @@ def _copies(snapshot: Snapshot, found: LiveBlocks) -> list[Fault]:
     numbered = paths.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("file"))
     blocks = found.blocks.join(numbered, on="file", how="left", maintain_order="left")
     store, options = snapshot.source.store, dict(snapshot.storage_options)
+    refused = [path for path in snapshot.data_paths if _refusal(store, path) is not None]
+    readable = blocks.filter(~pl.col("path").is_in(refused))
     return [
         fault
-        for revision in revisions_with_copies(blocks)
-        for fault in copy_faults(blocks, revision, store, snapshot.schema, options)
+        for revision in revisions_with_copies(readable)
+        for fault in copy_faults(readable, revision, store, snapshot.schema, options)
     ]
 
 

@@ -21,6 +21,7 @@ Code: TypeAlias = Literal[
     "cube-unreadable",
     "deletion-vector",
     "file-missing",
+    "file-outside",
     "file-size",
     "file-unreadable",
     "hidden-weight",

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from qbeast_core.errors import StorageError
+from qbeast_core.errors import StorageError, UnsupportedTableError
 from qbeast_core.io.store import Store
 from qbeast_core.spec.layout import PageLayout
 from qbeast_core.table.check_faults import Fault
@@ -22,9 +22,9 @@ from qbeast_core.table.check_places import (
 )
 from qbeast_core.table.check_statistics import compare_statistics, summaries_of
 from qbeast_core.table.frames import WEIGHT_COLUMN
-from qbeast_core.table.whole_files import file_location, scan_files
+from qbeast_core.table.whole_files import scan_files
 
-__all__ = ["FileCheck", "check_file", "path_in", "stored_size"]
+__all__ = ["FileCheck", "check_file", "stored_size"]
 
 _CHUNK_ROWS: Final = 1 << 18
 
@@ -67,14 +67,8 @@ class FileCheck:
         return None if found is None else int(found)
 
 
-def path_in(store: Store, path: str) -> str:
-    """Return a decoded path of the log as the store takes it."""
-    # A local store takes absolute paths as they are, and addresses not at all.
-    return file_location(store, path) if path.startswith("file:") else path
-
-
 def stored_size(store: Store, path: str) -> int | None:
-    """Return the bytes of a data file; None: it is not there.
+    """Return the bytes of a data file; None: it is not there, or must not be opened.
 
     Raises
     ------
@@ -82,8 +76,8 @@ def stored_size(store: Store, path: str) -> int | None:
         If the store cannot tell.
     """
     try:
-        return store.size(path_in(store, path))
-    except FileNotFoundError:
+        return store.size(path)
+    except (FileNotFoundError, UnsupportedTableError):
         return None
 
 
@@ -113,7 +107,7 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
     if size is None:
         return []
     try:
-        footer = read_footer(store, path_in(store, job.path), size)
+        footer = read_footer(store, job.path, size)
         groups = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
         names = footer.schema.to_arrow_schema().names
         findings = [
@@ -123,7 +117,7 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
         if (WEIGHT_COLUMN in names or _asks_hidden(job)) and job.ours and names[-1] != WEIGHT_COLUMN:
             findings.append(Finding("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
         if job.ours and job.layout is not None:
-            findings += check_pages(store, path_in(store, job.path), size, job.layout)
+            findings += check_pages(store, job.path, size, job.layout)
     except (Unreadable, pl.exceptions.PolarsError) as error:
         return [_fault(job, Finding("file-unreadable", f"it cannot be read: {error}"), [])]
     except StorageError:

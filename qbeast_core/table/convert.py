@@ -108,6 +108,7 @@ def _convert(
     add: AddFiles,
 ) -> ConvertResult:
     store = open_store(uri, options.storage_options)
+    uri = store.uri
     refuse_unsafe_locking(store.uri, options.storage_options)
     try:
         snapshot = load_snapshot(uri, storage_options=options.storage_options)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import Final, Protocol
-from urllib.parse import quote
 
 import polars as pl
 import pyarrow as pa
@@ -25,6 +24,7 @@ from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.stats import Leaf, file_stats, stats_columns
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.found_instead import hive_copy
 from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.whole_files import scan_files
@@ -129,7 +129,7 @@ def add_files(
         lazy = scan_files(store, [path], names, folder.schema, storage_options=options)
         changed = now_ms if store.local_root is None else _changed(store.local_root / path)
         return AddFile(
-            path=quote(path),
+            path=FilePath(path).encoded,
             size=store.size(path),
             modification_time=changed,
             stats=_stats(store, path, lazy, leaves),

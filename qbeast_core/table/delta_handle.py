@@ -7,14 +7,12 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
-from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as NoDeltaTableError
 
 from qbeast_core.errors import (
-    InvalidInputError,
     InvalidMetadataError,
     QbeastError,
     StorageError,
@@ -45,8 +43,6 @@ def open_delta(
 
     Raises
     ------
-    InvalidInputError
-        The folder's name looks encoded (``%20``), which `deltalake` misreads.
     TableNotFoundError
         There is no Delta table; the message says what is there instead.
     VersionNotFoundError
@@ -58,7 +54,6 @@ def open_delta(
     StorageError
         The store cannot be read.
     """
-    _refuse_escapes(store)
     _refuse_what_is_no_table(store)
     options = dict(storage_options or {}) or None
     if version is not None:
@@ -110,19 +105,6 @@ def _has_commit(store: Store, version: int) -> bool:
         return version >= 0 and store.size(commit_path(version)) > 0
     except FileNotFoundError:
         return False
-
-
-def _refuse_escapes(store: Store) -> None:
-    """Raise where a folder's name looks encoded: deltalake would decode it and look elsewhere."""
-    if store.local_root is None:
-        return
-    whole = str(store.local_root.absolute())
-    if unquote(whole) != whole:
-        message = (
-            f"{whole!r} holds a % and two hexadecimal digits, which deltalake takes for an encoded character. "
-            "Nothing was read or written; choose a folder without."
-        )
-        raise InvalidInputError(message, argument="path")
 
 
 def _refuse_what_is_no_table(store: Store) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
-from urllib.parse import unquote
 
 import orjson
 import polars as pl
@@ -23,6 +22,8 @@ from qbeast_core.log.names import (
     newest_checkpoint,
 )
 from qbeast_core.log.replay import newest_tags, sidecar_names, tags_of_checkpoint, tags_of_lines
+from qbeast_core.log.spellings import Spellings
+from qbeast_core.spec.file_path import FilePath
 
 __all__ = [
     "LogState",
@@ -32,6 +33,7 @@ __all__ = [
     "read_state",
     "read_tags",
     "read_tags_since",
+    "read_taken_back",
 ]
 
 T = TypeVar("T")
@@ -145,6 +147,31 @@ def read_tags_since(store: Store, *, after: int, version: int) -> pl.DataFrame:
     return _tags_of(store, _commits(store, after, version), version)
 
 
+def read_taken_back(store: Store, listed: Sequence[str], *, version: int) -> list[str]:
+    """Return which of the paths that `deltalake` lists the log took back under another spelling.
+
+    Raises
+    ------
+    FileNotFoundError
+        A file of the log vanished.
+    InvalidMetadataError
+        A file of the log is damaged.
+    """
+    state = read_state(store, version=version, actions=("add", "remove"))
+    try:
+        found = Spellings.replay(state.checkpoint, state.commits)
+        oldest = version - len(state.commits)
+        while found.unsettled and oldest >= 0:
+            found.settle(store.get(commit_path(oldest)))
+            oldest -= 1
+    except FileNotFoundError:
+        pass  # commits that old are cleaned up: what the checkpoint lists counts
+    except (ValueError, AttributeError, KeyError) as error:
+        message = f"a commit of {store.uri} up to version {version} is damaged: {error}"
+        raise InvalidMetadataError(message) from error
+    return sorted(found.taken_back(listed))
+
+
 def _commits(store: Store, after: int, version: int) -> list[bytes]:
     return _side_by_side(store, store.get, [commit_path(n) for n in range(after + 1, version + 1)])
 
@@ -196,7 +223,7 @@ def _checkpoint_parts(
 
 
 def _sidecar_path(name: str) -> str:
-    return f"{LOG_DIRECTORY}/_sidecars/{unquote(name).rpartition('/')[2]}"
+    return f"{LOG_DIRECTORY}/_sidecars/{FilePath.of_log(name).name}"
 
 
 def _read_parquet(store: Store, path: str, actions: Sequence[str]) -> pl.DataFrame:

@@ -6,22 +6,27 @@ import copy
 import os
 from collections import OrderedDict
 from collections.abc import Mapping
-from pathlib import Path
 from threading import Lock
 from typing import Final
 
 from qbeast_core.errors import QbeastError
+from qbeast_core.io.location import is_address, resolve_location
 from qbeast_core.table.snapshot import load_snapshot
 from qbeast_core.table.table import Table
 
 __all__ = ["open_newest"]
 
 _KEPT: Final = 8
-_tables: OrderedDict[tuple[str, str], Table] = OrderedDict()
+_tables: OrderedDict[tuple[str, bool], Table] = OrderedDict()
 _lock = Lock()
 
 
-def open_newest(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> Table:
+def open_newest(
+    path: str | os.PathLike[str],
+    storage_options: Mapping[str, str] | None,
+    *,
+    allow_absolute_paths: bool = False,
+) -> Table:
     """Return a table at its newest version, from memory as far as it is there.
 
     The last few local tables stay in memory: log, blocks and the tails of files that were read. The log is
@@ -34,13 +39,18 @@ def open_newest(path: str | os.PathLike[str], storage_options: Mapping[str, str]
         Folder or address of the table.
     storage_options : mapping of str to str, optional
         For object stores.
+    allow_absolute_paths : bool, default False
+        Read files that the log names by absolute paths too.
     """
-    key = _key(path)
+    uri = resolve_location(path)
+    key = None if is_address(uri) else (uri, allow_absolute_paths)
     with _lock:
         known = None if key is None else _tables.get(key)
     table = None if known is None else _refreshed(known)
     if table is None:
-        table = Table(load_snapshot(path, storage_options=storage_options))
+        table = Table(
+            load_snapshot(uri, storage_options=storage_options, allow_absolute_paths=allow_absolute_paths)
+        )
     if key is not None:
         with _lock:
             _tables[key] = table
@@ -48,12 +58,6 @@ def open_newest(path: str | os.PathLike[str], storage_options: Mapping[str, str]
             while len(_tables) > _KEPT:
                 _tables.popitem(last=False)
     return copy.copy(table)  # changes made through one move that one alone
-
-
-def _key(path: str | os.PathLike[str]) -> tuple[str, str] | None:
-    """Name a local table; a relative path means another place in another working directory."""
-    text = os.fspath(path)
-    return None if "://" in text else (str(Path.cwd()), text)
 
 
 def _refreshed(table: Table) -> Table | None:

@@ -25,7 +25,6 @@ from qbeast_core.table.rewrite_job import GROUP_BYTES, PlanSize, Replaced, Rewri
 from qbeast_core.table.rewrite_rows import TakeRows
 from qbeast_core.table.rewrite_space import newest_revision
 from qbeast_core.table.snapshot import Snapshot, refresh
-from qbeast_core.table.whole_files import file_location
 from qbeast_core.table.write_options import check_metadata
 
 __all__ = ["OptimizeOptions", "optimize"]
@@ -140,7 +139,7 @@ def _check(options: OptimizeOptions) -> None:
 def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:
     """Return decoded log paths of files named by these or by where they lie."""
     known = {path: path for path in reader.paths}
-    known |= {file_location(reader.store, path): path for path in reader.paths}
+    known |= {f"{reader.store.uri}/{path}": path for path in reader.paths}
     named = [os.fspath(file) for file in ([files] if isinstance(files, str) else files)]
     strange = [name for name in named if name not in known]
     if strange:

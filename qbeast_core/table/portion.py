@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import polars as pl
 
+from qbeast_core.errors import QbeastError, StorageError
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store
@@ -16,7 +17,7 @@ from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.whole_files import scan_files, scan_without_rows
 from qbeast_core.tree.columns import frame_weights
 
-__all__ = ["BATCH_BYTES", "Place", "Portion", "Wanted", "read_portion"]
+__all__ = ["BATCH_BYTES", "Place", "Portion", "Wanted", "read_portion", "refuse_missing"]
 
 BATCH_BYTES: Final = 64 << 20
 """Stored bytes of pages that are decoded at once."""
@@ -112,9 +113,51 @@ def read_portion(
 
     Raises
     ------
-    StorageError, FileNotFoundError
-        If a file cannot be read.
+    StorageError
+        If a file cannot be read, or is gone.
+    UnsupportedTableError
+        If a path leads out of the table.
     """
+    try:
+        yield from _read(portion, wanted, place, limit)
+    except QbeastError:
+        raise
+    except (OSError, pl.exceptions.PolarsError) as error:
+        refuse_missing(place.store, _paths(portion), error)
+        raise
+
+
+def refuse_missing(store: Store, paths: Iterable[str], cause: Exception) -> None:
+    """Raise a `StorageError` that names the first of some files that is not there; return if all are.
+
+    Parameters
+    ----------
+    store : Store
+        Where they should be.
+    paths : iterable of str
+        Decoded.
+    cause : Exception
+        What went wrong when they were read.
+    """
+    for path in paths:
+        try:
+            store.size(path)
+        except FileNotFoundError:
+            message = (
+                f"{path!r} of {store.uri!r} is gone, and the table's log names it: a vacuum took it away from an old "
+                "version, or somebody else did. Load the table again, restore the file, or an older version; "
+                "Table.check() lists all that are missing."
+            )
+            raise StorageError(message, path=path) from cause
+
+
+def _paths(portion: Portion) -> Iterator[str]:
+    yield from (request.path for request in portion.pages)
+    yield from portion.whole
+    yield from (path for path, _ in portion.hiding)
+
+
+def _read(portion: Portion, wanted: Wanted, place: Place, limit: int | None) -> Iterator[pl.DataFrame]:
     options = dict(place.storage_options)
 
     def scan(paths: list[str]) -> pl.LazyFrame:

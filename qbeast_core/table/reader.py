@@ -22,7 +22,7 @@ from qbeast_core.query.select import Selection, select
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.delta_handle import delta_errors
+from qbeast_core.table.deletion_vectors import deleted_rows
 from qbeast_core.table.portion import Wanted
 from qbeast_core.table.snapshot import Snapshot
 
@@ -116,17 +116,7 @@ class Reader:
     @cached_property
     def deleted_rows(self) -> dict[int, I64Array]:
         """Per file number the rows that a deletion vector hides, counted from 0 in the file."""
-        if not self.snapshot.files["has_deletion_vector"].any():
-            return {}
-        source = self.snapshot.source
-        with source.lock, delta_errors(self.snapshot.uri):
-            vectors = pl.DataFrame(source.table.deletion_vectors())
-        names = {path.rsplit("/", 1)[-1]: number for number, path in enumerate(self.paths)}
-        return {
-            names[path.rsplit("/", 1)[-1]]: np.flatnonzero(~np.asarray(keep, np.bool_))
-            for path, keep in zip(vectors["filepath"], vectors["selection_vector"], strict=True)
-            if path.rsplit("/", 1)[-1] in names
-        }
+        return deleted_rows(self.snapshot)
 
     def plan(self, predicate: pl.Expr | None, sample: Sample | None) -> Job:
         """Choose files and pages for a read.

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from urllib.parse import unquote
 
 import orjson
 import polars as pl
@@ -17,8 +16,9 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.check import check_table
-from qbeast_core.table.check_file import path_in, stored_size
+from qbeast_core.table.check_file import stored_size
 from qbeast_core.table.check_log import check_log
 from qbeast_core.table.check_pages import Unreadable, read_footer
 from qbeast_core.table.commit import commit
@@ -115,7 +115,7 @@ def repair_table(
 def _result(
     version: int, mends: Iterable[Mend], left: pl.DataFrame, *, dry_run: bool, repaired: bool
 ) -> RepairResult:
-    rows = [(unquote(mend.path), list(mend.actions), list(mend.codes)) for mend in mends]
+    rows = [(FilePath.of_log(mend.path).text, list(mend.actions), list(mend.codes)) for mend in mends]
     return RepairResult(
         version=version,
         repaired=repaired,
@@ -153,7 +153,7 @@ def _truth(snapshot: Snapshot, plan: RepairPlan) -> dict[str, _Truth]:
         if {"set size", "set statistics"} & set(mend.actions):
             size = stored_size(store, decoded[path]) or 0
             with suppress(Unreadable):  # it was read a moment ago; now it is left alone
-                rows = read_footer(store, path_in(store, decoded[path]), size).num_rows
+                rows = read_footer(store, decoded[path], size).num_rows
                 found[path] = _Truth(size, rows)
     return found
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
-from urllib.parse import unquote
 
 import polars as pl
 
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.check_faults import FAULT_SCHEMA, Code
 
 __all__ = ["ADVICE", "Action", "Mend", "RepairPlan", "plan_repair"]
@@ -37,13 +37,14 @@ _LAYOUT: Final[frozenset[Code]] = frozenset({"layout", "layout-unreadable", "pag
 _STATISTICS: Final[frozenset[Code]] = frozenset(
     {"rows-count", "stats-bounds", "stats-missing", "stats-nulls"}
 )
-_LOST: Final[frozenset[Code]] = frozenset({"file-missing", "file-unreadable"})
+_LOST: Final[frozenset[Code]] = frozenset({"file-missing", "file-outside", "file-unreadable"})
 
 ADVICE: Final[Mapping[Code, str]] = {
     "copies-misplaced": "no reader can tell its rows apart: restore the table, or the file from where it came",
     "copy-alone": "restore an older version: the originals of these rows were lost",
     "deletion-vector": "restore the deletion vector's file, or an older version",
     "file-missing": "put the file back, restore an older version, or delete its rows from the log",
+    "file-outside": "if you trust it, open the table with allow_absolute_paths=True; else copy the file into the table",
     "file-unreadable": "put the file back, or restore an older version",
     "hidden-weight": "optimize(files=[...]) writes it anew; until then samples of other engines may lack rows",
     "last-revision": "append rows: a newer revision is made where they need one",
@@ -116,7 +117,7 @@ def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> RepairPlan:
     advice: dict[str, str] = {}
     records = files.select("path", "blocks", "layout", "size_bytes", "state", "rules")
     for record in records.iter_rows(named=True):
-        path = unquote(record["path"])
+        path = FilePath.of_log(record["path"]).text
         found = codes.get(path, frozenset())
         if found & _LOST:
             advice[path] = _UNREAD

@@ -15,6 +15,7 @@ from qbeast_core.log.live_files import FileChange, LiveFiles, file_key
 from qbeast_core.log.named_files import paths_of_adds
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import HIGHEST_REVISION_ID
 from qbeast_core.table.commit import CommitOutcome, commit
 from qbeast_core.table.live import read_live_files
@@ -128,7 +129,8 @@ def _metadata(newest: Snapshot, old: Snapshot) -> Metadata:
 
 def _refuse_missing(store: Store, newest: Snapshot, old: Snapshot, wanted: tuple[AddFile, ...]) -> None:
     """Raise where a file that is not live any more has been vacuumed."""
-    inside = sorted(path for path in paths_of_adds(wanted) - set(newest.data_paths) if "://" not in path)
+    named = paths_of_adds(wanted) - {FilePath(path) for path in newest.data_paths}
+    inside = sorted(path.text for path in named if path.kind == "inside")
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         there = list(pool.map(_is_there, repeat(store), inside))
     missing = [path for path, found in zip(inside, there, strict=True) if not found]

@@ -125,10 +125,10 @@ class _PlanThere:
 
 
 def _job(reader: Reader, summary: IndexSummary, revision: Revision, plan: ScatterPlan) -> ScatterJob:
-    snapshot, root = reader.snapshot, reader.store.local_root
+    snapshot = reader.snapshot
     properties = snapshot.metadata.configuration.items()
     return ScatterJob(
-        uri=reader.store.uri if root is None else str(root.absolute()),
+        uri=reader.store.uri,
         storage_options=dict(snapshot.storage_options),
         shape=RowShape(snapshot.schema_json, snapshot.schema, merge=False),
         configuration={key: value for key, value in properties if key.startswith("delta.")},

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from qbeast_core.errors import InputChangedError
+from qbeast_core.io.location import resolve_location
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.table.creation import goes_on, target_once_created
 from qbeast_core.table.data_files import World, delete_data_files
@@ -79,11 +80,12 @@ class ScatterWrite:
             As `qbeast.write_table` documents.
         """
         check_options(options)
+        uri = resolve_location(uri)
         target = target_once_created(options, uri)
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
             return WriteResult.untouched(target.version, target.config.latest, table_design_effect(target))
         frame, prepared = prepare(to_frame(empty), target, options, world)
-        refuse_unsafe_locking(open_store(uri, options.storage_options).uri, options.storage_options)
+        refuse_unsafe_locking(uri, options.storage_options)
         return cls(uri, options, world, target, prepared, frame.schema)
 
     @property

@@ -71,7 +71,13 @@ def file_portion(reader: Reader, job: Job, number: int) -> Portion:
         What it opens.
     number : int
         Of an opened file.
+
+    Raises
+    ------
+    UnsupportedTableError
+        If the file lies outside the table.
     """
+    reader.store.locate(reader.paths[number])  # refused here, not in a worker
     request = reader.request(job.selection, number)
     if request is not None:
         return Portion(pages=(request,))

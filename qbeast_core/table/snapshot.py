@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Lock
 from types import MappingProxyType
 from typing import Final, TypeAlias
-from urllib.parse import unquote
 
 import polars as pl
 from deltalake import DeltaTable
@@ -21,9 +20,11 @@ from qbeast_core.log.names import commit_path
 from qbeast_core.log.protocol import check_readable
 from qbeast_core.log.replay import TAG_COLUMNS, join_tags, newest_tags
 from qbeast_core.log.schema import schema_from_delta
+from qbeast_core.log.spellings import may_be_respelled
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.table.delta_handle import delta_errors, open_delta
-from qbeast_core.table.log_reader import read_commit_info, read_tags, read_tags_since
+from qbeast_core.table.log_reader import read_commit_info, read_tags, read_tags_since, read_taken_back
 
 __all__ = ["Snapshot", "Source", "load_snapshot", "refresh"]
 
@@ -48,7 +49,7 @@ class Snapshot:
     Attributes
     ----------
     uri : str
-        The table, as it was given.
+        The table, in the one form of its place (`qbeast_core.io.location.resolve_location`).
     version : int
         0 or more.
     timestamp_ms : int
@@ -87,7 +88,7 @@ class Snapshot:
     @property
     def data_paths(self) -> list[str]:
         """Paths of the live files, decoded, in the order of `files`: relative to the table or absolute."""
-        return [unquote(path) for path in self.files["path"].to_list()]
+        return [FilePath.of_log(path).text for path in self.files["path"].to_list()]
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return how far an application says the table has come; None: it never said.
@@ -104,6 +105,7 @@ def load_snapshot(
     version: int | None = None,
     timestamp: datetime | None = None,
     storage_options: Mapping[str, str] | None = None,
+    allow_absolute_paths: bool = False,
 ) -> Snapshot:
     """Load a table: the newest version, the one asked for, or the newest at a time.
 
@@ -117,6 +119,8 @@ def load_snapshot(
         With a time zone. The age of a version is that of its log file, or its in-commit timestamp.
     storage_options : Mapping, optional
         As `deltalake` takes them.
+    allow_absolute_paths : bool, default False
+        Read files that the log names by absolute paths too.
 
     Raises
     ------
@@ -131,7 +135,7 @@ def load_snapshot(
     StorageError
         The store cannot be read.
     InvalidInputError
-        Both `version` and `timestamp` are given, or a time without zone.
+        Both `version` and `timestamp` are given, or a time without zone; or the place cannot be told.
 
     Examples
     --------
@@ -145,12 +149,13 @@ def load_snapshot(
         message = "give a version or a timestamp with a time zone, not both; nothing was read"
         raise InvalidInputError(message, argument="timestamp")
     options = MappingProxyType(dict(storage_options or {}))
-    store = open_store(uri, options)
+    store = open_store(uri, options, allow_absolute_paths=allow_absolute_paths)
     missing: FileNotFoundError | None = None
     for _ in range(2):  # once more if another process cleans the log at this moment
         table = open_delta(store, version=version, timestamp=timestamp, storage_options=options)
         live = _live(store.uri, table)
         try:
+            live = _without_taken_back(store, live)
             tags = read_tags(store, version=live.version)
         except FileNotFoundError as error:
             missing = error
@@ -172,17 +177,26 @@ def refresh(snapshot: Snapshot) -> Snapshot:
     """
     source, options = snapshot.source, snapshot.storage_options
     if _fingerprint(source.store, snapshot.version) != snapshot.fingerprint:
-        return load_snapshot(snapshot.uri, storage_options=options)  # another table stands there now
+        return _reload(snapshot)  # another table stands there now
     with source.lock, delta_errors(snapshot.uri):
         source.table.update_incremental()
         if source.table.version() == snapshot.version:
             return snapshot
         live = _live(snapshot.uri, source.table)
     try:
+        live = _without_taken_back(source.store, live)
         added = read_tags_since(source.store, after=snapshot.version, version=live.version)
     except FileNotFoundError:
-        return load_snapshot(snapshot.uri, storage_options=options)
+        return _reload(snapshot)
     return _joined(source, live, newest_tags([snapshot.files.select(TAG_COLUMNS), added]), options)
+
+
+def _reload(snapshot: Snapshot) -> Snapshot:
+    return load_snapshot(
+        snapshot.uri,
+        storage_options=snapshot.storage_options,
+        allow_absolute_paths=snapshot.source.store.allow_absolute_paths,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,6 +232,14 @@ def _live(uri: str, table: DeltaTable) -> _Live:
     )
     check_readable(protocol, metadata, path=uri)
     return _Live(version, files, metadata, protocol)
+
+
+def _without_taken_back(store: Store, live: _Live) -> _Live:
+    """Leave out files that were removed under another spelling, which `deltalake` does not see."""
+    if not may_be_respelled(live.files["path"]):
+        return live
+    gone = read_taken_back(store, live.files["path"].to_list(), version=live.version)
+    return replace(live, files=live.files.filter(~pl.col("path").is_in(gone))) if gone else live
 
 
 def _sorted(features: Iterable[str] | None) -> tuple[str, ...] | None:

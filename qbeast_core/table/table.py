@@ -21,7 +21,6 @@ from qbeast_core.table.table_admin import Administered
 from qbeast_core.table.table_insight import Insight
 from qbeast_core.table.table_merge import Merged
 from qbeast_core.table.table_optimize import Optimized
-from qbeast_core.table.whole_files import file_location
 
 __all__ = ["Table"]
 
@@ -155,12 +154,17 @@ class Table(Administered, Merged, Optimized, Insight):
             `path` (where the file lies, decoded), `size_bytes`, `num_records`, `revision_id` (null: not
             indexed), `ranges` (byte ranges of the column data wanted; null: all of it). Filter and sample
             still have to be applied to the rows.
+
+        Raises
+        ------
+        UnsupportedTableError
+            If one of them lies outside the table, see `qbeast.open_table`.
         """
         plan = self.explain(predicate, sample)
-        files = self._snapshot.files
-        return pl.DataFrame(
+        files, locate = self._snapshot.files, self._reader.store.locate
+        listed = pl.DataFrame(
             {
-                "path": [file_location(self._reader.store, path) for path in self._reader.paths],
+                "path": self._reader.paths,
                 "size_bytes": files["size_bytes"],
                 "num_records": files["num_records"],
                 "revision_id": files["revision"],
@@ -168,6 +172,7 @@ class Table(Administered, Merged, Optimized, Insight):
             },
             schema_overrides={"path": pl.String},
         ).filter(plan.files["opened"])
+        return listed.with_columns(pl.Series("path", map(locate, listed["path"]), pl.String))
 
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).

@@ -89,7 +89,7 @@ class Insight(TableBase):
         >>> import polars as pl, qbeast
         >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
         >>> qbeast.open_table("ids").check()
-        Check of ids, version 0 (log and data): 1 files, 1 blocks, 1,000 rows
+        Check of ...ids, version 0 (log and data): 1 files, 1 blocks, 1,000 rows
           sound: no fault
         """
         return check_table(self._reader, data=data, progress=progress)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from qbeast_core.errors import InvalidInputError, InvalidMetadataError, NotQbeastTableError, QbeastWarning
-from qbeast_core.io.store import open_store
+from qbeast_core.io.location import resolve_location
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import FileChange, LiveFiles, retag
@@ -66,6 +66,7 @@ def upgrade(
     if replicated not in (None, "keep", "drop"):
         msg = f'replicated must be "keep" or "drop", got {replicated!r}; nothing was changed'
         raise InvalidInputError(msg, argument="replicated")
+    uri = resolve_location(uri)
     snapshot = load_snapshot(uri, storage_options=storage_options)
     if snapshot.config.latest is None:
         msg = (
@@ -87,7 +88,7 @@ def upgrade(
         operation="UPGRADE",
         commit_info={"operationParameters": {"replicated": replicated or "keep"}},
     )
-    outcome = commit(open_store(uri, storage_options), snapshot, intent, storage_options=storage_options)
+    outcome = commit(snapshot.source.store, snapshot, intent, storage_options=storage_options)
     if plan.kept and replicated is None:
         message = (
             f"{plan.kept} file(s) of {uri!r} hold copies of rows that other files hold too. qbeast passes over them; "

@@ -73,7 +73,7 @@ def vacuum(
     log = read_state(store, version=newest.version, actions=("remove",))
     needed = names_of_files(newest.files)
     if has_old_layout(newest):  # another replay of the log may have more live files
-        needed |= {path.rpartition("/")[2] for path in paths_of_adds(read_live_files(newest).unlisted)}
+        needed |= {path.name for path in paths_of_adds(read_live_files(newest).unlisted)}
     needed |= names_removed_since(log.checkpoint, log.commits, since_ms=oldest)
     gone = [one for one in found if one.path.rpartition("/")[2] not in needed]
     if not dry_run:

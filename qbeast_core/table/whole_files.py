@@ -3,44 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import polars as pl
 
 from qbeast_core.io.store import Store
 from qbeast_core.space.arrays import I64Array
 
-__all__ = ["file_location", "scan_files", "scan_without_rows"]
+__all__ = ["scan_files", "scan_without_rows"]
 
 _ROW = "__qbeast_row"
-
-
-def file_location(store: Store, path: str) -> str:
-    """Return where a data file lies, as Polars takes it.
-
-    Parameters
-    ----------
-    store : Store
-        Below the table's root.
-    path : str
-        Decoded path from the log: relative to the root, or an address of its own.
-
-    Examples
-    --------
-    >>> from qbeast_core.io.store import open_store
-    >>> file_location(open_store("/tables/orders"), "a b.parquet")
-    '/tables/orders/a b.parquet'
-    """
-    scheme = urlsplit(path).scheme
-    if scheme == "file":
-        return unquote(urlsplit(path).path)
-    if len(scheme) > 1 or Path(path).is_absolute():
-        return path
-    if store.local_root is not None:
-        return str(store.local_root / path)
-    return f"{store.uri.rstrip('/')}/{path}"
 
 
 def scan_files(
@@ -57,7 +29,7 @@ def scan_files(
     Parameters
     ----------
     store, paths
-        Where the files are, see `file_location`; at least one.
+        Where the files are, and their decoded paths; at least one.
     columns : sequence of str
         Columns wanted, at least one.
     schema : polars.Schema
@@ -66,9 +38,14 @@ def scan_files(
         For object stores.
     row_index : str, optional
         Name of a column with the row's number in its file; then only one file may be given.
+
+    Raises
+    ------
+    UnsupportedTableError
+        A path leads out of the table.
     """
     lazy = pl.scan_parquet(
-        [file_location(store, path) for path in paths],
+        [store.locate(path) for path in paths],
         schema={name: schema[name] for name in columns},
         missing_columns="insert",
         extra_columns="ignore",

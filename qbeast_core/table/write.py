@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 
 from qbeast_core.errors import TableExistsError
+from qbeast_core.io.location import resolve_location
 from qbeast_core.io.store import open_store
 from qbeast_core.table.creation import MOST_CREATIONS, goes_on, target_once_created
 from qbeast_core.table.data_file import FileSettings
@@ -30,9 +32,12 @@ from qbeast_core.tree.summary import summarise
 __all__ = ["index_rows", "write_frame"]
 
 
-def write_frame(data: FrameLike, uri: str, options: WriteOptions, world: World) -> WriteResult:
+def write_frame(
+    data: FrameLike, uri: str | os.PathLike[str], options: WriteOptions, world: World
+) -> WriteResult:
     """Write `data`; see `qbeast.write_table` for what the options mean and what is raised."""
     check_options(options)
+    uri = resolve_location(uri)
     frame: pl.DataFrame | None = None
     for left in reversed(range(MOST_CREATIONS)):
         target = target_once_created(options, uri)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qbeast_core.io.store import open_store
+from qbeast_core.io.location import resolve_location
 from qbeast_core.table.data_files import World
 from qbeast_core.table.design import table_design_effect, with_write
 from qbeast_core.table.frames import FrameLike, to_frame
@@ -63,6 +63,7 @@ class WritePreview:
 def preview_frame(data: FrameLike, uri: str, options: WriteOptions, world: World) -> WritePreview:
     """Plan a write of `data` and throw the plan away; options and errors are those of `qbeast.write_table`."""
     check_options(options)
+    uri = resolve_location(uri)
     target = find_target(uri, options.mode, options.storage_options)
     version = -1 if target is None else target.version
     if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
@@ -81,7 +82,7 @@ def preview_frame(data: FrameLike, uri: str, options: WriteOptions, world: World
         )
     tell(options, Progress("read"))
     rows, prepared = prepare(to_frame(data), target, options, world)
-    refuse_unsafe_locking(open_store(uri, options.storage_options).uri, options.storage_options)
+    refuse_unsafe_locking(uri, options.storage_options)
     tell(options, Progress("plan", rows=rows.height))
     space, plan, effect = index_rows(rows, prepared, target, options, uri=uri, now_ms=world.now_ms())
     return WritePreview(

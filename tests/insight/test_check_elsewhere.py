@@ -129,10 +129,15 @@ def test_a_file_outside_the_folder_is_found(path: Path, tmp_path: Path) -> None:
         add["path"] = str(elsewhere).replace(" ", "%20")
 
     d.spoil(path, move, indexed=["id", "x"])
-    report = qbeast.open_table(path).check()
+    report = qbeast.open_table(path, allow_absolute_paths=True).check()
     assert report.ok, report
+    (fault,) = qbeast.open_table(path).check().faults.iter_rows(named=True)
+    assert (fault["code"], fault["path"]) == ("file-outside", str(elsewhere))
+    assert "allow_absolute_paths=True" in fault["message"]
+    assert not qbeast.open_table(path).repair().repaired
     elsewhere.unlink()
-    assert qbeast.open_table(path).check().faults["path"].to_list() == [str(elsewhere)]
+    faults = qbeast.open_table(path, allow_absolute_paths=True).check().faults
+    assert faults.select("code", "path").rows() == [("file-missing", str(elsewhere))]
 
 
 def test_a_staged_file_with_wrong_hidden_weights_is_named(path: Path) -> None:

@@ -13,7 +13,7 @@ from obstore.store import LocalStore as OtherStore
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.local import LocalStore
-from qbeast_core.io.store import merge_ranges, open_store, split_blocks
+from qbeast_core.io.store import merge_ranges, split_blocks
 
 
 @pytest.fixture
@@ -106,12 +106,3 @@ def test_ranges_are_cut_out_of_merged_reads() -> None:
     assert merged == [(0, 7), (10, 0), (20, 6), (90, 10)]
     blocks = [memoryview(data)[start : start + length] for start, length in merged]
     assert [bytes(p) for p in split_blocks(merged, blocks, ranges)] == [data[s : s + n] for s, n in ranges]
-
-
-@pytest.mark.parametrize("uri", ["/t/a b", "t/a%20b", "C:", Path("/t")])
-def test_paths_are_local_as_they_stand(uri: str | Path) -> None:
-    assert open_store(uri).uri == str(uri)
-
-
-def test_file_addresses_are_decoded() -> None:
-    assert open_store("file:///t/a%20b").local_root == Path("/t/a b")

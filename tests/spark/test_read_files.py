@@ -122,8 +122,10 @@ def test_absolute_paths_and_addresses_in_the_log_are_read(spark: SparkSession, t
             add["path"] = new.as_uri() if number % 3 == 1 else quote(str(new))
 
     rewrite_log(path, move)
-    assert qbeast.read_table(path)[ROW].sort().to_list() == rows[ROW].to_list()
-    assert numbers(read_table(spark, path)) == rows[ROW].to_list()
+    with pytest.raises(qbeast.UnsupportedTableError, match="allow_absolute_paths=True"):
+        read_table(spark, path)
+    assert qbeast.read_table(path, allow_absolute_paths=True)[ROW].sort().to_list() == rows[ROW].to_list()
+    assert numbers(read_table(spark, path, allow_absolute_paths=True)) == rows[ROW].to_list()
 
 
 def test_deleted_rows_are_not_returned(spark: SparkSession, tmp_path: Path) -> None:

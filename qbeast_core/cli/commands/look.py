@@ -8,6 +8,7 @@ import click
 
 from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.commands.parameters import (
+    absolute_paths_option,
     columns_option,
     common,
     sample_option,
@@ -35,6 +36,7 @@ def metrics(table: str, **options: Any) -> Answer:
 @table_argument
 @click.option("--log-only", is_flag=True, help="Look at the log alone, not into the data files: fast.")
 @version_option
+@absolute_paths_option
 @common
 def check(table: str, **options: Any) -> Answer:
     """Verify a table against the format; exits with 1 if there are faults."""

@@ -11,6 +11,7 @@ import click
 from qbeast_core.cli.settings import Settings
 
 __all__ = [
+    "absolute_paths_option",
     "as_fraction",
     "as_mapping",
     "as_version",
@@ -137,6 +138,12 @@ version_option: Final = click.option(
     metavar="VERSION",
     callback=as_version,
     help="A version of the table: its number, or a time in ISO 8601 (by default in UTC).",
+)
+
+absolute_paths_option: Final = click.option(
+    "--allow-absolute-paths",
+    is_flag=True,
+    help="Read files outside the table's folder too (shallow clones); only if you trust its writers.",
 )
 
 where_option: Final = click.option(

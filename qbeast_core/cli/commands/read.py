@@ -9,6 +9,7 @@ import click
 
 from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.commands.parameters import (
+    absolute_paths_option,
     as_fraction,
     common,
     sample_option,
@@ -43,6 +44,7 @@ _rows_options = together(
         help="Rows at most; by default 10, and all of them with --output.",
     ),
     version_option,
+    absolute_paths_option,
     click.option(
         *("-o", "--output"),
         metavar="FILE",
@@ -95,6 +97,7 @@ def sample(table: str, fraction: float | tuple[float, float], **options: Any) ->
 @sample_option
 @select_option
 @version_option
+@absolute_paths_option
 @click.option("--files", "list_files", is_flag=True, help="List the files as well.")
 @common
 def explain(table: str, **options: Any) -> Answer:

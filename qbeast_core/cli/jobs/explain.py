@@ -20,11 +20,12 @@ def explain_read(
     sample: float | tuple[float, float] | None,
     select: Sequence[str] | None,
     version: int | str | None,
+    allow_absolute_paths: bool,
     list_files: bool,
     storage_options: Mapping[str, str],
 ) -> Answer:
     """Plan a read without reading rows."""
-    table = open_table(path, storage_options, version)
+    table = open_table(path, storage_options, version, allow_absolute_paths=allow_absolute_paths)
     with progress_bar("planning"), warnings_told():
         plan = table.explain(parse_where(where, table.schema), sample, select)
         files = plan.files

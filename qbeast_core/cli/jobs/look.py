@@ -28,10 +28,15 @@ def show_metrics(
 
 
 def check_table(
-    path: str, *, log_only: bool, version: int | str | None, storage_options: Mapping[str, str]
+    path: str,
+    *,
+    log_only: bool,
+    version: int | str | None,
+    allow_absolute_paths: bool,
+    storage_options: Mapping[str, str],
 ) -> Answer:
     """Verify a table; faults make the exit code."""
-    table = open_table(path, storage_options, version)
+    table = open_table(path, storage_options, version, allow_absolute_paths=allow_absolute_paths)
     with progress_bar("checking") as progress, warnings_told():
         report = table.check(data=not log_only, progress=progress)
     data = {

@@ -15,10 +15,19 @@ __all__ = ["open_table", "warnings_told"]
 
 
 def open_table(
-    table: str, storage_options: Mapping[str, str], version: int | str | None = None
+    table: str,
+    storage_options: Mapping[str, str],
+    version: int | str | None = None,
+    *,
+    allow_absolute_paths: bool = False,
 ) -> qbeast.Table:
     """Open a table; see `qbeast.open_table`."""
-    return qbeast.open_table(table, version=version, storage_options=dict(storage_options) or None)
+    return qbeast.open_table(
+        table,
+        version=version,
+        storage_options=dict(storage_options) or None,
+        allow_absolute_paths=allow_absolute_paths,
+    )
 
 
 @contextmanager

@@ -35,12 +35,13 @@ class RowsWanted:
     output: str | None = None
     file_format: FileFormat | None = None
     overwrite: bool = False
+    allow_absolute_paths: bool = False
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def show_table(path: str, wanted: RowsWanted, *, schema: bool, count: bool) -> Answer:
     """Show a table and some rows, or its columns, or how many rows there are."""
-    table = open_table(path, wanted.storage_options, wanted.version)
+    table = _open(path, wanted)
     if schema:
         return _columns(table)
     rows = _rows(table, wanted)
@@ -53,7 +54,7 @@ def show_table(path: str, wanted: RowsWanted, *, schema: bool, count: bool) -> A
 
 def sample_table(path: str, wanted: RowsWanted) -> Answer:
     """Draw a sample: show some of it and say how many rows it has, or write it to a file."""
-    table = open_table(path, wanted.storage_options, wanted.version)
+    table = _open(path, wanted)
     rows = _rows(table, wanted)
     if wanted.output is not None:
         return _into_file(table, rows, wanted)
@@ -63,6 +64,12 @@ def sample_table(path: str, wanted: RowsWanted) -> Answer:
         f", {number / total:.2%} of {total:,}" if total and wanted.where is None else ""
     )
     return _on_screen(table, rows, wanted, (faint(said),), rows_in_all=number)
+
+
+def _open(path: str, wanted: RowsWanted) -> qbeast.Table:
+    return open_table(
+        path, wanted.storage_options, wanted.version, allow_absolute_paths=wanted.allow_absolute_paths
+    )
 
 
 def _rows(table: qbeast.Table, wanted: RowsWanted) -> pl.LazyFrame:
