@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Final
+from typing import Final, cast
 from urllib.parse import unquote
 
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
@@ -57,8 +57,8 @@ def resolve_location(given: str | os.PathLike[str]) -> str:
     >>> resolve_location("file:///tables/my%20orders"), resolve_location("S3://bucket/orders/")
     ('/tables/my orders', 's3://bucket/orders')
     """
-    text: object = os.fspath(given) if isinstance(given, os.PathLike) else given
-    if not isinstance(text, str):  # callers without a type checker pass anything
+    text = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if not isinstance(cast("object", text), str):  # callers without a type checker pass anything
         raise _refused(repr(text), "it is no text", "give a folder or an address")
     if not text:
         raise _refused(repr(text), "it is empty", "give a folder or an address; '.' is this folder")

@@ -21,7 +21,7 @@ __all__ = ["FileKey", "Spellings", "key_of", "may_be_respelled"]
 FileKey: TypeAlias = tuple[FilePath, str]
 """What tells files apart: the path, and the deletion vector (empty: none)."""
 
-_ONE_SPELLING: Final = re.compile(r"[A-Za-z0-9_./=-]*")
+_ONE_SPELLING: Final = re.compile(r"[A-Za-z0-9_./-]*")
 _VECTOR: Final = ("storageType", "pathOrInlineDv", "offset")
 
 
@@ -30,7 +30,7 @@ def may_be_respelled(paths: Iterable[str]) -> bool:
 
     Examples
     --------
-    >>> may_be_respelled(["k=1/part-0.parquet"]), may_be_respelled(["a%2Bb.parquet"])
+    >>> may_be_respelled(["k/part-0.parquet"]), may_be_respelled(["a%2Bb.parquet"])
     (False, True)
     """
     return any(_ONE_SPELLING.fullmatch(path) is None for path in paths)

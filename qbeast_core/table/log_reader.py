@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -160,16 +161,20 @@ def read_taken_back(store: Store, listed: Sequence[str], *, version: int) -> lis
     state = read_state(store, version=version, actions=("add", "remove"))
     try:
         found = Spellings.replay(state.checkpoint, state.commits)
-        oldest = version - len(state.commits)
-        while found.unsettled and oldest >= 0:
-            found.settle(store.get(commit_path(oldest)))
-            oldest -= 1
-    except FileNotFoundError:
-        pass  # commits that old are cleaned up: what the checkpoint lists counts
+        _settle(store, found, version - len(state.commits))
     except (ValueError, AttributeError, KeyError) as error:
         message = f"a commit of {store.uri} up to version {version} is damaged: {error}"
         raise InvalidMetadataError(message) from error
     return sorted(found.taken_back(listed))
+
+
+def _settle(store: Store, found: Spellings, checkpoint: int) -> None:
+    """Look for what a checkpoint leaves open in the commits before it, as far as they are there."""
+    with suppress(FileNotFoundError):  # they may be cleaned up: then what the checkpoint lists counts
+        for version in range(checkpoint, -1, -1):
+            if not found.unsettled:
+                return
+            found.settle(store.get(commit_path(version)))
 
 
 def _commits(store: Store, after: int, version: int) -> list[bytes]:

@@ -79,7 +79,7 @@ def test_nothing_outside_is_opened(table: Path, way: str, *, plain: bool) -> Non
         lambda: opened.scan(sample=0.5).collect(),
         lambda: opened.scan().filter(pl.col("id") > 500).collect(),
         lambda: opened.scan().select(pl.len()).collect(),
-        lambda: opened.files(),
+        opened.files,
         lambda: opened.delete(pl.col("x") < 100),
         lambda: opened.update(pl.col("x") < 100, {"x": pl.lit(1)}),
         lambda: opened.optimize(full=True),

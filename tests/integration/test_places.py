@@ -110,7 +110,8 @@ def test_a_place_that_cannot_be_made_is_told(here: Path) -> None:
             qbeast.read_table(path)
 
 
-def test_a_data_file_that_is_gone_is_named(here: Path) -> None:
+@pytest.mark.usefixtures("here")
+def test_a_data_file_that_is_gone_is_named() -> None:
     qbeast.write_table(pl.DataFrame({"row": range(50_000)}), "t", columns=["row"], cube_size=1000)
     table = qbeast.open_table("t")
     (path, *_) = table.files()["path"]

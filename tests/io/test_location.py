@@ -119,7 +119,8 @@ def test_links_are_followed_as_the_system_follows_them(here: Path) -> None:
     assert resolve_location("link") == str(here.resolve() / "a" / "b")
 
 
-def test_a_store_stays_where_it_was_opened(here: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("here")
+def test_a_store_stays_where_it_was_opened(tmp_path: Path) -> None:
     stores = [open_store("t"), LocalStore("t")]
     os.chdir("home")
     for store in stores:
