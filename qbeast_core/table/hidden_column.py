@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from qbeast_core.spec.revision import STAGING_REVISION_ID
-from qbeast_core.table.check_file import path_in, stored_size
+from qbeast_core.table.check_file import stored_size
 from qbeast_core.table.check_layouts import read_layout
 from qbeast_core.table.check_pages import Unreadable, read_footer
 from qbeast_core.table.frames import WEIGHT_COLUMN
@@ -74,7 +74,7 @@ def _holds(snapshot: Snapshot, path: str) -> bool:
     if size is None:
         return False
     try:
-        footer = read_footer(store, path_in(store, path), size)
+        footer = read_footer(store, path, size)
         names: list[str] = footer.schema.to_arrow_schema().names
     except (Unreadable, pa.ArrowException):
         return False  # no reader can open it; `check` says so
