@@ -65,6 +65,7 @@ def compare_statistics(
         Whether we wrote the file. Others leave NaN out of bounds, cut strings, and round times and decimals.
     """
     hidden_rows = bool(file["has_deletion_vector"][0])  # their statistics need not be exact
+    known = frozenset(found.columns)
     for i, (leaf, _) in enumerate(leaves_of(schema)):
         shown = ".".join(leaf)
         nulls = _field(file, "null_count", leaf)
@@ -76,10 +77,10 @@ def compare_statistics(
         ):
             message = f"{shown!r} has {found[f'{i}.nulls'][0]:,} nulls, its statistics tell of {nulls[0]:,}"
             yield Finding("stats-nulls", message)
-        if f"{i}.min" not in found.columns:
+        if f"{i}.min" not in known:
             continue
         low, high = _field(file, "min", leaf), _field(file, "max", leaf)
-        above_nan = ours and f"{i}.nan" in found.columns and found[f"{i}.nan"][0] is True
+        above_nan = ours and f"{i}.nan" in known and found[f"{i}.nan"][0] is True
         if above_nan and high is not None and high.is_not_nan().fill_null(value=False)[0]:
             message = f"{shown!r} holds NaN, which is above {high[0]}, its largest value by the statistics"
             yield Finding("stats-bounds", message)

@@ -128,8 +128,9 @@ class _Merged:
 def _updates(source: Source, clauses: Clauses, snapshot: Snapshot) -> Assignments:
     """Return what rows that match are set to: by default each column to that of the source."""
     given = clauses.update
-    if given is None:
-        given = {name: pl.col(source.name).struct.field(name) for name in snapshot.schema}
+    if given is None:  # the source has every column, in the table's type: nothing is left to be understood
+        values = tuple(pl.col(source.name).struct.field(name) for name in snapshot.schema)
+        return Assignments(values, required_columns(snapshot), "update")
     seen = pl.Schema({**snapshot.schema, source.name: pl.Struct(source.frame.schema)})
     return assignments_of(given, snapshot, seen, argument="update")
 
@@ -164,8 +165,9 @@ def _added(
     if insert is None:
         return new.select(list(snapshot.schema))
     values = insert.apply(new.select(pl.struct(pl.all()).alias(source.name)))
-    nulls = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in snapshot.schema.items()]
-    filled = values.with_columns(null for null in nulls if null.meta.output_name() not in values.columns)
+    found = set(values.columns)
+    missing = {name: dtype for name, dtype in snapshot.schema.items() if name not in found}
+    filled = values.with_columns(pl.lit(None, dtype=dtype).alias(name) for name, dtype in missing.items())
     return filled.select(list(snapshot.schema))
 
 

@@ -74,7 +74,8 @@ def source_of(frame: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> Sour
         raise InvalidInputError(msg, argument="on")
     names = list(snapshot.schema) if clauses.needs_every_column else list(clauses.keys)
     wanted = pl.Schema({name: snapshot.schema[name] for name in names})
-    given = frame.select([name for name in names if name in frame.columns])
+    known = frozenset(frame.columns)
+    given = frame.select([name for name in names if name in known])
     try:
         fitted = fit_frame(given, snapshot.schema_json, wanted, merge=False)
     except SchemaMismatchError as error:

@@ -45,15 +45,16 @@ def fit_frame(frame: pl.DataFrame, schema_json: str, schema: pl.Schema, *, merge
         Listing every difference: missing and new columns without `merge`, other types, forbidden nulls.
     """
     required = {f["name"] for f in orjson.loads(schema_json)["fields"] if not f.get("nullable", True)}
-    new = [name for name in frame.columns if name not in schema]
+    given = frame.schema  # once: Polars makes it anew each time
+    new = [name for name in given if name not in schema]
     problems = (
         _case_problems(new, schema) if merge else [f"column {name!r} is not in the table" for name in new]
     )
     columns: list[pl.Expr] = []
     for name, dtype in schema.items():
-        problem, column = _column(frame, name, dtype, merge=merge)
+        problem, column = _column(given, name, dtype, merge=merge)
         problems += [problem] if problem else []
-        if not problem and name in required and (name not in frame.columns or frame[name].null_count()):
+        if not problem and name in required and (name not in given or frame[name].null_count()):
             problems.append(f"column {name!r} may hold no nulls")
         columns.append(column)
     if problems:
@@ -85,11 +86,11 @@ def _case_problems(new: list[str], schema: pl.Schema) -> list[str]:
     ]
 
 
-def _column(frame: pl.DataFrame, name: str, dtype: pl.DataType, *, merge: bool) -> tuple[str | None, pl.Expr]:
-    if name not in frame.columns:
+def _column(given: pl.Schema, name: str, dtype: pl.DataType, *, merge: bool) -> tuple[str | None, pl.Expr]:
+    if name not in given:
         missing = None if merge else f"column {name!r} is missing"
         return missing, pl.lit(None, dtype=dtype).alias(name)
-    now = frame.schema[name]
+    now = given[name]
     if now == dtype or _fits_losslessly(now, dtype):
         return None, pl.col(name) if now == dtype else pl.col(name).cast(dtype)
     return f"column {name!r} is {now} and the table has {dtype}", pl.col(name)

@@ -59,7 +59,7 @@ def warn_if_clustered(
 
 def _cure(frame: pl.DataFrame, indexed: Sequence[str]) -> tuple[str, float] | None:
     """Return the other column that helps most, and the design effect with it."""
-    others = [name for name in frame.columns if name not in indexed and _indexable(name, frame.schema[name])]
+    others = [name for name, dtype in frame.schema.items() if name not in indexed and _indexable(name, dtype)]
     if not others:
         return None
     counts = frame.select(pl.col(others).approx_n_unique()).row(0, named=True)
