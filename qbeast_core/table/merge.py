@@ -165,8 +165,8 @@ def _added(
     if insert is None:
         return new.select(list(snapshot.schema))
     values = insert.apply(new.select(pl.struct(pl.all()).alias(source.name)))
-    found = set(values.columns)
-    missing = {name: dtype for name, dtype in snapshot.schema.items() if name not in found}
+    given = frozenset(values.columns)
+    missing = {name: dtype for name, dtype in snapshot.schema.items() if name not in given}
     filled = values.with_columns(pl.lit(None, dtype=dtype).alias(name) for name, dtype in missing.items())
     return filled.select(list(snapshot.schema))
 
