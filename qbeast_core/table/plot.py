@@ -69,9 +69,9 @@ def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
 
 
 def _new_axes(kind: PlotKind) -> Axes:
-    from matplotlib.figure import Figure  # noqa: PLC0415 - matplotlib is loaded for pictures alone
+    from qbeast_core.table.plot_figure import new_axes  # noqa: PLC0415 - loads matplotlib
 
-    return Figure(figsize=_SIZES[kind], layout="constrained").add_subplot()
+    return new_axes(_SIZES[kind])
 
 
 def _tree(reader: Reader, axes: Axes, options: PlotOptions) -> None:

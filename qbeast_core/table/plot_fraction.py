@@ -45,5 +45,5 @@ def draw_fraction(
     axes.set_xlim(percent[0] * 0.8, percent[-1] * 1.2)
     quiet(axes)
     axes.grid(visible=True, which="major", color="#dddddd", lw=0.6)
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="lower right")
     title(axes, caption)

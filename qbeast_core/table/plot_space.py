@@ -99,7 +99,13 @@ def draw_space(axes: Axes, query: Query, revision: Revision, columns: tuple[str,
         axes.add_patch(box)
         handles.append(Line2D([], [], color=ACCENT, ls="--", label="where matches can lie"))
     axes.legend(
-        handles=handles, fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3
+        handles=handles,
+        fontsize=8,
+        labelcolor=INK,
+        frameon=False,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.1),
+        ncols=3,
     )
     _label(axes, revision, columns, (first, second))
     title(axes, query.caption)

@@ -151,7 +151,7 @@ class Insight(TableBase):
         fractions: Sequence[float] | None = None,
         axes: Axes | None = None,
     ) -> Figure:
-        """Draw the table; needs matplotlib (``pip install 'qbeast[plot]'``). No data is read but page directories.
+        """Draw the table; needs matplotlib. No data is read but page directories.
 
         Parameters
         ----------
@@ -175,7 +175,8 @@ class Insight(TableBase):
         Returns
         -------
         matplotlib Figure
-            Save it with ``.savefig(path)``; a notebook shows it.
+            Save it with ``.savefig(path)``. As the last value of a cell a notebook shows it, without any magic; of
+            `axes` given, it is the figure that they belong to.
 
         Raises
         ------

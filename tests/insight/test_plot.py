@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import io
 import sys
+from typing import Any
 
+import matplotlib.colors
+import matplotlib.image
+import matplotlib.style
+import numpy as np
 import polars as pl
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import qbeast
 from qbeast_core.query.axis_labels import axis_ticks
@@ -108,6 +114,26 @@ def test_the_price_of_samples_is_that_of_their_plans(table: qbeast.Table) -> Non
     assert "3,000 rows" in axes_of(figure).get_title()
     drawn(figure)
     drawn(table.plot("fraction", predicate=pl.col("a") == 7, columns=["s"]))
+
+
+@pytest.mark.parametrize("kind", ["tree", "space", "fraction"])
+@pytest.mark.parametrize("style", ["default", "dark_background"])
+def test_a_notebook_shows_a_picture_by_itself_on_white_paper_with_dark_ink(
+    kind: Any, style: str, table: qbeast.Table
+) -> None:
+    with matplotlib.style.context(style):
+        figure = table.plot(kind)
+        data = figure._repr_png_()
+    assert data.startswith(b"\x89PNG")
+    picture = matplotlib.image.imread(io.BytesIO(data), format="png")[..., :3]
+    edge = np.concatenate([picture[0], picture[-1], picture[:, 0], picture[:, -1]])
+    assert edge.min() == 1.0, "the paper is white and not transparent"
+    written = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    assert len(written) > 3
+    for text in written:
+        assert max(matplotlib.colors.to_rgb(text.get_color())) < 0.3, text
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+    assert isinstance(figure, Figure)
 
 
 def test_axes_can_be_given(table: qbeast.Table) -> None:
