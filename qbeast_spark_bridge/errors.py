@@ -62,7 +62,7 @@ def _own(trace: str) -> QbeastError | None:
     if missing is not None:
         msg = (
             f"Spark's executors run a Python without the module {missing[1]!r}; nothing was written. Install "
-            "qbeast[spark] on every node, for the Python that spark.pyspark.python (or PYSPARK_PYTHON) names."
+            "qbeast and pandas on every node, for the Python that spark.pyspark.python (or PYSPARK_PYTHON) names."
         )
         return InvalidInputError(msg)
     return None
