@@ -105,12 +105,13 @@ def _errors(action: str, path: str) -> Generator[None]:
     except (FileExistsError, StorageError):
         raise
     except OSError as error:
-        if action != "write" and isinstance(error, FileNotFoundError):
-            raise
+        where = ""
+        if isinstance(error, FileNotFoundError):
+            if action != "write":
+                raise
+            where = f" ({error.filename})"  # the folder that cannot be made there
         kept = " Nothing was changed at that path." if action != "read" else ""
-        message = (
-            f"cannot {action} {path!r}: {error.strerror or error}.{kept} Remove the cause and try again."
-        )
+        message = f"cannot {action} {path!r}: {error.strerror or error}{where}.{kept} Remove the cause and try again."
         raise StorageError(message, path=path) from error
 
 

@@ -99,7 +99,11 @@ def test_columns_added_and_widened_by_us_are_read_and_written_by_spark(
             "columnMapping",
             "nothing",
         ),
-        (["alter table {t} set tblproperties ('delta.columnMapping.mode' = 'name')"], "columnMapping", "reads"),
+        (
+            ["alter table {t} set tblproperties ('delta.columnMapping.mode' = 'name')"],
+            "columnMapping",
+            "reads",
+        ),
         (["alter table {t} set tblproperties ('delta.enableRowTracking' = 'true')"], "rowTracking", "reads"),
         (["alter table {t} cluster by (row)"], "clustering", "reads"),
         (["alter table {t} add constraint whole check (row >= 0)"], "checkConstraints", "rewrites"),

@@ -88,6 +88,13 @@ def test_a_full_disk_is_a_storage_error_and_leaves_nothing(
     assert list(Path(store.uri).iterdir()) == []
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a place that takes no folder, as Linux has one")
+@pytest.mark.parametrize("action", ["put", "put_if_absent"])
+def test_a_place_that_takes_no_folder_is_a_storage_error(action: str) -> None:
+    with pytest.raises(StorageError, match=r"cannot write 'f': No such file or directory \(/proc/nowhere\)"):
+        getattr(LocalStore("/proc/nowhere"), action)("f", b"x")
+
+
 def test_a_missing_file_is_named_as_such(store: LocalStore) -> None:
     for read in (store.get, store.size, lambda path: store.get_range(path, 0, 1)):
         with pytest.raises(FileNotFoundError):
