@@ -108,7 +108,9 @@ def _told(error: BaseException) -> tuple[str, int, str]:
     """Return code, exit code and message of an error."""
     match error:
         case QbeastError():
-            return error.code, exit_code_of(error), spoken(str(error)) + _CURES.get(error.code, "")
+            told = spoken(str(error))
+            cure = "" if "`qbeast " in told else _CURES.get(error.code, "")  # one is enough
+            return error.code, exit_code_of(error), told + cure
         case click.UsageError():
             code, text = "usage", _usage(error)
         case click.ClickException():

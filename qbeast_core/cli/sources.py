@@ -17,6 +17,7 @@ import polars as pl
 
 import qbeast
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
+from qbeast_core.log.refusals import PARTITIONING
 from qbeast_core.log.schema import schema_from_delta
 
 __all__ = ["SourceFormat", "SourceOptions", "read_sources", "types_by_name"]
@@ -191,6 +192,10 @@ def _scan_delta(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
     try:  # tables of qbeast's may hold copies of rows, which others return twice
         return qbeast.open_table(where, storage_options=store).scan()
     except qbeast.NotQbeastTableError:
+        return pl.scan_delta(where, storage_options=store)
+    except qbeast.UnsupportedTableError as error:
+        if not error.feature.startswith(PARTITIONING):  # no table of qbeast's has partitions
+            raise
         return pl.scan_delta(where, storage_options=store)
 
 

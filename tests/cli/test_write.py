@@ -272,3 +272,13 @@ def test_sources_that_are_not_there_or_do_not_fit_together(tmp_path: Path) -> No
     assert "--format" in complaint("write", "-", *out, code=2)
     assert "once" in complaint("write", "-", "-", *out, "--format", "csv", code=2)
     assert said("write", mixed, *out, "--format", "jsonl")["rows"] == 1
+
+
+def test_a_partitioned_delta_table_is_refused_with_a_command_that_copies_it(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    rows = pl.DataFrame({"id": [1, 2, 3], "day": ["a", "b", "a"]})
+    rows.write_delta(old, delta_write_options={"partition_by": ["day"]})
+    told = complaint("convert", old, "-c", "id", code=7)
+    assert f"`qbeast write {old} new --columns day,...`" in told
+    run("write", old, new, "--columns", "day,id")
+    assert qbeast.read_table(new).select(rows.columns).sort("id").equals(rows)
