@@ -70,7 +70,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["write", "PLAIN", "new", "-c", "nope"], 2, "['nope']"),
     (["write", "PLAIN", "new", "-c", "id:nope"], 2, "'nope' is no kind of index: there are auto, hash"),
     (["write", "PLAIN", "new", "-c", "id", "--txn", "x"], 2, "APPLICATION:VERSION"),
-    (["write", "PLAIN", "new", "-c", "id", "--cube-size", "0"], 2, "at least 1"),
+    (["write", "PLAIN", "new", "-c", "id", "--cube-size", "0"], 2, "from 1 to"),
     (["append", "PLAIN", "TABLE", "-c", "brand"], 2, "brand"),
     (["append", "PLAIN", "PLAIN"], 6, "onvert"),
     (["show", "PLAIN"], 6, "`qbeast convert "),
