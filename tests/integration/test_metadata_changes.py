@@ -168,6 +168,7 @@ THE_SAME_ROWS: dict[str, Callable[[qbeast.Table], object]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*hold the column:qbeast_core.errors.QbeastWarning")  # of the switch
 @pytest.mark.parametrize("change", [*NEW_ROWS, *THE_SAME_ROWS])
 def test_a_table_with_constraints_takes_no_new_rows(change: str, tmp_path: Path) -> None:
     opened = table(tmp_path)
