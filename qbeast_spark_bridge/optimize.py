@@ -30,6 +30,7 @@ def optimize_table(
     all_revisions: bool = False,
     full: bool = False,
     fold: bool = False,
+    redraw: bool = False,
     dry_run: bool = False,
     commit_metadata: Mapping[str, str] | None = None,
     progress: ProgressCallback | None = None,
@@ -47,7 +48,7 @@ def optimize_table(
         Classic or Connect.
     path : str or path-like
         Folder or address of the table; executors and this process have to reach it under that name.
-    revision, files, fraction, all_revisions, full, fold, dry_run, commit_metadata
+    revision, files, fraction, all_revisions, full, fold, redraw, dry_run, commit_metadata
         See `Table.optimize`.
     progress : callable, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
@@ -71,6 +72,7 @@ def optimize_table(
         all_revisions=all_revisions,
         full=full,
         fold=fold,
+        redraw=redraw,
         dry_run=dry_run,
         commit_metadata=metadata_of(commit_metadata),
         progress=progress,

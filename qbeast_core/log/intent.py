@@ -42,6 +42,8 @@ class WriteIntent:
         table still holds this very revision under it.
     new_revision : bool
         Publish `revision` under the next free id. An overwrite always does.
+    drops_unused : bool
+        Drop the revisions that no file needs which lives when the change lands, and statistics that a user gave.
     metadata : Metadata or None
         The whole new metadata, without `revision`; None: as it is. Changes of others are merged key by key.
     dialect : BlocksDialect or None
@@ -62,6 +64,7 @@ class WriteIntent:
     files: FilePlan | None = None
     revision: Revision | None = None
     new_revision: bool = False
+    drops_unused: bool = False
     metadata: Metadata | None = None
     dialect: BlocksDialect | None = None
     txn: Txn | None = None

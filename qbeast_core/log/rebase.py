@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from typing import Protocol as Interface
 
 import orjson
@@ -21,7 +21,7 @@ from qbeast_core.log.live_files import LiveFiles
 from qbeast_core.log.protocol import required_protocol
 from qbeast_core.log.schema import schema_problems
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks
-from qbeast_core.spec.revision import Revision, staging_revision
+from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision, staging_revision
 from qbeast_core.spec.table_config import (
     BLOCKS_DIALECT,
     COLUMN_SPECS,
@@ -32,6 +32,8 @@ from qbeast_core.spec.table_config import (
 )
 
 __all__ = ["Conflict", "Rebased", "TableState", "dialect_of", "found_dialect", "rebase"]
+
+_USER_STATISTICS: Final = ("columnStats", "columnstats")
 
 
 class TableState(Interface):
@@ -104,6 +106,8 @@ def rebase(
         if isinstance(chosen, str):
             return Conflict(chosen)
         revision, metadata = chosen
+        if intent.drops_unused and head is not None:
+            metadata = _without_unused(metadata, intent, head, newest=revision)
     number = None if revision is None else revision.revision_id
     protocol = required_protocol(metadata.schema_string, current=None if head is None else head.protocol)
     actions: list[Action] = []
@@ -206,6 +210,24 @@ def _published(
         earlier = revision.timestamp_ms - 1
         added.insert(0, _staging(revision, timestamp_ms=earlier))
     return metadata.model_copy(update={"configuration": config.with_revisions(added).to_configuration()})
+
+
+def _without_unused(
+    metadata: Metadata, intent: WriteIntent, head: TableState, *, newest: Revision
+) -> Metadata:
+    """Return the metadata without revisions that no live file needs, and without statistics that a user gave."""
+    gone = [remove.path for remove in intent.removes]
+    needed = set(head.files.filter(~pl.col("path").is_in(gone))["revision"].drop_nulls().to_list())
+    needed |= {int(number) for add in intent.adds if (number := (add.tags or {}).get("revision"))}
+    needed |= {STAGING_REVISION_ID, newest.revision_id}
+    config = TableConfig.from_configuration(metadata.configuration)
+    unused = {f"{REVISION_PREFIX}{number}" for number in config.revisions if number not in needed}
+    kept = {
+        key: "" if key in _USER_STATISTICS else text
+        for key, text in config.entries.items()
+        if key not in unused
+    }
+    return metadata.model_copy(update={"configuration": kept})
 
 
 def _staging(revision: Revision, *, timestamp_ms: int) -> Revision:

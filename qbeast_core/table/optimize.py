@@ -43,6 +43,7 @@ class OptimizeOptions:
     all_revisions: bool = False
     full: bool = False
     fold: bool = False
+    redraw: bool = False
     dry_run: bool = False
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     progress: ProgressCallback | None = None
@@ -108,6 +109,8 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
         found = set(state.revision_of[named].tolist()) - {latest}
         older = [Scope(revision=one, staged=False, paths=paths, **shared) for one in sorted(found - {STAGED})]
         return [Scope(revision=latest, paths=paths, **shared), *older]
+    if options.redraw:
+        return [Scope(revision=latest, every=True, older=True)]
     if options.revision is None:
         scopes = [Scope(revision=latest, beyond=True, older=options.fold, **shared)]
         ids = sorted(set(state.revision_of.tolist()) - {STAGED, latest}) if options.all_revisions else []
@@ -128,6 +131,11 @@ def _check(options: OptimizeOptions) -> None:
     if sum(given) > 1 or (options.all_revisions and options.fold):
         msg = "give one of `revision`, `files`, `all_revisions` and `fold`; nothing was changed"
         raise InvalidInputError(msg, argument="revision")
+    if options.redraw and (any(given) or options.fraction is not None):
+        msg = (
+            "`redraw` rewrites the whole table: leave out the options that choose files; nothing was changed"
+        )
+        raise InvalidInputError(msg, argument="redraw")
     share = cast("object", options.fraction)  # callers without a type checker pass anything
     if share is None:
         return
@@ -175,7 +183,7 @@ def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, world: Worl
     refuse_copies(state)
     choice = choose_files(state, scope)
     plan = choice.frame(state)
-    if options.dry_run or not len(choice.numbers):
+    if options.dry_run or not (len(choice.numbers) or options.redraw):
         return _Done(reader.snapshot, plan, None)
     if options.progress is not None:
         options.progress(Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
@@ -186,7 +194,8 @@ def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, world: Worl
         revision=reader.snapshot.config.revisions[scope.revision] if in_place and scope.revision else None,
         parameters=_parameters(scope, choice),
         commit_metadata=options.commit_metadata,
-        is_worth=_gains(state) if set(choice.reasons) <= _SHAPE else None,
+        redraw=options.redraw,
+        is_worth=_gains(state) if set(choice.reasons) <= _SHAPE and not options.redraw else None,
         progress=options.progress,
         group_bytes=GROUP_BYTES,
     )

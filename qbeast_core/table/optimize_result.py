@@ -65,6 +65,8 @@ class OptimizeResult:
 
     def __repr__(self) -> str:
         """Say it in a few lines."""
+        if self.optimized and not self.plan.height:
+            return f"OptimizeResult: version {self.version} begins revision {self.revision_id}; there are no rows"
         if not self.plan.height:
             return f"OptimizeResult: version {self.version} is in shape; nothing was changed"
         counts = self.plan.group_by("reason", maintain_order=True).agg(

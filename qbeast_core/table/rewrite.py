@@ -175,6 +175,8 @@ class _Rewriter:
 
     def _space(self, rows: Rows) -> tuple[Revision | None, bool]:
         """Choose the revision; rows that are indexed in the newest one and stay as they are always fit it."""
+        if self.job.redraw:
+            return self._new_space(rows)
         if self.apart is not None or (self._stay() and self.job.added is None):
             return newest_revision(self.state), False
         return self._new_space(rows)
@@ -188,7 +190,8 @@ class _Rewriter:
 
     def _new_space(self, rows: Rows) -> tuple[Revision | None, bool]:
         uri, now_ms = self.state.snapshot.uri, self.world.now_ms()
-        return space_for(self.state, rows.summary, self.gone, uri=uri, now_ms=now_ms)
+        redraw = self.job.redraw
+        return space_for(self.state, rows.summary, self.gone, uri=uri, now_ms=now_ms, redraw=redraw)
 
     def _tree(self, revision: Revision) -> ExistingTree:
         gone = np.ones_like(self.gone) if self.is_new else self.gone

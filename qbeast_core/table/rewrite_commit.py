@@ -101,8 +101,9 @@ def _intent(reader: Reader, job: Rewrite, replaced: Replaced) -> WriteIntent:
         brings=job.brings,
         adds=tuple(add.model_copy(update={"data_change": job.data_change}) for add in replaced.adds),
         removes=removes_of(out, data_change=job.data_change),
-        revision=replaced.revision if replaced.adds else None,
+        revision=replaced.revision if replaced.adds or job.redraw else None,
         new_revision=replaced.is_new,
+        drops_unused=job.redraw,
         operation=job.operation,
         commit_info=info,
     )

@@ -57,6 +57,9 @@ class Rewrite:
         Numbers of more live files to take out, of which no row is put back: they are not read.
     revision : Revision or None
         The revision of the table to index in; None: the newest, or a new one if rows do not fit it.
+    redraw : bool
+        Index all rows in a new revision whose ranges and quantiles are drawn from them alone, and drop revisions
+        that no live file needs then (format 12).
     change : callable or None
         What becomes of the rows of `files`, and of those that go with them.
     keeps_places : bool
@@ -92,6 +95,7 @@ class Rewrite:
     files: I64Array
     dropped: I64Array = field(default_factory=_no_files)
     revision: Revision | None = None
+    redraw: bool = False
     change: RowChange | None = None
     keeps_places: bool = False
     keeps_keys: bool = False

@@ -34,10 +34,11 @@ def space_for(
     *,
     uri: str,
     now_ms: int,
+    redraw: bool = False,
 ) -> tuple[Revision | None, bool]:
     """Return the revision for rows that may not fit the newest one, and whether it is a new one.
 
-    No rows need no new one: where the table has none either, there is none.
+    No rows need no new one, unless it is asked for: where the table has none either, there is none.
 
     Parameters
     ----------
@@ -51,6 +52,8 @@ def space_for(
         Of the table.
     now_ms : int
         Milliseconds since 1970 UTC.
+    redraw : bool
+        Make a new one of these rows alone, with columns of the same kinds.
 
     Raises
     ------
@@ -58,12 +61,12 @@ def space_for(
         If the columns cannot be indexed.
     """
     snapshot = state.snapshot
-    specs = _specs(state)
+    specs = _specs(state, redraw=redraw)
     dialect = dialect_of(snapshot)
     check_columns(specs, snapshot.schema, dialect)
     summary = summary_of([spec.name for spec in specs])
-    current = newest_revision(state)
-    if not summary.rows:
+    current = None if redraw else newest_revision(state)
+    if not (summary.rows or redraw):
         return current, False
     if current is None:
         latest = snapshot.config.latest
@@ -78,13 +81,13 @@ def space_for(
     return revision, revision is not current
 
 
-def _specs(state: IndexState) -> tuple[ColumnSpec, ...]:
+def _specs(state: IndexState, *, redraw: bool) -> tuple[ColumnSpec, ...]:
     config = state.snapshot.config
     latest = config.latest
     real = latest is not None and latest.revision_id != STAGING_REVISION_ID
-    if latest is None or not real or newest_revision(state) is not None:
+    if latest is None or not real or (newest_revision(state) is not None and not redraw):
         return resolve_specs(None if real else config.column_specs, latest)
-    # A column's type was changed by another writer: a new space of the same kinds.
+    # A new space of the same kinds; so too where a column's type was changed by another writer.
     kinds: dict[str, ColumnKind] = {
         one.column_name: one.kind for one in latest.column_transformers if one.kind != "empty"
     }

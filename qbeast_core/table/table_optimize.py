@@ -27,6 +27,7 @@ class Optimized(TableBase):
         all_revisions: bool = False,
         full: bool = False,
         fold: bool = False,
+        redraw: bool = False,
         dry_run: bool = False,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressCallback | None = None,
@@ -58,6 +59,11 @@ class Optimized(TableBase):
             Rewrite every file looked at, whatever its shape, into a fresh tree.
         fold : bool, default False
             Take the files of older revisions as well, and index their rows with the newest.
+        redraw : bool, default False
+            Rewrite every file, of all revisions and those without index, under a new revision whose ranges and
+            quantiles are drawn from the rows there are now, and drop revisions that no file needs any more:
+            values of deleted rows leave the metadata (see docs/personal-data.md). Columns keep their kinds;
+            statistics given by `column_stats` are forgotten.
         dry_run : bool, default False
             Change nothing and say what would be rewritten, and why.
         commit_metadata : mapping of str to str, optional
@@ -112,6 +118,7 @@ class Optimized(TableBase):
             all_revisions=all_revisions,
             full=full,
             fold=fold,
+            redraw=redraw,
             dry_run=dry_run,
             commit_metadata=metadata_of(commit_metadata),
             progress=progress,

@@ -28,6 +28,9 @@ __all__ = ["optimize", "repair", "restore", "vacuum"]
 )
 @click.option("--full", is_flag=True, help="Rewrite every file looked at into a fresh tree.")
 @click.option("--fold", is_flag=True, help="Index rows of older revisions with the newest.")
+@click.option(
+    "--redraw", is_flag=True, help="Rewrite all files with quantiles and ranges of the rows there are now."
+)
 @commit_metadata_option
 @dry_run_option
 @common
