@@ -70,14 +70,15 @@ class KeySketch:
         >>> sketch.rows, sketch.squares, sketch.weights.tolist(), sketch.numbers.tolist()
         (4, 6, [1, 5, 7], [2, 1, 1])
         """
-        begins = np.flatnonzero(weights[1:] != weights[:-1]) + 1
-        if len(begins) < MOST_LISTED:
+        differs = weights[1:] != weights[:-1]
+        keys_found = int(np.count_nonzero(differs)) + 1
+        if keys_found <= MOST_LISTED:
             keys, counts = np.unique(weights, return_counts=True)
             return KeySketch(len(weights), int(np.dot(counts, counts)), keys, counts.astype(np.int64))
         width = _FEWEST_COUNTERS if len(weights) < _FEW_ROWS else MOST_COUNTERS
-        if len(begins) == len(weights) - 1:
+        if keys_found == len(weights):
             return KeySketch(len(weights), len(weights), weights[:0], to_counters(weights, None, width))
-        begins = np.concatenate([[0], begins])
+        begins = np.concatenate([[0], np.flatnonzero(differs) + 1])
         counts = np.diff(begins, append=len(weights))
         counters = to_counters(weights[begins], counts, width)
         return KeySketch(len(weights), int(np.dot(counts, counts)), weights[:0], counters)

@@ -123,7 +123,8 @@ def test_rows_of_unknown_keys_make_a_lower_bound() -> None:
 
 
 def packed(data: bytes) -> str:
-    return "1:" + base64.b64encode(zlib.compress(data)).decode()
+    crc = zlib.crc32(data).to_bytes(4, "little")
+    return "1:" + base64.b64encode(crc + zlib.compress(data, wbits=-15)).decode()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def packed(data: bytes) -> str:
         None,
         "",
         "1:",
-        "2:eAFjZmVlZGUAAyZGAADjABc=",
+        "2:e40uu2NmZWVkZQADJkYA",
         '{"v":1}',
         "1:\ud800",
         "1:" + "A" * 20_000,
