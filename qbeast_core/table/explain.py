@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
@@ -35,6 +35,12 @@ class Plan:
     sample: Sample | None
     columns: tuple[str, ...]
     is_filtered: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what was asked for, and `files` if they were looked at; the plan is made again from the log."""
+        asked = {"sample": self.sample, "columns": self.columns, "is_filtered": self.is_filtered}
+        asked["files"] = self.__dict__.get("files")
+        return _planned_again, (self.reader, self.job.predicate, asked)
 
     @cached_property
     def files(self) -> pl.DataFrame:
@@ -172,6 +178,15 @@ class Plan:
         where = " in the files that the filter opens; of the rows it keeps it may differ" * self.is_filtered
         much = f": a sampled count varies {effect**0.5:.1f} times as much as with independent rows"
         return f"  design effect {least}{effect:.2f}{where}{much if effect > CLUSTERED else ''}"
+
+
+def _planned_again(reader: Reader, predicate: pl.Expr | None, asked: dict[str, Any]) -> Plan:
+    """Make a plan that was pickled; `asked` is what it is made of besides, and `files`."""
+    files = asked.pop("files")
+    plan = Plan(reader, reader.plan(predicate, asked["sample"]), **asked)
+    if files is not None:
+        plan.__dict__["files"] = files
+    return plan
 
 
 def explain(

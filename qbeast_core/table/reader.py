@@ -85,6 +85,10 @@ class Reader:
         self.latest: Revision = latest
         self.pages = pages or PageReader(self.store)
 
+    def __reduce__(self) -> tuple[type[Reader], tuple[Snapshot]]:
+        """Pickle the snapshot alone: what was remembered of files is read again where it is needed."""
+        return Reader, (self.snapshot,)
+
     @property
     def store(self) -> Store:
         """Where the files are."""

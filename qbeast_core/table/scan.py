@@ -39,13 +39,48 @@ def scan(reader: Reader, sample: Sample | None = None) -> pl.LazyFrame:
         # A wrong sample fails here, not when the frame is collected.
         warn_if_empty(reader, sample, reader.plan(None, sample))
 
-    def source(
-        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
-    ) -> Iterator[pl.DataFrame]:
-        wanted = list(reader.snapshot.schema) if with_columns is None else with_columns
-        return read_rows(reader, wanted, predicate=predicate, sample=sample, limit=n_rows)
+    return _lazy(_Rows(reader, sample), reader.snapshot.schema)
 
-    return register_io_source(source, schema=reader.snapshot.schema, is_pure=True)
+
+class _Rows:
+    """The rows of a snapshot as Polars asks for them. It pickles, as its reader does."""
+
+    def __init__(self, reader: Reader, sample: Sample | None) -> None:
+        self._reader, self._sample = reader, sample
+
+    def __call__(
+        self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        wanted = list(self._reader.snapshot.schema) if with_columns is None else with_columns
+        return read_rows(self._reader, wanted, predicate=predicate, sample=self._sample, limit=n_rows)
+
+
+class _Scan:
+    """What `register_io_source` puts between Polars and a source; that is a closure, which does not pickle."""
+
+    def __init__(self, source: _Rows) -> None:
+        self.io_source = source
+
+    def __call__(
+        self, with_columns: list[str] | None, predicate: bytes | None, n_rows: int | None, size: int | None
+    ) -> tuple[Iterator[pl.DataFrame], bool]:
+        given, understood = None, True
+        if predicate:
+            try:
+                given = pl.Expr.deserialize(predicate)
+            except (pl.exceptions.PolarsError, ImportError, AttributeError, TypeError, ValueError):
+                understood = False  # a function of the user's: Polars filters then
+        return self.io_source(with_columns, given, n_rows, size), understood
+
+
+def _lazy(source: _Rows, schema: pl.Schema) -> pl.LazyFrame:
+    scan_function = getattr(pl.LazyFrame, "_scan_python_function", None)
+    if (
+        scan_function is None
+    ):  # not of Polars' public interface; without it all is as it should but for pickles
+        return register_io_source(source, schema=schema, is_pure=True)
+    lazy: pl.LazyFrame = scan_function(schema=schema, scan_fn=_Scan(source), is_pure=True)
+    return lazy
 
 
 def pushed_down(

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Lock
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import polars as pl
 from deltalake import DeltaTable
 
-from qbeast_core.errors import InvalidInputError, StorageError, VersionNotFoundError
+from qbeast_core.errors import InvalidInputError, StorageError, TableNotFoundError, VersionNotFoundError
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.names import commit_path
@@ -89,6 +89,10 @@ class Snapshot:
     def data_paths(self) -> list[str]:
         """Paths of the live files, decoded, in the order of `files`: relative to the table or absolute."""
         return [FilePath.of_log(path).text for path in self.files["path"].to_list()]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle where the table is and which version is meant; loading it opens the table again."""
+        return _reopened, (self.uri, self.version, dict(self.storage_options), self.metadata.id)
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return how far an application says the table has come; None: it never said.
@@ -166,6 +170,15 @@ def load_snapshot(
         return snapshot
     message = f"a file of the log of {store.uri} is missing: {missing}. Nothing was changed."
     raise StorageError(message, path=store.uri) from missing
+
+
+def _reopened(uri: str, version: int, storage_options: Mapping[str, str], table_id: str) -> Snapshot:
+    """Load what was pickled: that version of that table."""
+    snapshot = load_snapshot(uri, version=version, storage_options=storage_options)
+    if snapshot.metadata.id != table_id:
+        message = f"the table that was pickled is not at {uri} any more: another one stands there now"
+        raise TableNotFoundError(message, path=uri)
+    return snapshot
 
 
 def refresh(snapshot: Snapshot) -> Snapshot:
