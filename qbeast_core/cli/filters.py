@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from typing import Final
 
 import polars as pl
 
-from qbeast_core.cli.wording import first_line
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.table.dml_terms import condition_of, evaluating
 
 __all__ = ["evaluated", "parse_where"]
+
+_OPTION: Final = "--where"
+_OUTCOME: Final = "nothing was read"
 
 
 def parse_where(text: str | None, schema: pl.Schema) -> pl.Expr | None:
@@ -27,8 +28,7 @@ def parse_where(text: str | None, schema: pl.Schema) -> pl.Expr | None:
     Raises
     ------
     InvalidInputError
-        It cannot be read, names columns that are not there, compares what cannot be compared, or is neither
-        true nor false.
+        See `qbeast_core.table.dml_terms.condition_of`.
 
     Examples
     --------
@@ -36,30 +36,10 @@ def parse_where(text: str | None, schema: pl.Schema) -> pl.Expr | None:
     >>> rows.filter(parse_where("a > 2", rows.schema))["a"].to_list()
     [3]
     """
-    if text is None:
-        return None
-    try:
-        condition = pl.sql_expr(text)
-    except pl.exceptions.PolarsError as error:
-        msg = f"--where {text!r} cannot be read as SQL: {first_line(str(error))}"
-        raise InvalidInputError(msg, argument="where") from error
-    unknown = sorted({name for name in condition.meta.root_names() if name not in schema})
-    if unknown:
-        msg = f"--where names no such column(s): {unknown}; the table has {list(schema)}"
-        raise InvalidInputError(msg, argument="where")
-    nothing = pl.DataFrame(schema=schema).lazy()
-    with evaluated(text):  # on no row: types alone
-        found = nothing.select(condition.alias("where")).collect().schema["where"]
-    if found != pl.Boolean:
-        msg = f"--where {text!r} is of type {found}, neither true nor false; compare it with something"
-        raise InvalidInputError(msg, argument="where")
-    with evaluated(text):
-        nothing.filter(condition).collect()
-    return condition
+    return None if text is None else condition_of(text, schema, argument=_OPTION, outcome=_OUTCOME).expr
 
 
-@contextmanager
-def evaluated(text: str | None) -> Generator[None]:
+def evaluated(text: str | None) -> AbstractContextManager[None]:
     """Run a read; where Polars cannot evaluate the condition, say so in a line.
 
     Raises
@@ -67,20 +47,4 @@ def evaluated(text: str | None) -> Generator[None]:
     InvalidInputError
         With the cure for the usual cause.
     """
-    try:
-        yield
-    except pl.exceptions.PolarsError as error:
-        if text is None:
-            raise
-        msg = f"--where {text!r} cannot be evaluated: {_said(error)}"
-        raise InvalidInputError(msg, argument="where") from error
-
-
-def _said(error: pl.exceptions.PolarsError) -> str:
-    """Return what Polars says, with the cure where a time is compared with text."""
-    text, _, _ = first_line(str(error)).partition(" (create native python")
-    if re.search(r"\b(date|datetime)\b", text, re.IGNORECASE):
-        return (
-            f"{text}; write DATE '2026-01-31', TIMESTAMP '2026-01-31 12:00:00', or TIMESTAMPTZ '...' in UTC"
-        )
-    return text
+    return evaluating(text, _OPTION, _OUTCOME)

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.space.arrays import BoolArray, I64Array
-from qbeast_core.table.dml_terms import Condition
+from qbeast_core.table.dml_terms import Condition, evaluating
 from qbeast_core.table.portion import Place, read_portion
 from qbeast_core.table.reader import Job, Reader
 from qbeast_core.table.shares import file_portion
@@ -65,6 +65,8 @@ def count_matches(reader: Reader, condition: Condition, *, among: BoolArray | No
 
     Raises
     ------
+    InvalidInputError
+        If the condition cannot be evaluated for every row.
     StorageError, FileNotFoundError
         If a file cannot be read.
     """
@@ -77,7 +79,9 @@ def count_matches(reader: Reader, condition: Condition, *, among: BoolArray | No
         return _matches(files, live[files], live)
     job = reader.plan(condition.expr, None)
     files = np.flatnonzero(job.selection.opened & wanted)
-    return _matches(files, _count(reader, job, files, condition.columns[:1]), live)
+    with evaluating(condition.text):
+        counts = _count(reader, job, files, condition.columns[:1])
+    return _matches(files, counts, live)
 
 
 def _matches(files: I64Array, counts: I64Array, live: I64Array) -> Matches:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
+from qbeast_core.query.sql_expressions import sql_expression
+from qbeast_core.query.sql_tokens import SqlRefused
 
-__all__ = ["Condition", "Predicate", "Value", "condition_of", "value_of"]
+__all__ = [
+    "Condition",
+    "Predicate",
+    "Value",
+    "condition_of",
+    "evaluating",
+    "filter_of",
+    "value_of",
+]
 
 Predicate: TypeAlias = pl.Expr | str
 """A boolean Polars expression, or the text of an SQL condition."""
@@ -19,7 +31,10 @@ Predicate: TypeAlias = pl.Expr | str
 Value: TypeAlias = Any
 """A Polars expression, SQL text, or a plain Python value that is no text."""
 
+_UNCHANGED: Final = "nothing was changed"
+_UNREAD: Final = "nothing was read"
 _PROBE_ROWS: Final = 3
+_LONGEST_SHOWN: Final = 300
 _INTEGERS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64)
 
 
@@ -42,8 +57,9 @@ class Condition:
     constant: bool | None = None
 
     def mask(self, rows: pl.DataFrame) -> pl.Series:
-        """Tell of each row whether it is meant, true or false."""
-        met = rows.select(self.expr.fill_null(value=False).alias("met")).to_series()
+        """Tell of each row whether it is meant, true or false; raises as `evaluating` does."""
+        with evaluating(self.text):
+            met = rows.select(self.expr.fill_null(value=False).alias("met")).to_series()
         return met if len(met) == rows.height else met.new_from_index(0, rows.height)  # a constant
 
     @property
@@ -52,17 +68,25 @@ class Condition:
         return list(dict.fromkeys(self.expr.meta.root_names()))
 
 
-def condition_of(given: Predicate | None, schema: pl.Schema, *, argument: str = "predicate") -> Condition:
+def condition_of(
+    given: Predicate | None,
+    schema: pl.Schema,
+    *,
+    argument: str = "predicate",
+    outcome: str = _UNCHANGED,
+) -> Condition:
     """Understand a condition, or refuse it before anything is read.
 
     Parameters
     ----------
     given : polars.Expr, str or None
-        None: every row.
+        None: every row. Text is SQL, an expression on the columns of a row; it is never a query.
     schema : polars.Schema
         Columns it may name.
     argument : str
         How the caller calls it, for messages.
+    outcome : str
+        What is true afterwards, for messages.
 
     Raises
     ------
@@ -72,23 +96,106 @@ def condition_of(given: Predicate | None, schema: pl.Schema, *, argument: str = 
 
     Examples
     --------
-    >>> schema = pl.Schema({"a": pl.Int64})
-    >>> condition_of("a > 1 OR a IS NULL", schema).columns
-    ['a']
+    >>> schema = pl.Schema({"a": pl.Int64, "user": pl.String})
+    >>> condition_of("a > 1 OR user IS NULL", schema).columns
+    ['a', 'user']
     >>> condition_of(None, schema).constant
     True
     """
     if given is None:
         return Condition(pl.lit(value=True), "true", constant=True)
-    expr = _expression(given, argument)
-    dtype = _checked(expr, schema, argument)
+    asked = _Asked(argument, outcome)
+    expr = _expression(given, schema, asked)
+    dtype = _checked(given, expr, schema, asked)
     if dtype not in (pl.Boolean(), pl.Null()):
-        msg = f"{argument} must be true or false for a row, {_shown(given)} is {dtype}; nothing was changed"
-        raise InvalidInputError(msg, argument=argument)
+        asked.refuse(
+            f"{_shown(given)} is of type {dtype}, neither true nor false for a row; compare it with something"
+        )
     constant = None
     if not expr.meta.root_names():
-        constant = pl.select(expr).to_series().to_list() == [True]
-    return Condition(expr.cast(pl.Boolean) if dtype == pl.Null() else expr, _shown(given), constant)
+        with asked.understanding(given):
+            constant = pl.select(expr).to_series().to_list() == [True]
+    return Condition(expr.cast(pl.Boolean) if dtype == pl.Null() else expr, str(given), constant)
+
+
+def filter_of(given: Predicate | None, schema: pl.Schema) -> pl.Expr | None:
+    """Understand the filter of a read: text as `condition_of` does, expressions as Polars does.
+
+    Parameters
+    ----------
+    given : polars.Expr, str or None
+        None: all rows.
+    schema : polars.Schema
+        Columns it may name.
+
+    Raises
+    ------
+    InvalidInputError
+        It is neither, or goes not with the columns.
+
+    Examples
+    --------
+    >>> str(filter_of("a < 10", pl.Schema({"a": pl.Int64})))
+    '[(col("a")) < (dyn int: 10)]'
+    """
+    if given is None:
+        return None
+    if not isinstance(given, pl.Expr):
+        return condition_of(given, schema, outcome=_UNREAD).expr
+    asked = _Asked("predicate", _UNREAD)
+    _refuse_unknown(given, schema, asked)
+    with asked.understanding(given):
+        pl.LazyFrame(schema=schema).filter(given).collect()
+    return given
+
+
+@contextmanager
+def evaluating(text: str | None, argument: str = "predicate", outcome: str = _UNCHANGED) -> Generator[None]:
+    """Say of a condition that it cannot be evaluated for some row, where Polars says so inside.
+
+    Parameters
+    ----------
+    text : str or None
+        The condition; None: there is none, what Polars raises goes through.
+    argument : str
+        How the caller calls it, for messages.
+    outcome : str
+        What is true afterwards, for messages.
+
+    Raises
+    ------
+    InvalidInputError
+        With what Polars says, and the cure for the usual cause.
+    """
+    if text is None:
+        yield
+        return
+    with _Asked(argument, outcome).understanding(text):
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Who asks, for messages."""
+
+    argument: str
+    outcome: str = _UNCHANGED
+
+    def refuse(self, what: str, cause: BaseException | None = None) -> NoReturn:
+        msg = f"{self.argument} {what}; {self.outcome}"
+        raise InvalidInputError(msg, argument=self.argument.lstrip("-")) from cause
+
+    @contextmanager
+    def understanding(self, given: object) -> Generator[None]:
+        """Translate what Polars raises about an expression."""
+        try:
+            yield
+        except pl.exceptions.PolarsError as error:
+            self.refuse(f"{_shown(given)} cannot be evaluated: {_said(error)}", error)
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # a fault of Polars, and no `Exception`
+                raise
+            self.refuse(f"{_shown(given)} makes Polars panic: {_first_line(error)}", error)
 
 
 def value_of(
@@ -121,8 +228,9 @@ def value_of(
     SchemaMismatchError
         A value of that type cannot be put into the column without a cast that may lose something.
     """
-    expr = _expression(given, argument) if isinstance(given, str | pl.Expr) else _literal(given, argument)
-    found = _checked(expr, schema, argument)
+    asked = _Asked(argument)
+    expr = _expression(given, schema, asked) if isinstance(given, str | pl.Expr) else _literal(given, asked)
+    found = _checked(given, expr, schema, asked)
     if not _storable(found, dtype):
         problem = f"column {column!r} is {dtype} and {_shown(given)} is {found}"
         msg = f"{problem}; nothing was changed. Cast it to {dtype} yourself."
@@ -130,49 +238,41 @@ def value_of(
     return (expr if found == dtype else expr.cast(dtype)).alias(column)
 
 
-def _literal(given: object, argument: str) -> pl.Expr:
+def _literal(given: object, asked: _Asked) -> pl.Expr:
     try:
         return pl.lit(given)
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        msg = f"{argument} cannot hold a {type(given).__name__}: {_first_line(error)}; nothing was changed"
-        raise InvalidInputError(msg, argument=argument) from error
+        asked.refuse(f"cannot hold a {type(given).__name__}: {_first_line(error)}", error)
 
 
-def _expression(given: object, argument: str) -> pl.Expr:
+def _expression(given: object, schema: pl.Schema, asked: _Asked) -> pl.Expr:
     if isinstance(given, pl.Expr):
         return given
     if not isinstance(given, str):
-        kind = type(given).__name__
-        msg = f"{argument} must be a Polars expression or SQL text, not {kind}; nothing was changed"
-        raise InvalidInputError(msg, argument=argument)
+        asked.refuse(f"must be a Polars expression or SQL text, not {type(given).__name__}")
     try:
-        return pl.sql_expr(given).meta.undo_aliases()
-    except pl.exceptions.PolarsError as error:
-        msg = f"{argument} {given!r} is no SQL that Polars understands: {_first_line(error)}; nothing was changed"
-        raise InvalidInputError(msg, argument=argument) from error
+        return sql_expression(given, schema)
+    except (SqlRefused, pl.exceptions.PolarsError) as error:
+        asked.refuse(f"{_shown(given)} cannot be read as SQL: {_first_line(error)}", error)
 
 
-def _checked(expr: pl.Expr, schema: pl.Schema, argument: str) -> pl.DataType:
-    """Return the type of an expression that gives one value per row, from that row alone."""
+def _refuse_unknown(expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> None:
     unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
     if unknown:
-        msg = f"{argument} names column(s) {unknown} that are not there; there are {list(schema)}. Nothing was changed."
-        raise InvalidInputError(msg, argument=argument)
-    try:
+        asked.refuse(f"names no such column(s): {unknown}; there are {list(schema)}")
+
+
+def _checked(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> pl.DataType:
+    """Return the type of an expression that gives one value per row, from that row alone."""
+    _refuse_unknown(expr, schema, asked)
+    with asked.understanding(given):
         found = pl.LazyFrame(schema=schema).select(expr).collect_schema()
         by_row = len(found) == 1 and _is_by_row(expr, schema)
-    except pl.exceptions.PolarsError as error:
-        msg = (
-            f"{argument} {_shown(expr)} does not go with the columns: {_first_line(error)}; nothing was "
-            "changed. In SQL, days and times are written DATE '2024-05-01' and TIMESTAMP '2024-05-01 12:00:00'."
-        )
-        raise InvalidInputError(msg, argument=argument) from error
     if not by_row:
-        msg = (
-            f"{argument} must say one thing of each row from that row alone; {_shown(expr)} looks at several columns "
-            "or rows at once. Nothing was changed. Compute what it needs first, and put it in as a value."
+        asked.refuse(
+            f"must say one thing of each row from that row alone; {_shown(given)} looks at several columns or rows at "
+            "once. Compute what it needs first, and put it in as a value"
         )
-        raise InvalidInputError(msg, argument=argument)
     return found.dtypes()[0]
 
 
@@ -214,9 +314,18 @@ def _storable(found: pl.DataType, wanted: pl.DataType) -> bool:
     return isinstance(wanted, pl.String) and isinstance(found, pl.Categorical | pl.Enum)
 
 
+def _said(error: pl.exceptions.PolarsError) -> str:
+    """Return what Polars says, with the cure where a time is compared with text."""
+    text, _, _ = _first_line(error).partition(" (create native python")
+    if re.search(r"\b(date|datetime)\b", text, re.IGNORECASE):
+        return f"{text}; in SQL write DATE '2026-01-31', TIMESTAMP '2026-01-31 12:00:00', or TIMESTAMPTZ '...' in UTC"
+    return text
+
+
 def _shown(given: object) -> str:
-    return given if isinstance(given, str) else str(given)
+    text = repr(given) if isinstance(given, str) else str(given)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

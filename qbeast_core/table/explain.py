@@ -13,6 +13,7 @@ from qbeast_core.io.footer import PagesUnavailable
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageRanges
 from qbeast_core.table.design import KeyCounts, count_keys
+from qbeast_core.table.dml_terms import Predicate, filter_of
 from qbeast_core.table.empty_sample import warn_if_empty
 from qbeast_core.table.reader import Job, Reader, Sample
 from qbeast_core.table.scan import pushed_down
@@ -190,10 +191,11 @@ def _planned_again(reader: Reader, predicate: pl.Expr | None, asked: dict[str, A
 
 
 def explain(
-    reader: Reader, predicate: pl.Expr | None, sample: Sample | None, columns: list[str] | None
+    reader: Reader, predicate: Predicate | None, sample: Sample | None, columns: list[str] | None
 ) -> Plan:
     """Plan a read without reading rows; see `Table.explain`."""
-    given, wanted = pushed_down(reader.snapshot.schema, predicate, columns)
+    asked = filter_of(predicate, reader.snapshot.schema)
+    given, wanted = pushed_down(reader.snapshot.schema, asked, columns)
     job = reader.plan(given, sample)
     warn_if_empty(reader, sample, job if given is None else None)
     return Plan(reader, job, sample, tuple(wanted), predicate is not None)

@@ -11,6 +11,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.block_frame import block_frame
 from qbeast_core.table.design import table_design_effect
+from qbeast_core.table.dml_terms import Predicate
 from qbeast_core.table.explain import Plan, explain
 from qbeast_core.table.log_reader import read_history
 from qbeast_core.table.reader import Sample
@@ -95,7 +96,7 @@ class Table(Administered, Merged, Optimized, Insight):
 
     def explain(
         self,
-        predicate: pl.Expr | None = None,
+        predicate: Predicate | None = None,
         sample: Sample | None = None,
         columns: Sequence[str] | None = None,
     ) -> Plan:
@@ -103,8 +104,8 @@ class Table(Administered, Merged, Optimized, Insight):
 
         Parameters
         ----------
-        predicate : polars.Expr, optional
-            Rows to keep.
+        predicate : polars.Expr or str, optional
+            Rows to keep. A text is SQL, as in `delete`.
         sample : float or tuple of float, optional
             A fraction in [0, 1], or ``(from, to)``.
         columns : sequence of str, optional
@@ -120,31 +121,30 @@ class Table(Administered, Merged, Optimized, Insight):
         Raises
         ------
         InvalidInputError
-            If the sample is no fraction, or a column is not in the table.
+            If the sample is no fraction, a column is not in the table, or the predicate is no condition on the rows.
 
         Examples
         --------
         >>> import polars as pl, qbeast
         >>> rows = pl.DataFrame({"id": range(100_000)})
         >>> _ = qbeast.write_table(rows, "ids", columns=["id"])
-        >>> plan = qbeast.open_table("ids").explain(pl.col("id") < 1000)
+        >>> plan = qbeast.open_table("ids").explain("id < 1000")
         >>> plan.rows_total, plan.share < 0.3
         (100000, True)
         """
-        asked = [] if predicate is None else predicate.meta.root_names()
-        unknown = [name for name in [*(columns or []), *asked] if name not in self.schema]
+        unknown = [name for name in columns or [] if name not in self.schema]
         if unknown:
             msg = f"no such column(s): {unknown}; the table has {list(self.schema)}"
             raise InvalidInputError(msg, argument="columns")
         return explain(self._reader, predicate, sample, None if columns is None else list(columns))
 
-    def files(self, predicate: pl.Expr | None = None, sample: Sample | None = None) -> pl.DataFrame:
+    def files(self, predicate: Predicate | None = None, sample: Sample | None = None) -> pl.DataFrame:
         """Return the data files that a read opens: a list that any engine can take.
 
         Parameters
         ----------
-        predicate : polars.Expr, optional
-            Rows to keep.
+        predicate : polars.Expr or str, optional
+            Rows to keep. A text is SQL, as in `delete`.
         sample : float or tuple of float, optional
             A fraction in [0, 1], or ``(from, to)``.
 

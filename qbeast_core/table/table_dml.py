@@ -41,8 +41,9 @@ class Changed(TableBase):
         Parameters
         ----------
         predicate : polars.Expr or str, optional
-            Rows to delete: those for which it is true, not those for which it is null. A text is SQL, as
-            `polars.sql_expr` understands it. By default all rows.
+            Rows to delete: those for which it is true, not those for which it is null. A text is an expression in
+            SQL on the columns of a row, as `polars.sql_expr` understands it: never a query, nothing is read for it.
+            By default all rows.
         dry_run : bool, default False
             Change nothing and say which files and rows would go.
         commit_metadata : mapping of str to str, optional
@@ -103,8 +104,8 @@ class Changed(TableBase):
         Parameters
         ----------
         predicate : polars.Expr or str, or None
-            Rows to update: those for which it is true, not those for which it is null. A text is SQL, as
-            `polars.sql_expr` understands it. None: all rows.
+            Rows to update: those for which it is true, not those for which it is null. A text is SQL, as in `delete`.
+            None: all rows.
         assignments : mapping of str to polars.Expr, str or a plain value
             New values by column, made of the row as it was. A text is SQL, so a text to store is written
             ``"'text'"`` or ``pl.lit("text")``. Numbers are brought to the column's type; fractions do not go

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from qbeast_core.table.check import check_table
 from qbeast_core.table.check_report import CheckReport
+from qbeast_core.table.dml_terms import Predicate, filter_of
 from qbeast_core.table.metrics import Metrics
 from qbeast_core.table.metrics_build import build_metrics
 from qbeast_core.table.plot import PlotKind, PlotOptions, plot_table
@@ -145,7 +144,7 @@ class Insight(TableBase):
         kind: PlotKind = "tree",
         *,
         columns: Sequence[str] | None = None,
-        predicate: pl.Expr | None = None,
+        predicate: Predicate | None = None,
         sample: Sample | None = None,
         revision: int | None = None,
         fractions: Sequence[float] | None = None,
@@ -161,8 +160,8 @@ class Insight(TableBase):
             share of bytes that samples open.
         columns : sequence of str, optional
             Of the space: two indexed columns, the first two by default. Of the fraction: columns to return.
-        predicate : polars.Expr, optional
-            The query, for space and fraction.
+        predicate : polars.Expr or str, optional
+            The query, for space and fraction. A text is SQL, as in `Table.delete`.
         sample : float or tuple of float, optional
             The query's sample, for the space.
         revision : int, optional
@@ -195,7 +194,7 @@ class Insight(TableBase):
         """
         options = PlotOptions(
             columns=columns,
-            predicate=predicate,
+            predicate=filter_of(predicate, self._snapshot.schema),
             sample=sample,
             revision=revision,
             fractions=fractions,

@@ -185,7 +185,7 @@ def test_conditions_on_new_rows_see_the_source_alone(tmp_path: Path) -> None:
     rows = spread(100)
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
     table = qbeast.open_table(tmp_path / "t")
-    with pytest.raises(qbeast.InvalidInputError, match="not there"):
+    with pytest.raises(qbeast.InvalidInputError, match="no such column"):
         table.merge(rows, ROW, not_matched_if="a > 1")
     with pytest.raises(qbeast.SchemaMismatchError, match="is Float64"):
         table.merge(rows.cast({"a": pl.Float64}), ROW)

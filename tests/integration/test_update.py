@@ -203,7 +203,7 @@ def test_the_history_tells_of_it_as_delta_does(tmp_path: Path) -> None:
     [
         ({}, qbeast.InvalidInputError, "at least one"),
         ({"b": "1"}, qbeast.InvalidInputError, "does not have"),
-        ({"a": "b"}, qbeast.InvalidInputError, "not there"),
+        ({"a": "b"}, qbeast.InvalidInputError, "no such column"),
         ({"a": "1.5"}, qbeast.SchemaMismatchError, "Cast it"),
         ({"a": pl.lit("x")}, qbeast.SchemaMismatchError, "Cast it"),
         ({"a": pl.col("a").sum()}, qbeast.InvalidInputError, "several columns or rows"),
