@@ -32,6 +32,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from qbeast_core.plain_text import for_people, without_secrets
+
 __all__ = [
     "CommitConflictError",
     "CommitUnknownError",
@@ -53,7 +55,20 @@ __all__ = [
     "TableNotFoundError",
     "UnsupportedTableError",
     "VersionNotFoundError",
+    "shown_cause",
 ]
+
+
+def shown_cause(error: BaseException) -> BaseException | None:
+    """Return what an error may name as its cause: None where that would print a password or a signature.
+
+    Parameters
+    ----------
+    error : BaseException
+        Of a library that reaches stores.
+    """
+    text = str(error)
+    return error if without_secrets(text) == text else None
 
 
 def _rebuild(cls: type[QbeastError], args: tuple[Any, ...], state: dict[str, Any]) -> QbeastError:
@@ -64,10 +79,17 @@ def _rebuild(cls: type[QbeastError], args: tuple[Any, ...], state: dict[str, Any
 
 
 class QbeastError(Exception):
-    """Base of every error raised on purpose; catch this one to catch them all."""
+    """Base of every error raised on purpose; catch this one to catch them all.
+
+    Messages quote names, data and other libraries: they hold no password or signature of an address, no colours and
+    no control characters but tabs and line feeds.
+    """
 
     code: ClassVar[str] = "qbeast"
     """Stable and machine-readable: codes may be added, never renamed."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(for_people(arg) if isinstance(arg, str) else arg for arg in args))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without calling ``__init__``, so that errors survive leaving a worker process."""
@@ -218,7 +240,10 @@ class MissingDependencyError(QbeastError, RuntimeError):
 
 
 class QbeastWarning(UserWarning):
-    """Base of every warning qbeast gives."""
+    """Base of every warning qbeast gives; its messages are like those of `QbeastError`."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(for_people(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class CorruptTagWarning(QbeastWarning):

@@ -6,7 +6,7 @@ Workers import this alone: what plans a conversion takes as long to import again
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ class AddJob:
     uri: str
     folder: ParquetFolder
     now_ms: int
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, str] = field(repr=False)
 
 
 def look_at_files(job: AddJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import click
 
 from qbeast_core.cli.settings import Settings
+from qbeast_core.plain_text import visible
 
 __all__ = ["Answer", "Part", "print_answer"]
 
@@ -23,7 +24,7 @@ class Answer:
     Attributes
     ----------
     parts : tuple of text or rich renderables
-        Printed one below the other.
+        Printed one below the other; what is in texts is shown, not obeyed by the terminal.
     data : mapping
         The same for ``--json``: text, numbers, times, lists and mappings of them.
     exit_code : int
@@ -43,7 +44,7 @@ def print_answer(answer: Answer, settings: Settings) -> None:
         click.echo(to_json(answer.data))
     elif all(isinstance(part, str) for part in answer.parts):
         for part in answer.parts:
-            click.echo(part)
+            click.echo(visible(part))
     else:
         from qbeast_core.cli.screen import draw  # noqa: PLC0415 - rich is loaded where something is drawn
 

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import orjson
 
+from qbeast_core.plain_text import HIDDEN
+
 __all__ = ["to_json"]
 
 # Times as ISO 8601; microseconds are kept, UTC is spelled +00:00.
@@ -17,12 +19,15 @@ _OPTIONS: Final = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_PAS
 def to_json(data: Mapping[str, Any]) -> str:
     r"""Return one JSON document: NaN and infinities as null, bytes in hexadecimal, decimals as text.
 
+    Characters that a terminal would obey are escaped; they are the same to whoever reads the document.
+
     Examples
     --------
     >>> to_json({"rows": 3, "price": Decimal("1.50"), "key": b"\x00\xff"}).split()
     ['{', '"rows":', '3,', '"price":', '"1.50",', '"key":', '"00ff"', '}']
     """
-    return orjson.dumps(data, default=_spell, option=_OPTIONS).decode()
+    text = orjson.dumps(data, default=_spell, option=_OPTIONS).decode()
+    return HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _spell(value: object) -> object:

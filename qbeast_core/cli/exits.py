@@ -13,6 +13,7 @@ import click
 from qbeast_core.cli.settings import Settings
 from qbeast_core.cli.wording import one_line, spoken
 from qbeast_core.errors import QbeastError
+from qbeast_core.plain_text import for_people
 
 __all__ = ["EXIT_CODES", "FAULTS", "Reported", "exit_code_of"]
 
@@ -83,8 +84,10 @@ class Reported:
         if error is None or _is_clicks_own(error):
             return False
         if self._settings.traceback:
-            click.echo("".join(traceback.format_exception(kind, error, trace)), err=True, nl=False)
-        code, exit_code, message = _told(error)
+            told = for_people("".join(traceback.format_exception(kind, error, trace)))
+            click.echo(told, err=True, nl=False)
+        code, exit_code, told = _told(error)
+        message = for_people(told)
         if isinstance(error, BrokenPipeError):
             _silence_stdout()  # as other tools do: nobody is there to read
         else:

@@ -14,6 +14,7 @@ from rich.text import Text
 from qbeast_core.cli.screen import faint, width_of_screen
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.plain_text import visible
 
 __all__ = ["frame_grid", "grid", "size_text", "type_text"]
 
@@ -25,7 +26,7 @@ _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB", "PB")
 def frame_grid(rows: pl.DataFrame) -> list[Any]:
     """Return a table of rows under names and types, and a remark where columns do not fit on the screen."""
     cells = [[_cell(value) for value in column] for column in rows.iter_columns()]
-    heads = [[name, type_text(dtype)] for name, dtype in rows.schema.items()]
+    heads = [[visible(name), type_text(dtype)] for name, dtype in rows.schema.items()]
     widths = [max(map(len, [*head, *column])) + _GAP for head, column in zip(heads, cells, strict=True)]
     shown = _fitting(widths)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
@@ -45,7 +46,7 @@ def grid(heads: Sequence[str], rows: Sequence[Sequence[object]], *, right: Seque
     for head in heads:
         table.add_column(head, justify="right" if head in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+        table.add_row(*("" if cell is None else visible(str(cell)) for cell in row))
     return table
 
 
@@ -106,7 +107,7 @@ def _cell(value: object) -> str:
             text = str(value.to_list())
         case _:
             text = str(value)
-    return _short(text)
+    return _short(visible(text))
 
 
 def _short(text: str) -> str:

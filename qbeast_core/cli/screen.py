@@ -11,6 +11,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from qbeast_core.plain_text import visible
+
 __all__ = ["draw", "faint", "width_of_screen"]
 
 _UNLIMITED: Final = 100_000
@@ -21,14 +23,15 @@ def draw(parts: Sequence[Any]) -> None:
     console = Console(width=width_of_screen() or _UNLIMITED, highlight=False, markup=False, emoji=False)
     with console.capture() as drawn:
         for part in parts:
-            console.print(part, soft_wrap=isinstance(part, str | Text))
+            shown = visible(part) if isinstance(part, str) else part
+            console.print(shown, soft_wrap=isinstance(part, str | Text))
     for line in drawn.get().splitlines():
         click.echo(line.rstrip())  # rich fills lines up with blanks
 
 
 def faint(text: str) -> Text:
     """Return a remark."""
-    return Text(text, style="dim")
+    return Text(visible(text), style="dim")
 
 
 def width_of_screen() -> int | None:

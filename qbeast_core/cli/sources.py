@@ -61,7 +61,7 @@ class SourceOptions:
     expected: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
     separator: str = ","
     null_values: Sequence[str] = ()
-    storage_options: Mapping[str, str] = field(default_factory=dict[str, str])
+    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
 def read_sources(sources: Sequence[str], options: SourceOptions) -> pl.LazyFrame:

@@ -9,12 +9,13 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
-from qbeast_core.errors import InvalidInputError, StorageError
+from qbeast_core.errors import InvalidInputError, StorageError, shown_cause
 from qbeast_core.io.location import is_address, locate_file, resolve_location
 from qbeast_core.io.store import Entry, Range, merge_ranges, split_blocks
 
@@ -67,6 +68,7 @@ class RemoteStore:
     def __init__(
         self, uri: str, storage_options: Mapping[str, str], *, allow_absolute_paths: bool = False
     ) -> None:
+        _refuse_password(uri)
         self.uri = resolve_location(uri)
         self.local_root = None
         self.allow_absolute_paths = allow_absolute_paths
@@ -81,7 +83,7 @@ class RemoteStore:
             message = (
                 f"cannot open {uri!r}: {cause} Nothing was written. Check the address and storage_options."
             )
-            raise InvalidInputError(message, argument="storage_options") from error
+            raise InvalidInputError(message, argument="storage_options") from shown_cause(error)
 
     def locate(self, path: str) -> str:
         """Return where a file lies, as other libraries take it."""
@@ -236,6 +238,15 @@ def _other_writers(storage_options: Mapping[str, str]) -> str:
     return next(found, "")
 
 
+def _refuse_password(uri: str) -> None:
+    """Raise where an address holds a password: it would be shown and logged wherever the table is named."""
+    if urlsplit(uri).password is not None:
+        message = (
+            f"{uri!r} holds a password; nothing was read or written. Give credentials as storage_options."
+        )
+        raise InvalidInputError(message, argument="path")
+
+
 @contextmanager
 def _errors(action: str, path: str) -> Generator[None]:
     try:
@@ -246,4 +257,4 @@ def _errors(action: str, path: str) -> Generator[None]:
         cause = str(error).splitlines()[0]
         kept = " Whether it happened is unknown." if action in ("write", "delete") else ""
         message = f"cannot {action} {path!r}: {cause}.{kept} Check the store and try again."
-        raise StorageError(message, path=path) from error
+        raise StorageError(message, path=path) from shown_cause(error)

@@ -19,6 +19,7 @@ from qbeast_core.errors import (
     TableNotFoundError,
     UnsupportedTableError,
     VersionNotFoundError,
+    shown_cause,
 )
 from qbeast_core.io.store import Store
 from qbeast_core.log.names import LOG_DIRECTORY, commit_path
@@ -73,11 +74,11 @@ def delta_errors(uri: str) -> Generator[None]:
     except QbeastError:
         raise
     except (NoDeltaTableError, DeltaError, OSError, ValueError) as error:
-        raise _translated(uri, error) from error
+        raise _translated(uri, error) from shown_cause(error)
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise _translated(uri, error) from error
+        raise _translated(uri, error) from shown_cause(error)
 
 
 def _open_version(store: Store, version: int, options: dict[str, str] | None) -> DeltaTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
@@ -124,7 +124,7 @@ class ScatterJob:
     """
 
     uri: str
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, str] = field(repr=False)
     shape: RowShape
     configuration: Mapping[str, str]
     dialect: BlocksDialect

@@ -50,7 +50,7 @@ class WriteOptions:
     cube_size: int | None = None
     column_stats: ColumnStats | None = None
     schema_mode: SchemaMode | None = None
-    storage_options: Mapping[str, str] | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     txn: tuple[str, int] | None = None
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     dialect: BlocksDialect | None = None

@@ -36,7 +36,7 @@ class RowsWanted:
     file_format: FileFormat | None = None
     overwrite: bool = False
     allow_absolute_paths: bool = False
-    storage_options: Mapping[str, str] = field(default_factory=dict[str, str])
+    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
 def show_table(path: str, wanted: RowsWanted, *, schema: bool, count: bool) -> Answer:

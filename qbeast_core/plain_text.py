@@ -1,0 +1,101 @@
+r"""Text for people, whatever other programs, tables and addresses put into it: no secrets, no codes for terminals.
+
+Examples
+--------
+>>> for_people("\x1b[31mcannot reach\x1b[0m http://me:word@host:9000/a?sig=abc: \x1b]0;title\x07")
+'cannot reach http://***@host:9000/a?*** \\x1b]0;title\\x07'
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["HIDDEN", "for_people", "visible", "without_colours", "without_secrets"]
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
+HIDDEN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Controls but tab and line feed (those of Latin-1 too), marks that turn the direction of writing, line separators."""
+
+_LATIN: Final = 0x100
+_ADDRESS: Final = re.compile(
+    r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)"
+    r"(?:(?P<user>[^\s/?#'\"<>]*:[^\s/?#'\"<>]*|[^\s/?#'\"<>@]*)@)?"
+    r"(?P<rest>[^\s?#'\"<>]*)"
+    r"(?P<query>\?[^\s#'\"<>]*=[^\s#'\"<>]*)?"
+)
+
+
+def visible(text: str) -> str:
+    r"""Return a text whose control characters, tab and line feed excepted, are spelled as Python spells them.
+
+    Characters that turn the direction of writing count among them: they show another text than there is.
+
+    Parameters
+    ----------
+    text : str
+        From anywhere.
+
+    Examples
+    --------
+    >>> visible("bell\x07 and \x1b[31mred\x1b[0m")
+    'bell\\x07 and \\x1b[31mred\\x1b[0m'
+    """
+    return HIDDEN.sub(lambda found: _spelled(found[0]), text)
+
+
+def without_colours(text: str) -> str:
+    r"""Return a text without the codes by which other programs colour theirs.
+
+    Parameters
+    ----------
+    text : str
+        Of another program.
+
+    Examples
+    --------
+    >>> without_colours("\x1b[1;31merror\x1b[0m: no")
+    'error: no'
+    """
+    return _COLOURS.sub("", text)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text whose addresses show neither passwords nor the values of queries, which may be signatures.
+
+    Parameters
+    ----------
+    text : str
+        With addresses in it, or without. ``container@account`` of ``abfss://`` is no secret and stays.
+
+    Examples
+    --------
+    >>> without_secrets("put of https://key:secret@store/t?X-Amz-Signature=f00 failed")
+    'put of https://***@store/t?*** failed'
+    >>> without_secrets("abfss://data@account.dfs.core.windows.net/t")
+    'abfss://data@account.dfs.core.windows.net/t'
+    """
+    return _ADDRESS.sub(_masked, text) if "://" in text else text
+
+
+def for_people(text: str) -> str:
+    """Return a text without secrets, colours and hidden characters; see the three functions it is made of.
+
+    Parameters
+    ----------
+    text : str
+        From anywhere.
+    """
+    return visible(without_colours(without_secrets(text)))
+
+
+def _masked(found: re.Match[str]) -> str:
+    user = found["user"]
+    secret = user is not None and (":" in user or found["scheme"].lower() in ("http://", "https://"))
+    shown = "" if user is None else "***@" if secret else f"{user}@"
+    return f"{found['scheme']}{shown}{found['rest']}{'' if found['query'] is None else '?***'}"
+
+
+def _spelled(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < _LATIN else f"\\u{code:04x}"
