@@ -23,6 +23,7 @@ from qbeast_spark_bridge.odd_files import read_by_tasks
 from qbeast_spark_bridge.paths import can_read, list_on_driver, spark_path
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
 from qbeast_spark_bridge.where import understand
+from qbeast_spark_bridge.where_names import keep_where
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -108,8 +109,10 @@ def read_table(
     job = reader.plan(condition.predicate, sample)
     warn_if_empty(reader, sample, job if condition.predicate is None else None)
     rows = _rows(spark, reader, job, schema)
-    if condition.condition is not None:
-        rows = rows.where(condition.condition)
+    if isinstance(where, pl.Expr):
+        rows = keep_where(rows, str(condition.condition))
+    elif condition.condition is not None:
+        rows = rows.where(condition.condition)  # the caller's own, to mean what it means to Spark
     return rows if chosen is None else rows.select([quoted(name) for name in chosen])
 
 
@@ -171,4 +174,4 @@ def _sampled(files: DataFrame, weights: WeightRange, indexed: tuple[str, ...]) -
         coarse.append(f"{hidden} <= {weights.last >> 16}")
         exact.append(f"{weight} <= {weights.last}")
     condition = f"({hidden} IS NULL OR ({' AND '.join(coarse)})) AND {' AND '.join(exact)}"
-    return files.where(condition).drop(WEIGHT_COLUMN)
+    return keep_where(files, condition).drop(WEIGHT_COLUMN)

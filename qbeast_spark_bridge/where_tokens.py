@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, cast
 
-__all__ = ["Kind", "Token", "split", "tokenize", "without_parentheses"]
+__all__ = ["SUBSTITUTED", "Kind", "Token", "split", "tokenize", "without_parentheses"]
 
 Kind = Literal["string", "quoted", "double", "number", "word", "op", "mark"]
+
+SUBSTITUTED: Final = "${"
+"""How a part of SQL begins that Spark replaces by a setting or a variable of the environment, even inside quotes."""
 
 _TOKEN: Final = re.compile(
     r"""(?:
@@ -24,6 +27,8 @@ _TOKEN: Final = re.compile(
     )""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE | re.ASCII,
 )
+_SPACE: Final = re.compile(r"\s*")
+_LONGEST: Final = 1_000_000
 # Comments, pipes, lambdas, and operators that begin like those above.
 _STRANGE: Final = re.compile(r"--|/\*|\|>|->|=>|!>|!<|<<|>>")
 # Whoever writes one of these asks for more than a condition on the row.
@@ -57,6 +62,8 @@ class Token:
 def tokenize(text: str) -> list[Token] | None:
     """Cut a condition into tokens; None where its parts cannot be told apart for sure.
 
+    So it is where Spark would put something else in the place of a part, as of ``${env:HOME}``.
+
     Parameters
     ----------
     text : str
@@ -67,10 +74,12 @@ def tokenize(text: str) -> list[Token] | None:
     >>> [token.text for token in tokenize("price>=1.5 AND s = 'it is'")]
     ['PRICE', '>=', '1.5', 'AND', 'S', '=', "'it is'"]
     """
+    if SUBSTITUTED in text or len(text) > _LONGEST:
+        return None
     tokens: list[Token] = []
     end, last = 0, len(text.rstrip())
     while end < last:
-        end += len(text[end:]) - len(text[end:].lstrip())
+        end = _SPACE.match(text, end).end()  # type: ignore[union-attr] # it matches everywhere
         found = None if _STRANGE.match(text, end) else _TOKEN.match(text, end)
         if found is None:
             return None

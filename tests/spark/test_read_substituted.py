@@ -1,0 +1,67 @@
+"""Spark puts settings into the texts of SQL it is given: never into the names and values of a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.errors import InvalidInputError
+from qbeast_spark_bridge import read_table
+from qbeast_spark_bridge.where import from_sql, understand
+from tests.integration.tables import small_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+NAMES = ["${env:HOME}", "a`${env:HOME}", "${spark.app.name}", "plain"]
+TEXT = "${env:HOME}"
+
+
+def sorted_rows(rows: DataFrame | pl.DataFrame) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in (rows.rows() if isinstance(rows, pl.DataFrame) else rows.collect()))
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("substituted") / "t"
+    rows = pl.DataFrame({name: range(number, number + 200) for number, name in enumerate(NAMES)})
+    with small_files(file_rows=40, page_rows=5):
+        qbeast.write_table(
+            rows.with_columns(s=pl.when(pl.col("plain") % 2 == 0).then(pl.lit(TEXT)).otherwise(pl.lit("x"))),
+            path,
+            columns=[NAMES[0], NAMES[1]],
+            cube_size=25,
+        )
+    return path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_columns_are_taken_as_they_are(spark: SparkSession, table: Path, name: str) -> None:
+    condition = (pl.col(name) > 150) & (pl.col("s") == TEXT)
+    found = read_table(spark, table, where=condition, sample=0.5)
+    assert found.columns == [*NAMES, "s"]
+    expected = qbeast.scan_table(table, sample=0.5).filter(condition).collect()
+    assert expected.height
+    assert sorted_rows(found) == sorted_rows(expected)
+
+
+def test_columns_of_such_names_can_be_chosen(spark: SparkSession, table: Path) -> None:
+    found = read_table(spark, table, columns=NAMES[:2])
+    assert found.columns == NAMES[:2]
+    assert sorted_rows(found) == sorted_rows(qbeast.read_table(table).select(NAMES[:2]))
+
+
+def test_what_spark_will_substitute_chooses_no_files(spark: SparkSession, table: Path) -> None:
+    schema = qbeast.open_table(table).schema
+    assert understand(f"s = '{TEXT}'", schema).predicate is None
+    spark.conf.set("spark.qbeast.least", "190")
+    text = "plain > ${spark.qbeast.least} AND s <> ''"
+    assert read_table(spark, table, where=text).count() == 12
+    with pytest.raises(InvalidInputError, match="same meaning as in Spark"):
+        from_sql(text, schema)
