@@ -17,6 +17,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.table.empty_sample import warn_if_empty
+from qbeast_core.table.foreign_schema import taken_name
 from qbeast_core.table.frames import WEIGHT_COLUMN
 from qbeast_core.table.reader import Job, Reader, Sample
 from qbeast_spark_bridge.odd_files import read_by_tasks
@@ -135,8 +136,10 @@ def _rows(spark: SparkSession, reader: Reader, job: Job, schema: StructType) -> 
     ]
     parts: list[DataFrame] = []
     if plain:
-        files = _files(spark, [locations[number] for number in plain], schema, weights=job.weights)
-        parts.append(_sampled(files, job.weights, reader.indexed))
+        # What another writer put into a column of the hidden one's name says nothing of weights.
+        hidden = taken_name(reader.snapshot.schema_json) is None and not job.weights.is_full
+        files = _files(spark, [locations[number] for number in plain], schema, hidden=hidden)
+        parts.append(_sampled(files, job.weights, reader.indexed, hidden=hidden))
     if len(plain) < len(numbers):
         opened = job.selection.opened.copy()
         opened[plain] = False
@@ -147,13 +150,10 @@ def _rows(spark: SparkSession, reader: Reader, job: Job, schema: StructType) -> 
     return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
 
 
-def _files(
-    spark: SparkSession, locations: list[str], schema: StructType, *, weights: WeightRange
-) -> DataFrame:
+def _files(spark: SparkSession, locations: list[str], schema: StructType, *, hidden: bool) -> DataFrame:
     physical = schema
-    if not weights.is_full:
-        hidden = StructField(WEIGHT_COLUMN, IntegerType(), nullable=True)
-        physical = StructType([*schema.fields, hidden])
+    if hidden:
+        physical = StructType([*schema.fields, StructField(WEIGHT_COLUMN, IntegerType(), nullable=True)])
     with list_on_driver(spark, locations):
         files = spark.read.schema(physical).options(**_OPTIONS).parquet(*map(spark_path, locations))
         if len(locations) > 1:
@@ -161,17 +161,19 @@ def _files(
     return files
 
 
-def _sampled(files: DataFrame, weights: WeightRange, indexed: tuple[str, ...]) -> DataFrame:
+def _sampled(files: DataFrame, weights: WeightRange, indexed: tuple[str, ...], *, hidden: bool) -> DataFrame:
     """Keep the rows whose hash is in range; the hidden column lets Spark skip pages before."""
     if weights.is_full:
         return files
-    hidden, weight = quoted(WEIGHT_COLUMN), f"hash({', '.join(map(quoted, indexed))})"
+    high, weight = quoted(WEIGHT_COLUMN), f"hash({', '.join(map(quoted, indexed))})"
     coarse, exact = [], []
     if weights.from_ > MIN_WEIGHT:
-        coarse.append(f"{hidden} >= {weights.from_ >> 16}")
+        coarse.append(f"{high} >= {weights.from_ >> 16}")
         exact.append(f"{weight} >= {weights.from_}")
     if weights.last < MAX_WEIGHT:
-        coarse.append(f"{hidden} <= {weights.last >> 16}")
+        coarse.append(f"{high} <= {weights.last >> 16}")
         exact.append(f"{weight} <= {weights.last}")
-    condition = f"({hidden} IS NULL OR ({' AND '.join(coarse)})) AND {' AND '.join(exact)}"
+    if not hidden:
+        return keep_where(files, " AND ".join(exact))
+    condition = f"({high} IS NULL OR ({' AND '.join(coarse)})) AND {' AND '.join(exact)}"
     return keep_where(files, condition).drop(WEIGHT_COLUMN)

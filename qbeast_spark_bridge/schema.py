@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 )
 
 from qbeast_core.errors import SchemaMismatchError
+from qbeast_core.table.frames import WEIGHT_COLUMN
 
 __all__ = ["collated_columns", "empty_frame", "nullable_schema", "quoted", "spark_schema"]
 
@@ -67,7 +68,8 @@ def spark_schema(schema_json: str) -> StructType:
     schema_json : str
         Delta's ``schemaString``.
     """
-    return StructType.fromJson(_without_padding(json.loads(schema_json)))
+    whole = StructType.fromJson(_without_padding(json.loads(schema_json)))
+    return StructType([field for field in whole.fields if field.name.lower() != WEIGHT_COLUMN])
 
 
 def nullable_schema(schema: StructType) -> StructType:

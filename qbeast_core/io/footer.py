@@ -26,6 +26,10 @@ __all__ = ["ColumnChunk", "FileFooter", "PagesUnavailable", "parse_footer", "rea
 MAGIC: Final = b"PAR1"
 _REPEATED: Final = 2
 _I32_LIST, _BINARY_LIST = 0x9, 0x9
+_MOST_DEPTH: Final = 100  # of nested columns; Polars and Arrow stop there too
+_MOST_BYTES: Final = 1 << 62
+# What any bytes can lead to: missing or other fields, numbers out of range.
+_NO_FOOTER: Final = (ThriftError, LookupError, TypeError, AttributeError, ValueError, OverflowError)
 
 
 class PagesUnavailable(Exception):  # noqa: N818 - it says what is not there; the caller reads the whole file
@@ -123,8 +127,8 @@ def parse_footer(data: bytes) -> FileFooter:
         are not a footer.
     """
     try:
-        return _parse_footer(data)
-    except (ThriftError, KeyError, IndexError, TypeError, AttributeError, UnicodeDecodeError) as error:
+        return _checked(_parse_footer(data))
+    except _NO_FOOTER as error:
         reason = f"the footer cannot be understood ({error})"
         raise PagesUnavailable(reason) from error
 
@@ -177,6 +181,18 @@ def _parse_footer(data: bytes) -> FileFooter:
     return FileFooter(meta[1], groups[0].fields[3], elements[0].fields[4], schema, chunks)
 
 
+def _checked(footer: FileFooter) -> FileFooter:
+    """Refuse numbers that cannot be: what follows reckons with them."""
+    numbers: list[Any] = [footer.num_rows, footer.version]
+    for chunk in footer.chunks:
+        numbers += [chunk.start, chunk.data_start - chunk.start, chunk.uncompressed, chunk.num_values]
+        numbers += [chunk.size - 1, *(chunk.offset_index or ())]
+    if not all(isinstance(number, int) and 0 <= number < _MOST_BYTES for number in numbers):
+        reason = "the footer tells of impossible numbers of bytes or rows"
+        raise PagesUnavailable(reason)
+    return footer
+
+
 def _top_level_columns(
     data: bytes, elements: list[ThriftStruct]
 ) -> tuple[dict[str, tuple[bytes, ...]], list[tuple[str, bool]]]:
@@ -186,15 +202,24 @@ def _top_level_columns(
     at = 1
     for _ in range(elements[0].fields[5]):
         name = elements[at].fields[4].decode()
-        end = _walk(elements, at, name, leaves, repeated=False)
+        end = _walk(elements, at, name, leaves, depth=0, repeated=False)
         schema[name] = tuple(data[element.start : element.end] for element in elements[at:end])
         at = end
     return schema, leaves
 
 
 def _walk(
-    elements: list[ThriftStruct], at: int, column: str, leaves: list[tuple[str, bool]], *, repeated: bool
+    elements: list[ThriftStruct],
+    at: int,
+    column: str,
+    leaves: list[tuple[str, bool]],
+    *,
+    depth: int,
+    repeated: bool,
 ) -> int:
+    if depth > _MOST_DEPTH:
+        reason = f"column {column!r} nests deeper than {_MOST_DEPTH}"
+        raise PagesUnavailable(reason)
     fields = elements[at].fields
     repeated = repeated or fields.get(3) == _REPEATED
     if not fields.get(5):
@@ -202,7 +227,7 @@ def _walk(
         return at + 1
     at += 1
     for _ in range(fields[5]):
-        at = _walk(elements, at, column, leaves, repeated=repeated)
+        at = _walk(elements, at, column, leaves, depth=depth + 1, repeated=repeated)
     return at
 
 

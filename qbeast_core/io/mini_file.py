@@ -25,6 +25,7 @@ __all__ = ["FilePart", "build_mini_file", "schema_key"]
 _LONG = field(1, I64)
 _LONG_AFTER_NEXT = field(2, I64)
 _STOP = b"\x00"
+_MOST = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +139,20 @@ def _num_values(buffers: Sequence[memoryview]) -> int:
         while at < len(data):
             header = read_struct(data, at)
             values = header.fields.get(5) or header.fields.get(8)  # data page of version 1 or 2
-            total += values.fields[1] if values else 0
-            at = header.end + header.fields[3]
-    except (ThriftError, KeyError, AttributeError) as error:
+            total += _size(values.fields[1]) if values else 0
+            at = header.end + _size(header.fields[3])
+    except (ThriftError, LookupError, AttributeError, TypeError) as error:
         reason = f"a page header cannot be read ({error})"
         raise PagesUnavailable(reason) from error
     if at != len(data):
         reason = "the pages do not end where the page directory says"
         raise PagesUnavailable(reason)
     return total
+
+
+def _size(number: int) -> int:
+    """Refuse what would lead backwards, and so round for ever."""
+    if not 0 <= number < _MOST:
+        message = f"a page of {number} bytes or values"
+        raise ThriftError(message)
+    return number

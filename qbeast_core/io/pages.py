@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import polars as pl
 
+from qbeast_core.errors import StorageError
 from qbeast_core.io.footer import PagesUnavailable
 from qbeast_core.io.mini_file import FilePart, build_mini_file
 from qbeast_core.io.page_plan import PagePlan, PageRequest, plan_pages, split_plan
@@ -172,6 +173,14 @@ class PageReader:
             tail = parse_tail(self._store.get_range(request.path, start, request.tail_bytes))
         except PagesUnavailable as error:
             raise PagesUnavailable(error.reason, request.path) from error
+        except StorageError as error:
+            if self._store.size(request.path) == request.size_bytes:
+                raise
+            reason = f"the file does not have the {request.size_bytes} bytes that the table's log tells of"
+            raise PagesUnavailable(reason, request.path) from error
+        if max((chunk.start + chunk.size for chunk in tail.footer.chunks), default=0) > start:
+            reason = "the footer tells of pages behind the end of the file"
+            raise PagesUnavailable(reason, request.path)
         with self._lock:
             self._tails[key] = tail
             while len(self._tails) > self._cached_tails:
@@ -215,7 +224,7 @@ class PageReader:
         parts = self._map(self._fetch, plans)
         try:
             frame = pl.read_parquet(build_mini_file(parts))
-        except (PagesUnavailable, pl.exceptions.PolarsError) as error:
+        except (PagesUnavailable, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             reason = f"the pages cannot be decoded ({error})"
             raise PagesUnavailable(reason, path) from error
         if frame.height != rows:

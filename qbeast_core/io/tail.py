@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 import numpy as np
 
@@ -29,6 +29,7 @@ __all__ = ["FileTail", "dump_directory", "parse_tail"]
 _DIRECTORY_MAGIC: Final = b"QBPAGES1"
 _HEAD: Final = struct.Struct("<8sIIIII")
 _CHECKED_FROM: Final = 12
+_MOST_RATIO: Final = 1040  # zlib packs no better
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +96,30 @@ def parse_tail(data: bytes) -> FileTail:
     footer = parse_footer(data[footer_at:-8])
     if len(footer.chunks) != leaves or page_rows < 1 or pages != -(-footer.num_rows // page_rows):
         _refuse("the page directory and the footer differ in rows or columns")
-    planes = np.frombuffer(zlib.decompress(data[_HEAD.size : footer_at]), dtype=np.uint8)
-    sizes = np.ascontiguousarray(planes.reshape(4, -1).T).view("<u4").reshape(leaves, pages)
+    planes = np.frombuffer(_inflate(data[_HEAD.size : footer_at], 4 * leaves * pages), dtype=np.uint8)
+    sizes = np.ascontiguousarray(planes.reshape(4, leaves * pages).T).view("<u4").reshape(leaves, pages)
     starts = np.empty((leaves, pages + 1), dtype=np.int64)
     starts[:, 0] = [chunk.data_start for chunk in footer.chunks]
     np.cumsum(sizes, axis=1, dtype=np.int64, out=starts[:, 1:])
     starts[:, 1:] += starts[:, :1]
-    if starts[:, -1].tolist() != [chunk.start + chunk.size for chunk in footer.chunks]:
+    if (sizes == 0).any() or starts[:, -1].tolist() != [chunk.start + chunk.size for chunk in footer.chunks]:
         _refuse("the pages do not fill their column chunks")
     return FileTail(footer, page_rows, starts)
 
 
-def _refuse(reason: str) -> None:
+def _inflate(packed: bytes, size_bytes: int) -> bytes:
+    """Decompress to so many bytes and no more: a few packed ones can stand for any number."""
+    if size_bytes > _MOST_RATIO * len(packed):
+        _refuse("the page directory tells of more pages than it can name")
+    engine = zlib.decompressobj()
+    try:
+        found = engine.decompress(packed, size_bytes + 1)
+    except zlib.error:
+        found = b""
+    if len(found) != size_bytes or not engine.eof or engine.unused_data:
+        _refuse("the page directory names other pages than it tells of")
+    return found
+
+
+def _refuse(reason: str) -> NoReturn:
     raise PagesUnavailable(reason)

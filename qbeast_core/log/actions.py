@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from qbeast_core.errors import InvalidInputError, InvalidMetadataError
@@ -25,6 +25,37 @@ __all__ = [
     "dump_commit",
     "parse_commit",
 ]
+
+
+_MOST: Final = 2**63
+
+
+def _as_text(value: Any) -> Any:
+    """Take what should be text as such, as deltalake does."""
+    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _as_texts(values: Any) -> Any:
+    if not isinstance(values, Mapping):
+        return values
+    return {key: _as_text(value) for key, value in values.items()}
+
+
+def _as_whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and abs(value) < _MOST else value
+
+
+def _time_or_none(value: Any) -> int | None:
+    """Take a time that can be one: what a commit says of itself is no reason to refuse it."""
+    whole = _as_whole(value)
+    fits = isinstance(whole, int) and not isinstance(whole, bool) and abs(whole) < _MOST
+    return whole if fits else None
+
+
+_Text: TypeAlias = Annotated[str | None, BeforeValidator(_as_text)]
+_Texts: TypeAlias = Annotated[Mapping[str, str | None] | None, BeforeValidator(_as_texts)]
+_Whole: TypeAlias = Annotated[int, BeforeValidator(_as_whole)]
+_Time: TypeAlias = Annotated[int | None, BeforeValidator(_time_or_none)]
 
 
 class _Action(BaseModel):
@@ -67,11 +98,11 @@ class AddFile(_Action):
     """
 
     path: str
-    size: int
-    modification_time: int
+    size: _Whole
+    modification_time: _Whole
     data_change: bool = True
-    stats: str | None = None
-    tags: Mapping[str, str | None] | None = None
+    stats: _Text = None
+    tags: _Texts = None
     partition_values: Mapping[str, str | None] = {}
     deletion_vector: Mapping[str, Any] | None = None
     blocks: Annotated[tuple[Block, ...] | None, Field(exclude=True)] = None
@@ -89,8 +120,8 @@ class RemoveFile(_Action):
     data_change: bool = True
     extended_file_metadata: bool | None = None
     partition_values: Mapping[str, str | None] | None = None
-    size: int | None = None
-    tags: Mapping[str, str | None] | None = None
+    size: Annotated[int | None, BeforeValidator(_as_whole)] = None
+    tags: _Texts = None
     deletion_vector: Mapping[str, Any] | None = None
 
 
@@ -125,12 +156,15 @@ class Txn(_Action):
 
 
 class CommitInfo(_Action):
-    """Provenance; ``txn_id`` is how a writer recognises its own commit."""
+    """Provenance, which anybody may spell as they like; ``txn_id`` is how a writer recognises its own commit.
 
-    timestamp: int | None = None
-    operation: str | None = None
-    txn_id: str | None = None
-    in_commit_timestamp: int | None = None
+    Times that are none count as not told, and other texts as the JSON that they are.
+    """
+
+    timestamp: _Time = None
+    operation: _Text = None
+    txn_id: _Text = None
+    in_commit_timestamp: _Time = None
 
 
 Action: TypeAlias = AddFile | RemoveFile | Metadata | Protocol | Txn | CommitInfo
@@ -202,7 +236,8 @@ def parse_commit(body: bytes, *, version: int) -> Commit:
         for line in body.splitlines():
             for key, raw in orjson.loads(line).items() if line.strip() else ():
                 model = _TYPES.get(key)
-                if model is not None and raw is not None:
+                free = model is CommitInfo and not isinstance(raw, dict)  # no action that Delta reckons with
+                if model is not None and raw is not None and not free:
                     found[model].append(model.model_validate(raw))
     except (ValueError, AttributeError) as error:  # no JSON, not an object, or a field is missing
         message = f"version {version} of the Delta log is damaged: {error}"

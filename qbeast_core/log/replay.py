@@ -12,24 +12,33 @@ from typing import Any, Final
 import orjson
 import polars as pl
 
+from qbeast_core.spec.block import MOST_ROWS
+
 __all__ = ["TAG_COLUMNS", "join_tags", "newest_tags", "sidecar_names", "tags_of_checkpoint", "tags_of_lines"]
 
-# Column -> tag key and type (format 7 and, from `state` on, 11).
-_TAGS: Final[Mapping[str, tuple[str, type[pl.DataType]]]] = {
-    "revision": ("revision", pl.Int64),
-    "blocks": ("blocks", pl.String),
-    "layout": ("qbeast.layout", pl.String),
-    "rules": ("qbeast.rules", pl.String),
-    "keys": ("qbeast.keys", pl.String),
-    "state": ("state", pl.String),
-    "cube": ("cube", pl.String),
-    "min_weight": ("minWeight", pl.Int64),
-    "max_weight": ("maxWeight", pl.Int64),
-    "element_count": ("elementCount", pl.Int64),
+# Column -> tag key (format 7 and, from `state` on, 11).
+_TAGS: Final[Mapping[str, str]] = {
+    "revision": "revision",
+    "blocks": "blocks",
+    "layout": "qbeast.layout",
+    "rules": "qbeast.rules",
+    "keys": "qbeast.keys",
+    "state": "state",
+    "cube": "cube",
+    "min_weight": "minWeight",
+    "max_weight": "maxWeight",
+    "element_count": "elementCount",
 }
 TAG_COLUMNS: Final = ("path", *_TAGS, "deletion_vector")
 """Columns of a frame of tags; `deletion_vector` is the descriptor as JSON text, null where there is none."""
 
+_WEIGHT: Final = (-(2**31), 2**31 - 1)
+_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
+    "revision": (0, 2**62),
+    "min_weight": _WEIGHT,
+    "max_weight": _WEIGHT,
+    "element_count": (0, MOST_ROWS),
+}
 _TEXTS: Final = pl.Schema(dict.fromkeys(TAG_COLUMNS, pl.String()))
 
 
@@ -48,7 +57,7 @@ def tags_of_lines(bodies: Iterable[bytes]) -> pl.DataFrame:
     [('a.parquet', 1, 'w')]
     """
     columns: dict[str, list[str | None]] = {name: [] for name in TAG_COLUMNS}
-    keys = [(columns[name], key) for name, (key, _) in _TAGS.items()]
+    keys = [(columns[name], key) for name, key in _TAGS.items()]
     for body in bodies:
         for line in body.splitlines():
             # Most of the time goes into JSON: a line that cannot be an add is not parsed.
@@ -78,9 +87,7 @@ def tags_of_checkpoint(frame: pl.DataFrame) -> pl.DataFrame:
     adds = frame.select(pl.col("add").struct.unnest()).filter(pl.col("path").is_not_null())
     no_text = pl.lit(None, pl.String)
     tagged = isinstance(adds.schema.get("tags"), pl.Map)
-    texts = [
-        (pl.col("tags").map.get(key) if tagged else no_text).alias(name) for name, (key, _) in _TAGS.items()
-    ]
+    texts = [(pl.col("tags").map.get(key) if tagged else no_text).alias(name) for name, key in _TAGS.items()]
     vector = no_text
     if "deletionVector" in adds.columns:
         held = pl.col("deletionVector")
@@ -101,21 +108,32 @@ def newest_tags(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def join_tags(live: pl.DataFrame, tags: pl.DataFrame) -> pl.DataFrame:
-    """Return the live files with their tags; nulls where a file has none.
+    """Return the live files with their tags; nulls where a file has none, or none that can be used.
 
     Parameters
     ----------
     live : pl.DataFrame
-        One row per live file, with the column `path` as the log spells it.
+        One row per live file, with the columns `path` as the log spells it and `num_records`.
     tags : pl.DataFrame
         `TAG_COLUMNS`, one row per path.
+
+    Returns
+    -------
+    pl.DataFrame
+        With `has_deletion_vector` and `miscounted`: whether the statistics tell of a number of rows that no file
+        has; `num_records` is null there.
     """
     joined = live.join(tags, on="path", how="left", maintain_order="left")
-    return joined.with_columns(has_deletion_vector=pl.col("deletion_vector").is_not_null())
+    possible = pl.col("num_records").is_between(0, MOST_ROWS)
+    return joined.with_columns(
+        pl.when(possible).then("num_records"),
+        has_deletion_vector=pl.col("deletion_vector").is_not_null(),
+        miscounted=(~possible).fill_null(value=False),
+    )
 
 
 def _typed(texts: pl.DataFrame) -> pl.DataFrame:
-    numbers = [
-        pl.col(name).cast(dtype, strict=False) for name, (_, dtype) in _TAGS.items() if dtype == pl.Int64
-    ]
-    return texts.with_columns(numbers)
+    numbers = {name: pl.col(name).cast(pl.Int64, strict=False) for name in _BOUNDS}
+    return texts.with_columns(
+        pl.when(number.is_between(*_BOUNDS[name])).then(number) for name, number in numbers.items()
+    )

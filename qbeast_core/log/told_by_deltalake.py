@@ -9,7 +9,7 @@ from qbeast_core.log.actions import Protocol
 from qbeast_core.log.names import commit_path
 from qbeast_core.log.refusals import COPIES, copy_of
 
-__all__ = ["damage_told", "feature_told"]
+__all__ = ["cause_told", "damage_told", "feature_told"]
 
 _UNSUPPORTED: Final = re.compile(
     r"unsupported|not supported|catalog-managed|column mapping|variant", re.IGNORECASE
@@ -24,6 +24,26 @@ _GAP: Final = re.compile(
 )
 _NO_BEGINNING: Final = re.compile(
     r"No (?:table metadata|protocol|table metadata or protocol) found in delta log"
+)
+_SPAWN: Final = (
+    "this process was forked from one that had used the library, whose threads did not come along. Start processes "
+    "with the method 'spawn': multiprocessing.get_context('spawn'), or mp_context= of an executor"
+)
+_NO_CREDENTIALS: Final = (
+    "there are no credentials that can be used: give them in storage_options or the environment"
+)
+_PLAIN_HTTP: Final = "the endpoint is http, which has to be allowed: AWS_ALLOW_HTTP='true' in storage_options"
+_NO_STORE: Final = (
+    "the store cannot be reached: check the endpoint in storage_options or the environment (AWS_ENDPOINT_URL, a whole "
+    "address like https://host:port), and the network"
+)
+_REFUSED: Final = "the store refuses these credentials: check them, and what they may do"
+_CAUSES: Final = (
+    (r"Forked process detected", _SPAWN),
+    (r"api/token|169\.254\.169\.254|credential", _NO_CREDENTIALS),  # asked of where there is no such service
+    (r"URL scheme is not allowed", _PLAIN_HTTP),
+    (r"dns error|Connection refused|tcp connect|builder error|Executor has crashed", _NO_STORE),
+    (r"denied|Unauthorized|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|InvalidToken", _REFUSED),
 )
 # What no reader here knows: left is an engine that may.
 _FUTURE: Final = Protocol(min_reader_version=3, min_writer_version=7, reader_features=("unknown",))
@@ -58,6 +78,23 @@ def damage_told(told: str) -> str | None:
             "changed. Put it back from a copy"
         )
     return None
+
+
+def cause_told(told: str) -> str | None:
+    """Return why the store, or this process, gives no log, and what can be done; None: it is not about them.
+
+    Parameters
+    ----------
+    told : str
+        What deltalake says, without its stack trace.
+
+    Examples
+    --------
+    >>> cause_told("Forked process detected - current PID is 2 ...")[:23]
+    'this process was forked'
+    >>> cause_told("Json error: expected {")
+    """
+    return next((why for pattern, why in _CAUSES if re.search(pattern, told, re.IGNORECASE)), None)
 
 
 def feature_told(told: str, *, path: str) -> tuple[str, str] | None:

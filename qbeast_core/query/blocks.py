@@ -62,11 +62,12 @@ class BlockTable:
     spaces : tuple of Space
         The blocks that cubes can prune.
     num_records : I64Array
-        Rows of each file, shape (files,); -1 where unknown.
+        Rows of each file, shape (files,); -1 where unknown, or where the log contradicts itself.
     ours : BoolArray
         Files whose coordinates follow the exact rules, and whose blocks stand in row order, shape (files,).
     corrupt : tuple of str
-        Paths of the files whose tags cannot be read; they are read whole.
+        Paths of the files whose tags cannot be read or cannot be true; they are read whole, whatever their
+        statistics say.
     """
 
     files: pl.DataFrame
@@ -98,7 +99,8 @@ class BlockTable:
     @cached_property
     def statistics(self) -> Statistics:
         """The files' own statistics."""
-        return Statistics(self.files, pl.Series("foreign", ~self.ours))
+        doubtful = self.files.get_column("path").is_in(list(self.corrupt))
+        return Statistics(self.files, pl.Series("foreign", ~self.ours), self.num_records, doubtful)
 
     @cached_property
     def pages(self) -> PageTable:

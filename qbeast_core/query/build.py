@@ -10,7 +10,7 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.query.blocks import BlockTable, Space
 from qbeast_core.query.fitting import fits_schema
-from qbeast_core.query.tags import BLOCK_SCHEMA, decode_blocks, flat_blocks
+from qbeast_core.query.tags import BLOCK_SCHEMA, contradicted_files, decode_blocks, flat_blocks
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
@@ -28,7 +28,8 @@ def build_block_table(
     ----------
     files : polars.DataFrame
         Columns as a snapshot has them: `path`, `num_records`, `revision`, `blocks`, `layout`, `rules`,
-        `state`, `cube`, `min_weight`, `element_count`, and structs `min`, `max`, `null_count` if any.
+        `state`, `cube`, `min_weight`, `element_count`, and `miscounted` and structs `min`, `max`, `null_count`
+        if any.
     revisions : mapping of int to Revision
         The table's revisions.
     schema : polars.Schema
@@ -63,7 +64,7 @@ def build_block_table(
                 spaces.append(space)
                 placed[space.blocks] = True
                 corrupt |= faulty
-    num_records = files.get_column("num_records").cast(pl.Int64).fill_null(-1).to_numpy()
+    num_records = _trusted_counts(files, corrupt)
     # Files without statistics come from a compaction of before 0.6.0: rows above the threshold are in them.
     bounded = placed & (num_records[file] >= 0)
     return BlockTable(
@@ -90,19 +91,16 @@ def _collect_blocks(files: pl.DataFrame) -> tuple[pl.DataFrame, set[int]]:
         "element_count",
     )
     tagged, unread = decode_blocks(numbered.filter(pl.col("blocks").is_not_null()).select("file", "blocks"))
-    counted = numbered.filter(pl.col("blocks").is_not_null() & ~pl.col("file").is_in(unread))
-    sums = tagged.group_by("file").agg(pl.col("rows").sum())
-    # A tag that leaves rows out says nothing about them.
-    short = counted.join(sums, on="file", how="left").filter(
-        pl.when(pl.col("num_records").is_null())
-        .then(pl.col("rows").is_null())
-        .otherwise(pl.col("rows").fill_null(0) < pl.col("num_records"))
-    )
-    corrupt = {*unread, *short.get_column("file").to_list()}
-    if len(short):
-        tagged = tagged.filter(~pl.col("file").is_in(short.get_column("file").to_list()))
+    named = numbered.filter(pl.col("blocks").is_not_null() | pl.col("cube").is_not_null()).get_column("file")
     flat = flat_blocks(numbered.filter(pl.col("blocks").is_null() & pl.col("cube").is_not_null()))
-    found = pl.concat([tagged, flat])
+    found = pl.concat(
+        [tagged.with_columns(legacy=pl.lit(value=False)), flat.with_columns(legacy=pl.lit(value=True))]
+    )
+    empty = named.filter(~named.is_in(found.get_column("file").implode()))
+    corrupt = {*unread, *empty.to_list(), *contradicted_files(files, found).to_list()}
+    found = found.drop("legacy")
+    if corrupt:
+        found = found.filter(~pl.col("file").is_in(list(corrupt)))
     bare = numbered.filter(~pl.col("file").is_in(found.get_column("file").unique().to_list())).select(
         "file",
         pl.lit(None, pl.String).alias("cube"),
@@ -112,6 +110,17 @@ def _collect_blocks(files: pl.DataFrame) -> tuple[pl.DataFrame, set[int]]:
         pl.lit(value=False).alias("replicated"),
     )
     return pl.concat([found, bare]).cast(BLOCK_SCHEMA).sort("file", maintain_order=True), corrupt
+
+
+def _trusted_counts(files: pl.DataFrame, corrupt: set[int]) -> I64Array:
+    """Give the rows of each file; -1 where they are not told, or told by what cannot be true.
+
+    A file of no rows is as cheap to open as it is to believe.
+    """
+    told = files.get_column("num_records").cast(pl.Int64).fill_null(-1).to_numpy().copy()
+    told[told < 1] = -1
+    told[list(corrupt)] = -1
+    return told
 
 
 def _readable(members: I64Array, blocks: pl.DataFrame, dimensions: int) -> tuple[I64Array, set[int]]:

@@ -10,7 +10,7 @@ from qbeast_core.spec.transformation import EmptyTransformation
 from qbeast_core.spec.transformer import Transformer
 from qbeast_core.tree.columns import data_type_of
 
-__all__ = ["fits_schema"]
+__all__ = ["fits_schema", "texts_changed"]
 
 
 def fits_schema(revision: Revision, schema: pl.Schema) -> bool:
@@ -32,6 +32,33 @@ def fits_schema(revision: Revision, schema: pl.Schema) -> bool:
     """
     spaces = [one for one in revision.transformations if not isinstance(one, EmptyTransformation)]
     return bool(spaces) and all(_has_type(one, schema) for one in revision.column_transformers)
+
+
+def texts_changed(revision: Revision, schema: pl.Schema) -> tuple[str, ...]:
+    """Return the columns that hold texts instead of what the revision knows, or the other way round.
+
+    Parameters
+    ----------
+    revision : Revision
+        Of the table.
+    schema : polars.Schema
+        The table's columns.
+
+    Examples
+    --------
+    >>> from qbeast_core.spec.revision import staging_revision
+    >>> staging = staging_revision(["x"], timestamp_ms=0, table_id="t", cube_size=9)
+    >>> texts_changed(staging, pl.Schema({"x": pl.String}))
+    ()
+    """
+    known = {
+        one.column_name: one.data_type for one in revision.column_transformers if one.data_type is not None
+    }
+    return tuple(
+        name
+        for name, data_type in known.items()
+        if (schema.get(name) == pl.String) != (data_type == "StringDataType")
+    )
 
 
 def _has_type(transformer: Transformer, schema: pl.Schema) -> bool:

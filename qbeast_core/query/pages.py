@@ -11,12 +11,15 @@ from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.spec.block import MOST_ROWS
 from qbeast_core.spec.layout import LAYOUT_VERSION, parse_layout
 
 __all__ = ["BlockRows", "PageTable", "build_page_table"]
 
 _JSON = pl.Struct({"v": pl.Int64, "rows": pl.Int64, "tail": pl.Int64, "w": pl.String})
 _LOW_BITS, _LOW_MASK = 16, 0xFFFF
+_KEYS = 4
+_KEY = r'"(?:v|rows|tail|w)"\s*:'
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,7 +173,8 @@ def _decode_layouts(
     size = packed.bin.size().cast(pl.Int64).fill_null(1).to_numpy()
     needed = 2 * -(-num_records[chosen] // np.maximum(rows, 1))
     known = fields.get_column("v").eq(LAYOUT_VERSION).fill_null(value=False).to_numpy()
-    sound = known & (rows > 0) & (size == needed)
+    once = layouts.gather(chosen).str.count_matches(_KEY).eq(_KEYS).to_numpy()  # of two, which counts?
+    sound = known & once & (rows > 0) & (rows <= MOST_ROWS) & (size == needed)
     page_rows[chosen[sound]] = rows[sound]
     tail_bytes[chosen[sound]] = fields.get_column("tail").fill_null(0).to_numpy()[sound]
     counts[chosen[sound]] = size[sound] // 2
@@ -181,8 +185,10 @@ def _decode_layouts(
 def _decode_json(texts: pl.Series) -> pl.DataFrame:
     """Decode layouts; a text that is no such JSON gives nulls."""
     try:
-        return texts.str.json_decode(_JSON).struct.unnest()
-    except pl.exceptions.ComputeError:
+        fields = texts.str.json_decode(_JSON).struct.unnest()
+    except pl.exceptions.PolarsError:
+        fields = pl.DataFrame()
+    if fields.height != len(texts):  # a text may be no JSON, none at all, or two
         sound = pl.Series([_is_layout(text) for text in texts], dtype=pl.Boolean)
         return (
             texts.to_frame("w")
@@ -191,6 +197,7 @@ def _decode_json(texts: pl.Series) -> pl.DataFrame:
             .str.json_decode(_JSON)
             .struct.unnest()
         )
+    return fields
 
 
 def _is_layout(text: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from qbeast_core.query.nodes import Atom, Compare, IsIn, IsNotNull, IsNull, Operand, StartsWith
-from qbeast_core.space.arrays import BoolArray
+from qbeast_core.space.arrays import BoolArray, I64Array
 
 __all__ = ["Statistics"]
 
@@ -32,10 +32,16 @@ class Statistics:
     foreign : polars.Series
         Boolean, one a file: whether another writer made it, who may have left NaN out of the bounds of
         floats, cut strings and rounded decimals.
+    rows : I64Array
+        Rows of each file, shape (files,); below 1 where unknown.
+    doubtful : polars.Series
+        Boolean, one a file: whether the log contradicts itself about it, so that nothing it says is relied on.
     """
 
     files: pl.DataFrame
     foreign: pl.Series
+    rows: I64Array
+    doubtful: pl.Series
 
     def may_match(self, atom: Atom) -> BoolArray:
         """Tell for every file whether a row of it can match; True where nothing is known, shape (files,)."""
@@ -45,21 +51,29 @@ class Statistics:
         else:
             frame = self._bounds(atom.operand)
             rule = _rule(atom, frame) & (_nulls < _rows)
-        return frame.select(rule.fill_null(value=True).alias("may")).get_column("may").to_numpy()
+        may = frame.select(rule.fill_null(value=True).alias("may")).get_column("may")
+        return (may | self.doubtful).to_numpy()
 
     def _counts(self, column: str) -> pl.DataFrame:
-        return pl.DataFrame(
+        """Give numbers of rows and nulls; none where there cannot be so many."""
+        told = pl.DataFrame(
             {
-                "rows": self.files.get_column("num_records").cast(pl.Int64),
+                "rows": self.rows,
                 "nulls": self._field("null_count", column, pl.Int64()),
                 "foreign": self.foreign,
             }
+        )
+        rows = pl.when(_rows > 0).then(_rows)
+        return told.with_columns(
+            rows, pl.when((_nulls >= 0) & ~(_nulls > rows).fill_null(value=False)).then(_nulls)
         )
 
     def _bounds(self, operand: Operand) -> pl.DataFrame:
         """Give bounds that really hold, in the type that is compared."""
         low, high = (self._field(side, operand.column, operand.dtype) for side in ("min", "max"))
         frame = self._counts(operand.column).with_columns(low.alias("low"), high.alias("high"))
+        in_order = (_low <= _high).fill_null(value=True)  # else neither is a bound
+        frame = frame.with_columns(pl.when(in_order).then(_low), pl.when(in_order).then(_high))
         low_rule, high_rule = _honest(operand.dtype)
         frame = frame.with_columns(low_rule.alias("low"), high_rule.alias("high"))
         return frame.with_columns(operand.apply(_low), operand.apply(_high))

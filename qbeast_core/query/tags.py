@@ -8,9 +8,9 @@ import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
-from qbeast_core.spec.block import parse_blocks
+from qbeast_core.spec.block import MOST_ROWS, parse_blocks
 
-__all__ = ["BLOCK_SCHEMA", "decode_blocks", "flat_blocks"]
+__all__ = ["BLOCK_SCHEMA", "contradicted_files", "decode_blocks", "flat_blocks"]
 
 BLOCK_SCHEMA = pl.Schema(
     {
@@ -38,6 +38,7 @@ _JSON = pl.List(
 )
 _SLICE_FILES = 2_500  # slices are decoded side by side
 _COPIES = ("REPLICATED", "ANNOUNCED")
+_LEAST_KEYS = 4  # of a block; the fifth is `replicated`
 
 
 def decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
@@ -65,18 +66,60 @@ def decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     """
     decoded, unread = _decode_slices(texts)
     rows = _as_rows(decoded)
+    unread += _with_other_keys(texts, rows)
+    rows = rows.with_columns(pl.col("replicated").fill_null(value=False))
     sound = pl.all_horizontal(
         pl.col("cube").is_not_null(),
         pl.col("min_weight", "max_weight").is_between(MIN_WEIGHT, MAX_WEIGHT).fill_null(value=False),
-        pl.col("rows").ge(0).fill_null(value=False),
+        pl.col("rows").is_between(0, MOST_ROWS).fill_null(value=False),
     )
     faulty = rows.filter(~sound).get_column("file").unique().to_list()
     if not faulty and not unread:
         return rows, []
     again = texts.filter(pl.col("file").is_in([*faulty, *unread]))
     saved, corrupt = _decode_singly(again)
-    kept = rows.filter(~pl.col("file").is_in(faulty))
+    kept = rows.filter(~pl.col("file").is_in(again.get_column("file").implode()))
     return pl.concat([kept, saved]).sort("file", maintain_order=True), corrupt
+
+
+def contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
+    """Return the numbers of files whose blocks cannot be true: nothing that the log says of them is relied on.
+
+    Parameters
+    ----------
+    files : polars.DataFrame
+        As a snapshot has them, file i in row i: `num_records` and, where it tells, `miscounted`.
+    blocks : polars.DataFrame
+        Columns of `BLOCK_SCHEMA`, and `legacy` where flat tags are among them.
+
+    Returns
+    -------
+    polars.Series
+        int64, ascending: files with blocks that do not sum to their rows, or with a block whose smallest weight is
+        above its threshold. Thresholds of flat tags say nothing, and files of copies stay closed in any case.
+
+    Examples
+    --------
+    >>> files = pl.DataFrame({"num_records": [2, 2, None]})
+    >>> blocks = pl.DataFrame({"file": [0, 1, 2], "min_weight": [1, 1, 9], "max_weight": [5, 5, 5],
+    ...     "rows": [2, 3, 4], "replicated": [False, False, False]})
+    >>> contradicted_files(files, blocks).to_list()
+    [1, 2]
+    """
+    told = files.select(
+        pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
+        pl.col("num_records").cast(pl.Int64),
+        _miscounted(files),
+    )
+    legacy = pl.col("legacy") if "legacy" in blocks.columns else pl.lit(value=False)
+    held = blocks.group_by("file").agg(
+        pl.col("rows").sum(),
+        ((pl.col("min_weight") > pl.col("max_weight")) & ~legacy).any().alias("turned"),
+        (legacy & pl.col("replicated")).all().alias("copies"),
+    )
+    wrong = (pl.col("rows") != pl.col("num_records")) | pl.col("miscounted") | pl.col("turned")
+    both = held.join(told, on="file", how="inner")
+    return both.filter(wrong.fill_null(value=False) & ~pl.col("copies")).get_column("file").sort()
 
 
 def flat_blocks(files: pl.DataFrame) -> pl.DataFrame:
@@ -102,6 +145,10 @@ def flat_blocks(files: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _miscounted(files: pl.DataFrame) -> pl.Expr:
+    return pl.col("miscounted") if "miscounted" in files.columns else pl.lit(value=False).alias("miscounted")
+
+
 def _slices(texts: pl.DataFrame) -> Iterator[pl.DataFrame]:
     return texts.iter_slices(_SLICE_FILES)
 
@@ -111,14 +158,14 @@ def _decode_slices(texts: pl.DataFrame) -> tuple[list[pl.DataFrame], list[int]]:
     plans = [part.lazy().with_columns(pl.col("blocks").str.json_decode(_JSON)) for part in _slices(texts)]
     try:
         return pl.collect_all(plans), []
-    except pl.exceptions.ComputeError:
+    except pl.exceptions.PolarsError:  # a text may be no JSON, none at all, or two
         pass  # find out which
     decoded: list[pl.DataFrame] = []
     unread: list[int] = []
     for part, plan in zip(_slices(texts), plans, strict=True):
         try:
             decoded.append(plan.collect())
-        except pl.exceptions.ComputeError:
+        except pl.exceptions.PolarsError:
             unread.extend(part.get_column("file").to_list())
     return decoded, unread
 
@@ -136,8 +183,22 @@ def _as_rows(decoded: Sequence[pl.DataFrame]) -> pl.DataFrame:
             pl.col("minWeight").alias("min_weight"),
             pl.col("maxWeight").alias("max_weight"),
             pl.col("elementCount").alias("rows"),
-            pl.col("replicated").fill_null(value=False),
+            "replicated",
         )
+    )
+
+
+def _with_other_keys(texts: pl.DataFrame, rows: pl.DataFrame) -> list[int]:
+    """Give the files with other keys than blocks have, or with one of them twice: each is looked at alone.
+
+    No value of a block holds a colon, so there are as many as keys.
+    """
+    keys = rows.group_by("file").agg((_LEAST_KEYS + pl.col("replicated").is_not_null()).sum().alias("keys"))
+    counted = texts.select("file", pl.col("blocks").str.count_matches(":", literal=True).alias("colons"))
+    return (
+        counted.join(keys, on="file", how="inner")
+        .filter(pl.col("colons") != pl.col("keys"))["file"]
+        .to_list()
     )
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from qbeast_core.errors import InvalidMetadataError
 
-__all__ = ["Number", "SpecModel", "invalid_metadata", "read_text"]
+__all__ = ["Number", "SpecModel", "invalid_metadata", "read_text", "refuse_repeated_keys"]
 
 T = TypeVar("T")
 
@@ -49,6 +50,26 @@ def invalid_metadata(what: str, text: str, problems: Iterable[str]) -> InvalidMe
         f"{what} does not follow the Qbeast format: {listed}{more}. It begins with {head!r}. "
         "Nothing was changed; if another program wrote it, a newer qbeast may be able to read it."
     )
+
+
+def refuse_repeated_keys(text: str, *, what: str) -> None:
+    """Raise `InvalidMetadataError` where JSON text names a key twice: readers differ on which one counts.
+
+    Parameters
+    ----------
+    text : str
+        JSON that could be read: so it is not nested too deep.
+    what : str
+        What it is, for the message.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise invalid_metadata(what, text, ["a key stands there twice"])
+        return found
+
+    json.loads(text, object_pairs_hook=once, parse_int=str)  # Python refuses to read very long integers
 
 
 def read_text(read: Callable[[str], T], text: str, *, what: str) -> T:

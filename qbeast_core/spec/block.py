@@ -10,9 +10,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AliasChoices, Field, TypeAdapter
 
-from qbeast_core.spec._base import read_text
+from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
 
 __all__ = [
+    "MOST_ROWS",
     "Block",
     "BlocksDialect",
     "block_from_flat_tags",
@@ -20,6 +21,9 @@ __all__ = [
     "dump_blocks",
     "parse_blocks",
 ]
+
+MOST_ROWS: Final = 2**40
+"""More rows than any file holds: sums of such numbers over all files of a table stay within 64 bits."""
 
 BlocksDialect: TypeAlias = Literal["documented", "qbeast-spark"]
 """How blocks are spelled: as the published documents say, or as the JVM reads and writes them."""
@@ -41,7 +45,7 @@ class Block:
     max_weight : int
         The cube's threshold when it was written, int32; 2147483647 for a leaf.
     element_count : int
-        Number of rows, 0 or more.
+        Number of rows, 0 to 2**40.
     replicated : bool
         True if the rows also live in descendants; such a block is never read.
     """
@@ -49,11 +53,12 @@ class Block:
     cube: Annotated[str, Field(validation_alias=AliasChoices("cube", "cubeId"))]
     min_weight: Annotated[_Weight, Field(validation_alias="minWeight")]
     max_weight: Annotated[_Weight, Field(validation_alias="maxWeight")]
-    element_count: Annotated[int, Field(ge=0, validation_alias="elementCount")]
+    element_count: Annotated[int, Field(ge=0, le=MOST_ROWS, validation_alias="elementCount")]
     replicated: bool = False
 
 
 _BLOCKS: Final = TypeAdapter(list[Block])
+_WHAT: Final = "a blocks tag"
 _TRAILING_COMMA: Final = re.compile(r"\}\s*,(\s*\]\s*)\Z")
 _COPIED_STATES: Final = ("REPLICATED", "ANNOUNCED")
 _FLAT_BLOCK: Final = TypeAdapter(Block)
@@ -68,14 +73,15 @@ def parse_blocks(text: str) -> list[Block]:
     Raises
     ------
     InvalidMetadataError
-        If `text` is no JSON list of blocks; the message lists the problems.
+        If `text` is no JSON list of blocks, or a key or a cube is told twice; the message lists the
+        problems.
 
     Examples
     --------
     >>> parse_blocks('[{"cubeId":"w","minWeight":-5,"maxWeight":7,"elementCount":2},]')
     [Block(cube='w', min_weight=-5, max_weight=7, element_count=2, replicated=False)]
     """
-    return read_text(_parse, text, what="a blocks tag")
+    return read_text(_parse, text, what=_WHAT)
 
 
 def dump_blocks(blocks: Sequence[Block], *, dialect: BlocksDialect) -> str:
@@ -131,7 +137,16 @@ def block_from_flat_tags(tags: Mapping[str, str]) -> Block:
 
 
 def _parse(text: str) -> list[Block]:
-    return _BLOCKS.validate_json(_TRAILING_COMMA.sub(r"}\1", text), strict=True)
+    plain = _TRAILING_COMMA.sub(r"}\1", text)
+    blocks = _BLOCKS.validate_json(plain, strict=True)
+    refuse_repeated_keys(plain, what=_WHAT)
+    if plain.count('"cube"') and plain.count('"cubeId"') and _spelled_twice(plain):
+        raise invalid_metadata(_WHAT, text, ["a block names its cube in both spellings"])
+    return blocks
+
+
+def _spelled_twice(text: str) -> bool:
+    return any("cube" in block and "cubeId" in block for block in json.loads(text))
 
 
 def _is_copy(tags: Mapping[str, str]) -> bool:

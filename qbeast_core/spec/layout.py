@@ -14,7 +14,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from qbeast_core.spec._base import invalid_metadata, read_text
+from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
+from qbeast_core.spec.block import MOST_ROWS
 
 __all__ = ["LAYOUT_VERSION", "PageLayout", "dump_layout", "parse_layout"]
 
@@ -22,6 +23,7 @@ LAYOUT_VERSION: Final = 1
 """The one version known here; a file with another is read without its layout."""
 
 _WHAT: Final = "a page layout tag"
+_MOST_TAIL_BYTES: Final = 1 << 30  # a reader holds it in memory
 _OBJECT: Final = TypeAdapter(dict[str, Any])
 
 
@@ -53,8 +55,8 @@ class PageLayout:
 class _Stored(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
-    rows: Annotated[int, Field(ge=1)]
-    tail: Annotated[int, Field(ge=8)]
+    rows: Annotated[int, Field(ge=1, le=MOST_ROWS)]
+    tail: Annotated[int, Field(ge=8, le=_MOST_TAIL_BYTES)]
     w: str
     hidden: bool = True
 
@@ -65,7 +67,7 @@ def parse_layout(text: str) -> PageLayout | None:
     Raises
     ------
     InvalidMetadataError
-        If `text` is no JSON object with a version, or breaks the version it names.
+        If `text` is no JSON object with a version, names a key twice, or breaks the version it names.
 
     Examples
     --------
@@ -75,6 +77,7 @@ def parse_layout(text: str) -> PageLayout | None:
     True
     """
     stored = read_text(_OBJECT.validate_json, text, what=_WHAT)
+    refuse_repeated_keys(text, what=_WHAT)
     version = stored.get("v")
     if not isinstance(version, int) or isinstance(version, bool):
         raise invalid_metadata(_WHAT, text, ["v must be an integer"])

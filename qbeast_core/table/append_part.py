@@ -17,12 +17,14 @@ from qbeast_core.io.location import resolve_location
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.rebase import dialect_of
+from qbeast_core.query.fitting import texts_changed
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data_file import FileSettings, store_file
 from qbeast_core.table.data_files import World, delete_data_files, write_data_files
 from qbeast_core.table.fit_blocks import without_index
+from qbeast_core.table.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.frames import FrameLike, to_frame
 from qbeast_core.table.live_tree import live_tree
 from qbeast_core.table.locking import refuse_unsafe_locking
@@ -145,8 +147,11 @@ def begin_append(
         raise TableNotFoundError(msg, path=uri)
     store = snapshot.source.store
     refuse_unsafe_locking(store.uri, snapshot.storage_options)
+    refuse_taken_name(store.uri, snapshot.schema_json)
     fit_frame(to_frame(empty), snapshot.schema_json, snapshot.schema, merge=False)
-    revision = latest if latest.revision_id and latest.transformations else None
+    refuse_lost_columns(store.uri, latest.columns, snapshot.schema, done="written")
+    fits = latest.revision_id and latest.transformations and not texts_changed(latest, snapshot.schema)
+    revision = latest if fits else None
     settings = {
         key: text for key, text in snapshot.metadata.configuration.items() if key.startswith(_TABLE_KEYS)
     }

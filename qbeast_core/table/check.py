@@ -19,6 +19,7 @@ from qbeast_core.table.check_layouts import read_layout
 from qbeast_core.table.check_log import check_log
 from qbeast_core.table.check_places import Placement
 from qbeast_core.table.check_report import CheckReport
+from qbeast_core.table.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.progress import Progress, ProgressCallback
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.snapshot import Snapshot
@@ -117,9 +118,10 @@ def _contents(snapshot: Snapshot, found: LiveBlocks, progress: ProgressCallback 
 
 def _jobs(snapshot: Snapshot, found: LiveBlocks) -> list[FileCheck]:
     latest = snapshot.config.latest
-    indexed = () if latest is None else latest.columns
+    indexed = () if latest is None or lost_columns(latest.columns, snapshot.schema) else latest.columns
     columns = ["file", "cube", "min_weight", "max_weight", "rows", "legacy"]
     blocks = found.blocks.select(columns).partition_by("file", as_dict=True, include_key=False)
+    reserved = taken_name(snapshot.schema_json) is not None
     revisions, jobs = snapshot.config.revisions, list[FileCheck]()
     for number, path in enumerate(snapshot.data_paths):
         record = snapshot.files[number]
@@ -137,6 +139,7 @@ def _jobs(snapshot: Snapshot, found: LiveBlocks) -> list[FileCheck]:
                 record=record,
                 ours=record["rules"][0] == "1",
                 indexed=indexed,
+                reserved=reserved,
                 placement=placement,
                 layout=read_layout(record["layout"][0]),
                 schema=snapshot.schema,

@@ -13,6 +13,7 @@ from qbeast_core.io.store import Store
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.table.check_faults import Fault
 from qbeast_core.table.check_file import stored_size
+from qbeast_core.table.whole_batches import SCAN_ERRORS, whole_batches
 from qbeast_core.table.whole_files import scan_files
 
 __all__ = ["copy_faults", "revisions_with_copies"]
@@ -113,11 +114,10 @@ def _hash(store: Store, path: str, schema: pl.Schema, options: dict[str, str]) -
     if stored_size(store, path) is None:
         return _Hashed(path, nothing)
     try:
-        batches = scan_files(store, [path], list(schema), schema, storage_options=options).collect_batches(
-            maintain_order=True
-        )
+        lazy = scan_files(store, [path], list(schema), schema, storage_options=options)
+        batches = whole_batches(lazy, [path], lambda _: lazy)
         return _Hashed(
             path, np.concatenate([nothing, *(batch.hash_rows(seed=_SEED).to_numpy() for batch in batches)])
         )
-    except (pl.exceptions.PolarsError, OSError):
+    except (*SCAN_ERRORS, OSError):
         return _Hashed(path, nothing)  # told as a fault of the file

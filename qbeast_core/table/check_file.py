@@ -22,6 +22,7 @@ from qbeast_core.table.check_places import (
 )
 from qbeast_core.table.check_statistics import compare_statistics, summaries_of
 from qbeast_core.table.frames import WEIGHT_COLUMN
+from qbeast_core.table.whole_batches import SCAN_ERRORS
 from qbeast_core.table.whole_files import scan_files
 
 __all__ = ["FileCheck", "check_file", "stored_size"]
@@ -44,7 +45,9 @@ class FileCheck:
     ours : bool
         Whether we wrote it.
     indexed : tuple of str
-        The table's indexed columns.
+        The table's indexed columns; none where rows have no weights any more.
+    reserved : bool
+        Whether another writer added a column of the hidden one's name: files of others may hold its values.
     placement : Placement or None
         Its blocks, if they can be used; None: it is staged.
     layout : PageLayout or None
@@ -56,6 +59,7 @@ class FileCheck:
     record: pl.DataFrame
     ours: bool
     indexed: tuple[str, ...]
+    reserved: bool = False
     placement: Placement | None = None
     layout: PageLayout | None = None
     schema: pl.Schema = field(repr=False)
@@ -112,13 +116,13 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
         names = footer.schema.to_arrow_schema().names
         findings = [
             *_statistics_of(store, job, sum(groups), storage_options),
-            *_places_of(store, job, sum(groups), storage_options, hidden=WEIGHT_COLUMN in names),
+            *_places_of(store, job, sum(groups), storage_options, hidden=_holds_weights(job, names)),
         ]
         if (WEIGHT_COLUMN in names or _asks_hidden(job)) and job.ours and names[-1] != WEIGHT_COLUMN:
             findings.append(Finding("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
         if job.ours and job.layout is not None:
             findings += check_pages(store, job.path, size, job.layout)
-    except (Unreadable, pl.exceptions.PolarsError) as error:
+    except (Unreadable, *SCAN_ERRORS) as error:
         return [_fault(job, Finding("file-unreadable", f"it cannot be read: {error}"), [])]
     except StorageError:
         raise
@@ -130,6 +134,10 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
 def _asks_hidden(job: FileCheck) -> bool:
     """Tell whether a file of ours has to have the hidden column; those for JVMs do without."""
     return job.layout is not None and job.layout.has_hidden_weights
+
+
+def _holds_weights(job: FileCheck, names: list[str]) -> bool:
+    return WEIGHT_COLUMN in names and (job.ours or not job.reserved)
 
 
 def _fault(job: FileCheck, finding: Finding, groups: list[int]) -> Fault:
@@ -176,7 +184,7 @@ def _places_of(
             yield from place_our_rows(chunks, placement, job.layout)
             return
         yield from place_foreign_rows(_chunks(store, job, rows, options, hidden=False), placement)
-    if hidden:
+    if hidden and job.indexed:
         yield from check_hidden_weights(_chunks(store, job, rows, options, hidden=True), job.indexed)
 
 

@@ -11,6 +11,7 @@ from qbeast_core.spec.block import BlocksDialect, blocks_dialect
 from qbeast_core.table.check_branches import branch_faults
 from qbeast_core.table.check_faults import Code, Fault, fault_frame, faults_at
 from qbeast_core.table.check_layouts import layout_faults
+from qbeast_core.table.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.snapshot import Snapshot
 
 __all__ = ["check_log"]
@@ -81,10 +82,19 @@ def check_log(snapshot: Snapshot) -> tuple[LiveBlocks, list[pl.DataFrame], list[
 def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
     config = snapshot.config
     newest = max(config.revisions, default=None)
-    if newest is None or config.last_revision_id == newest:
-        return fault_frame([])
-    message = f"qbeast.lastRevisionID is {config.last_revision_id}, and the newest revision is {newest}"
-    return fault_frame([Fault(code="last-revision", message=message, revision=newest)])
+    faults: list[Fault] = []
+    if newest is not None and config.last_revision_id != newest:
+        message = f"qbeast.lastRevisionID is {config.last_revision_id}, and the newest revision is {newest}"
+        faults.append(Fault(code="last-revision", message=message, revision=newest))
+    indexed = () if config.latest is None else config.latest.columns
+    for name, why in lost_columns(indexed, snapshot.schema).items():
+        message = f"the table is indexed by {name!r}, which {why}: samples and appends are refused"
+        faults.append(Fault(code="indexed-columns", message=message, revision=config.last_revision_id))
+    taken = taken_name(snapshot.schema_json)
+    if taken is not None:
+        message = f"another writer added a column {taken!r}, the name of a column of ours: no read shows it"
+        faults.append(Fault(code="reserved-column", message=message))
+    return fault_frame(faults)
 
 
 def _tag_faults(files: pl.DataFrame, found: LiveBlocks) -> list[pl.DataFrame]:

@@ -23,7 +23,7 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.store import Store
 from qbeast_core.log.names import LOG_DIRECTORY, commit_path
-from qbeast_core.log.told_by_deltalake import damage_told, feature_told
+from qbeast_core.log.told_by_deltalake import cause_told, damage_told, feature_told
 from qbeast_core.table.found_instead import found_instead
 
 __all__ = ["delta_errors", "open_delta"]
@@ -125,6 +125,11 @@ def _translated(uri: str, error: BaseException) -> QbeastError:
     refused = feature_told(told, path=uri)
     if refused is not None:
         return UnsupportedTableError(refused[0], path=uri, feature=refused[1])
+    cause = cause_told(told) if "://" in uri or "Forked" in told else None
+    if cause is not None:
+        return StorageError(
+            f"the log of {uri} cannot be read: {cause}. Nothing was changed. ({told})", path=uri
+        )
     if isinstance(error, OSError) or _STORE.search(told):
         return StorageError(f"the log of {uri} cannot be read: {told}", path=uri)
     return InvalidMetadataError(f"the Delta log of {uri} is damaged: {told}. Nothing was changed.")

@@ -99,7 +99,7 @@ def _count(reader: Reader, job: Job, files: I64Array, columns: Sequence[str]) ->
 
 def live_rows(reader: Reader) -> I64Array:
     """Return how many rows a read returns of each file, shape (files,); `UNKNOWN` where the log does not tell."""
-    rows = reader.snapshot.files["num_records"].cast(pl.Int64).fill_null(UNKNOWN).to_numpy().copy()
+    rows = reader.blocks.num_records.copy()  # those that nothing contradicts
     for number, hidden in reader.deleted_rows.items():
         if rows[number] != UNKNOWN:
             rows[number] -= len(hidden)

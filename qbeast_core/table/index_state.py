@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.live_blocks import live_blocks
+from qbeast_core.query.tags import contradicted_files
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.spec.block import Block
@@ -67,13 +68,10 @@ class IndexState:
 
     @cached_property
     def blocks(self) -> pl.DataFrame:
-        """Blocks that account for every row of their file, as `qbeast_core.query.live_blocks` gives them."""
+        """Blocks that can be true, as `qbeast_core.query.live_blocks` gives them."""
         snapshot = self.snapshot
         found = live_blocks(snapshot.files, snapshot.config.revisions, snapshot.schema).blocks
-        records = snapshot.files["num_records"].cast(pl.Int64)[found["file"]]
-        told = found.with_columns(records.alias("records"), pl.col("rows").sum().over("file").alias("sum"))
-        whole = told.filter(pl.col("records").is_null() | (pl.col("sum") >= pl.col("records")))
-        return whole.drop("records", "sum")
+        return found.filter(~pl.col("file").is_in(contradicted_files(snapshot.files, found).implode()))
 
     @cached_property
     def revision_of(self) -> I64Array:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import polars as pl
 
@@ -14,10 +14,13 @@ from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.arrays import I64Array
+from qbeast_core.table.whole_batches import whole_batches
 from qbeast_core.table.whole_files import scan_files, scan_without_rows
 from qbeast_core.tree.columns import frame_weights
 
 __all__ = ["BATCH_BYTES", "Place", "Portion", "Wanted", "read_portion", "refuse_missing"]
+
+_Scan: TypeAlias = Callable[[list[str]], pl.LazyFrame]
 
 BATCH_BYTES: Final = 64 << 20
 """Stored bytes of pages that are decoded at once."""
@@ -114,7 +117,7 @@ def read_portion(
     Raises
     ------
     StorageError
-        If a file cannot be read, or is gone.
+        If a file cannot be read, or is gone or damaged.
     UnsupportedTableError
         If a path leads out of the table.
     """
@@ -169,21 +172,28 @@ def _read(portion: Portion, wanted: Wanted, place: Place, limit: int | None) -> 
             wanted.needed,
             wanted.schema,
             max_bytes=BATCH_BYTES,
-            fallback=lambda request: scan([request.path]).collect(),
+            fallback=lambda request: pl.concat(_every_row(scan([request.path]), [request.path], scan)),
         )
         yield from map(wanted.finish, frames)
     if portion.whole:
-        yield from _collected(scan(list(portion.whole)), wanted, limit)
+        yield from _collected(scan(list(portion.whole)), wanted, limit, portion.whole, scan)
     for path, rows in portion.hiding:
         lazy = scan_without_rows(
             place.store, path, rows, wanted.needed, wanted.schema, storage_options=options
         )
-        yield from _collected(lazy, wanted, limit)
+        yield from _collected(lazy, wanted, limit, [path], scan)
 
 
-def _collected(lazy: pl.LazyFrame, wanted: Wanted, limit: int | None) -> Iterator[pl.DataFrame]:
+def _every_row(lazy: pl.LazyFrame, paths: Sequence[str], scan: _Scan) -> Iterator[pl.DataFrame]:
+    yield pl.DataFrame(schema=lazy.collect_schema())
+    yield from whole_batches(lazy, paths, lambda path: scan([path]))
+
+
+def _collected(
+    lazy: pl.LazyFrame, wanted: Wanted, limit: int | None, paths: Sequence[str], scan: _Scan
+) -> Iterator[pl.DataFrame]:
     """Run a scan of whole files; Polars filters, and cuts where no sample comes after."""
     filtered = lazy if wanted.predicate is None else lazy.filter(wanted.predicate)
     if limit is not None and wanted.weights.is_full:
         filtered = filtered.head(limit)
-    yield from map(wanted.finish, filtered.collect_batches(maintain_order=True))
+    yield from map(wanted.finish, whole_batches(filtered, paths, lambda path: scan([path])))

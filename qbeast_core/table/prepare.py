@@ -12,12 +12,14 @@ from qbeast_core.log.actions import Metadata
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.rebase import found_dialect
 from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.query.fitting import texts_changed
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.table.column_stats import parse_column_stats
 from qbeast_core.table.data_files import World
+from qbeast_core.table.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.live_tree import growth_of, live_tree
 from qbeast_core.table.schema_match import fit_frame, merged_schema
 from qbeast_core.table.snapshot import Snapshot
@@ -95,9 +97,12 @@ def prepare(
     if target is None or options.schema_mode == "overwrite":
         schema_json = schema_to_delta(frame.schema)
     else:
+        refuse_taken_name(target.uri, target.schema_json)
         merge = options.schema_mode == "merge"
         frame = fit_frame(frame, target.schema_json, target.schema, merge=merge)
         schema_json = merged_schema(target.schema_json, target.schema, frame)
+    if target is not None and appending and known is not None:
+        refuse_lost_columns(target.uri, known.columns, frame.schema, done="written")
     check_columns(specs, frame.schema, dialect)
     metadata = _metadata(target, schema_json, options, world)
     if dialect == "qbeast-spark" and not appending:
@@ -105,8 +110,9 @@ def prepare(
         entries = qbeast_spark_entries(listed, cube_size=options.cube_size or 0)
         metadata = metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
     current = latest if appending and latest is not None and latest.transformations else None
-    if current is not None and current.revision_id == 0:
-        current = None  # a converted table: its first real revision is still to be made
+    if current is not None and (current.revision_id == 0 or texts_changed(current, frame.schema)):
+        # A converted table, or one whose columns another writer changed: a real revision is still to be made.
+        current = None
     return frame, Prepared(metadata, specs, dialect, current)
 
 

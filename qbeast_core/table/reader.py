@@ -23,6 +23,7 @@ from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weight
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.deletion_vectors import deleted_rows
+from qbeast_core.table.foreign_schema import refuse_lost_columns
 from qbeast_core.table.portion import Wanted
 from qbeast_core.table.snapshot import Snapshot
 
@@ -135,9 +136,12 @@ class Reader:
         Raises
         ------
         InvalidInputError
-            If the sample is no fraction or pair of fractions in [0, 1].
+            If the sample is no fraction or pair of fractions in [0, 1], or other writers took away the columns
+            that it is chosen by.
         """
         weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
+        if not weights.is_full:
+            refuse_lost_columns(self.snapshot.uri, self.indexed, self.snapshot.schema, done="read")
         node = Unknown() if predicate is None else parse_predicate(predicate, self.snapshot.schema)
         return Job(select(self.blocks, node, weights), weights, predicate)
 

@@ -47,8 +47,13 @@ ADVICE: Final[Mapping[Code, str]] = {
     "file-outside": "if you trust it, open the table with allow_absolute_paths=True; else copy the file into the table",
     "file-unreadable": "put the file back, or restore an older version",
     "hidden-weight": "optimize(files=[...]) writes it anew; until then samples of other engines may lack rows",
+    "indexed-columns": (
+        "write the table anew: write_table(read_table(path), path, columns=[...], mode='overwrite', "
+        "schema_mode='overwrite')"
+    ),
     "last-revision": "append rows: a newer revision is made where they need one",
     "leaf-threshold": "optimize(full=True) draws the tree anew",
+    "reserved-column": "rename it, or drop it, with the program that added it",
     "rows-doubled": "the tags cannot tell which: compare the rows by a key of your own",
     "threshold-order": "optimize(full=True) draws the tree anew",
     "weight-order": "optimize(full=True) draws the tree anew; our reads are right meanwhile",

@@ -8,10 +8,11 @@ from dataclasses import replace
 import polars as pl
 
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.query.fitting import fits_schema
+from qbeast_core.query.fitting import fits_schema, texts_changed
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
+from qbeast_core.table.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.index_state import IndexState, blocks_frame
 from qbeast_core.table.live_tree import growth_of
 from qbeast_core.table.target import check_columns, resolve_specs
@@ -63,6 +64,9 @@ def space_for(
     snapshot = state.snapshot
     specs = _specs(state, redraw=redraw)
     dialect = dialect_of(snapshot)
+    refuse_taken_name(uri, snapshot.schema_json)
+    if snapshot.config.latest is not None:
+        refuse_lost_columns(uri, snapshot.config.latest.columns, snapshot.schema, done="written")
     check_columns(specs, snapshot.schema, dialect)
     summary = summary_of([spec.name for spec in specs])
     current = None if redraw else newest_revision(state)
@@ -91,4 +95,6 @@ def _specs(state: IndexState, *, redraw: bool) -> tuple[ColumnSpec, ...]:
     kinds: dict[str, ColumnKind] = {
         one.column_name: one.kind for one in latest.column_transformers if one.kind != "empty"
     }
+    for name in texts_changed(latest, state.snapshot.schema):
+        kinds[name] = "auto"
     return tuple(ColumnSpec(name, kinds.get(name, "auto")) for name in latest.columns)

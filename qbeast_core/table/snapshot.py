@@ -24,6 +24,7 @@ from qbeast_core.log.spellings import may_be_respelled
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.table.delta_handle import delta_errors, open_delta
+from qbeast_core.table.foreign_schema import visible_columns
 from qbeast_core.table.log_reader import read_commit_info, read_tags, read_tags_since, read_taken_back
 
 __all__ = ["Snapshot", "Source", "load_snapshot", "refresh"]
@@ -59,7 +60,7 @@ class Snapshot:
     config : TableConfig
         What the configuration says about the index.
     schema : pl.Schema
-        The table's columns in Polars' types.
+        The table's columns in Polars' types, but for one of the name that our files hide a column under.
     schema_json : str
         The same as Delta's ``schemaString``.
     files : pl.DataFrame
@@ -270,7 +271,7 @@ def _joined(source: Source, live: _Live, tags: pl.DataFrame, options: Mapping[st
         metadata=live.metadata,
         protocol=live.protocol,
         config=TableConfig.from_configuration(live.metadata.configuration),
-        schema=schema_from_delta(schema_string, path=source.store.uri),
+        schema=visible_columns(schema_from_delta(schema_string, path=source.store.uri)),
         schema_json=schema_string,
         files=join_tags(live.files, tags),
         storage_options=options,

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
-from qbeast_core.errors import StorageError
 from qbeast_core.io.dictionaries import choose_dictionary
 from qbeast_core.io.footer import PagesUnavailable
 from qbeast_core.io.local import LocalStore
@@ -239,7 +238,7 @@ def test_missing_and_shortened_files_are_told_apart(tmp_path: Path) -> None:
     reader = PageReader(LocalStore(tmp_path))
     with pytest.raises(FileNotFoundError):
         reader.read([_with(REQUESTS[0], [0])], ["id"], FRAMES[0].schema)
-    with pytest.raises(StorageError, match="short"):
+    with pytest.raises(PagesUnavailable, match="short"):
         reader.read([_with(REQUESTS[0], [0], path="short")], ["id"], FRAMES[0].schema)
 
 

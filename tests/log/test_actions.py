@@ -86,3 +86,45 @@ def test_what_json_has_no_words_for_is_refused() -> None:
     for action in (Txn(app_id="a", version=2**70), CommitInfo.model_construct(operation="\ud800")):
         with pytest.raises(InvalidInputError, match="cannot be written as JSON"):
             dump_commit([action])
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ('"yesterday"', None),
+        ("5.0", 5),
+        ("1.5", 1),
+        ("true", None),
+        ("[1]", None),
+        ("18446744073709551616", None),
+        ("-5", -5),
+    ],
+)
+def test_a_time_of_any_type_is_no_damage(told: str, shown: int | None) -> None:
+    body = f'{{"commitInfo":{{"timestamp":{told},"inCommitTimestamp":{told},"engineInfo":[1]}}}}'
+    info = parse_commit(body.encode(), version=1).commit_info
+    assert info is not None
+    assert (info.timestamp, info.in_commit_timestamp) == (shown, shown)
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"), [("7", "7"), ('["WRITE"]', '["WRITE"]'), ("null", None), ('"w"', "w")]
+)
+def test_provenance_of_any_type_is_shown_as_it_is(told: str, shown: str | None) -> None:
+    body = f'{{"commitInfo":{{"operation":{told},"txnId":{told},"operationMetrics":[1],"readVersion":"x"}}}}'
+    info = parse_commit(body.encode(), version=1).commit_info
+    assert info is not None
+    assert (info.operation, info.txn_id) == (shown, shown)
+
+
+@pytest.mark.parametrize("told", ["5", '"x"', "[1]", "null"])
+def test_provenance_that_is_no_object_is_none(told: str) -> None:
+    assert parse_commit(f'{{"commitInfo":{told}}}'.encode(), version=1).commit_info is None
+
+
+def test_an_add_is_read_as_deltalake_reads_it() -> None:
+    add = AddFile.model_validate(
+        {"path": "p", "size": 5.5, "modificationTime": 7.0, "stats": 5, "tags": {"a": 1, "b": None, "c": "x"}}
+    )
+    assert (add.size, add.modification_time, add.stats) == (5, 7, "5")
+    assert add.tags == {"a": "1", "b": None, "c": "x"}

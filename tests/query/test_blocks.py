@@ -17,7 +17,15 @@ def test_both_spellings_and_both_layouts_are_read_side_by_side() -> None:
     found = table(
         file(block("w", 4, (-5, 7))),
         file(num_records=3, blocks=jvm),
-        {"num_records": 9, "revision": 1, "state": "FLOODED", "cube": "Q", "min_weight": -3, "max_weight": 0},
+        {
+            "num_records": 9,
+            "revision": 1,
+            "state": "FLOODED",
+            "cube": "Q",
+            "min_weight": -3,
+            "max_weight": 0,
+            "element_count": 9,
+        },
         {"num_records": 6},
     )
     assert found.corrupt == ()

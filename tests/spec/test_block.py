@@ -14,7 +14,7 @@ from qbeast_core.spec.block import Block, block_from_flat_tags, blocks_dialect, 
 
 weights = st.integers(-(2**31), 2**31 - 1)
 cubes = st.text("ABCwgQ+/09", max_size=6)
-blocks = st.builds(Block, cubes, weights, weights, st.integers(0), st.booleans())
+blocks = st.builds(Block, cubes, weights, weights, st.integers(0, 2**40), st.booleans())
 dialects = st.sampled_from(["documented", "qbeast-spark"])
 
 ONE = '{"cube":"w","minWeight":-5,"maxWeight":7,"replicated":false,"elementCount":2}'

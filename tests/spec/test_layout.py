@@ -14,8 +14,8 @@ from qbeast_core.spec.layout import PageLayout, dump_layout, parse_layout
 
 layouts = st.builds(
     PageLayout,
-    page_rows=st.integers(1),
-    tail_bytes=st.integers(8),
+    page_rows=st.integers(1, 2**40),
+    tail_bytes=st.integers(8, 2**30),
     weights=st.lists(st.integers(-(2**15), 2**15 - 1)).map(tuple),
 )
 

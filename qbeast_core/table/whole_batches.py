@@ -1,0 +1,83 @@
+"""Run scans of whole files to their end: every row comes, or an error names the file that is to blame."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import polars as pl
+
+from qbeast_core.errors import StorageError
+
+__all__ = ["SCAN_ERRORS", "whole_batches"]
+
+SCAN_ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What a damaged file makes Polars raise; a panic is no `Exception`."""
+
+_CUT: Final = "reading stopped before the last row"
+_IS_OF_A_FILE: Final = re.compile(rf"^parquet:|^{_CUT}")
+_END: Final = "__qbeast_end"
+
+
+def whole_batches(
+    lazy: pl.LazyFrame, paths: Sequence[str], scan: Callable[[str], pl.LazyFrame]
+) -> Iterator[pl.DataFrame]:
+    """Yield all rows of a scan, in frames of bounded size and in order.
+
+    Parameters
+    ----------
+    lazy : polars.LazyFrame
+        The scan, with whatever is done to its rows.
+    paths : sequence of str
+        The files that it opens.
+    scan : callable
+        Gives the scan of one of them alone, with nothing done to its rows; asked after a failure.
+
+    Raises
+    ------
+    StorageError
+        If a file cannot be decoded; it is named.
+
+    Examples
+    --------
+    >>> pl.DataFrame({"x": [1, 2]}).write_parquet("x.parquet")
+    >>> [batch.height for batch in whole_batches(pl.scan_parquet("x.parquet"), ["x.parquet"], pl.scan_parquet)]
+    [2]
+    """
+    try:
+        yield from _to_the_end(lazy)
+    except SCAN_ERRORS as error:
+        for path in paths:
+            _refuse_damaged(path, scan(path))
+        if not _IS_OF_A_FILE.search(str(error)):
+            raise  # what was asked of the rows is at fault
+        message = f"one of {len(paths)} data files cannot be read: {error}. Nothing was changed."
+        raise StorageError(message, path=paths[0]) from error
+
+
+def _to_the_end(lazy: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    """Yield batches up to a row that marks the end: without it Polars hides that a decoder panicked."""
+    end = pl.DataFrame(schema=lazy.collect_schema()).clear(1).with_columns(pl.lit(value=True).alias(_END))
+    marked = pl.concat([lazy.with_columns(pl.lit(value=False).alias(_END)), end.lazy()])
+    ended = False
+    for batch in marked.collect_batches(maintain_order=True):
+        ended = bool(batch.get_column(_END)[-1]) if batch.height else ended
+        rows = batch.drop(_END)
+        if batch.height > ended:
+            yield rows.head(batch.height - ended)
+    if not ended:
+        raise pl.exceptions.ComputeError(_CUT)
+
+
+def _refuse_damaged(path: str, lazy: pl.LazyFrame) -> None:
+    try:
+        for _ in _to_the_end(lazy):
+            pass
+    except SCAN_ERRORS as error:
+        message = (
+            f"data file {path!r} cannot be read as the table's columns: {error}. It is damaged, or no file of this "
+            "table. Nothing was changed; restore it, or an older version of the table. `Table.check` names all such "
+            "files."
+        )
+        raise StorageError(message, path=path) from error

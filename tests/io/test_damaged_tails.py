@@ -1,0 +1,218 @@
+"""Page directories and footers of others' making: bounded, and never more than `PagesUnavailable`."""
+
+from __future__ import annotations
+
+import struct
+import time
+import tracemalloc
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbeast_core.io.footer import PagesUnavailable
+from qbeast_core.io.mini_file import FilePart, build_mini_file
+from qbeast_core.io.parquet_write import encode_data_file
+from qbeast_core.io.tail import FileTail, parse_tail
+from qbeast_core.io.thrift import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    field,
+    write_binary,
+    write_list,
+    write_zigzag,
+)
+from tests.io.frames import weights
+
+ROWS, PAGE_ROWS = 96, 8
+FRAME = pl.DataFrame({"id": range(ROWS), "tags": [[str(n)] * (n % 3) for n in range(ROWS)]})
+FILE = encode_data_file(FRAME, weights=weights(ROWS), page_rows=PAGE_ROWS, dictionary=[])
+TAIL = bytes(FILE.data[-FILE.tail_bytes :])
+HEAD = struct.Struct("<8sIIIII")
+Numbers = tuple[int, int, int]
+STOP = b"\x00"
+
+
+def parts() -> tuple[Numbers, bytes, bytes]:
+    """Give rows a page, pages and leaves; the packed sizes; the footer."""
+    _, _, page_rows, pages, leaves, length = HEAD.unpack_from(TAIL)
+    return (page_rows, pages, leaves), TAIL[HEAD.size : HEAD.size + length], TAIL[HEAD.size + length : -8]
+
+
+def tail(numbers: Numbers, body: bytes, footer: bytes, *, length: int | None = None) -> bytes:
+    """Build a tail whose checksum is right, whatever it holds."""
+    rest = footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    plain = HEAD.pack(b"QBPAGES1", 0, *numbers, len(body) if length is None else length)
+    checksum = zlib.crc32(rest, zlib.crc32(body, zlib.crc32(plain[12:])))
+    return plain[:8] + checksum.to_bytes(4, "little") + plain[12:] + body + rest
+
+
+def sized(change: Callable[[np.ndarray], object]) -> bytes:
+    """Build a tail with other sizes of pages."""
+    (page_rows, pages, leaves), body, footer = parts()
+    planes = np.frombuffer(zlib.decompress(body), np.uint8).reshape(4, -1)
+    sizes = np.ascontiguousarray(planes.T).view("<u4").reshape(leaves, pages).copy()
+    change(sizes)
+    packed = np.ascontiguousarray(sizes).view(np.uint8).reshape(-1, 4).T.tobytes()
+    return tail((page_rows, pages, leaves), zlib.compress(packed), footer)
+
+
+def packed(change: Callable[[bytes], bytes]) -> bytes:
+    numbers, body, footer = parts()
+    return tail(numbers, change(body), footer)
+
+
+def numbered(**changes: int) -> bytes:
+    (page_rows, pages, leaves), body, footer = parts()
+    told = {"page_rows": page_rows, "pages": pages, "leaves": leaves, "length": len(body)} | changes
+    return tail((told["page_rows"], told["pages"], told["leaves"]), body, footer, length=told["length"])
+
+
+def footed(footer: bytes) -> bytes:
+    numbers, body, _ = parts()
+    return tail(numbers, body, footer)
+
+
+def element(name: bytes, children: int) -> bytes:
+    return field(4, BINARY) + write_binary(name) + field(1, I32) + write_zigzag(children) + STOP
+
+
+def nested_columns(depth: int) -> bytes:
+    elements = [element(b"schema", 1), *(element(b"x", 1) for _ in range(depth)), element(b"x", 0)]
+    group = field(1, LIST) + write_list(STRUCT, []) + STOP
+    return b"".join(
+        (
+            field(1, I32) + write_zigzag(2),
+            field(1, LIST) + write_list(STRUCT, elements),
+            field(1, I64) + write_zigzag(ROWS),
+            field(1, LIST) + write_list(STRUCT, [group]) + STOP,
+        )
+    )
+
+
+def swapped(sizes: np.ndarray) -> None:
+    sizes[0, 0] += sizes[0, 1]
+    sizes[0, 1] = 0
+
+
+DAMAGED = {
+    "a gibibyte in a mebibyte": lambda: packed(lambda _: zlib.compress(bytes(1 << 30), 9)),
+    "no sizes": lambda: packed(lambda _: b""),
+    "no zlib": lambda: packed(lambda _: b"garbage"),
+    "zlib without an end": lambda: packed(lambda body: body[:-3]),
+    "bytes after zlib": lambda: packed(lambda body: body + b"more"),
+    "sizes too few": lambda: packed(lambda body: zlib.compress(zlib.decompress(body)[:-4])),
+    "a size cut": lambda: packed(lambda body: zlib.compress(zlib.decompress(body)[:-3])),
+    "sizes too many": lambda: packed(lambda body: zlib.compress(zlib.decompress(body) + b"four")),
+    "a page of no bytes": lambda: sized(swapped),
+    "pages of 4 GiB": lambda: sized(lambda sizes: sizes.fill(2**32 - 1)),
+    "no rows a page": lambda: numbered(page_rows=0),
+    "all rows in a page": lambda: numbered(page_rows=2**32 - 1),
+    "no pages": lambda: numbered(pages=0),
+    "pages without number": lambda: numbered(pages=2**32 - 1),
+    "no columns": lambda: numbered(leaves=0),
+    "columns without number": lambda: numbered(leaves=2**32 - 1),
+    "sizes without end": lambda: numbered(length=2**32 - 1),
+    "no footer": lambda: footed(b""),
+    "an empty footer": lambda: footed(STOP),
+    "garbage": lambda: footed(b"\xff" * 200),
+    "half a footer": lambda: footed(parts()[2][:-30]),
+    "lists in lists": lambda: footed(b"\x19" * 5_000),
+    "structs in structs": lambda: footed(b"\x1c" * 5_000),
+    "columns in columns": lambda: footed(nested_columns(20_000)),
+}
+
+
+def test_the_tail_is_what_the_tests_take_it_for() -> None:
+    assert tail(*parts()) == TAIL
+    assert parse_tail(TAIL).pages == ROWS // PAGE_ROWS
+    assert sized(lambda _: None)[HEAD.size + 4 :] != b""
+    assert parse_tail(sized(lambda _: None)).page_rows == PAGE_ROWS
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_tail_is_refused_and_costs_no_memory(name: str) -> None:
+    damaged = DAMAGED[name]()
+    tracemalloc.start()
+    start = time.perf_counter()
+    try:
+        with pytest.raises(PagesUnavailable):
+            parse_tail(damaged)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 * len(damaged) + (4 << 20)
+    assert time.perf_counter() - start < 20
+
+
+@st.composite
+def edits(draw: st.DrawFn) -> bytes:
+    """A footer with a few bytes changed, taken out or put in."""
+    footer = bytearray(parts()[2])
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(footer) - 1))
+        footer[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+    return bytes(footer)
+
+
+def read_or_refuse(data: bytes) -> None:
+    try:
+        found = parse_tail(data)
+    except PagesUnavailable:
+        return
+    assert isinstance(found, FileTail)
+    assert (np.diff(found.page_starts, axis=1) > 0).all()
+
+
+@given(edits())
+def test_any_footer_is_read_or_refused(footer: bytes) -> None:
+    read_or_refuse(footed(footer))
+
+
+@pytest.mark.slow
+@given(edits())
+@settings(max_examples=20_000)
+def test_any_of_many_footers_is_read_or_refused(footer: bytes) -> None:
+    read_or_refuse(footed(footer))
+
+
+def page_header(size: int, values: int) -> bytes:
+    data_page = field(1, I32) + write_zigzag(values) + STOP
+    return (
+        field(1, I32)
+        + write_zigzag(0)
+        + field(1, I32)
+        + write_zigzag(9)
+        + field(1, I32)
+        + write_zigzag(size)
+        + field(2, STRUCT)
+        + data_page
+        + STOP
+    )
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        page_header(-9, 5),
+        page_header(-1, 5),
+        page_header(2**40, 5),
+        page_header(0, -(2**40)),
+        page_header(3, 5) + b"ab",
+        field(3, BINARY) + write_binary(b"x") + STOP,
+        STOP,
+        b"\xff" * 9,
+    ],
+)
+def test_page_headers_never_lead_backwards(page: bytes) -> None:
+    found = parse_tail(TAIL)
+    (leaf,) = [number for number, chunk in enumerate(found.footer.chunks) if chunk.column == "tags"]
+    with pytest.raises(PagesUnavailable):
+        build_mini_file([FilePart(found.footer, [leaf], PAGE_ROWS, [[memoryview(page)]])])
