@@ -112,8 +112,8 @@ class Reader:
         if table.corrupt:
             shown = ", ".join(table.corrupt[:3])
             message = (
-                f"the index tags of {len(table.corrupt)} file(s) of {self.snapshot.uri!r} cannot be read ({shown}): "
-                "these files are read whole. No row is lost; rewrite the files to index them again."
+                f"the index tags of {len(table.corrupt)} file(s) of {self.snapshot.uri!r} cannot be read, or "
+                f"cannot be true ({shown}): these files are read whole. No row is lost; Table.repair() mends them."
             )
             warnings.warn(message, CorruptTagWarning, stacklevel=2)
         return table
