@@ -42,8 +42,9 @@ def whole_batches(
     Examples
     --------
     >>> pl.DataFrame({"x": [1, 2]}).write_parquet("x.parquet")
-    >>> [batch.height for batch in whole_batches(pl.scan_parquet("x.parquet"), ["x.parquet"], pl.scan_parquet)]
-    [2]
+    >>> batches = whole_batches(pl.scan_parquet("x.parquet"), ["x.parquet"], pl.scan_parquet)
+    >>> sum(batch.height for batch in batches)
+    2
     """
     try:
         yield from _to_the_end(lazy)
