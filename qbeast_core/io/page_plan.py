@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
-from qbeast_core.io.footer import PagesUnavailable
+from qbeast_core.io.footer import FileFooter, PagesUnavailable
 from qbeast_core.io.mini_file import schema_key
 from qbeast_core.io.store import Range, merge_ranges
 from qbeast_core.io.tail import FileTail
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.arrays import F64Array, I64Array
 
 __all__ = ["PagePlan", "PageRequest", "plan_pages", "split_plan"]
+
+_EXPANSION: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +57,9 @@ class PagePlan:
         Per leaf: start and length of its dictionary page, if any, and its runs of pages, ascending.
     rows, size
         Rows in the pages; bytes in the ranges.
+    cost
+        What they count against a bound on bytes: as they are stored, or a quarter of what they decompress to
+        where that is more.
     schema
         Equal for plans whose pages can lie in one mini file.
     """
@@ -64,6 +70,7 @@ class PagePlan:
     ranges: list[list[Range]]
     rows: int
     size: int
+    cost: int
     schema: tuple[bytes, ...]
 
     @property
@@ -99,6 +106,7 @@ def plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -
     wanted = set(columns)
     leaves = [number for number, chunk in enumerate(footer.chunks) if chunk.column in wanted]
     ranges = _leaf_ranges(tail, leaves, pages)
+    lengths = [sum(length for _, length in pieces) for pieces in ranges]
     missing = tail.pages * tail.page_rows - footer.num_rows if pages[-1] == tail.pages - 1 else 0
     return PagePlan(
         request=request,
@@ -106,23 +114,31 @@ def plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -
         leaves=leaves,
         ranges=ranges,
         rows=len(pages) * tail.page_rows - missing,
-        size=sum(length for pieces in ranges for _, length in pieces),
+        size=sum(lengths),
+        cost=int(np.dot(lengths, _costs(footer, leaves))),
         schema=schema_key(footer, leaves),
     )
 
 
 def split_plan(plan: PagePlan, max_bytes: int) -> list[PagePlan]:
     """Split a plan between pages into plans of about `max_bytes`, dictionaries aside, or of one page."""
-    if plan.size <= max_bytes or len(plan.request.pages) == 1:
+    if plan.cost <= max_bytes or len(plan.request.pages) == 1:
         return [plan]
     pages, starts = plan.request.pages, plan.tail.page_starts[plan.leaves]
-    sizes = (starts[:, pages + 1] - starts[:, pages]).sum(axis=0)
-    group = (np.cumsum(sizes) - 1) // max_bytes
+    costs = _costs(plan.tail.footer, plan.leaves)
+    sizes = (costs[:, None] * (starts[:, pages + 1] - starts[:, pages])).sum(axis=0)
+    group = np.maximum(np.cumsum(sizes) - 1, 0) // max_bytes
     columns = {plan.tail.footer.chunks[leaf].column for leaf in plan.leaves}
     return [
         plan_pages(plan.tail, replace(plan.request, pages=part), columns)
         for part in np.split(pages, np.flatnonzero(np.diff(group)) + 1)
     ]
+
+
+def _costs(footer: FileFooter, leaves: list[int]) -> F64Array:
+    """Return by leaf what a stored byte counts: large values may take a thousandth of their size in a file."""
+    chunks = [footer.chunks[leaf] for leaf in leaves]
+    return np.array([max(1.0, chunk.uncompressed / (_EXPANSION * max(chunk.size, 1))) for chunk in chunks])
 
 
 def _leaf_ranges(tail: FileTail, leaves: list[int], pages: I64Array) -> list[list[Range]]:

@@ -124,7 +124,8 @@ class PageReader:
         requests, columns, schema
             As for `read`.
         max_bytes
-            Bytes of pages, as stored, per frame; larger requests are split between their pages.
+            Bytes of pages per frame, as stored, or a quarter of what they decompress to where that is more;
+            larger requests are split between their pages.
         fallback
             Gives the rows of a request whose pages are not available, say by reading the file whole; more
             rows than requested are passed on. Without it PagesUnavailable is raised, maybe after some frames.
@@ -132,7 +133,7 @@ class PageReader:
         batch: list[PagePlan] = []
         for request, plan in self._plans(requests, columns, may_fail=fallback is not None):
             for piece in split_plan(plan, max_bytes) if plan else ():
-                if batch and sum(p.size for p in batch) + piece.size > max_bytes:
+                if batch and sum(p.cost for p in batch) + piece.cost > max_bytes:
                     yield from self._read_or(fallback, batch, columns, schema)
                     batch = []
                 batch.append(piece)

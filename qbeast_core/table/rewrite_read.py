@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -11,6 +13,7 @@ import polars as pl
 from qbeast_core.errors import InputChangedError
 from qbeast_core.query.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
+from qbeast_core.table.check_pages import Unreadable, read_footer
 from qbeast_core.table.portion import Place, Portion, Wanted, read_portion
 from qbeast_core.table.reader import Reader
 from qbeast_core.table.rewrite_job import RowChange
@@ -20,6 +23,7 @@ __all__ = ["TakenRows", "read_files"]
 _WIDE: Final = 48
 _NARROW: Final = 8
 _CHUNKS: Final = 4
+_FOOTERS_AT_ONCE: Final = 16
 _UNPACKED: Final = 4  # bytes in memory per byte stored, for files that do not tell their rows
 
 
@@ -70,7 +74,8 @@ class TakenRows:
     added : polars.DataFrame, optional
         More rows, last.
     group_bytes : int
-        Rows held at once, in bytes estimated from the columns' types: 8 a number, 48 a text or nested value.
+        Rows held at once, in bytes: 8 a number, 48 a text or nested value, or what the files hold uncompressed
+        where that is more.
     """
 
     def __init__(
@@ -83,14 +88,12 @@ class TakenRows:
         group_bytes: int,
     ) -> None:
         self._reader, self._change, self._added = reader, change, added
-        schema = reader.snapshot.schema
-        self.row_bytes = sum(_WIDE if _is_wide(dtype) else _NARROW for dtype in schema.dtypes())
+        rows, sizes = _rows_and_bytes(reader, numbers)
+        self.row_bytes = max(int(sizes.sum()) // max(int(rows.sum()), 1), 1)
         self.group_rows = max(group_bytes // self.row_bytes, 1)
         """Rows that fit into a group."""
-        guess = pl.col("size_bytes") * _UNPACKED // self.row_bytes
-        rows = reader.snapshot.files.select(pl.coalesce("num_records", guess)).to_series().to_numpy()[numbers]
-        chunk = self.group_rows if rows.sum() <= self.group_rows else max(self.group_rows // _CHUNKS, 1)
-        cuts = np.flatnonzero(np.diff(np.maximum(np.cumsum(rows) - 1, 0) // chunk)) + 1
+        chunk = group_bytes if sizes.sum() <= group_bytes else max(group_bytes // _CHUNKS, 1)
+        cuts = np.flatnonzero(np.diff(np.maximum(np.cumsum(sizes) - 1, 0) // chunk)) + 1
         self._chunks: list[I64Array] = np.split(numbers, cuts)
         self.held = next(iter(self._frames()), None) if len(self._chunks) == 1 else None
         """All rows; None: they are too many."""
@@ -135,6 +138,31 @@ class TakenRows:
             if self._added is not None and number == len(self._chunks) - 1:
                 rows = pl.concat([rows, self._added.select(rows.columns)])
             yield rows if names is None else rows.select(names)
+
+
+def _rows_and_bytes(reader: Reader, numbers: I64Array) -> tuple[I64Array, I64Array]:
+    """Return the rows of some files, and about how many bytes they take in memory."""
+    dtypes = reader.snapshot.schema.dtypes()
+    row_bytes = sum(_WIDE if _is_wide(dtype) else _NARROW for dtype in dtypes)
+    guess = pl.col("size_bytes") * _UNPACKED // max(row_bytes, 1)
+    counted = reader.snapshot.files.select(pl.coalesce("num_records", guess).cast(pl.Int64)).to_series()
+    rows: I64Array = counted.to_numpy()[numbers]
+    sizes = rows * row_bytes
+    if any(_is_wide(dtype) for dtype in dtypes):
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+            held = list(pool.map(partial(_uncompressed_bytes, reader), numbers.tolist()))
+        sizes = np.maximum(sizes, np.array(held, np.int64))
+    return rows, sizes
+
+
+def _uncompressed_bytes(reader: Reader, number: int) -> int:
+    """Return the bytes of a file's values; texts may be long, and be stored in a fraction of their length."""
+    path, size = reader.paths[number], int(reader.snapshot.files["size_bytes"][number])
+    try:
+        footer = read_footer(reader.store, path, size)
+    except (Unreadable, FileNotFoundError):  # whoever reads the rows will say so
+        return size * _UNPACKED
+    return sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
 
 
 def _is_wide(dtype: pl.DataType) -> bool:
