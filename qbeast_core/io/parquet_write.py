@@ -65,7 +65,8 @@ def encode_data_file(
 
     Columns that are not dictionary encoded are stored as DELTA_BINARY_PACKED (integers, dates, timestamps,
     decimals of up to 18 digits), smaller than PLAIN and faster to write and to scan, or else as PLAIN. Strings
-    and binaries are always PLAIN or dictionary encoded: Spark 3.5.3 and 4.0.0 misread DELTA_LENGTH_BYTE_ARRAY.
+    and binaries are always PLAIN or dictionary encoded: Spark 3.5.3 and 4.0.0 misread DELTA_LENGTH_BYTE_ARRAY;
+    and so is all that lies in structs, lists and maps.
 
     Parameters
     ----------
@@ -156,7 +157,8 @@ def _to_arrow(frame: pl.DataFrame) -> Any:
 def _encode(
     table: Any, page_rows: int, statistics: list[str], dictionary: set[str], levels: Mapping[str, int | None]
 ) -> Any:
-    encodings = {path: _encoding(kind) for path, kind in _leaves(table.schema) if path not in dictionary}
+    # Nested numbers are PLAIN: Polars up to 1.4 cannot read them in the delta encoding.
+    encodings = {one.name: _encoding(one.type) for one in table.schema if one.name not in dictionary}
     sink = pa.BufferOutputStream()
     options: dict[str, Any] = {
         "row_group_size": _ONE_GROUP,

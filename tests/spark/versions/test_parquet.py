@@ -56,6 +56,7 @@ def every_type(rows: int) -> pl.DataFrame:
             [[text, None, kind][: n % 4] for n, text, kind in triples],
             pl.List(pl.String()),
         ),
+        "lists": ([[n, None, n % 9][: n % 4] for n in numbers], pl.List(pl.Int64())),
         "part": (
             [{"t": text, "u": kind, "n": n} for n, text, kind in triples],
             pl.Struct({"t": pl.String(), "u": pl.String(), "n": pl.Int64()}),
@@ -129,6 +130,7 @@ def test_the_files_hold_what_is_to_be_read(folder: Path) -> None:
     assert {"word", "many", "binary", "part.t", "texts.list.element"}.isdisjoint(dictionaries)
     assert "PLAIN" in chunks["many"] & chunks["binary"] & chunks["texts.list.element"] & chunks["part.t"]
     assert "DELTA_BINARY_PACKED" in chunks["i64"] & chunks["moment"] & chunks["dec18"]
+    assert "PLAIN" in chunks["part.n"] & chunks["lists.list.element"]
     assert not any("DELTA_LENGTH_BYTE_ARRAY" in found for found in chunks.values())
 
 

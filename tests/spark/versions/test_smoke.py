@@ -79,6 +79,27 @@ def test_samples_are_the_same_rows_in_spark_and_polars(
     assert len(sample) == pytest.approx(20_000 * fraction, rel=0.3)
 
 
+@pytest.mark.parametrize("writer", ["Polars", "Spark"])
+def test_tables_for_jvms_have_no_hidden_column_and_the_same_samples(
+    writer: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    table, columns = str(tmp_path / "jvm"), ["key:linear", "name:hash"]
+    if writer == "Spark":
+        bridge.write_table(_rows(spark), table, columns=columns, dialect="qbeast-spark")
+    else:
+        rows = pl.DataFrame({"key": range(20_000)}).with_columns(
+            name="name " + (pl.col("key") % 40).cast(pl.String)
+        )
+        qbeast.write_table(rows, table, columns=columns, dialect="qbeast-spark", cube_size=1_000)
+    bridge.optimize_table(spark, table, full=True)
+    for file in qbeast.open_table(table).files()["path"]:
+        assert "_qbeast_weight" not in pl.read_parquet_schema(file)
+    for fraction in (0.05, 0.5):
+        sample = _keys(bridge.read_table(spark, table, sample=fraction, columns=["key"]))
+        assert sample == sorted(qbeast.read_table(table, sample=fraction)["key"])
+        assert 0 < len(sample) < 20_000
+
+
 def test_filters_keep_the_matching_rows(spark: SparkSession, path: str) -> None:
     read = bridge.read_table(spark, path, where="x < 100 AND name = 'name 7'")
     expected = _rows(spark).where("x < 100 AND name = 'name 7'")
