@@ -91,10 +91,10 @@ class Optimized(TableBase):
 
         Notes
         -----
-        The rows of the rewritten files are held in memory up to about 2 GiB (8 bytes a number, 48 a text, or what
-        the files hold uncompressed where that is more). Of more rows the indexed columns alone are held, with some 30 bytes a row
-        besides, and the files are read again for every 2 GiB that are written. While files are written, memory
-        is up to twice that of the rows held.
+        The rows of the rewritten files are held in memory up to about 2 GiB: 8 bytes a number, 48 a text, or what
+        the files hold uncompressed where that is more. Of more rows the indexed columns alone are held, with some
+        30 bytes a row besides, and the files are read again for every 2 GiB that are written. While files are
+        written, memory is up to twice that of the rows held.
 
         Examples
         --------
