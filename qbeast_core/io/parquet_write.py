@@ -157,7 +157,7 @@ def _to_arrow(frame: pl.DataFrame) -> Any:
 def _encode(
     table: Any, page_rows: int, statistics: list[str], dictionary: set[str], levels: Mapping[str, int | None]
 ) -> Any:
-    # Nested numbers are PLAIN: Polars up to 1.4 cannot read them in the delta encoding.
+    # Nested numbers are PLAIN: Polars up to 1.4 refuses the delta encoding inside a struct.
     encodings = {one.name: _encoding(one.type) for one in table.schema if one.name not in dictionary}
     sink = pa.BufferOutputStream()
     options: dict[str, Any] = {
