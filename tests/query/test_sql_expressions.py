@@ -59,7 +59,9 @@ def same_as_polars(text: str) -> None:
             pl.sql_expr(text)
         return
     expected, found = outcome(pl.sql_expr(text)), outcome(ours)
-    if expected is not None:  # Polars fails at some long chains of constants that are right in a balanced tree
+    if (
+        expected is not None
+    ):  # Polars fails at some long chains of constants that are right in a balanced tree
         assert found is not None, text
         assert_series_equal(found, expected, check_names=False)
 
