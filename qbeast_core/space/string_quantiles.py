@@ -163,5 +163,6 @@ def _levels(distinct: list[bytes]) -> Iterator[_Level]:
 
 
 def _word(text: bytes, depth: int) -> int:
-    left = text[depth * _BYTES :]
-    return int.from_bytes(left[:_BYTES].ljust(_BYTES, b"\0"), "big") << 8 | min(len(left), _MORE)
+    start = depth * _BYTES
+    word = text[start : start + _BYTES].ljust(_BYTES, b"\0")
+    return int.from_bytes(word, "big") << 8 | min(len(text) - start, _MORE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -20,6 +21,7 @@ Number: TypeAlias = int | float
 
 _HEAD: Final = 100
 _MOST_PROBLEMS: Final = 5
+_MOST_SHOWN: Final = 8
 
 
 class SpecModel(BaseModel):
@@ -38,6 +40,25 @@ class SpecModel(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=True,
     )
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Return what `repr` shows: of a long list how many values there are, the first and the last."""
+        return ((name, _shown(value)) for name, value in super().__repr_args__())
+
+
+class _Shown(str):
+    """Text that stands in a `repr` as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, tuple) and len(value) > _MOST_SHOWN and isinstance(value[0], str | int | float):
+        return _Shown(f"<{len(value):,} values from {reprlib.repr(value[0])} to {reprlib.repr(value[-1])}>")
+    return _Shown(reprlib.repr(value)) if isinstance(value, str) and len(value) > _HEAD else value
 
 
 def invalid_metadata(what: str, text: str, problems: Iterable[str]) -> InvalidMetadataError:

@@ -99,7 +99,8 @@ def prepare(
     else:
         refuse_taken_name(target.uri, target.schema_json)
         merge = options.schema_mode == "merge"
-        frame = fit_frame(frame, target.schema_json, target.schema, merge=merge)
+        replaces = options.mode == "overwrite"
+        frame = fit_frame(frame, target.schema_json, target.schema, merge=merge, replaces=replaces)
         schema_json = merged_schema(target.schema_json, target.schema, frame)
     if target is not None and appending and known is not None:
         refuse_lost_columns(target.uri, known.columns, frame.schema, done="written")

@@ -18,7 +18,9 @@ _WIDTH: Final[dict[pl.DataType, int]] = {pl.Int8(): 1, pl.Int16(): 2, pl.Int32()
 _FLOATS: Final[dict[pl.DataType, int]] = {pl.Float32(): 1, pl.Float64(): 2}
 
 
-def fit_frame(frame: pl.DataFrame, schema_json: str, schema: pl.Schema, *, merge: bool) -> pl.DataFrame:
+def fit_frame(
+    frame: pl.DataFrame, schema_json: str, schema: pl.Schema, *, merge: bool, replaces: bool = False
+) -> pl.DataFrame:
     """Return the rows with the table's columns, order and types; new columns follow at the end.
 
     Narrower integers and floats are widened to the table's type; a column of nulls takes any type.
@@ -33,6 +35,8 @@ def fit_frame(frame: pl.DataFrame, schema_json: str, schema: pl.Schema, *, merge
         The same as Polars types.
     merge : bool
         Whether columns may be missing (they become null) or new.
+    replaces : bool
+        Whether the rows take the place of all others; then the schema could be replaced as well.
 
     Returns
     -------
@@ -58,7 +62,14 @@ def fit_frame(frame: pl.DataFrame, schema_json: str, schema: pl.Schema, *, merge
             problems.append(f"column {name!r} may hold no nulls")
         columns.append(column)
     if problems:
-        cure = "" if merge else ' With schema_mode="merge" columns may be new or missing.'
+        named = not merge and any(name not in given for name in schema) | bool(new)
+        cure = (
+            ' With schema_mode="overwrite" the columns of the table are replaced too.'
+            if replaces
+            else ' With schema_mode="merge" columns may be new or missing.'
+            if named
+            else " Cast or fill them."
+        )
         msg = f"the rows do not fit the table: {'; '.join(problems)}. Nothing was written.{cure}"
         raise SchemaMismatchError(msg, problems=problems)
     return frame.select(*columns, *new)

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from qbeast_core.space import string_quantiles
 from qbeast_core.space.coordinates import number_quantile_bounds, string_quantile_bounds, to_coordinates
 from qbeast_core.space.number_quantiles import number_ranks
 from qbeast_core.space.string_quantiles import string_ranks
@@ -100,3 +101,20 @@ def test_a_quantile_pair_of_one_value_tells_it_from_what_follows():
 def test_nulls_of_numeric_quantiles_have_coordinate_zero():
     quantiles = CDFNumericQuantilesTransformation(quantiles=(1.0, 2.0), data_type="IntegerDataType")
     assert to_coordinates(quantiles, numbers("int32", [2, None, 1])).tolist() == [1.0, 0.0, 0.0]
+
+
+class CountedBytes(bytes):
+    """Bytes that count how many of them are copied."""
+
+    copied = 0
+
+    def __getitem__(self, key):
+        taken = super().__getitem__(key)
+        CountedBytes.copied += len(taken)
+        return taken
+
+
+def test_a_long_quantile_is_copied_once_in_all():
+    text = CountedBytes(b"x" * 70_000)
+    words = [string_quantiles._word(text, depth) for depth in range(10_000)]  # noqa: SLF001 -- its cost is tested
+    assert (CountedBytes.copied, words[-1] & 0xFF) == (70_000, 7)

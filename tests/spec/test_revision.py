@@ -321,3 +321,20 @@ def test_delta_types_are_mapped_or_refused_by_name():
             data_type_of(refused, column="c")
         assert caught.value.columns == ("c",)
         assert "string" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "transformation",
+    [
+        CDFStringQuantilesTransformation(quantiles=tuple(f"{i:04}" * 500 for i in range(1000))),
+        CDFNumericQuantilesTransformation(quantiles=tuple(map(float, range(1000))), data_type="LongDataType"),
+    ],
+    ids=lambda transformation: type(transformation).__name__,
+)
+def test_quantiles_are_shown_in_short_and_written_whole(transformation):
+    told = repr(transformation)
+    assert len(told) < 300
+    assert "<1,000 values from " in told
+    assert len(json.loads(transformation.model_dump_json())["quantiles"]) == 1000
+    few = CDFNumericQuantilesTransformation(quantiles=(1.0, 2.5), data_type="LongDataType")
+    assert "quantiles=(1.0, 2.5)" in repr(few)
