@@ -252,7 +252,7 @@ def _expression(given: object, schema: pl.Schema, asked: _Asked) -> pl.Expr:
         asked.refuse(f"must be a Polars expression or SQL text, not {type(given).__name__}")
     try:
         return sql_expression(given, schema)
-    except (SqlRefused, pl.exceptions.PolarsError) as error:
+    except (SqlRefused, pl.exceptions.PolarsError, UnicodeEncodeError) as error:  # half a surrogate pair
         asked.refuse(f"{_shown(given)} cannot be read as SQL: {_first_line(error)}", error)
 
 

@@ -232,6 +232,8 @@ def test_rows_of_older_revisions_move_to_the_newest(tmp_path: Path) -> None:
     [
         ("b > 1", "no such column"),
         ("a +", "cannot be read as SQL"),
+        ("a = '\ud800'", "cannot be read as SQL"),
+        ("CAST(a AS DECIMAL(99, 98)) > 1", "cannot be read as SQL"),
         ("a + 1", "neither true nor false"),
         ("max(a) = a", "several columns or rows"),
         (pl.col("a") == pl.col("a").max(), "several columns or rows"),
