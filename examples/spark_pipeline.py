@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 import qbeast
 import qbeast_spark_bridge as bridge
 from examples.demo import flights, months, opened, title
-from qbeast_spark_bridge.java import ensure_java
+from qbeast_spark_bridge.session import ensure_java
 
 OUTPUT = Path("demo-output", "spark")
 INDEXED = ["time_hour", "dep_delay", "tailnum"]

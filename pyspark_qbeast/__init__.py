@@ -10,6 +10,6 @@ import contextlib
 __all__: list[str] = []
 
 with contextlib.suppress(ImportError):
-    from qbeast_spark_bridge.source import QbeastDataSource as DefaultSource
+    from qbeast_spark_bridge.datasource.source import QbeastDataSource as DefaultSource
 
     __all__ += ["DefaultSource"]

@@ -12,8 +12,7 @@ the bytes. Every Delta reader still reads the tables.
 
 from importlib.metadata import PackageNotFoundError, version
 
-from qbeast_core.api import open_table, read_table, scan_table, write_table
-from qbeast_core.api_admin import convert_table, upgrade_table
+from qbeast_core.api import convert_table, open_table, read_table, scan_table, upgrade_table, write_table
 from qbeast_core.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -36,20 +35,20 @@ from qbeast_core.errors import (
     UnsupportedTableError,
     VersionNotFoundError,
 )
-from qbeast_core.table.check_report import CheckReport
-from qbeast_core.table.convert import ConvertResult
-from qbeast_core.table.dialect import DialectResult
-from qbeast_core.table.dml_result import ChangeResult
-from qbeast_core.table.explain import Plan
-from qbeast_core.table.metrics import Metrics
-from qbeast_core.table.optimize_result import OptimizeResult
-from qbeast_core.table.progress import Progress
-from qbeast_core.table.repair import RepairResult
-from qbeast_core.table.restore import RestoreResult
-from qbeast_core.table.result import WriteResult
+from qbeast_core.table.check.faults import CheckReport
+from qbeast_core.table.check.repair import RepairResult
+from qbeast_core.table.dml.change import ChangeResult
+from qbeast_core.table.inspect.metrics import Metrics
+from qbeast_core.table.maintenance.convert import ConvertResult
+from qbeast_core.table.maintenance.dialect import DialectResult
+from qbeast_core.table.maintenance.restore import RestoreResult
+from qbeast_core.table.maintenance.upgrade import UpgradeResult
+from qbeast_core.table.maintenance.vacuum import VacuumResult
+from qbeast_core.table.read.explain import Plan
+from qbeast_core.table.rewrite.optimize import OptimizeResult
+from qbeast_core.table.runtime import Progress
 from qbeast_core.table.table import Table
-from qbeast_core.table.upgrade import UpgradeResult
-from qbeast_core.table.vacuum import VacuumResult
+from qbeast_core.table.write.write import WriteResult
 
 try:
     __version__ = version("qbeast")

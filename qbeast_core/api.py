@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import importlib
 import os
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import polars as pl
 
+from qbeast_core.io.location import resolve_location
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.table.column_stats import ColumnStats
-from qbeast_core.table.data_files import World
-from qbeast_core.table.frames import FrameLike
-from qbeast_core.table.opened import open_newest
-from qbeast_core.table.progress import ProgressCallback
-from qbeast_core.table.reader import Sample
-from qbeast_core.table.result import WriteResult
-from qbeast_core.table.schema_match import SchemaMode
-from qbeast_core.table.snapshot import load_snapshot
-from qbeast_core.table.spark_frame import SparkFrame, is_spark_frame
+from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
+from qbeast_core.table.data.schema import SchemaMode
+from qbeast_core.table.maintenance.convert import ConvertResult, convert
+from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
+from qbeast_core.table.open import open_newest
+from qbeast_core.table.read.reader import Sample
+from qbeast_core.table.runtime import RUNTIME, ProgressCallback
+from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
 from qbeast_core.table.table import Table
-from qbeast_core.table.target import Mode
-from qbeast_core.table.travel import travel
-from qbeast_core.table.write import write_frame
-from qbeast_core.table.write_options import WriteOptions, metadata_of
+from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
+from qbeast_core.table.write.target import Mode
+from qbeast_core.table.write.write import WriteResult, write_frame
 
-__all__ = ["WORLD", "open_table", "read_table", "scan_table", "write_table"]
-
-WORLD = World(now_ms=lambda: time.time_ns() // 1_000_000, new_id=lambda: str(uuid.uuid4()))
-"""The clock and the ids of this machine."""
+__all__ = ["convert_table", "open_table", "read_table", "scan_table", "upgrade_table", "write_table"]
 
 
 def write_table(
@@ -143,7 +136,7 @@ def write_table(
         bridge = importlib.import_module("qbeast_spark_bridge.write")
         written: WriteResult = bridge.write_rows(df, path, options)
         return written
-    return write_frame(df, path, options, WORLD)
+    return write_frame(df, path, options, RUNTIME)
 
 
 def open_table(
@@ -321,3 +314,138 @@ def read_table(
     )
     kept = lazy if filter is None else lazy.filter(filter)
     return (kept if columns is None else kept.select(columns)).collect()
+
+
+def convert_table(
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    *,
+    cube_size: int | None = None,
+    dialect: BlocksDialect | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> ConvertResult:
+    """Let a Delta table, or a folder of Parquet files, be a table of qbeast's, without moving any data.
+
+    One commit says which columns are to be indexed. The rows that are there stay in their files, not indexed
+    yet: reads and samples are right, but open all of them until an optimize indexes them. What is written
+    later is indexed at once; what other Delta writers append is not, until the next optimize. Converting the
+    same table again, with the same columns, changes nothing.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder or address of the table, or of the Parquet files: all in one folder, of one schema (columns may
+        be missing, then they are null). A Delta log is made for them; their columns are read once, for
+        statistics.
+    columns : sequence of str
+        Columns to index, in order, as for `write_table`. How each is indexed is decided when the first rows
+        are.
+    cube_size : int, optional
+        Rows a cube of the tree aims to hold, at least 1; by default chosen from the number of rows.
+    dialect : {"documented", "qbeast-spark"}, optional
+        How blocks will be spelled, see `write_table`.
+    storage_options : mapping of str to str, optional
+        For object stores, as `deltalake` takes them.
+    commit_metadata : mapping of str to str, optional
+        Kept in the history beside our own entries.
+    dry_run : bool, default False
+        Change nothing and say what would be done.
+
+    Returns
+    -------
+    ConvertResult
+        Version, files, rows and bytes found, and whether anything was converted.
+
+    Raises
+    ------
+    InvalidColumnsError
+        The columns are unknown or cannot be indexed, or the table is indexed by other ones already.
+    InvalidInputError
+        Another option cannot be used as given, or a Parquet file is damaged or has a type that Delta lacks
+        (`SchemaMismatchError`: two files disagree about a column).
+    TableNotFoundError
+        There is neither a Delta table nor a Parquet file.
+    UnsupportedTableError
+        It is partitioned, or has a feature that must not be read or written; the message names it.
+    CommitConflictError, CommitUnknownError, StorageError
+        See `write_table`.
+
+    Examples
+    --------
+    >>> import polars as pl, qbeast
+    >>> pl.DataFrame({"id": range(1000), "price": [i % 97 for i in range(1000)]}).write_delta("plain")
+    >>> result = qbeast.convert_table("plain", columns=["id", "price"])
+    >>> result.version, result.rows, result.columns
+    (1, 1000, ('id', 'price'))
+    >>> qbeast.read_table("plain", sample=0.1).height
+    81
+    """
+    options = WriteOptions(
+        columns=columns,
+        cube_size=cube_size,
+        dialect=dialect,
+        storage_options=storage_options,
+        commit_metadata=metadata_of(commit_metadata),
+    )
+    return convert(resolve_location(path), options, RUNTIME, dry_run=dry_run)
+
+
+def upgrade_table(
+    path: str | os.PathLike[str],
+    *,
+    replicated: Copies | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> UpgradeResult:
+    """Bring a table that qbeast-spark wrote before its version 0.6.0 up to date, without touching its data.
+
+    One commit gives every data file the tags of today; the rows stay where they are, and qbeast returns each
+    of them once before and after. Done again it changes nothing, and a table of today has nothing to upgrade.
+
+    Such tables may hold files with *copies* of rows. qbeast passes over them; every other reader of Delta
+    tables returns those rows twice.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder or address of the table.
+    replicated : {"keep", "drop"}, optional
+        What becomes of files with copies: kept, as the format's documents have it (default, with a warning if
+        there are any), or dropped from the table, after which every reader sees each row once. Either way
+        files that readers disagree about, all of them copies, are dropped.
+    storage_options : mapping of str to str, optional
+        For object stores, as `deltalake` takes them.
+    dry_run : bool, default False
+        Change nothing and say what would be done.
+
+    Returns
+    -------
+    UpgradeResult
+        The version, and how many files were retagged, kept and dropped.
+
+    Raises
+    ------
+    InvalidInputError
+        `replicated` is neither.
+    TableNotFoundError, NotQbeastTableError, UnsupportedTableError
+        There is no Delta table, it has no Qbeast index, or a feature that must not be written.
+    CommitConflictError, CommitUnknownError, StorageError
+        See `write_table`.
+
+    Warns
+    -----
+    QbeastWarning
+        Copies are kept and nobody asked for that.
+
+    Examples
+    --------
+    >>> import polars as pl, qbeast
+    >>> _ = qbeast.write_table(pl.DataFrame({"a": [1, 2]}), "new", columns=["a"])
+    >>> qbeast.upgrade_table("new").upgraded
+    False
+    """
+    return upgrade(
+        resolve_location(path), replicated=replicated, storage_options=storage_options, dry_run=dry_run
+    )

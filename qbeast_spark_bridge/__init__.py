@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from qbeast_spark_bridge.convert import convert_table
     from qbeast_spark_bridge.optimize import optimize_table
     from qbeast_spark_bridge.read import read_table
-    from qbeast_spark_bridge.registration import register
+    from qbeast_spark_bridge.session import register
     from qbeast_spark_bridge.write import write_table
 
 __all__ = ["convert_table", "optimize_table", "read_table", "register", "write_table"]

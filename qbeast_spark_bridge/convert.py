@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from qbeast_core.api import WORLD
 from qbeast_core.io.location import resolve_location
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile, parse_commit
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.table.convert import ConvertResult, convert
-from qbeast_core.table.convert_parquet import ParquetFolder
-from qbeast_core.table.write_options import WriteOptions, metadata_of
-from qbeast_spark_bridge.convert_work import ADDS, AddJob, look_at_files
-from qbeast_spark_bridge.errors import OwnErrors
-from qbeast_spark_bridge.workers import WorkerCall
+from qbeast_core.table.maintenance.convert import ConvertResult, convert
+from qbeast_core.table.maintenance.parquet_folder import ParquetFolder
+from qbeast_core.table.runtime import RUNTIME
+from qbeast_core.table.write.options import WriteOptions, metadata_of
+from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
+from qbeast_spark_bridge.worker.convert import ADDS, AddJob, look_at_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,12 +71,12 @@ def convert_table(
         storage_options=storage_options,
         commit_metadata=metadata_of(commit_metadata),
     )
-    return convert(resolve_location(path), options, WORLD, dry_run=dry_run, add=_Lookers(spark))
+    return convert(resolve_location(path), options, RUNTIME, dry_run=dry_run, add=_Lookers(spark))
 
 
 @dataclass(frozen=True, slots=True)
 class _Lookers:
-    """Spark's workers as those who look at files, see `qbeast_core.table.convert_parquet.AddFiles`."""
+    """Spark's workers as those who look at files, see `qbeast_core.table.maintenance.parquet_folder.AddFiles`."""
 
     spark: SparkSession
 

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import pickle
+import re
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import polars as pl
+from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from qbeast_core.api import open_table
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
-from qbeast_core.table.empty_sample import warn_if_empty
-from qbeast_core.table.foreign_schema import taken_name
-from qbeast_core.table.frames import WEIGHT_COLUMN
-from qbeast_core.table.reader import Job, Reader, Sample
-from qbeast_spark_bridge.odd_files import read_by_tasks
-from qbeast_spark_bridge.paths import can_read, list_on_driver, spark_path
+from qbeast_core.table.data.foreign_schema import taken_name
+from qbeast_core.table.data.frames import WEIGHT_COLUMN
+from qbeast_core.table.read.empty_sample import warn_if_empty
+from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
+from qbeast_spark_bridge.predicates.names import keep_where
+from qbeast_spark_bridge.predicates.predicates import understand
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
-from qbeast_spark_bridge.where import understand
-from qbeast_spark_bridge.where_names import keep_where
+from qbeast_spark_bridge.tasks import tasks_of
+from qbeast_spark_bridge.worker.call import WorkerCall
+from qbeast_spark_bridge.worker.read_task import run_tasks
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+__all__ = ["can_read", "list_on_driver", "read_by_tasks", "read_table", "spark_path"]
 
-__all__ = ["read_table"]
 
 _OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",  # the calendar of Delta, whatever the session says
@@ -37,6 +41,22 @@ _OPTIONS: Final = {
     "mergeSchema": "false",
     "recursiveFileLookup": "true",  # folders named a=1 are no columns
 }
+
+_COLUMN: Final = "task"
+
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+_GLOB: Final = re.compile(r"[\\*?\[\]{}]")
+
+_THRESHOLD: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+
+_DEFAULT_THRESHOLD: Final = 32
+
+_MANY: Final = 1 << 30
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 def read_table(
@@ -125,7 +145,7 @@ def _checked(columns: Sequence[str], schema: StructType) -> list[str]:
     return list(columns)
 
 
-def _rows(spark: SparkSession, reader: Reader, job: Job, schema: StructType) -> DataFrame:
+def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:
     """Return the rows of the sample, in full."""
     numbers = np.flatnonzero(job.selection.opened).tolist()
     locations = {number: reader.store.locate(reader.paths[number]) for number in numbers}
@@ -177,3 +197,99 @@ def _sampled(files: DataFrame, weights: WeightRange, indexed: tuple[str, ...], *
         return keep_where(files, " AND ".join(exact))
     condition = f"({high} IS NULL OR ({' AND '.join(coarse)})) AND {' AND '.join(exact)}"
     return keep_where(files, condition).drop(WEIGHT_COLUMN)
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_by_tasks(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:
+    """Return exactly the rows of a job, read as in Polars: without deleted rows and copies.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    reader : Reader
+        Of the version.
+    job : ScanPlan
+        Which files, of which at least one is opened, and which sample.
+    schema : StructType
+        Of the rows: all columns of the table, nullable.
+    """
+    tasks = tasks_of(reader, job, schema=schema)
+    rows = [(bytearray(pickle.dumps(task, protocol=5)),) for task in tasks]
+    spread = spark.createDataFrame(rows, f"{_COLUMN} binary").repartition(len(rows))
+    return spread.mapInArrow(WorkerCall.of(run_tasks, None), schema)
+
+
+def spark_path(location: str) -> str:
+    r"""Return a path that Spark reads as exactly this file.
+
+    Spark takes paths for patterns; ``%`` and blanks mean themselves. Local paths name their file system, since
+    Spark's default may be another. Addresses stay as they are but for the escapes.
+
+    Parameters
+    ----------
+    location : str
+        Local path or address of a data file, decoded.
+
+    Examples
+    --------
+    >>> spark_path("/tables/a b/[1].parquet")
+    'file:///tables/a b/\\[1\\].parquet'
+    """
+    full = location if _is_address(location) else f"file://{Path(location).absolute()}"
+    return _GLOB.sub(r"\\\g<0>", full)
+
+
+def can_read(location: str) -> bool:
+    """Tell whether Spark's reader reads a file: some names it passes over in silence, on others it stumbles.
+
+    Parameters
+    ----------
+    location : str
+        Local path or address of a data file, decoded.
+
+    Examples
+    --------
+    >>> can_read("/tables/_orders/1.parquet"), can_read("/tables/orders/_1.parquet")
+    (True, False)
+    """
+    name = location.rsplit("/", 1)[-1]
+    passed_over = (
+        (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
+    )
+    stumbles = ":" in name or (":" in _ADDRESS.sub("", location) and _GLOB.search(location) is not None)
+    return not passed_over and not stumbles
+
+
+@contextmanager
+def list_on_driver(spark: SparkSession, locations: list[str]) -> Generator[None]:
+    """Let Spark look up many local files one after the other, not by a job with a task for each.
+
+    The session's setting is as before afterwards. Files in object stores are left to Spark's jobs.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    locations : list of str
+        Local paths or addresses of the files.
+    """
+    if len(locations) <= _DEFAULT_THRESHOLD or any(map(_is_address, locations)):
+        yield
+        return
+    before = spark.conf.get(_THRESHOLD, None)
+    spark.conf.set(_THRESHOLD, str(_MANY))
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_THRESHOLD)
+        else:
+            spark.conf.set(_THRESHOLD, before)
+
+
+def _is_address(location: str) -> bool:
+    return _ADDRESS.match(location) is not None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import polars as pl
+from pyspark.sql import DataFrame
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -32,9 +33,9 @@ from pyspark.sql.types import (
 )
 
 from qbeast_core.errors import SchemaMismatchError
-from qbeast_core.table.frames import WEIGHT_COLUMN
+from qbeast_core.table.data.frames import WEIGHT_COLUMN
 
-__all__ = ["collated_columns", "empty_frame", "nullable_schema", "quoted", "spark_schema"]
+__all__ = ["collated_columns", "empty_frame", "nullable_schema", "numbered", "quoted", "spark_schema"]
 
 _POLARS: Final[dict[type[DataType], pl.DataType]] = {
     BinaryType: pl.Binary(),
@@ -214,3 +215,12 @@ def _is_collated(dtype: DataType) -> bool:
         case _:
             collation = getattr(dtype, "collation", "UTF8_BINARY")  # unknown to Spark 3.5
             return bool(collation != "UTF8_BINARY")
+
+
+def numbered(df: DataFrame) -> DataFrame:
+    """Return the rows with columns called c0, c1 and so on.
+
+    PySpark's ``mapInArrow`` takes the name of a column for an expression: a dot in it would be a field of a
+    struct, a backtick a quote.
+    """
+    return df.toDF(*(f"c{number}" for number in range(len(df.columns))))

@@ -12,10 +12,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from qbeast_core.table.reader import Job, Reader, Sample
-from qbeast_core.table.shares import cut_read
-from qbeast_spark_bridge.read_task import ReadTask
+from qbeast_core.table.read.reader import Reader, Sample, ScanPlan, split_scan
 from qbeast_spark_bridge.schema import nullable_schema, spark_schema
+from qbeast_spark_bridge.worker.read_task import ReadTask
 
 __all__ = ["TASK_BYTES", "arrow_schema", "plan_tasks", "tasks_of"]
 
@@ -65,7 +64,7 @@ def plan_tasks(
 
 def tasks_of(
     reader: Reader,
-    job: Job,
+    job: ScanPlan,
     *,
     columns: Sequence[str] | None = None,
     task_bytes: int = TASK_BYTES,
@@ -77,7 +76,7 @@ def tasks_of(
     ----------
     reader : Reader
         Of the version to read.
-    job : Job
+    job : ScanPlan
         What is opened, and which rows are kept.
     columns, task_bytes, schema
         As for `plan_tasks`.
@@ -97,7 +96,7 @@ def tasks_of(
             storage_options=dict(reader.snapshot.storage_options),
             allow_absolute_paths=reader.store.allow_absolute_paths,
         )
-        for portion in cut_read(reader, job, task_bytes=task_bytes)
+        for portion in split_scan(reader, job, task_bytes=task_bytes)
     ]
 
 

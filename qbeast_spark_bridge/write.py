@@ -7,27 +7,27 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from qbeast_core.api import WORLD
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, TableExistsError
 from qbeast_core.io.location import resolve_location
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.table.column_stats import ColumnStats
-from qbeast_core.table.creation import MOST_CREATIONS
-from qbeast_core.table.progress import Progress, ProgressCallback
-from qbeast_core.table.result import WriteResult
-from qbeast_core.table.scatter import ScatterWrite
-from qbeast_core.table.schema_match import SchemaMode
-from qbeast_core.table.target import Mode
-from qbeast_core.table.write_options import WriteOptions, metadata_of
-from qbeast_spark_bridge.errors import OwnErrors
-from qbeast_spark_bridge.pass_one import summarise_rows
-from qbeast_spark_bridge.pass_two import scatter_rows
-from qbeast_spark_bridge.schema import collated_columns, empty_frame
+from qbeast_core.table.data.schema import SchemaMode
+from qbeast_core.table.engine.scatter_task import ScatteredFile, ScatterJob
+from qbeast_core.table.runtime import RUNTIME, Progress, ProgressCallback
+from qbeast_core.table.write.creation import MOST_CREATIONS
+from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
+from qbeast_core.table.write.scatter import ScatterWrite
+from qbeast_core.table.write.target import Mode
+from qbeast_core.table.write.write import WriteResult
+from qbeast_spark_bridge.sample import summarise_rows
+from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
+from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
+from qbeast_spark_bridge.worker.shuffle import FILES, PACKS, pack_partition, task_keys, write_partition
+from qbeast_spark_bridge.worker.transport import decimals_as_longs, short_decimals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["write_rows", "write_table"]
+__all__ = ["scatter_rows", "write_rows", "write_table"]
 
 
 def write_table(
@@ -122,7 +122,7 @@ def write_rows(
     uri = resolve_location(path)
     with _persisted(df, wanted=persist) as rows:
         for left in reversed(range(MOST_CREATIONS)):
-            write = ScatterWrite.begin(empty_frame(df.schema), uri, options, WORLD)
+            write = ScatterWrite.begin(empty_frame(df.schema), uri, options, RUNTIME)
             if isinstance(write, WriteResult):
                 return write
             _refuse_collations(write.names, collated_columns(df.schema))
@@ -177,3 +177,27 @@ def _persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
         yield held
     finally:
         held.unpersist()
+
+
+def scatter_rows(df: DataFrame, job: ScatterJob) -> list[ScatteredFile]:
+    """Write all rows of a DataFrame to data files, on the executors.
+
+    Parameters
+    ----------
+    df : DataFrame
+        The rows.
+    job : ScatterJob
+        Where they go.
+
+    Returns
+    -------
+    list of ScatteredFile
+        One answer for each file, however often Spark ran its task: files of other attempts are orphans.
+    """
+    if not job.file_count:
+        return []
+    decimals = short_decimals(df.schema)
+    pack = WorkerCall.of(pack_partition, (job, task_keys(job.file_count), df.columns, decimals))
+    packs = decimals_as_longs(numbered(df), decimals).mapInArrow(pack, PACKS)
+    files = packs.repartition(job.file_count, "key").mapInArrow(WorkerCall.of(write_partition, job), FILES)
+    return [ScatteredFile.load(bytes(row["file"])) for row in files.collect()]

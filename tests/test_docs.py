@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.snippets import PAGES, ROOT, blocks_without_spark
+from tests.helpers.snippets import PAGES, ROOT, blocks_without_spark
 
 WITH_CODE = [page for page in PAGES if blocks_without_spark(page)]  # what needs Spark runs in tests/spark
 LINK = re.compile(r"\]\(([^)#\s]+)")

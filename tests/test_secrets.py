@@ -18,7 +18,7 @@ from qbeast_core import errors
 from qbeast_core.cli.as_json import to_json
 from qbeast_core.io.remote import RemoteStore
 from qbeast_core.plain_text import for_people, visible, without_secrets
-from qbeast_core.table.delta_handle import delta_errors
+from qbeast_core.table.snapshot.delta import delta_errors
 
 SECRET = "hunter2-hunter2"  # noqa: S105 - of nobody
 ADDRESS = f"http://me:{SECRET}@127.0.0.1:9/bucket?X-Amz-Signature={SECRET}"

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from qbeast_core.table.progress import Progress, ProgressCallback
+from qbeast_core.table.runtime import Progress, ProgressCallback
 
 __all__ = ["progress_bar"]
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.table.dml_terms import condition_of, evaluating
+from qbeast_core.table.data.expressions import condition_of, evaluating
 
 __all__ = ["evaluated", "parse_where"]
 
@@ -28,7 +28,7 @@ def parse_where(text: str | None, schema: pl.Schema) -> pl.Expr | None:
     Raises
     ------
     InvalidInputError
-        See `qbeast_core.table.dml_terms.condition_of`.
+        See `qbeast_core.table.data.expressions.condition_of`.
 
     Examples
     --------

@@ -107,6 +107,10 @@ class AddFile(_Action):
     deletion_vector: Mapping[str, Any] | None = None
     blocks: Annotated[tuple[Block, ...] | None, Field(exclude=True)] = None
 
+    def without_index(self) -> AddFile:
+        """Return the file as staging knows it: readers open it whole, and optimize indexes it later."""
+        return self.model_copy(update={"tags": None, "blocks": None})
+
 
 class RemoveFile(_Action):
     """A data file that leaves the table with this commit.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qbeast_core.log.actions import AddFile, Metadata, RemoveFile, Txn
-from qbeast_core.log.live_files import FilePlan
+from qbeast_core.log.live_files import FileChangePlanner
 from qbeast_core.log.protocol import Brings, WriteMode
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
@@ -61,7 +61,7 @@ class WriteIntent:
     brings: Brings = "rows"
     adds: tuple[AddFile, ...] = ()
     removes: tuple[RemoveFile, ...] = ()
-    files: FilePlan | None = None
+    files: FileChangePlanner | None = None
     revision: Revision | None = None
     new_revision: bool = False
     drops_unused: bool = False

@@ -15,7 +15,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.file_path import FilePath
 
-__all__ = ["FileChange", "FilePlan", "LiveFiles", "file_key", "live_files", "retag"]
+__all__ = ["FileChange", "FileChangePlanner", "LiveFiles", "file_key", "live_files", "retag"]
 
 _Key: TypeAlias = tuple[str, ...]
 # What a checkpoint derives from other fields; an add of a commit has no such keys.
@@ -58,7 +58,7 @@ class FileChange:
     data_change: bool = False
 
 
-FilePlan: TypeAlias = Callable[[LiveFiles, BlocksDialect], FileChange]
+FileChangePlanner: TypeAlias = Callable[[LiveFiles, BlocksDialect], FileChange]
 """What to do with the files that live when a commit lands, and how this table spells blocks."""
 
 

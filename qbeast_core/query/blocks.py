@@ -13,11 +13,11 @@ from qbeast_core.query.statistics import Statistics
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.spec.revision import Revision
 
-__all__ = ["BlockTable", "Space"]
+__all__ = ["BlockTable", "RevisionSpace"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Space:
+class RevisionSpace:
     """The blocks of one revision and kind of writer, and their boxes.
 
     Attributes
@@ -59,7 +59,7 @@ class BlockTable:
         Rows of each block, shape (blocks,); 0 where unknown.
     replicated : BoolArray
         Blocks whose rows are copies and must not be returned, shape (blocks,).
-    spaces : tuple of Space
+    spaces : tuple of RevisionSpace
         The blocks that cubes can prune.
     num_records : I64Array
         Rows of each file, shape (files,); -1 where unknown, or where the log contradicts itself.
@@ -76,7 +76,7 @@ class BlockTable:
     max_weight: I64Array
     rows: I64Array
     replicated: BoolArray
-    spaces: tuple[Space, ...]
+    spaces: tuple[RevisionSpace, ...]
     num_records: I64Array
     ours: BoolArray
     corrupt: tuple[str, ...]

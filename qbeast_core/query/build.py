@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.query.blocks import BlockTable, Space
+from qbeast_core.query.blocks import BlockTable, RevisionSpace
 from qbeast_core.query.fitting import fits_schema
 from qbeast_core.query.tags import BLOCK_SCHEMA, contradicted_files, decode_blocks, flat_blocks
 from qbeast_core.space.arrays import I64Array
@@ -55,7 +55,7 @@ def build_block_table(
     revision = files.get_column("revision").cast(pl.Int64).fill_null(-1).to_numpy()[file]
     indexed = blocks.get_column("cube").is_not_null().to_numpy()
     placed = np.zeros(len(blocks), np.bool_)
-    spaces: list[Space] = []
+    spaces: list[RevisionSpace] = []
     for number, one in revisions.items():
         for foreign in (False, True) if fits_schema(one, schema) else ():
             members = np.flatnonzero(indexed & (revision == number) & (ours[file] != foreign))
@@ -138,7 +138,7 @@ def _readable(members: I64Array, blocks: pl.DataFrame, dimensions: int) -> tuple
 
 def _space(
     members: I64Array, blocks: pl.DataFrame, revision: Revision, *, foreign: bool
-) -> tuple[Space, set[int]]:
+) -> tuple[RevisionSpace, set[int]]:
     """Place blocks in their space; give also the files that cannot be."""
     dimensions = len(revision.columns)
     faulty: set[int] = set()
@@ -150,7 +150,7 @@ def _space(
         cubes = decode_cubes(texts.gather(members).to_list(), dimensions=dimensions)
     lower, upper = cube_boxes(cubes)
     upper[upper >= 1.0] = np.inf
-    space = Space(
+    space = RevisionSpace(
         revision=revision,
         blocks=members,
         foreign=foreign,

@@ -16,12 +16,12 @@ from qbeast_core.query.nodes import And, Atom, IsNotNull, IsNull, Node, Nothing,
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-__all__ = ["Reason", "Selection", "select"]
+__all__ = ["Selection", "SkipReason", "select"]
 
-Reason: TypeAlias = Literal["matches", "replicated copies", "weights", "statistics", "cubes"]
+SkipReason: TypeAlias = Literal["matches", "replicated copies", "weights", "statistics", "cubes"]
 """Why a file is opened, or what alone keeps it closed."""
 
-_REASONS: tuple[Reason, ...] = get_args(Reason)
+_REASONS: tuple[SkipReason, ...] = get_args(SkipReason)
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
@@ -45,7 +45,7 @@ class Selection:
     page_offsets : I64Array
         Where in `page_numbers` each file begins, and the end, shape (files + 1,).
     reason_codes : I64Array
-        Why each file is opened or closed, as a place among the values of `Reason`, shape (files,).
+        Why each file is opened or closed, as a place among the values of `SkipReason`, shape (files,).
     """
 
     table: BlockTable
@@ -135,7 +135,7 @@ def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
     per_file = np.diff(page_offsets)
     by_block = table.any_in_file(blocks)
     opened = by_block & ((per_file > 0) | (np.diff(table.pages.first_page) == 0))
-    closed: list[tuple[Reason, BoolArray]] = [
+    closed: list[tuple[SkipReason, BoolArray]] = [
         ("matches", opened),
         ("replicated copies", ~table.any_in_file(~table.replicated)),
         ("weights", ~table.any_in_file(in_range)),

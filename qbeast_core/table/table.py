@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.pages import PageReader
+from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.block_frame import block_frame
-from qbeast_core.table.design import table_design_effect
-from qbeast_core.table.dml_terms import Predicate
-from qbeast_core.table.explain import Plan, explain
-from qbeast_core.table.log_reader import read_history
-from qbeast_core.table.reader import Sample
-from qbeast_core.table.result import transformers_of
-from qbeast_core.table.scan import scan
-from qbeast_core.table.snapshot import refresh
-from qbeast_core.table.table_admin import Administered
-from qbeast_core.table.table_insight import Insight
-from qbeast_core.table.table_merge import Merged
-from qbeast_core.table.table_optimize import Optimized
+from qbeast_core.table.check.check import check_table
+from qbeast_core.table.check.faults import CheckReport
+from qbeast_core.table.check.repair import RepairResult, repair_table
+from qbeast_core.table.data.expressions import Predicate, Value, filter_of
+from qbeast_core.table.data.frames import FrameLike, to_frame
+from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult, run_change
+from qbeast_core.table.dml.delete import Delete
+from qbeast_core.table.dml.merge import Merge
+from qbeast_core.table.dml.merge_clauses import Clauses, WhenLonely, WhenMatched, WhenNew
+from qbeast_core.table.dml.update import Update
+from qbeast_core.table.index.design_effect import table_design_effect
+from qbeast_core.table.index.state import block_frame
+from qbeast_core.table.inspect.metrics import Metrics, build_metrics
+from qbeast_core.table.inspect.plot import PlotKind, PlotOptions, plot_table
+from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease, switch_dialect
+from qbeast_core.table.maintenance.metadata import add_columns, set_properties, widen_columns
+from qbeast_core.table.maintenance.restore import RestoreResult, restore
+from qbeast_core.table.maintenance.vacuum import VacuumResult, vacuum
+from qbeast_core.table.read.explain import Plan, explain
+from qbeast_core.table.read.reader import Reader, Sample
+from qbeast_core.table.read.scan import scan
+from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
+from qbeast_core.table.runtime import RUNTIME, ProgressCallback
+from qbeast_core.table.snapshot.log_files import read_history
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh, travel
+from qbeast_core.table.write.options import metadata_of
+from qbeast_core.table.write.write import transformers_of
 
 __all__ = ["Table"]
 
 
-class Table(Administered, Merged, Optimized, Insight):
+class Table:
     """A table pinned at one version; made by `qbeast.open_table`.
 
     What others commit later is not seen, see `refresh`; changes made through this object move it to the
@@ -41,6 +59,31 @@ class Table(Administered, Merged, Optimized, Insight):
     >>> table.version, table.indexed_columns, table.scan().filter(pl.col("price") == 3).collect().height
     (0, ('id', 'price'), 11)
     """
+
+    def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
+        _refuse_all_but_snapshots(snapshot)
+        self._snapshot = snapshot
+        self._reader = Reader(snapshot, pages=pages)
+
+    @property
+    def uri(self) -> str:
+        """Path or address of the table."""
+        return self._snapshot.uri
+
+    @property
+    def version(self) -> int:
+        """The Delta version, 0 or more."""
+        return self._snapshot.version
+
+    def _newest(self) -> Snapshot:
+        """Return the newest version, which a change starts from."""
+        return refresh(self._snapshot)
+
+    def _move_to(self, snapshot: Snapshot | None) -> None:
+        """Show the version that a change of ours made; reads begun before keep theirs."""
+        newest = snapshot if snapshot is not None else refresh(self._snapshot)
+        self._reader = Reader(newest, pages=self._reader.pages)
+        self._snapshot = newest
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{name}:{kind}" for name, kind in transformers_of(self._reader.latest).items())
@@ -199,3 +242,818 @@ class Table(Administered, Merged, Optimized, Insight):
             The commit's own words (`operation`, `timestamp` in milliseconds since 1970 UTC ...) and `version`.
         """
         return read_history(self._reader.store, version=self.version, limit=limit)
+
+    def metrics(self, *, revision: int | None = None) -> Metrics:
+        """Return index metrics, counted from the log alone: no data file is opened.
+
+        Parameters
+        ----------
+        revision : int, optional
+            This revision alone; all of them by default. 0 is staging.
+
+        Returns
+        -------
+        Metrics
+            Prints as tables; `.revisions` are values, `.frame` and `.levels` frames, `.to_json()` JSON. Rows hidden
+            by deletion vectors count, copies of layouts before 0.6.0 are counted apart.
+
+        Raises
+        ------
+        InvalidInputError
+            If the table has no such revision.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"id": range(20_000)})
+        >>> _ = qbeast.write_table(rows, "ids", columns=["id"], cube_size=5000)
+        >>> found = qbeast.open_table("ids").metrics(revision=1).revisions[0]
+        >>> found.rows, found.cubes, found.height, found.min_height, found.fan_out
+        (20000, 7, 3, 3, 2.0)
+        """
+        return build_metrics(self._snapshot, revision)
+
+    def check(self, *, data: bool = True, progress: ProgressCallback | None = None) -> CheckReport:
+        """Verify this version against the format; nothing is changed.
+
+        On the log: tags can be read, name known revisions and agree with statistics and page layouts, thresholds
+        and weights keep their order along every branch, files are there and have their size. On data besides:
+        every row lies in the cube of its block, within its weights and in one block alone, the hidden weight
+        column and the pages are right, statistics enclose the values, copies of layouts before 0.6.0 have their
+        originals. The order along branches is a fault only in revisions that this library alone wrote to.
+
+        Parameters
+        ----------
+        data : bool, default True
+            Whether to read the data files, all of them; memory stays bounded (8 bytes a row in layouts before
+            0.6.0). Else the log is enough, which is fast.
+        progress : callable, optional
+            Called with a `Progress` (stage ``"read"``) after every data file.
+
+        Returns
+        -------
+        CheckReport
+            Prints well; `.ok`, `.faults` (a frame, one row a fault), `.notes`.
+
+        Raises
+        ------
+        StorageError
+            If the store refuses.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> qbeast.open_table("ids").check()
+        Check of ...ids, version 0 (log and data): 1 files, 1 blocks, 1,000 rows
+          sound: no fault
+        """
+        return check_table(self._reader, data=data, progress=progress)
+
+    def repair(self, *, dry_run: bool = False, progress: ProgressCallback | None = None) -> RepairResult:
+        """Mend what can be mended without touching a row: in one commit, of the log alone.
+
+        The newest version is checked, log and data. Files whose tags are wrong lose them and become staging: they
+        are read whole, and `optimize` indexes them again. Where pages alone are wrong, only the page layout goes;
+        wrong sizes are set right, and wrong statistics replaced by the number of rows. Everything else of a file,
+        and every other file, stays as it is; what others commit meanwhile is kept. No row is lost or returned
+        twice: files with copies of rows (format 11) keep their tags.
+
+        Parameters
+        ----------
+        dry_run : bool, default False
+            Change nothing and say what would be done.
+        progress : callable, optional
+            Called with a `Progress` (stage ``"read"``) after every data file that is checked.
+
+        Returns
+        -------
+        RepairResult
+            Prints well; `.mended` names the files and what was done, `.left` the faults that stay, with advice.
+
+        Raises
+        ------
+        UnsupportedTableError
+            The table must not be written.
+        CommitConflictError
+            There was always another writer.
+        CommitUnknownError
+            The store failed and nobody can tell whether the commit landed.
+        StorageError
+            The store refused a read or a write.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> qbeast.open_table("ids").repair(dry_run=True)
+        Repair, version 0: 0 file(s) would be mended
+        """
+        newest = self._newest()
+        reader = self._reader if newest is self._snapshot else Reader(newest, pages=self._reader.pages)
+        result, made = repair_table(reader, dry_run=dry_run, progress=progress)
+        if result.repaired:
+            self._move_to(made)
+        return result
+
+    def plot(
+        self,
+        kind: PlotKind = "tree",
+        *,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        sample: Sample | None = None,
+        revision: int | None = None,
+        fractions: Sequence[float] | None = None,
+        axes: Axes | None = None,
+    ) -> Figure:
+        """Draw the table; needs matplotlib. No data is read but page directories.
+
+        Parameters
+        ----------
+        kind : {"tree", "space", "fraction"}
+            ``"tree"``: every cube over its children, a row per depth, with the rows they hold. ``"space"``: the
+            boxes of the cubes along two indexed columns, those that a query opens filled. ``"fraction"``: the
+            share of bytes that samples open.
+        columns : sequence of str, optional
+            Of the space: two indexed columns, the first two by default. Of the fraction: columns to return.
+        predicate : polars.Expr or str, optional
+            The query, for space and fraction. A text is SQL, as in `Table.delete`.
+        sample : float or tuple of float, optional
+            The query's sample, for the space.
+        revision : int, optional
+            Which tree or space; the newest one that files are indexed with by default.
+        fractions : sequence of float, optional
+            Samples to price, in (0, 1]; ten from 0.5 % to all by default.
+        axes : matplotlib Axes, optional
+            Draw there instead of into a figure of its own.
+
+        Returns
+        -------
+        matplotlib Figure
+            Save it with ``.savefig(path)``. As the last value of a cell a notebook shows it, without any magic; of
+            `axes` given, it is the figure that they belong to.
+
+        Raises
+        ------
+        InvalidInputError
+            An unknown kind, column, revision or fraction.
+        MissingDependencyError
+            Matplotlib is not installed.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"id": range(20_000), "price": [i % 97 for i in range(20_000)]})
+        >>> _ = qbeast.write_table(rows, "prices", columns=["id", "price"], cube_size=2000)
+        >>> figure = qbeast.open_table("prices").plot("space", predicate=pl.col("id") < 3000)
+        >>> figure.savefig("space.png")
+        """
+        options = PlotOptions(
+            columns=columns,
+            predicate=filter_of(predicate, self._snapshot.schema),
+            sample=sample,
+            revision=revision,
+            fractions=fractions,
+            axes=axes,
+        )
+        return plot_table(self._reader, kind, options)
+
+    def optimize(
+        self,
+        *,
+        revision: int | None = None,
+        files: Sequence[str | os.PathLike[str]] | None = None,
+        fraction: float | None = None,
+        all_revisions: bool = False,
+        full: bool = False,
+        fold: bool = False,
+        redraw: bool = False,
+        dry_run: bool = False,
+        commit_metadata: Mapping[str, str] | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> OptimizeResult:
+        """Bring what is out of shape back into shape, in one commit a revision; the rows stay the same.
+
+        Without options these files are rewritten and no others, their rows indexed with the newest revision:
+        files without index (``"staged"``), files with deletion vectors (``"deletion vector"``), files much smaller
+        than the rest, as far as there are enough of them to join (``"small file"``); and of the newest revision,
+        files of another implementation (``"foreign layout"``) and those whose cubes hold many times the rows
+        they should, in many blocks (``"overfull cubes"``). A few more may go with them so that thresholds stay
+        in order (``"order of weights"``). Rows that the newest revision has no place for begin a new one in the
+        same commit. A table in shape is left alone.
+
+        Full reads and samples return the same rows before and after. Appends that land meanwhile stay.
+
+        Parameters
+        ----------
+        revision : int, optional
+            Look at this revision alone; its rows stay in it. 0 means the files without index.
+        files : sequence of str or path-like, optional
+            Rewrite these, whatever their shape: paths as in `files()` or as in the plan.
+        fraction : float, optional
+            Only files with a block that begins at or below this fraction of the weights, in [0, 1]: what
+            small samples read. Of files without index the oldest, up to this share of their bytes.
+        all_revisions : bool, default False
+            Look at every revision, one after the other, one commit each.
+        full : bool, default False
+            Rewrite every file looked at, whatever its shape, into a fresh tree.
+        fold : bool, default False
+            Take the files of older revisions as well, and index their rows with the newest.
+        redraw : bool, default False
+            Rewrite every file, of all revisions and those without index, under a new revision whose ranges and
+            quantiles are drawn from the rows there are now, and drop revisions that no file needs any more:
+            values of deleted rows leave the metadata (see docs/personal-data.md). Columns keep their kinds;
+            statistics given by `column_stats` are forgotten.
+        dry_run : bool, default False
+            Change nothing and say what would be rewritten, and why.
+        commit_metadata : mapping of str to str, optional
+            Kept in the history beside our own entries.
+        progress : callable, optional
+            Called with a `Progress` at every step; files are counted anew for each group of rows.
+
+        Returns
+        -------
+        OptimizeResult
+            What was done; `.plan` names the files and the reasons.
+
+        Raises
+        ------
+        InvalidInputError
+            Options that cannot be meant together, a revision or a file that is not there.
+        UnsupportedTableError
+            The table holds copies of rows (upgrade it first), or must not be written.
+        CommitConflictError
+            Another writer replaced or deleted files that were being rewritten; nothing was changed.
+        CommitUnknownError
+            The store failed and nobody can tell whether the commit landed.
+        StorageError
+            The store refused a read or a write.
+
+        Notes
+        -----
+        The rows of the rewritten files are held in memory up to about 2 GiB: 8 bytes a number, 48 a text, or what
+        the files hold uncompressed where that is more. Of more rows the indexed columns alone are held, with some
+        30 bytes a row besides, and the files are read again for every 2 GiB that are written. While files are
+        written, memory is up to twice that of the rows held.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> for day in range(5):
+        ...     rows = pl.DataFrame({"day": day, "visits": [(37 * i + day) % 101 for i in range(101)]})
+        ...     _ = qbeast.write_table(rows, "visits", columns=["day", "visits"], mode="append")
+        >>> table = qbeast.open_table("visits")
+        >>> table.optimize(dry_run=True).plan["reason"].unique().to_list()
+        ['small file']
+        >>> result = table.optimize()
+        >>> result.files_removed, result.files, table.version == result.version
+        (5, 1, True)
+        >>> table.optimize().optimized
+        False
+        """
+        options = OptimizeOptions(
+            revision=revision,
+            files=files,
+            fraction=fraction,
+            all_revisions=all_revisions,
+            full=full,
+            fold=fold,
+            redraw=redraw,
+            dry_run=dry_run,
+            commit_metadata=metadata_of(commit_metadata),
+            progress=progress,
+        )
+        result, newest = optimize(self._reader, options, RUNTIME)
+        if result.optimized:
+            self._move_to(newest)
+        return result
+
+    def delete(
+        self,
+        predicate: Predicate | None = None,
+        *,
+        dry_run: bool = False,
+        commit_metadata: Mapping[str, str] | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Delete rows, in one commit; the index is kept.
+
+        Files that hold no such row, by the index or when they are looked into, stay as they are. Files that hold
+        nothing else are dropped without being read whole. The rows left of the others are put back into their
+        cubes; a few more files may go with them so that the index stays in order. Rows that deletion vectors
+        of other writers hide stay deleted.
+
+        The newest version is changed, whatever version is open; where other writers were faster the change is
+        made to what they left, as if it had begun later.
+
+        Parameters
+        ----------
+        predicate : polars.Expr or str, optional
+            Rows to delete: those for which it is true, not those for which it is null. A text is an expression in
+            SQL on the columns of a row, as `polars.sql_expr` understands it: never a query, nothing is read for it.
+            By default all rows.
+        dry_run : bool, default False
+            Change nothing and say which files and rows would go.
+        commit_metadata : mapping of str to str, optional
+            Kept in the history beside our own entries.
+        progress : callable, optional
+            Called with a `Progress` at every step.
+
+        Returns
+        -------
+        ChangeResult
+            What was done; `.plan` names the files.
+
+        Raises
+        ------
+        InvalidInputError
+            The predicate is no condition on single rows of this table.
+        UnsupportedTableError
+            The table allows appends only, keeps a feed of changes, holds copies of rows (upgrade it first), or
+            must not be written.
+        CommitConflictError
+            Other writers were faster every time; nothing was changed.
+        CommitUnknownError
+            The store failed and nobody can tell whether the commit landed.
+        StorageError
+            The store refused a read or a write.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"id": range(1000), "price": [i % 97 for i in range(1000)]})
+        >>> _ = qbeast.write_table(rows, "cheap", columns=["id", "price"])
+        >>> table = qbeast.open_table("cheap")
+        >>> table.delete(pl.col("price") > 50, dry_run=True).rows_deleted
+        460
+        >>> table.delete("price > 50").rows_deleted, table.scan().collect().height, table.version
+        (460, 540, 1)
+        """
+        options = ChangeOptions(
+            dry_run=dry_run, commit_metadata=metadata_of(commit_metadata), progress=progress
+        )
+        return self._run(Delete(predicate), options)
+
+    def update(
+        self,
+        predicate: Predicate | None,
+        assignments: Mapping[str, Value],
+        *,
+        dry_run: bool = False,
+        commit_metadata: Mapping[str, str] | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Give columns of some rows other values, in one commit; the index is kept.
+
+        Files that hold no such row stay as they are. The rows of the others are put back, those with other
+        values in indexed columns into the cubes where they belong now; rows with values beyond the space of the
+        index go into a new revision, as they do in an append, and the others stay in theirs. Otherwise as `delete`.
+
+        Parameters
+        ----------
+        predicate : polars.Expr or str, or None
+            Rows to update: those for which it is true, not those for which it is null. A text is SQL, as in `delete`.
+            None: all rows.
+        assignments : mapping of str to polars.Expr, str or a plain value
+            New values by column, made of the row as it was. A text is SQL, so a text to store is written
+            ``"'text'"`` or ``pl.lit("text")``. Numbers are brought to the column's type; fractions do not go
+            into columns of whole numbers without a cast of your own.
+        dry_run : bool, default False
+            Change nothing and say which files and rows would change.
+        commit_metadata : mapping of str to str, optional
+            Kept in the history beside our own entries.
+        progress : callable, optional
+            Called with a `Progress` at every step.
+
+        Returns
+        -------
+        ChangeResult
+            What was done; `.plan` names the files.
+
+        Raises
+        ------
+        InvalidInputError
+            The predicate is no condition on single rows of this table, an assignment is no value for a column
+            of it, or a value is too large for the column's type.
+        SchemaMismatchError
+            A value of another type than the column's, or a null where there may be none.
+        UnsupportedTableError, CommitConflictError, CommitUnknownError, StorageError
+            See `delete`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"id": range(1000), "price": [i % 97 for i in range(1000)]})
+        >>> _ = qbeast.write_table(rows, "dear", columns=["id", "price"])
+        >>> table = qbeast.open_table("dear")
+        >>> table.update("price > 50", {"price": "price * 2", "id": -pl.col("id")}).rows_updated
+        460
+        >>> table.scan().filter(pl.col("price") > 50, pl.col("price") % 2 == 1).collect().height
+        0
+        """
+        options = ChangeOptions(
+            dry_run=dry_run, commit_metadata=metadata_of(commit_metadata), progress=progress
+        )
+        return self._run(Update(predicate, assignments), options)
+
+    def _run(self, change: Change, options: ChangeOptions) -> ChangeResult:
+        result, newest = run_change(self._reader, change, options, RUNTIME)
+        if result.changed:
+            self._move_to(newest)
+        return result
+
+    def merge(
+        self,
+        source: FrameLike,
+        on: str | Sequence[str],
+        *,
+        when_matched: WhenMatched = "update",
+        matched_if: Predicate | None = None,
+        delete_if: Predicate | None = None,
+        update: Mapping[str, Value] | None = None,
+        when_not_matched: WhenNew = "insert",
+        not_matched_if: Predicate | None = None,
+        insert: Mapping[str, Value] | None = None,
+        when_not_matched_by_source: WhenLonely = "ignore",
+        not_matched_by_source_if: Predicate | None = None,
+        source_name: str = "source",
+        dry_run: bool = False,
+        commit_metadata: Mapping[str, str] | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Merge rows into the table, in one commit: by default replace those that it has and insert the others.
+
+        Rows are partners where all columns of `on` are equal; a null equals nothing. Files that can hold no
+        partner, by their statistics or their cubes, are not read; files that hold none stay as they are. Rows
+        that change or come are put into the cubes where they belong; values beyond the space of the index begin
+        a new revision, as they do in an append. Otherwise as `delete`.
+
+        In conditions and values, plain names are columns of the table, and ``source.price`` (in SQL) or
+        ``pl.col("source").struct.field("price")`` is a column of the source. Of a new row there is the source
+        alone.
+
+        Parameters
+        ----------
+        source : polars.DataFrame, polars.LazyFrame or anything with ``__arrow_c_stream__``
+            Rows to merge. Columns that the table does not have are for conditions and values alone.
+        on : str or sequence of str
+            Columns to match by, in the table and in the source.
+        when_matched : {"update", "delete", "ignore"}, default "update"
+            What becomes of rows of the table that have a partner.
+        matched_if : polars.Expr or str, optional
+            Only of those for which this is true.
+        delete_if : polars.Expr or str, optional
+            Of rows with a partner, those to delete instead of updating them. What is marked so and has no partner
+            is inserted all the same, unless `not_matched_if` says otherwise.
+        update : mapping of str to polars.Expr, str or a plain value, optional
+            What columns are set to, as in `update`; by default every column to that of the source.
+        when_not_matched : {"insert", "ignore"}, default "insert"
+            What becomes of rows of the source that have no partner.
+        not_matched_if : polars.Expr or str, optional
+            Only of those for which this is true.
+        insert : mapping of str to polars.Expr, str or a plain value, optional
+            What new rows consist of, other columns are null; by default the columns of the source.
+        when_not_matched_by_source : {"ignore", "delete"}, default "ignore"
+            What becomes of rows of the table that have no partner.
+        not_matched_by_source_if : polars.Expr or str, optional
+            Only of those for which this is true.
+        source_name : str, default "source"
+            What the source is called in conditions and values, where the table has a column of that name.
+        dry_run : bool, default False
+            Change nothing and say which files and rows would change.
+        commit_metadata : mapping of str to str, optional
+            Kept in the history beside our own entries.
+        progress : callable, optional
+            Called with a `Progress` at every step.
+
+        Returns
+        -------
+        ChangeResult
+            What was done; `.plan` names the files.
+
+        Raises
+        ------
+        InvalidInputError
+            Several rows of the source would change the same row, a condition or a value cannot be understood, or
+            options cannot be meant together.
+        SchemaMismatchError
+            The source lacks columns of the table, or has them in another type, or a null where there may be none.
+        UnsupportedTableError
+            As for `delete`; a table that allows appends only takes merges that insert and nothing else.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `delete`.
+
+        Notes
+        -----
+        The source is held in memory, the table's rows as `optimize` holds them.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> stock = pl.DataFrame({"id": [1, 2, 3], "left": [10, 20, 30]})
+        >>> _ = qbeast.write_table(stock, "stock", columns=["id"])
+        >>> table = qbeast.open_table("stock")
+        >>> result = table.merge(pl.DataFrame({"id": [3, 4], "left": [33, 40]}), on="id")
+        >>> result.rows_updated, result.rows_inserted
+        (1, 1)
+        >>> sold = pl.DataFrame({"id": [1, 2], "sold": [10, 5]})
+        >>> _ = table.merge(sold, on="id", update={"left": "left - source.sold"}, when_not_matched="ignore",
+        ...     delete_if=pl.col("left") <= pl.col("source").struct.field("sold"))
+        >>> sorted(table.scan().collect().rows())
+        [(2, 15), (3, 33), (4, 40)]
+        """
+        clauses = Clauses(
+            on=on,
+            when_matched=when_matched,
+            matched_if=matched_if,
+            delete_if=delete_if,
+            update=update,
+            when_not_matched=when_not_matched,
+            not_matched_if=not_matched_if,
+            insert=insert,
+            when_not_matched_by_source=when_not_matched_by_source,
+            not_matched_by_source_if=not_matched_by_source_if,
+            source_name=source_name,
+        )
+        options = ChangeOptions(
+            dry_run=dry_run, commit_metadata=metadata_of(commit_metadata), progress=progress
+        )
+        return self._run(Merge(to_frame(source), clauses), options)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table's properties, without those that describe the index."""
+        stored = self._snapshot.metadata.configuration
+        return {key: text for key, text in stored.items() if not key.startswith("qbeast.")}
+
+    def vacuum(
+        self,
+        *,
+        retention_hours: float | None = None,
+        dry_run: bool = True,
+        allow_short_retention: bool = False,
+    ) -> VacuumResult:
+        """Find, or delete, data files that the table does not need any more.
+
+        These are the files of versions that nobody travels back to, and what interrupted writes left behind.
+        Files of the newest version are never touched, nor their deletion vectors; nor is anything that is
+        not a data file. Deleted files cannot be had back, and versions that need them cannot be read.
+
+        Parameters
+        ----------
+        retention_hours : float, optional
+            Files that were removed from the table, or written, less than so many hours ago are spared; by
+            default what the table's property ``delta.deletedFileRetentionDuration`` says, or 168 (a week).
+        dry_run : bool, default True
+            Tell what would be deleted, and delete nothing.
+        allow_short_retention : bool, default False
+            Accept less than the table's own retention. A writer at work, or a reader of an older version, can
+            lose its files then.
+
+        Returns
+        -------
+        VacuumResult
+            The files and their bytes.
+
+        Raises
+        ------
+        InvalidInputError
+            The retention is none, or too short.
+        UnsupportedTableError, StorageError
+            The table must not be written; the store refused.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"a": [1, 2]})
+        >>> for _ in range(3):
+        ...     result = qbeast.write_table(rows, "often", columns=["a"], mode="overwrite")
+        >>> table = qbeast.open_table("often")
+        >>> table.vacuum().files
+        ()
+        >>> len(table.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False).files)
+        2
+        """
+        return vacuum(
+            self._snapshot,
+            retention_hours=retention_hours,
+            dry_run=dry_run,
+            allow_short=allow_short_retention,
+            now_ms=RUNTIME.now_ms(),
+        )
+
+    def restore(self, version: int | str | datetime, *, dry_run: bool = False) -> RestoreResult:
+        """Make an older version the newest: its rows, its columns, its properties and its index.
+
+        One commit; no data is rewritten, and the versions in between stay in the history. What others commit
+        while it is on its way is undone as well. Ids of revisions that were made since are not used again.
+
+        Parameters
+        ----------
+        version : int, datetime or str
+            A version number, or a time, as for `qbeast.open_table`.
+        dry_run : bool, default False
+            Change nothing and say what would be done.
+
+        Returns
+        -------
+        RestoreResult
+            The new version, and how many files came back and went.
+
+        Raises
+        ------
+        VersionNotFoundError
+            There is no such version, or a vacuum took some of its files.
+        NotQbeastTableError
+            The table had no Qbeast index then.
+        UnsupportedTableError
+            The table must not be written, or allows appends only.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `qbeast.write_table`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> for day in range(3):
+        ...     _ = qbeast.write_table(pl.DataFrame({"day": [day]}), "log", columns=["day"], mode="append")
+        >>> table = qbeast.open_table("log")
+        >>> table.restore(0).version, table.scan().collect()["day"].to_list()
+        (3, [0])
+        """
+        number, moment = travel(version)
+        newest = self._newest()
+        options = newest.storage_options
+        old = load_snapshot(newest.uri, version=number, timestamp=moment, storage_options=options)
+        result, outcome = restore(newest, old, dry_run=dry_run)
+        if outcome is not None:
+            self._move_to(outcome.snapshot)
+        return result
+
+    def switch_dialect(self, dialect: BlocksDialect, *, jvm: JvmRelease = "0.7") -> DialectResult:
+        """Spell the index in the log anew, for readers that know one of its two spellings only.
+
+        One commit that changes tags alone: no file is rewritten, and qbeast reads both spellings at any time.
+        Files written in dialect ``"documented"`` hold a column `_qbeast_weight` beyond the table's schema. An
+        optimize by qbeast-spark 0.7 fails on it, or takes it for a column that was added; the result names these
+        files, a `HiddenColumnWarning` says so, and ``optimize(full=True)`` takes the column out.
+
+        Parameters
+        ----------
+        dialect : {"documented", "qbeast-spark"}
+            As the format's documents spell blocks, or as the JVM implementation does.
+        jvm : {"0.7", "0.8"}, default "0.7"
+            Which qbeast-spark is to read the table: its last release, which fails on quantiles and on columns
+            of one value, or its main branch.
+
+        Returns
+        -------
+        DialectResult
+            The version, and how many files got new tags.
+
+        Raises
+        ------
+        InvalidColumnsError
+            The JVM cannot read an index of these columns: of type byte, short or timestamp without zone, or,
+            up to 0.7, by quantiles.
+        InvalidInputError, UnsupportedTableError
+            There is no such dialect; the table must not be written.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `qbeast.write_table`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"a": range(9)}), "both", columns=["a"])
+        >>> table = qbeast.open_table("both")
+        >>> table.switch_dialect("qbeast-spark", jvm="0.8").retagged_files
+        1
+        """
+        result, outcome = switch_dialect(self._newest(), dialect, jvm=jvm)
+        self._move_to(outcome.snapshot)
+        return result
+
+    def set_properties(self, properties: Mapping[str, str | None]) -> int:
+        """Set properties of the table, or unset them, in one commit.
+
+        Parameters
+        ----------
+        properties : mapping of str to str or None
+            None unsets. Names of your own, and those of Delta that ask nothing new of readers and writers, for
+            example ``delta.checkpointInterval`` or ``delta.appendOnly``. A change data feed
+            (``delta.enableChangeDataFeed``) and check constraints (``delta.constraints.<name>``) can be unset.
+
+        Returns
+        -------
+        int
+            The version that has them; the present one if nothing changed.
+
+        Raises
+        ------
+        InvalidInputError
+            A name of qbeast's own, or a value that is no text.
+        UnsupportedTableError
+            A property, or the table, has to do with a feature that qbeast does not support.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `qbeast.write_table`; a conflict also where another writer set the same property.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"a": [1]}), "owned", columns=["a"])
+        >>> table = qbeast.open_table("owned")
+        >>> table.set_properties({"owner": "us"}), table.properties
+        (1, {'owner': 'us'})
+        """
+        outcome = set_properties(self._newest(), properties)
+        self._move_to(outcome.snapshot)
+        return outcome.version
+
+    def add_columns(self, columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> int:
+        """Add columns at the end of the schema, in one commit; rows that are there have nulls in them.
+
+        Renaming and dropping columns is not supported: Delta tables can do it with the feature columnMapping, and
+        tables that use it are refused by name.
+
+        Parameters
+        ----------
+        columns : mapping of str to Polars type
+            New columns; names differ from those of the table in more than case.
+
+        Returns
+        -------
+        int
+            The version that has them; the present one if there are none.
+
+        Raises
+        ------
+        SchemaMismatchError
+            A column of that name is there.
+        InvalidInputError
+            A type that Delta does not have.
+        UnsupportedTableError
+            The table must not be written.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `qbeast.write_table`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"a": [1]}), "wider", columns=["a"])
+        >>> table = qbeast.open_table("wider")
+        >>> table.add_columns({"note": pl.String}), table.scan().collect().rows()
+        (1, [(1, None)])
+        """
+        outcome = add_columns(self._newest(), columns)
+        self._move_to(outcome.snapshot)
+        return outcome.version
+
+    def widen_columns(self, columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> int:
+        """Give columns of bytes or shorts a wider type, in one commit; no file is rewritten.
+
+        Indexed columns may be among them. Other types need Delta's feature typeWidening, which qbeast does not
+        support.
+
+        Parameters
+        ----------
+        columns : mapping of str to Polars type
+            Columns of type Int8 or Int16 with their new type, Int16 or Int32.
+
+        Returns
+        -------
+        int
+            The version that has them; the present one if they have these types already.
+
+        Raises
+        ------
+        InvalidInputError
+            There is no such column.
+        UnsupportedTableError
+            Another change of type, or the table must not be written.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `qbeast.write_table`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"a": [1], "n": [7]}, schema={"a": pl.Int64, "n": pl.Int8})
+        >>> _ = qbeast.write_table(rows, "narrow", columns=["a"])
+        >>> table = qbeast.open_table("narrow")
+        >>> table.widen_columns({"n": pl.Int32}), table.schema["n"]
+        (1, Int32)
+        """
+        outcome = widen_columns(self._newest(), columns)
+        self._move_to(outcome.snapshot)
+        return outcome.version
+
+
+def _refuse_all_but_snapshots(snapshot: object) -> None:
+    """Raise where somebody makes a table of a path."""
+    if not isinstance(snapshot, Snapshot):
+        msg = f"a Table is opened, not made: call qbeast.open_table(path); got {snapshot!r}"
+        raise InvalidInputError(msg, argument="snapshot")
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure

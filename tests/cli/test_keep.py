@@ -12,7 +12,7 @@ import qbeast
 from tests.cli.running import ROWS, complaint, run, said
 from tests.golden.appends import copy_of
 from tests.golden.collection import find
-from tests.insight.damage import size, spoil
+from tests.helpers.damage import size, spoil
 
 
 def contents(path: Path) -> dict[str, bytes]:

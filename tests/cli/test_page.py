@@ -17,7 +17,7 @@ import pytest
 from qbeast_core.cli.exits import EXIT_CODES
 from qbeast_core.cli.program import program
 from tests.cli.running import run
-from tests.snippets import ROOT
+from tests.helpers.snippets import ROOT
 
 TEXT = (ROOT / "docs" / "cli.md").read_text()
 SHARED = {"--storage-option", "--json", "--traceback"}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.snippets import ROOT
+from tests.helpers.snippets import ROOT
 
 HEAVY = {"deltalake", "matplotlib", "numpy", "orjson", "polars", "pyarrow", "pydantic", "qbeast", "rich"}
 RUN = [sys.executable, "-W", "error", "-m", "qbeast_core.cli"]

@@ -11,7 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.table.snapshot import load_snapshot
+from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.appends import SHIFT, assert_sound, copy_of, last_commit, shifted
 from tests.golden.collection import Golden, each, find
 from tests.golden.test_filters import questions

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.snapshot import load_snapshot
+from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.collection import BUNDLE, VARIABLE, WRITERS, each, open_golden, read_collection
 from tests.golden.sql import to_polars
 

@@ -12,8 +12,8 @@ from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.query.select import select
 from qbeast_core.query.weights import ALL_WEIGHTS, sample_to_weights
-from qbeast_core.table.reader import Reader
-from qbeast_core.table.snapshot import load_snapshot
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.tree.columns import frame_weights
 from tests.golden.collection import Golden, each, find
 

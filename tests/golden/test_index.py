@@ -7,8 +7,8 @@ import polars as pl
 
 from qbeast_core.query.build import build_block_table
 from qbeast_core.space.weights import MAX_WEIGHT
-from qbeast_core.table.snapshot import load_snapshot
-from qbeast_core.table.whole_files import scan_files
+from qbeast_core.table.data.parquet_scan import scan_files
+from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.tree.columns import frame_weights
 from tests.golden.blocks import assert_holds_its_rows
 from tests.golden.calendars import jvm_points

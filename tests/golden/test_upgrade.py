@@ -12,11 +12,11 @@ from deltalake import DeltaTable
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.table.snapshot import load_snapshot
+from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.appends import SHIFT, assert_sound, copy_of, last_commit, shifted
 from tests.golden.collection import Golden, each, find
 from tests.golden.test_filters import questions
-from tests.log.handmade import features, write_log
+from tests.helpers.handmade_log import features, write_log
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),

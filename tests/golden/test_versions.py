@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.snapshot import load_snapshot
+from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.collection import Golden, each, open_golden
 
 COPIES = ("REPLICATED", "ANNOUNCED")

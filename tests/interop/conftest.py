@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from qbeast_spark_bridge.java import ensure_java
+from qbeast_spark_bridge.session import ensure_java
 from tests.spark import sessions
 
 if TYPE_CHECKING:

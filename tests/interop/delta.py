@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 import qbeast
-from tests.integration.tables import assert_same_rows, sampled
+from tests.helpers.tables import assert_same_rows, sampled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,10 +13,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from tests.integration.tables import assert_same_rows, folder, small_files, write
+from tests.helpers.strategies import ROW, Case, cases
+from tests.helpers.tables import assert_same_rows, folder, small_files, write
 from tests.interop.delta import Delta, assert_right, collected, rows_from
 from tests.spark.sql_conditions import conditions
-from tests.strategies import ROW, Case, cases
 
 if TYPE_CHECKING:
     from pathlib import Path

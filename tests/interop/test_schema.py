@@ -10,7 +10,7 @@ import pytest
 
 import qbeast
 from qbeast_core.errors import InvalidInputError, QbeastError, UnsupportedTableError
-from tests.integration.tables import assert_same_rows
+from tests.helpers.tables import assert_same_rows
 from tests.interop.delta import INDEXED, Delta, assert_right, collected, rows_from, to_spark
 
 if TYPE_CHECKING:

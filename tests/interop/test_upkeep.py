@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from tests.integration.tables import assert_same_rows, small_files
+from tests.helpers.tables import assert_same_rows, small_files
 from tests.interop.delta import FILTERS, INDEXED, SAMPLES, Delta, assert_right, rows_from
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from tests.integration.tables import assert_same_rows, small_files
+from tests.helpers.tables import assert_same_rows, small_files
 from tests.interop.delta import INDEXED, Delta, assert_right, rows_from, to_spark
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.live_files import LiveFiles, live_files, retag
-from tests.log.handmade import add, remove
+from tests.helpers.handmade_log import add, remove
 
 VECTOR = {"storageType": "u", "pathOrInlineDv": "ab", "offset": 4, "sizeInBytes": 9, "cardinality": 1}
 

@@ -14,7 +14,7 @@ from qbeast_core.log.rebase import Conflict, Rebased, found_dialect, rebase
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import TableConfig
-from tests.table.changes import METADATA, block, revision
+from tests.helpers.intents import METADATA, block, revision
 
 NO_FILES = pl.DataFrame(
     schema={

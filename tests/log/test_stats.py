@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.stats import file_stats, stats_columns
-from tests.log.handmade import add, features, metadata, write_log
+from tests.helpers.handmade_log import add, features, metadata, write_log
 
 TYPES = {
     pl.Int8(): st.integers(-(2**7), 2**7 - 1),

@@ -20,7 +20,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.sql_expressions import sql_expression
 from qbeast_core.query.sql_tokens import SqlRefused
 from qbeast_core.query.sql_words import AGGREGATES, FUNCTIONS, QUERIES, TYPES, WORD_OPERATORS
-from qbeast_core.table.dml_terms import condition_of, value_of
+from qbeast_core.table.data.expressions import condition_of, value_of
 from tests.query.sql_texts import COLUMNS, PLACE, ROWS, expressions, noise, queries
 
 if TYPE_CHECKING:

@@ -17,13 +17,7 @@ from qbeast_core.space.columns import NumberColumn, StringColumn
 from qbeast_core.space.scala_hash import bytes_hash
 from qbeast_core.space.spark_hash import spark_hash
 from tests.space.carriers import numbers, strings
-from tests.space.murmur_reference import (
-    scala_bytes,
-    spark_bytes,
-    spark_int,
-    spark_long,
-    spark_wide_decimal,
-)
+from tests.space.murmur_reference import scala_bytes, spark_bytes, spark_int, spark_long, spark_wide_decimal
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "spark_hash_vectors.json").read_text())["rows"]
 KINDS = {"tinyint": "int8", "smallint": "int16", "int": "int32", "bigint": "int64", "date": "date"}

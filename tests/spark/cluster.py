@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 import pyspark
 
-from qbeast_spark_bridge.java import ensure_java
+from qbeast_spark_bridge.session import ensure_java
 from tests.spark import sessions
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 import qbeast_spark_bridge as bridge
-from qbeast_spark_bridge import rewrite_tasks, rewrite_work
-from tests.integration.tables import small_files
+from qbeast_spark_bridge import optimize as rewrite_tasks
+from qbeast_spark_bridge.worker import rewrite as rewrite_work
+from tests.helpers.tables import small_files
 from tests.spark import sessions
 from tests.spark.write_job import fail_first, failing_files
 

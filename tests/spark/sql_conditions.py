@@ -1,4 +1,4 @@
-"""Random conditions in Spark's SQL over the tables of `tests.strategies`: those that are understood, and others."""
+"""Random conditions in Spark's SQL over random tables: those that are understood, and others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from tests.strategies import VALUES
+from tests.helpers.strategies import VALUES
 
 _Draw = Callable[[st.SearchStrategy[Any]], Any]
 OPS = ("=", "==", "!=", "<>", "<", "<=", ">", ">=", "<=>")

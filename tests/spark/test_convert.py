@@ -11,8 +11,8 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from tests.integration.invariants import check_invariants
-from tests.integration.tables import assert_same_rows
+from tests.helpers.invariants import check_invariants
+from tests.helpers.tables import assert_same_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

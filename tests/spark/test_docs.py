@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from tests.snippets import PAGES, ROOT, blocks, blocks_without_spark
+from tests.helpers.snippets import PAGES, ROOT, blocks, blocks_without_spark
 
 if TYPE_CHECKING:
     from pathlib import Path

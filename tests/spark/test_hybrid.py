@@ -10,9 +10,9 @@ from deltalake import write_deltalake
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.table.snapshot import load_snapshot
-from tests.integration.invariants import check_invariants
-from tests.integration.tables import assert_same_rows, sampled
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.invariants import check_invariants
+from tests.helpers.tables import assert_same_rows, sampled
 from tests.spark.frames import to_spark
 
 if TYPE_CHECKING:

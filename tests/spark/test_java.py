@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from qbeast_core.errors import MissingDependencyError
-from qbeast_spark_bridge.java import ensure_java
+from qbeast_spark_bridge.session import ensure_java
 from tests.spark import sessions
 
 # One line per argument, so that spaces and empty ones show.
@@ -20,7 +20,7 @@ ECHO = '#!/bin/sh\nfor a do echo "<$a>"; done\n'
 SESSION = """
 import os, sys
 from pathlib import Path
-from qbeast_spark_bridge.java import ensure_java
+from qbeast_spark_bridge.session import ensure_java
 from tests.spark import sessions
 ensure_java()
 session = sessions.classic(Path(sys.argv[1]))

@@ -19,19 +19,19 @@ from hypothesis import Phase, given, settings
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.table import commit as commit_module
-from qbeast_core.table import rewrite_commit
+from qbeast_core.table.commit import commit as commit_module
+from qbeast_core.table.rewrite import rewrite as rewrite_commit
 from qbeast_core.tree.summary import DOMAIN_LIMITS, SampleLimits
-from qbeast_spark_bridge import rewrite_tasks
-from qbeast_spark_bridge.java import ensure_java
+from qbeast_spark_bridge import optimize as rewrite_tasks
+from qbeast_spark_bridge.session import ensure_java
 from tests.golden.appends import copy_of
 from tests.golden.collection import Golden, each
 from tests.golden.test_appends import rows_of
 from tests.golden.test_optimize import assert_sound_after
-from tests.integration.invariants import check_invariants, read_log
-from tests.integration.tables import assert_same_rows, folder, small_files, write
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.strategies import Case, cases, with_key_in_rows
+from tests.helpers.tables import assert_same_rows, folder, small_files, write
 from tests.spark import sessions
-from tests.strategies import Case, cases, with_key_in_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from tests.integration.invariants import check_invariants
-from tests.integration.tables import assert_same_rows, folder, sampled, small_files
+from tests.helpers.invariants import check_invariants
+from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
+from tests.helpers.tables import assert_same_rows, folder, sampled, small_files
 from tests.spark.frames import to_spark
-from tests.strategies import ROW, Case, cases, with_key_in_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from qbeast_core.table.result import WriteResult
+    from qbeast_core.table.write.write import WriteResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 Engine = Literal["spark", "polars"]

@@ -14,7 +14,7 @@ import pytest
 import qbeast
 from examples import spark_pipeline
 from examples.demo import flights
-from tests.integration.invariants import check_invariants
+from tests.helpers.invariants import check_invariants
 from tests.spark.sessions import ROOT
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from polars.testing import assert_frame_equal
 import qbeast
 from qbeast_spark_bridge import read_table
 from tests.golden.collection import Golden, each, open_golden
-from tests.integration.tables import small_files
-from tests.strategies import ROW
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import small_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

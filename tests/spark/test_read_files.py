@@ -13,10 +13,10 @@ import pytest
 
 import qbeast
 from qbeast_spark_bridge import read_table
-from tests.integration.tables import small_files
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import small_files
 from tests.spark.test_read import numbers
-from tests.strategies import ROW
-from tests.table.test_deletion_vectors import GONE, ROWS, delete, left
+from tests.table.read.test_deletion_vectors import GONE, ROWS, delete, left
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

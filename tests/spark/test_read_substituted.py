@@ -10,8 +10,8 @@ import pytest
 import qbeast
 from qbeast_core.errors import InvalidInputError
 from qbeast_spark_bridge import read_table
-from qbeast_spark_bridge.where import from_sql, understand
-from tests.integration.tables import small_files
+from qbeast_spark_bridge.predicates.predicates import from_sql, understand
+from tests.helpers.tables import small_files
 
 if TYPE_CHECKING:
     from pathlib import Path

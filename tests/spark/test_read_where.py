@@ -14,12 +14,12 @@ from pyspark.sql import functions as f
 
 import qbeast
 from qbeast_spark_bridge import read_table
-from qbeast_spark_bridge.where import from_sql, understand
-from tests.integration.expressions import filters, kept_rows
-from tests.integration.tables import small_files
+from qbeast_spark_bridge.predicates.predicates import from_sql, understand
+from tests.helpers.expressions import filters, kept_rows
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import small_files
 from tests.spark.sql_conditions import conditions
 from tests.spark.test_read import INDEXED, every_type, numbers
-from tests.strategies import ROW
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody names it
 
 import qbeast
-from tests.integration.tables import assert_same_rows, folder, small_files, write
-from tests.strategies import ROW, Case, cases
+from tests.helpers.strategies import ROW, Case, cases
+from tests.helpers.tables import assert_same_rows, folder, small_files, write
 
 if TYPE_CHECKING:
     from pathlib import Path

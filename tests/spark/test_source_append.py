@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody names it
 
 import qbeast
-from tests.integration.invariants import check_invariants, read_log
-from tests.integration.tables import assert_same_rows
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.tables import assert_same_rows
 from tests.spark.frames import to_spark
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import qbeast
 from qbeast_core.errors import SchemaMismatchError
-from qbeast_spark_bridge.append_task import begin, discard, publish, write_rows
-from qbeast_spark_bridge.append_writer import AppendMessage, AppendTask
-from tests.integration.invariants import check_invariants
+from qbeast_spark_bridge.datasource.append import begin, discard, publish
+from qbeast_spark_bridge.datasource.writers import AppendMessage, AppendTask
+from qbeast_spark_bridge.worker.append import write_rows
+from tests.helpers.invariants import check_invariants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

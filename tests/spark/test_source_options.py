@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_spark_bridge.source import QbeastReader
-from qbeast_spark_bridge.source_options import ReadOptions
-from qbeast_spark_bridge.stream_writer import application_of
+from qbeast_spark_bridge.datasource.options import ReadOptions
+from qbeast_spark_bridge.datasource.source import QbeastReader
+from qbeast_spark_bridge.datasource.writers import application_of
 from tests.spark.sessions import ROOT
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
 import qbeast
-from qbeast_core.table.reader import Reader
-from qbeast_core.table.snapshot import load_snapshot
-from qbeast_spark_bridge import read_task
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_spark_bridge.schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.tasks import arrow_schema, plan_tasks
-from tests.integration.tables import assert_same_rows, folder, small_files, write
-from tests.strategies import ROW, Case, cases
+from qbeast_spark_bridge.worker import read_task
+from tests.helpers.strategies import ROW, Case, cases
+from tests.helpers.tables import assert_same_rows, folder, small_files, write
 
 if TYPE_CHECKING:
     from pathlib import Path

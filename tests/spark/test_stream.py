@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import qbeast
-from tests.integration.invariants import check_invariants, read_log
+from tests.helpers.invariants import check_invariants, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,9 +16,9 @@ import qbeast
 import qbeast_spark_bridge as bridge
 from benchmarks.measure import peak_rss_bytes, reset_peak
 from qbeast_core.io.local import LocalStore
-from qbeast_spark_bridge import pass_one
-from tests.integration.invariants import check_invariants, read_log
-from tests.integration.tables import assert_same_rows, small_files
+from qbeast_spark_bridge import sample as pass_one
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.tables import assert_same_rows, small_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,9 +17,9 @@ from deltalake import DeltaTable
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_spark_bridge.java import ensure_java
-from tests.integration.invariants import check_invariants, read_log
-from tests.integration.tables import assert_same_rows
+from qbeast_spark_bridge.session import ensure_java
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.tables import assert_same_rows
 from tests.spark import sessions
 from tests.spark.cluster import cluster
 from tests.spark.write_job import ROWS, rows

@@ -17,22 +17,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.api import WORLD
-from qbeast_core.table.result import WriteResult
-from qbeast_core.table.scatter import ScatterWrite
-from qbeast_core.table.scattered_file import ScatteredFile
-from qbeast_core.table.write_options import WriteOptions
-from qbeast_spark_bridge import batches, packs, pass_two
-from qbeast_spark_bridge.errors import OwnErrors, note_of
-from qbeast_spark_bridge.whole_decimals import longs_as_decimals
-from qbeast_spark_bridge.workers import WorkerCall
-from tests.integration.invariants import check_invariants
-from tests.integration.tables import assert_same_rows
-from tests.strategies import VALUES, frames_of
-from tests.table.scattering import summarise_parts
+from qbeast_core.table.engine.scatter_task import ScatteredFile
+from qbeast_core.table.runtime import RUNTIME
+from qbeast_core.table.write.options import WriteOptions
+from qbeast_core.table.write.scatter import ScatterWrite
+from qbeast_core.table.write.write import WriteResult
+from qbeast_spark_bridge.worker import shuffle as pass_two
+from qbeast_spark_bridge.worker import transport as batches
+from qbeast_spark_bridge.worker import transport as packs
+from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall, note_of
+from qbeast_spark_bridge.worker.transport import longs_as_decimals
+from tests.helpers.invariants import check_invariants
+from tests.helpers.scattering import summarise_parts
+from tests.helpers.strategies import VALUES, frames_of
+from tests.helpers.tables import assert_same_rows
 
 if TYPE_CHECKING:
-    from qbeast_core.table.scatter_job import ScatterJob
+    from qbeast_core.table.engine.scatter_task import ScatterJob
 
 ROOT = Path(__file__).parents[2]
 EVERY_TYPE = {f"c{number}": dtype for number, dtype in enumerate(VALUES)}
@@ -44,7 +45,7 @@ def numbers(count: int = 4_000) -> pl.DataFrame:
 
 
 def begun(frame: pl.DataFrame, path: Path, columns: list[str], **options: Any) -> ScatterWrite:
-    write = ScatterWrite.begin(frame.clear(), str(path), WriteOptions(columns=columns, **options), WORLD)
+    write = ScatterWrite.begin(frame.clear(), str(path), WriteOptions(columns=columns, **options), RUNTIME)
     assert not isinstance(write, WriteResult)
     return write
 

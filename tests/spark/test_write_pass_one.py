@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.api import WORLD
-from qbeast_core.table.scatter import ScatterWrite
-from qbeast_core.table.write_options import WriteOptions
+from qbeast_core.table.runtime import RUNTIME
+from qbeast_core.table.write.options import WriteOptions
+from qbeast_core.table.write.scatter import ScatterWrite
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.summary import KEY_COLUMN, IndexSummary, summarise
-from qbeast_spark_bridge import pass_one
+from qbeast_spark_bridge import sample as pass_one
 from qbeast_spark_bridge.schema import empty_frame
 from tests.spark.test_write import EVERY_TYPE, INDEXABLE, of_spark
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def found(df: DataFrame, path: Path, columns: list[str], *, cube_size: int | None = None) -> IndexSummary:
     options = WriteOptions(columns=columns, cube_size=cube_size)
-    write = ScatterWrite.begin(empty_frame(df.schema), str(path / "t"), options, WORLD)
+    write = ScatterWrite.begin(empty_frame(df.schema), str(path / "t"), options, RUNTIME)
     assert isinstance(write, ScatterWrite)
     return pass_one.summarise_rows(df, write)
 

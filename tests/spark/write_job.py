@@ -19,9 +19,10 @@ from pyspark.taskcontext import TaskContext
 
 import qbeast_spark_bridge as bridge
 from qbeast_core.errors import QbeastError
-from qbeast_core.table.scatter import ScatterWrite
-from qbeast_spark_bridge import pass_one, pass_two
-from tests.integration.tables import small_files
+from qbeast_core.table.write.scatter import ScatterWrite
+from qbeast_spark_bridge import sample as pass_one
+from qbeast_spark_bridge.worker import shuffle as pass_two
+from tests.helpers.tables import small_files
 from tests.spark import sessions
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from qbeast_core.table.scatter_job import ScatterJob
+    from qbeast_core.table.engine.scatter_task import ScatterJob
 
 ROWS = 2_000
 SLOW_SECONDS = 15.0

@@ -20,9 +20,8 @@ from qbeast_core.spec.transformation import (
     IdentityTransformation,
 )
 from qbeast_core.tree.columns import to_index_column
-from qbeast_core.tree.evolve import MOST_CUBES, IndexWish, first_revision, next_revision
+from qbeast_core.tree.evolve import MOST_CUBES, Growth, IndexWish, first_revision, next_revision
 from qbeast_core.tree.fit import ColumnBounds
-from qbeast_core.tree.requantile import Growth
 from qbeast_core.tree.summary import sampled_numbers, summarise
 
 

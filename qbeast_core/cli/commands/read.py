@@ -70,10 +70,10 @@ _rows_options = together(
 @common
 def show(table: str, storage_options: Mapping[str, str], **options: Any) -> Answer:
     """Show what a table is and some of its rows."""
-    from qbeast_core.cli.jobs.read import RowsWanted, show_table
+    from qbeast_core.cli.jobs.read import ReadRequest, show_table
 
     wanted = {name: options.pop(name) for name in ("schema", "count")}
-    return show_table(table, RowsWanted(storage_options=storage_options, **options), **wanted)
+    return show_table(table, ReadRequest(storage_options=storage_options, **options), **wanted)
 
 
 @click.command(short_help="Draw a sample: always the same rows.")
@@ -86,9 +86,9 @@ def sample(table: str, fraction: float | tuple[float, float], **options: Any) ->
 
     FRACTION is 0.01 or 1%, or 0.1:0.2 for the rows between two fractions.
     """
-    from qbeast_core.cli.jobs.read import RowsWanted, sample_table
+    from qbeast_core.cli.jobs.read import ReadRequest, sample_table
 
-    return sample_table(table, RowsWanted(sample=fraction, **options))
+    return sample_table(table, ReadRequest(sample=fraction, **options))
 
 
 @click.command(short_help="Tell what a read would open, and why.")

@@ -14,7 +14,7 @@ from qbeast_core.cli.jobs.opening import open_table, warnings_told
 
 if TYPE_CHECKING:
     from qbeast_core.spec.block import BlocksDialect
-    from qbeast_core.table.upgrade import Copies
+    from qbeast_core.table.maintenance.upgrade import Copies
 
 __all__ = ["convert_folder", "upgrade_folder"]
 

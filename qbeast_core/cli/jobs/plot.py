@@ -14,7 +14,7 @@ from qbeast_core.cli.jobs.opening import open_table, warnings_told
 from qbeast_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from qbeast_core.table.plot import PlotKind
+    from qbeast_core.table.inspect.plot import PlotKind
 
 __all__ = ["plot_table"]
 

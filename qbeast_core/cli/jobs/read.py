@@ -18,13 +18,13 @@ from qbeast_core.cli.jobs.opening import open_table, warnings_told
 from qbeast_core.cli.screen import faint
 from qbeast_core.errors import InvalidInputError
 
-__all__ = ["RowsWanted", "sample_table", "show_table"]
+__all__ = ["ReadRequest", "sample_table", "show_table"]
 
 _SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowsWanted:
+class ReadRequest:
     """Which rows and columns, and where to: the options of the command."""
 
     sample: float | tuple[float, float] | None = None
@@ -39,7 +39,7 @@ class RowsWanted:
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
-def show_table(path: str, wanted: RowsWanted, *, schema: bool, count: bool) -> Answer:
+def show_table(path: str, wanted: ReadRequest, *, schema: bool, count: bool) -> Answer:
     """Show a table and some rows, or its columns, or how many rows there are."""
     table = _open(path, wanted)
     if schema:
@@ -52,7 +52,7 @@ def show_table(path: str, wanted: RowsWanted, *, schema: bool, count: bool) -> A
     return _on_screen(table, rows, wanted, ())
 
 
-def sample_table(path: str, wanted: RowsWanted) -> Answer:
+def sample_table(path: str, wanted: ReadRequest) -> Answer:
     """Draw a sample: show some of it and say how many rows it has, or write it to a file."""
     table = _open(path, wanted)
     rows = _rows(table, wanted)
@@ -66,13 +66,13 @@ def sample_table(path: str, wanted: RowsWanted) -> Answer:
     return _on_screen(table, rows, wanted, (faint(said),), rows_in_all=number)
 
 
-def _open(path: str, wanted: RowsWanted) -> qbeast.Table:
+def _open(path: str, wanted: ReadRequest) -> qbeast.Table:
     return open_table(
         path, wanted.storage_options, wanted.version, allow_absolute_paths=wanted.allow_absolute_paths
     )
 
 
-def _rows(table: qbeast.Table, wanted: RowsWanted) -> pl.LazyFrame:
+def _rows(table: qbeast.Table, wanted: ReadRequest) -> pl.LazyFrame:
     """Return the rows that are wanted, all of them, not read yet."""
     condition = parse_where(wanted.where, table.schema)
     unknown = [name for name in wanted.select or () if name not in table.schema]
@@ -87,7 +87,7 @@ def _rows(table: qbeast.Table, wanted: RowsWanted) -> pl.LazyFrame:
 def _on_screen(
     table: qbeast.Table,
     rows: pl.LazyFrame,
-    wanted: RowsWanted,
+    wanted: ReadRequest,
     remarks: Sequence[Any],
     *,
     rows_in_all: int | None = None,
@@ -107,17 +107,17 @@ def _on_screen(
     return Answer(parts=(repr(table), "", *frame_grid(found), *remarks), data=data)
 
 
-def _counted(table: qbeast.Table, rows: pl.LazyFrame, wanted: RowsWanted) -> Answer:
+def _counted(table: qbeast.Table, rows: pl.LazyFrame, wanted: ReadRequest) -> Answer:
     number = _count(rows, wanted)
     return Answer(parts=(f"{number:,} rows",), data={**_facts(table), "count": number})
 
 
-def _count(rows: pl.LazyFrame, wanted: RowsWanted) -> int:
+def _count(rows: pl.LazyFrame, wanted: ReadRequest) -> int:
     with progress_bar("counting"), warnings_told(), evaluated(wanted.where):
         return int(rows.select(pl.len()).collect().item())
 
 
-def _into_file(table: qbeast.Table, rows: pl.LazyFrame, wanted: RowsWanted) -> Answer:
+def _into_file(table: qbeast.Table, rows: pl.LazyFrame, wanted: ReadRequest) -> Answer:
     name = wanted.output or "-"
     file = OutputFile(name, file_format=wanted.file_format, overwrite=wanted.overwrite)
     kept = rows if wanted.limit is None else rows.head(wanted.limit)

@@ -17,13 +17,12 @@ from qbeast_core.cli.jobs.opening import open_table, warnings_told
 from qbeast_core.cli.sources import SourceFormat, SourceOptions, read_sources, types_by_name
 from qbeast_core.cli.wording import first_line
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.table.result import WriteResult
-from qbeast_core.table.world import WORLD
-from qbeast_core.table.write_options import WriteOptions
-from qbeast_core.table.write_preview import WritePreview, preview_frame
+from qbeast_core.table.runtime import RUNTIME
+from qbeast_core.table.write.options import WriteOptions
+from qbeast_core.table.write.write import WritePreview, WriteResult, preview_frame
 
 if TYPE_CHECKING:
-    from qbeast_core.table.target import Mode
+    from qbeast_core.table.write.target import Mode
 
 __all__ = ["write_sources"]
 
@@ -55,7 +54,7 @@ def write_sources(
         rows = read_sources(sources, reading)
         asked: dict[str, Any] = {**options, "mode": mode, "storage_options": store, "progress": progress}
         if dry_run:
-            preview = preview_frame(rows, table, WriteOptions(**asked), WORLD)
+            preview = preview_frame(rows, table, WriteOptions(**asked), RUNTIME)
             return Answer(parts=_preview_text(preview), data=_facts(table, preview, dry_run=True))
         result = qbeast.write_table(rows, table, **asked)
     return Answer(parts=_result_text(result), data=_facts(table, result, dry_run=False))

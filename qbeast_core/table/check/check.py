@@ -1,0 +1,181 @@
+"""Check a table against the format: its log, that its files are there, and what they hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+import polars as pl
+
+from qbeast_core.errors import QbeastError, UnsupportedTableError
+from qbeast_core.io.store import Store
+from qbeast_core.query.live_blocks import LiveBlocks
+from qbeast_core.table.check.copies import copy_faults, revisions_with_copies
+from qbeast_core.table.check.faults import FAULT_SCHEMA, CheckReport, Fault, fault_frame
+from qbeast_core.table.check.log import check_log, read_layout
+from qbeast_core.table.check.rows import FileCheck, Placement, check_file, stored_size
+from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.runtime import Progress, ProgressCallback
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+__all__ = ["check_table"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_FILES_AT_ONCE: Final = 4  # each holds a slice of rows, and Polars has threads of its own
+_REMOTE_LOOKS: Final = 32
+
+
+def check_table(
+    reader: Reader, *, data: bool = True, progress: ProgressCallback | None = None
+) -> CheckReport:
+    """Check the version that a reader shows; see `Table.check`."""
+    snapshot = reader.snapshot
+    found, frames, notes = check_log(snapshot)
+    faults = _presence(snapshot)
+    if data:
+        faults += [*_contents(snapshot, found, progress), *_copies(snapshot, found), *_vectors(reader)]
+    else:
+        notes.append("data files were not read: places, weights and statistics of rows are not checked")
+    listed = pl.concat([*frames, fault_frame(faults)])
+    order = {path: number for number, path in enumerate(snapshot.data_paths)}
+    place = pl.col("path").replace_strict(order, default=-1, return_dtype=pl.Int64)
+    return CheckReport(
+        uri=snapshot.uri,
+        version=snapshot.version,
+        data=data,
+        files=snapshot.files.height,
+        blocks=found.blocks.height,
+        rows=_rows(snapshot, found),
+        faults=listed.sort(place, "code", "row", maintain_order=True).select(list(FAULT_SCHEMA)),
+        notes=tuple(notes),
+    )
+
+
+def _rows(snapshot: Snapshot, found: LiveBlocks) -> int:
+    """Count rows as the log tells them, by statistics or else by blocks."""
+    silent = snapshot.files.select(
+        pl.int_range(pl.len(), dtype=pl.Int64).alias("file"), "num_records"
+    ).filter(pl.col("num_records").is_null())
+    blocks = found.blocks.filter(pl.col("file").is_in(silent["file"].implode()))
+    return int(snapshot.files["num_records"].fill_null(0).sum()) + int(blocks["rows"].sum())
+
+
+def _presence(snapshot: Snapshot) -> list[Fault]:
+    """Compare the files that are there with those that should be."""
+    store, faults = snapshot.source.store, list[Fault]()
+    paths = snapshot.data_paths
+    sizes = _side_by_side(
+        lambda path: stored_size(store, path), paths, _REMOTE_LOOKS if store.local_root is None else 1
+    )
+    listed = zip(paths, snapshot.files["revision"], snapshot.files["size_bytes"], sizes, strict=True)
+    for path, revision, told, size in listed:
+        refused = _refusal(store, path)
+        if refused is not None:
+            faults.append(Fault(code="file-outside", message=refused, path=path, revision=revision))
+        elif size is None:
+            message = "the log names it, and it is not there: its rows cannot be read"
+            faults.append(Fault(code="file-missing", message=message, path=path, revision=revision))
+        elif size != told:
+            message = f"it has {size:,} bytes, the log says {told:,}"
+            faults.append(Fault(code="file-size", message=message, path=path, revision=revision))
+    return faults
+
+
+def _refusal(store: Store, path: str) -> str | None:
+    """Say why a file is not opened; None: it may be."""
+    try:
+        store.locate(path)
+    except UnsupportedTableError as error:
+        return str(error)
+    return None
+
+
+def _contents(snapshot: Snapshot, found: LiveBlocks, progress: ProgressCallback | None) -> list[Fault]:
+    """Read every file, a few at a time."""
+    store, options = snapshot.source.store, dict(snapshot.storage_options)
+    jobs, rows = _jobs(snapshot, found), _rows(snapshot, found)
+    faults: list[Fault] = []
+
+    def check(job: FileCheck) -> list[Fault]:
+        return check_file(store, job, options)
+
+    with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
+        # In the order of the files, whichever is done first; an error leaves the rest undone.
+        for done, found_here in enumerate(pool.map(check, jobs), start=1):
+            faults += found_here
+            if progress is not None:
+                progress(Progress("read", done, len(jobs), rows))
+    return faults
+
+
+def _jobs(snapshot: Snapshot, found: LiveBlocks) -> list[FileCheck]:
+    latest = snapshot.config.latest
+    indexed = () if latest is None or lost_columns(latest.columns, snapshot.schema) else latest.columns
+    columns = ["file", "cube", "min_weight", "max_weight", "rows", "legacy"]
+    blocks = found.blocks.select(columns).partition_by("file", as_dict=True, include_key=False)
+    reserved = taken_name(snapshot.schema_json) is not None
+    revisions, jobs = snapshot.config.revisions, list[FileCheck]()
+    for number, path in enumerate(snapshot.data_paths):
+        record = snapshot.files[number]
+        mine = blocks.get((number,))
+        revision = record["revision"][0]
+        placement = None
+        if mine is not None and revision in revisions:
+            # Thresholds of flat tags, and of files that an old compaction left without statistics, bind nothing.
+            bounded = not mine["legacy"].any() and record["num_records"][0] is not None
+            placement = Placement(revisions[revision], mine, bounded)
+        jobs.append(
+            FileCheck(
+                path=path,
+                revision=revision,
+                record=record,
+                ours=record["rules"][0] == "1",
+                indexed=indexed,
+                reserved=reserved,
+                placement=placement,
+                layout=read_layout(record["layout"][0]),
+                schema=snapshot.schema,
+            )
+        )
+    return jobs
+
+
+def _copies(snapshot: Snapshot, found: LiveBlocks) -> list[Fault]:
+    paths = pl.DataFrame({"path": pl.Series(snapshot.data_paths, dtype=pl.String)})
+    numbered = paths.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("file"))
+    blocks = found.blocks.join(numbered, on="file", how="left", maintain_order="left")
+    store, options = snapshot.source.store, dict(snapshot.storage_options)
+    refused = [path for path in snapshot.data_paths if _refusal(store, path) is not None]
+    readable = blocks.filter(~pl.col("path").is_in(refused))
+    return [
+        fault
+        for revision in revisions_with_copies(readable)
+        for fault in copy_faults(readable, revision, store, snapshot.schema, options)
+    ]
+
+
+def _vectors(reader: Reader) -> list[Fault]:
+    """Find out whether the rows that deletion vectors hide can be told."""
+    try:
+        hidden = reader.deleted_rows
+    except QbeastError as error:
+        return [Fault(code="deletion-vector", message=f"deletion vectors cannot be read: {error}")]
+    faults: list[Fault] = []
+    for number, rows in hidden.items():
+        told = reader.snapshot.files["num_records"][number]
+        if told is not None and len(rows) and int(rows.max()) >= told:
+            message = f"its deletion vector hides row {int(rows.max()):,}, and it has {told:,}"
+            faults.append(Fault(code="deletion-vector", message=message, path=reader.paths[number]))
+    return faults
+
+
+def _side_by_side(work: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:
+    if workers == 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(work, items))

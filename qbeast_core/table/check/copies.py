@@ -1,0 +1,123 @@
+"""Copies of rows in layouts before 0.6.0: each has its original, and no row stands twice (format 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.io.store import Store
+from qbeast_core.space.arrays import U64Array
+from qbeast_core.table.check.faults import Fault
+from qbeast_core.table.check.rows import stored_size
+from qbeast_core.table.data.parquet_scan import scan_files
+from qbeast_core.table.data.whole_batches import SCAN_ERRORS, whole_batches
+
+__all__ = ["copy_faults", "revisions_with_copies"]
+
+_SEED: Final = 20_240
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hashed:
+    """Rows of one file, each as one number made of all its columns."""
+
+    path: str
+    rows: U64Array
+
+
+def revisions_with_copies(blocks: pl.DataFrame) -> list[int]:
+    """Return the revisions that may hold copies: those with blocks of the old layout, or marked as copies."""
+    return blocks.filter(pl.col("legacy") | pl.col("replicated"))["revision"].unique().sort().to_list()
+
+
+def copy_faults(
+    blocks: pl.DataFrame, revision: int, store: Store, schema: pl.Schema, options: dict[str, str]
+) -> list[Fault]:
+    """Compare the rows of one revision with each other, by a hash of all columns: 8 bytes a row.
+
+    Parameters
+    ----------
+    blocks : polars.DataFrame
+        As `qbeast_core.query.live_blocks` gives them, with the `path` of each file.
+    revision : int
+        The revision.
+    store, schema, options
+        Where the files are, the table's columns, and options for other readers.
+
+    Returns
+    -------
+    list of Fault
+        Copies whose original is nowhere, by file; rows that stand twice in files of the old layout, by the file
+        that repeats them.
+    """
+    mine = blocks.filter(pl.col("revision") == revision)
+    kinds = mine.group_by("path", maintain_order=True).agg(
+        pl.col("replicated").all(), pl.col("replicated").any().alias("some"), pl.col("legacy").all()
+    )
+    whole = kinds.filter(pl.col("replicated") == pl.col("some"))  # mixed files are a fault of their own
+    single = whole.filter(~pl.col("replicated"))
+    own = [_hash(store, path, schema, options) for path in single["path"]]
+    faults = list(_doubled([file for file, old in zip(own, single["legacy"], strict=True) if old], revision))
+    known = np.unique(np.concatenate([np.zeros(0, np.uint64), *(file.rows for file in own)]))
+    for path in whole.filter("replicated")["path"]:
+        copies = _hash(store, path, schema, options)
+        alone = ~np.isin(copies.rows, known)
+        if alone.any():
+            message = (
+                f"{int(alone.sum()):,} row(s) marked as copies are in no other file: no read returns them"
+            )
+            faults.append(
+                Fault(
+                    code="copy-alone",
+                    message=message,
+                    path=path,
+                    revision=revision,
+                    row=int(np.argmax(alone)),
+                )
+            )
+    return faults
+
+
+def _doubled(own: list[_Hashed], revision: int) -> Iterator[Fault]:
+    """Find rows that an earlier file holds too, alike in every column."""
+    if not own:
+        return
+    rows = np.concatenate([file.rows for file in own])
+    _, first = np.unique(rows, return_index=True)
+    fresh = np.zeros(len(rows), np.bool_)
+    fresh[first] = True
+    end = 0
+    for file in own:
+        start, end = end, end + len(file.rows)
+        _, at = np.unique(file.rows, return_index=True)
+        repeated = ~fresh[start:end][at]  # rows alike inside one file are the data's own
+        if repeated.any():
+            message = (
+                f"{int(repeated.sum()):,} of its {len(file.rows):,} rows stand in another file of the revision too: "
+                "either the data repeats itself, or a bug of a writer before 0.6.0 left copies that no tag tells of"
+            )
+            yield Fault(
+                code="rows-doubled",
+                message=message,
+                path=file.path,
+                revision=revision,
+                row=int(at[repeated].min()),
+            )
+
+
+def _hash(store: Store, path: str, schema: pl.Schema, options: dict[str, str]) -> _Hashed:
+    nothing = np.zeros(0, np.uint64)
+    if stored_size(store, path) is None:
+        return _Hashed(path, nothing)
+    try:
+        lazy = scan_files(store, [path], list(schema), schema, storage_options=options)
+        batches = whole_batches(lazy, [path], lambda _: lazy)
+        return _Hashed(
+            path, np.concatenate([nothing, *(batch.hash_rows(seed=_SEED).to_numpy() for batch in batches)])
+        )
+    except (*SCAN_ERRORS, OSError):
+        return _Hashed(path, nothing)  # told as a fault of the file

@@ -1,0 +1,235 @@
+"""The faults that a check can find: their codes, how grave each is, and the frame they are listed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import polars as pl
+
+__all__ = [
+    "FAULT_SCHEMA",
+    "SEVERITIES",
+    "CheckReport",
+    "Code",
+    "Fault",
+    "Finding",
+    "Severity",
+    "fault_frame",
+    "faults_at",
+]
+
+
+Severity: TypeAlias = Literal["error", "warning"]
+"""``error``: some reader may return wrong rows, or fail. ``warning``: reads are right, but dearer, or it is unclear."""
+
+Code: TypeAlias = Literal[
+    "block-rows",
+    "blocks-count",
+    "copies-misplaced",
+    "copy-alone",
+    "cube-unreadable",
+    "deletion-vector",
+    "file-missing",
+    "file-outside",
+    "file-size",
+    "file-unreadable",
+    "hidden-weight",
+    "indexed-columns",
+    "last-revision",
+    "layout",
+    "layout-unreadable",
+    "leaf-threshold",
+    "min-weight",
+    "pages",
+    "reserved-column",
+    "revision-types",
+    "revision-unknown",
+    "row-cube",
+    "row-order",
+    "row-weight",
+    "rows-count",
+    "rows-doubled",
+    "stats-bounds",
+    "stats-missing",
+    "stats-nulls",
+    "tags-incomplete",
+    "tags-spelling",
+    "tags-unreadable",
+    "threshold-order",
+    "weight-order",
+]
+"""What is wrong; stable: codes may be added, never renamed."""
+
+_WARNINGS: Final[frozenset[Code]] = frozenset(
+    {
+        "layout-unreadable",
+        "leaf-threshold",
+        "revision-types",
+        "rows-doubled",
+        "stats-missing",
+        "tags-incomplete",
+    }
+)
+
+SEVERITIES: Final[Mapping[Code, Severity]] = {
+    code: "warning" if code in _WARNINGS else "error" for code in get_args(Code)
+}
+"""How grave each fault is."""
+
+FAULT_SCHEMA: Final = pl.Schema(
+    {
+        "code": pl.String,
+        "severity": pl.String,
+        "path": pl.String,
+        "revision": pl.Int64,
+        "cube": pl.String,
+        "row_group": pl.Int64,
+        "row": pl.Int64,
+        "message": pl.String,
+    }
+)
+"""One row a fault; null where it is about no file, block or row. `row` counts from 0 in its file."""
+
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something that breaks the format.
+
+    Attributes
+    ----------
+    code : Code
+        What is wrong.
+    message : str
+        The same in words, with the facts.
+    path : str or None
+        The file, decoded; None: it is about the table.
+    revision : int or None
+        The file's.
+    cube : str or None
+        The block, by the text form of its cube.
+    row_group, row : int or None
+        The first row concerned, counted from 0 in the file, and the row group it is in.
+    """
+
+    code: Code
+    message: str
+    path: str | None = None
+    revision: int | None = None
+    cube: str | None = None
+    row_group: int | None = None
+    row: int | None = None
+
+
+def fault_frame(faults: Iterable[Fault]) -> pl.DataFrame:
+    """List faults in a frame of `FAULT_SCHEMA`.
+
+    Examples
+    --------
+    >>> fault_frame([Fault(code="file-missing", message="gone", path="a.parquet")]).row(0)[:3]
+    ('file-missing', 'error', 'a.parquet')
+    """
+    found = list(faults)
+    columns = {
+        name: [SEVERITIES[fault.code] if name == "severity" else getattr(fault, name) for fault in found]
+        for name in FAULT_SCHEMA
+    }
+    return pl.DataFrame(columns, schema=FAULT_SCHEMA)
+
+
+def faults_at(code: Code, places: pl.DataFrame, message: pl.Expr) -> pl.DataFrame:
+    """Give a fault for every row of a frame.
+
+    Parameters
+    ----------
+    code : Code
+        What is wrong at all of them.
+    places : polars.DataFrame
+        Any of `path`, `revision`, `cube`, `row_group` and `row`, and what the message is made of.
+    message : polars.Expr
+        Text from these columns.
+    """
+    given = [name for name in ("path", "revision", "cube", "row_group", "row") if name in places.columns]
+    found = places.select(
+        pl.lit(code).alias("code"),
+        pl.lit(SEVERITIES[code]).alias("severity"),
+        *given,
+        message.alias("message"),
+    )
+    missing = [pl.lit(None, FAULT_SCHEMA[name]).alias(name) for name in FAULT_SCHEMA if name not in found]
+    return found.with_columns(missing).select(list(FAULT_SCHEMA)).cast(FAULT_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CheckReport:
+    """Outcome of `Table.check`; prints well.
+
+    Attributes
+    ----------
+    uri : str
+        The table.
+    version : int
+        Its version.
+    data : bool
+        Whether data files were read; else the log alone was looked at, and that files are there.
+    files, blocks, rows : int
+        What was checked: live files, blocks that could be read, rows by the log.
+    faults : polars.DataFrame
+        One row a fault, empty when the table is sound: `code` (stable), `severity` (``"error"``: some reader may
+        return wrong rows or fail; ``"warning"``: reads are right), `path` (decoded), `revision`, `cube` of the
+        block, `row_group` and `row` (the first one concerned, from 0 in its file), `message`; null where it does
+        not apply.
+    notes : tuple of str
+        What is no fault and worth knowing: staged files, what was left out and why.
+    """
+
+    uri: str
+    version: int
+    data: bool
+    files: int
+    blocks: int
+    rows: int
+    faults: pl.DataFrame = field(repr=False)
+    notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no fault."""
+        return self.faults.is_empty()
+
+    def __repr__(self) -> str:
+        checked = "log and data" if self.data else "log"
+        counts = f"{self.files:,} files, {self.blocks:,} blocks, {self.rows:,} rows"
+        lines = [f"Check of {self.uri}, version {self.version} ({checked}): {counts}", self._verdict()]
+        lines += [_line(fault) for fault in self.faults.head(_SHOWN).iter_rows(named=True)]
+        if self.faults.height > _SHOWN:
+            lines.append(f"  ... and {self.faults.height - _SHOWN:,} more, see .faults")
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def _verdict(self) -> str:
+        if self.ok:
+            return "  sound: no fault"
+        errors = self.faults.filter(pl.col("severity") == "error").height
+        return f"  {self.faults.height:,} fault(s), {errors:,} of them error(s)"
+
+
+def _line(fault: dict[str, Any]) -> str:
+    where = [fault["path"] or "the table"]
+    for name, shown in (("cube", "cube {!r}"), ("row_group", "row group {}"), ("row", "row {:,}")):
+        if fault[name] is not None:
+            where.append(shown.format(fault[name]))
+    return f"  {fault['severity']:<7} {fault['code']}: {', '.join(where)}: {fault['message']}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong in a file: code, words, first row, and the cube it is about."""
+
+    code: Code
+    message: str
+    row: int | None = None
+    cube: str | None = None

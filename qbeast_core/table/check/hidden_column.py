@@ -1,0 +1,81 @@
+"""Which live files hold the hidden column `_qbeast_weight`, and what that means to a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from qbeast_core.spec.revision import STAGING_REVISION_ID
+from qbeast_core.table.check.log import read_layout
+from qbeast_core.table.check.rows import stored_size
+from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.data.frames import WEIGHT_COLUMN
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+__all__ = ["hidden_column_files", "hidden_column_message"]
+
+_AT_ONCE: Final = 16
+_NAMED: Final = 3
+
+
+def hidden_column_files(snapshot: Snapshot) -> list[int]:
+    """Return the numbers of the live files that hold the hidden column.
+
+    Files say so in their layout tag; of those without one, say files not yet indexed, the footers are read.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The table.
+
+    Raises
+    ------
+    StorageError
+        If the store refuses a footer.
+    """
+    found: list[int] = []
+    unknown: list[int] = []
+    for number, text in enumerate(snapshot.files["layout"].to_list()):
+        layout = read_layout(text)
+        if layout is None:
+            unknown.append(number)
+        elif layout.has_hidden_weights:
+            found.append(number)
+    paths = snapshot.data_paths
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        holds = pool.map(partial(_holds, snapshot), [paths[number] for number in unknown])
+        found += [number for number, yes in zip(unknown, holds, strict=True) if yes]
+    return sorted(found)
+
+
+def hidden_column_message(snapshot: Snapshot, numbers: Sequence[int]) -> str:
+    """Return what these files mean to a JVM that reads files without the table's schema, and the cure."""
+    paths = snapshot.data_paths
+    named = ", ".join(paths[number] for number in numbers[:_NAMED])
+    more = f" and {len(numbers) - _NAMED:,} more" if len(numbers) > _NAMED else ""
+    latest = snapshot.config.latest
+    newest = {None, STAGING_REVISION_ID, None if latest is None else latest.revision_id}
+    older = any(snapshot.files["revision"][number] not in newest for number in numbers)
+    return (
+        f"{len(numbers):,} file(s) hold the column {WEIGHT_COLUMN!r} ({named}{more}), and qbeast-spark 0.7 optimizes "
+        "files without looking at the table's schema: it fails on them, or takes the column for one that was added. "
+        "It reads, samples and appends as it should. Files written from now on are without it; "
+        f"`optimize(full=True{', fold=True' if older else ''})` takes it out of these."
+    )
+
+
+def _holds(snapshot: Snapshot, path: str) -> bool:
+    store = snapshot.source.store
+    size = stored_size(store, path)
+    if size is None:
+        return False
+    try:
+        footer = read_footer(store, path, size)
+        names: list[str] = footer.schema.to_arrow_schema().names
+    except (Unreadable, pa.ArrowException):
+        return False  # no reader can open it; `check` says so
+    return WEIGHT_COLUMN in names

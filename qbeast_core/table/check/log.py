@@ -1,0 +1,390 @@
+"""Checks of the log alone: tags that can be read, counts that agree, blocks that keep the order of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.query.live_blocks import LiveBlocks, characters_per_level, live_blocks
+from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.spec.block import BlocksDialect, blocks_dialect
+from qbeast_core.spec.layout import PageLayout, parse_layout
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.check.faults import FAULT_SCHEMA, Code, Fault, fault_frame, faults_at
+from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+__all__ = ["branch_faults", "check_log", "layout_faults", "read_layout"]
+
+
+_UNUSABLE: Final[dict[str, tuple[Code, str]]] = {
+    "unreadable": ("tags-unreadable", "its blocks tag is no list of blocks"),
+    "incomplete": ("tags-incomplete", "it names an index, but not both a revision and blocks"),
+    "unknown revision": ("revision-unknown", "the table has no such revision"),
+    "other types": (
+        "revision-types",
+        "its revision has no space, or indexed columns of other types than the table has now",
+    ),
+    "no cube": ("cube-unreadable", "a block names a cube that is none"),
+}
+
+_NUMBER: Final = r"-?\d{1,10}"
+
+_CUBE: Final = r'"[A-Za-z0-9+/]*"'
+
+_OBJECTS: Final[dict[BlocksDialect, str]] = {
+    "documented": (
+        rf'\{{"cube":{_CUBE},"minWeight":{_NUMBER},"maxWeight":{_NUMBER},'
+        r'"replicated":(?:true|false),"elementCount":\d+\}'
+    ),
+    "qbeast-spark": (
+        rf'\{{"cubeId":{_CUBE},"minWeight":{_NUMBER},"maxWeight":{_NUMBER},'
+        r'"elementCount":\d+,"replicated":(?:true|false)\}'
+    ),
+}
+
+_ROOT: Final = "the root"
+
+_LOW_BITS = 16
+
+
+def check_log(snapshot: Snapshot) -> tuple[LiveBlocks, list[pl.DataFrame], list[str]]:
+    """Check what the log says of a table.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The table.
+
+    Returns
+    -------
+    blocks : LiveBlocks
+        What the tags say.
+    faults : list of polars.DataFrame
+        Of `FAULT_SCHEMA`.
+    notes : list of str
+        What is no fault and worth knowing.
+    """
+    revisions = snapshot.config.revisions
+    found = live_blocks(snapshot.files, revisions, snapshot.schema)
+    files = snapshot.files.select(
+        pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
+        pl.Series("path", snapshot.data_paths, dtype=pl.String),
+        pl.col("revision", "num_records", "size_bytes", "layout", "blocks"),
+        pl.col("rules").eq("1").fill_null(value=False).alias("ours"),
+    )
+    places = files.select("file", "path", "num_records")
+    blocks = found.blocks.join(places, on="file", how="left", maintain_order="left")
+    faults = [
+        _revision_faults(snapshot),
+        *_tag_faults(files, found),
+        *_count_faults(files, blocks),
+        _spelling_faults(snapshot, files),
+        layout_faults(files, found.blocks),
+    ]
+    whole = blocks["file"].n_unique() == files.height
+    branches, notes = branch_faults(blocks, revisions, whole=whole)
+    return found, [*faults, branches], [*_staging_notes(files, found), *notes]
+
+
+def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
+    config = snapshot.config
+    newest = max(config.revisions, default=None)
+    faults: list[Fault] = []
+    if newest is not None and config.last_revision_id != newest:
+        message = f"qbeast.lastRevisionID is {config.last_revision_id}, and the newest revision is {newest}"
+        faults.append(Fault(code="last-revision", message=message, revision=newest))
+    indexed = () if config.latest is None else config.latest.columns
+    for name, why in lost_columns(indexed, snapshot.schema).items():
+        message = f"the table is indexed by {name!r}, which {why}: samples and appends are refused"
+        faults.append(Fault(code="indexed-columns", message=message, revision=config.last_revision_id))
+    taken = taken_name(snapshot.schema_json)
+    if taken is not None:
+        message = f"another writer added a column {taken!r}, the name of a column of ours: no read shows it"
+        faults.append(Fault(code="reserved-column", message=message))
+    return fault_frame(faults)
+
+
+def _tag_faults(files: pl.DataFrame, found: LiveBlocks) -> list[pl.DataFrame]:
+    named = found.unplaced.join(files, on="file", how="left")
+    return [
+        faults_at(code, named.filter(pl.col("reason") == reason), pl.lit(f"{text}: the file is read whole"))
+        for reason, (code, text) in _UNUSABLE.items()
+    ]
+
+
+def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFrame]:
+    """Compare blocks with the statistics of their files (format 8.5)."""
+    sums = blocks.group_by("file").agg(
+        pl.col("rows").sum(),
+        pl.col("replicated").any().alias("some"),
+        pl.col("replicated").all().alias("all"),
+    )
+    counted = files.join(sums, on="file", how="inner", maintain_order="left")
+    wrong = counted.filter(pl.col("rows") != pl.col("num_records"))
+    mixed = counted.filter(pl.col("some") & ~pl.col("all") & ~pl.col("ours"))
+    marked = blocks.filter(pl.col("replicated") & pl.col("ours"))
+    silent = counted.filter(pl.col("num_records").is_null() & pl.col("ours"))
+    empty = blocks.filter((pl.col("rows") == 0) & pl.col("ours"))
+    turned = blocks.filter((pl.col("min_weight") > pl.col("max_weight")) & ~pl.col("legacy"))
+    return [
+        faults_at(
+            "blocks-count",
+            wrong,
+            pl.format("its blocks hold {} rows, its statistics tell of {}", "rows", "num_records"),
+        ),
+        faults_at("blocks-count", empty, pl.lit("a block of our file has no rows")),
+        faults_at("min-weight", turned, pl.lit("the block's smallest weight is above its threshold")),
+        faults_at(
+            "copies-misplaced",
+            mixed,
+            pl.lit("copies lie beside other rows, and which rows they are is not told: it cannot be read"),
+        ),
+        faults_at(
+            "copies-misplaced",
+            marked,
+            pl.lit("the block is marked as a copy, which our files never hold: no read returns its rows"),
+        ),
+        faults_at("stats-missing", silent, pl.lit("its statistics do not tell how many rows it has")),
+    ]
+
+
+def _spelling_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
+    """Find files of ours whose blocks are spelled unlike the table's; a JVM fails on other keys."""
+    texts = files.filter(pl.col("ours") & pl.col("blocks").is_not_null())
+    spelled: set[BlocksDialect] = {one for one in map(blocks_dialect, texts["blocks"]) if one is not None}
+    dialect = snapshot.config.dialect
+    if len(spelled) == 1:
+        dialect = spelled.pop()
+    elif dialect is None:
+        dialect = "qbeast-spark"
+    one = _OBJECTS[dialect]
+    fits = pl.col("blocks").str.contains(rf"^\[(?:{one}(?:,{one})*)?\]$")
+    wrong = texts.filter(~fits)
+    return faults_at(
+        "tags-spelling", wrong, pl.lit(f"its blocks are not spelled as dialect {dialect!r} has them")
+    )
+
+
+def _staging_notes(files: pl.DataFrame, found: LiveBlocks) -> list[str]:
+    indexed = files["file"].is_in(found.blocks["file"].unique().implode())
+    bare = files.filter(~indexed)
+    if not bare.height:
+        return []
+    rows = int(bare["num_records"].fill_null(0).sum())
+    return [f"{bare.height:,} file(s) with {rows:,} rows have no index that can be used: staging"]
+
+
+def branch_faults(
+    blocks: pl.DataFrame, revisions: Mapping[int, Revision], *, whole: bool
+) -> tuple[pl.DataFrame, list[str]]:
+    """Find blocks that reach below a threshold above them, and thresholds that fall on the way down.
+
+    These are faults in revisions that we alone wrote to; elsewhere a note tells how many there are, and
+    revisions with copies of rows are not looked at.
+
+    Parameters
+    ----------
+    blocks : polars.DataFrame
+        As `qbeast_core.query.live_blocks` gives them, with the `path` of each file.
+    revisions : mapping of int to Revision
+        The table's.
+    whole : bool
+        Whether every live file has blocks. Else a cube may be a leaf only because what lay below it is staged now,
+        which is no fault.
+
+    Returns
+    -------
+    faults : polars.DataFrame
+        Of `FAULT_SCHEMA`.
+    notes : list of str
+        About revisions that others wrote to.
+    """
+    found, notes = [pl.DataFrame(schema=FAULT_SCHEMA)], list[str]()
+    for number in blocks["revision"].unique().sort():
+        mine = blocks.filter(pl.col("revision") == number)
+        if mine["replicated"].any():
+            notes.append(f"revision {number} holds copies of rows: the order of its weights is not checked")
+            continue
+        faults = _of_revision(mine, characters_per_level(revisions[number]))
+        if not whole:
+            faults = faults.filter(pl.col("code") != "leaf-threshold")
+        if mine["ours"].all():
+            found.append(faults)
+        elif faults.height:
+            notes.append(
+                f"revision {number}, written by others in part or whole, has {faults.height:,} block(s) out of the "
+                "order of weights: our reads are right, samples of the JVM may lack rows"
+            )
+    return pl.concat(found), notes
+
+
+def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
+    cubes = blocks.group_by("cube").agg(
+        pl.col("depth").first(),
+        pl.col("max_weight").min().alias("least"),
+        pl.col("max_weight").max().alias("most"),
+    )
+    above, inner = _thresholds_above(cubes, width)
+    branches = blocks.join(above, on="cube", how="left")
+    named = pl.when(pl.col("nearest_cube") == "").then(pl.lit(_ROOT)).otherwise(pl.col("nearest_cube"))
+    low = branches.filter(pl.col("min_weight") <= pl.col("highest"))
+    falling = branches.filter(pl.col("least") < pl.col("nearest"))
+    leaves = branches.filter(~pl.col("cube").is_in(inner.implode()) & (pl.col("most") < MAX_WEIGHT))
+    return pl.concat(
+        [
+            faults_at(
+                "weight-order",
+                low,
+                pl.format(
+                    "its smallest weight {} is not above {}, the threshold of a cube over it",
+                    "min_weight",
+                    "highest",
+                ),
+            ),
+            faults_at(
+                "threshold-order",
+                falling.unique("cube", keep="first", maintain_order=True),
+                pl.format(
+                    "the cube's threshold {} is below that of {} over it, {}", "least", named, "nearest"
+                ),
+            ),
+            faults_at(
+                "leaf-threshold",
+                leaves.unique("cube", keep="first", maintain_order=True),
+                pl.format("no cube lies below it, and yet its threshold is {}", "most"),
+            ),
+        ]
+    )
+
+
+def _thresholds_above(cubes: pl.DataFrame, width: int) -> tuple[pl.DataFrame, pl.Series]:
+    """Give the highest and the nearest threshold over each cube; and the cubes that lie over others."""
+    found = cubes.with_columns(
+        highest=pl.lit(None, pl.Int64),
+        nearest=pl.lit(None, pl.Int64),
+        nearest_cube=pl.lit(None, pl.String),
+    )
+    inner = [pl.Series("cube", [], pl.String)]
+    thresholds = cubes.select(pl.col("cube").alias("above"), pl.col("least").alias("threshold"))
+    deepest = cubes["depth"].max()
+    for level in range(deepest if isinstance(deepest, int) else 0):
+        prefix = pl.when(pl.col("depth") > level).then(pl.col("cube").str.head(level * width))
+        found = found.with_columns(prefix.alias("above")).join(thresholds, on="above", how="left")
+        inner.append(found.filter(pl.col("threshold").is_not_null())["above"].unique().alias("cube"))
+        found = found.with_columns(
+            pl.max_horizontal("highest", "threshold").alias("highest"),
+            pl.coalesce("threshold", "nearest").alias("nearest"),
+            pl.when(pl.col("threshold").is_not_null())
+            .then("above")
+            .otherwise("nearest_cube")
+            .alias("nearest_cube"),
+        ).drop("above", "threshold")
+    return found, pl.concat(inner)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Blocks:
+    """Blocks of one file, in order: first row of each, and the end; high halves of their weight bounds."""
+
+    starts: I64Array
+    low: I64Array
+    high: I64Array
+
+
+def read_layout(text: str | None) -> PageLayout | None:
+    """Return a layout as far as it can be read; None where it cannot, or is of a version unknown here."""
+    try:
+        return None if text is None else parse_layout(text)
+    except InvalidMetadataError:
+        return None
+
+
+def layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
+    """Find layouts that cannot be read, or that say other than the blocks do.
+
+    Parameters
+    ----------
+    files : polars.DataFrame
+        `file`, `path`, `revision`, `num_records`, `size_bytes`, `layout`, `ours`.
+    blocks : polars.DataFrame
+        As `qbeast_core.query.live_blocks` gives them.
+
+    Returns
+    -------
+    polars.DataFrame
+        Of `FAULT_SCHEMA`.
+    """
+    tagged = files.filter(pl.col("ours") & pl.col("layout").is_not_null())
+    columns = ["file", "rows", "min_weight", "max_weight"]
+    held = blocks.filter("ours").select(columns).partition_by("file", as_dict=True, include_key=False)
+    faults: list[Fault] = []
+    for file in tagged.iter_rows(named=True):
+        mine = held.get((file["file"],))
+        whole = mine is not None and mine["rows"].sum() == file["num_records"]
+        if mine is None or not whole:
+            continue  # told as a fault of the blocks; the layout counts for nothing there
+        try:
+            layout = parse_layout(file["layout"])
+        except InvalidMetadataError as error:
+            message = f"its layout tag cannot be read, so it is read by row groups: {error}"
+            faults.append(
+                Fault(code="layout-unreadable", message=message, path=file["path"], revision=file["revision"])
+            )
+            continue
+        if layout is None:
+            continue  # of a version to come
+        wrong = _disagreement(layout, file["num_records"], file["size_bytes"], _starts(mine))
+        if wrong is not None:
+            message, row = wrong
+            faults.append(
+                Fault(
+                    code="layout",
+                    message=message,
+                    path=file["path"],
+                    revision=file["revision"],
+                    row_group=0,
+                    row=row,
+                )
+            )
+    return fault_frame(faults)
+
+
+def _starts(blocks: pl.DataFrame) -> _Blocks:
+    rows = blocks["rows"].to_numpy()
+    return _Blocks(
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)]),
+        blocks["min_weight"].to_numpy() >> _LOW_BITS,
+        blocks["max_weight"].to_numpy() >> _LOW_BITS,
+    )
+
+
+def _disagreement(layout: PageLayout, rows: int, size: int, blocks: _Blocks) -> tuple[str, int | None] | None:
+    """Tell what of a layout cannot be, and for which row of the file."""
+    needed = -(-rows // layout.page_rows)
+    if len(layout.weights) != needed:
+        message = f"its layout tells of {len(layout.weights)} pages; {rows} rows make {needed} of {layout.page_rows}"
+        return message, None
+    if layout.tail_bytes >= size:
+        return f"its layout tells of a tail of {layout.tail_bytes} bytes in a file of {size}", None
+    first = np.arange(needed, dtype=np.int64) * layout.page_rows
+    weights = np.asarray(layout.weights, np.int64)
+    block = np.searchsorted(blocks.starts, first, side="right") - 1
+    low, high = blocks.low[block], blocks.high[block]
+    wrong = (weights < low) | (weights > high) | ((blocks.starts[block] == first) & (weights != low))
+    same = block[1:] == block[:-1]
+    wrong[1:] |= same & (weights[1:] < weights[:-1])
+    if not wrong.any():
+        return None
+    page = int(np.argmax(wrong))
+    message = (
+        f"page {page} cannot begin with a weight of high half {int(weights[page])}: its block holds "
+        f"{int(low[page])} to {int(high[page])}, in rising order"
+    )
+    return message, int(first[page])

@@ -1,0 +1,396 @@
+"""Mend what the log alone can mend: bad tags go, wrong sizes and statistics are set right; no row is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
+
+import orjson
+import polars as pl
+
+from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.live_files import FileChange, LiveFiles, retag
+from qbeast_core.log.protocol import check_writable
+from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
+from qbeast_core.spec.file_path import FilePath
+from qbeast_core.table.check.check import check_table
+from qbeast_core.table.check.faults import FAULT_SCHEMA, Code
+from qbeast_core.table.check.log import check_log
+from qbeast_core.table.check.rows import stored_size
+from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.runtime import ProgressCallback
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+__all__ = ["ADVICE", "Mend", "RepairAction", "RepairPlan", "RepairResult", "plan_repair", "repair_table"]
+
+
+_INDEX_TAGS: Final = frozenset(
+    {
+        "revision",
+        "blocks",
+        "state",
+        "cube",
+        "minWeight",
+        "maxWeight",
+        "elementCount",
+        "qbeast.keys",
+        "qbeast.layout",
+        "qbeast.rules",
+    }
+)
+
+_INDEX_COLUMNS: Final = (
+    *("revision", "blocks", "layout", "rules", "state", "cube"),
+    *("min_weight", "max_weight", "element_count"),
+)
+
+_ORDER: Final = ("weight-order", "threshold-order", "leaf-threshold")
+
+_TEXTS: Final = pl.List(pl.String())
+
+_MENDED: Final = pl.Schema({"path": pl.String(), "actions": _TEXTS, "codes": _TEXTS})
+
+RepairAction: TypeAlias = Literal["drop index", "drop layout", "spell blocks", "set size", "set statistics"]
+"""``drop index``: the file becomes staging, and optimize indexes it again. ``drop layout``: it is read by row
+groups. ``spell blocks``: as the table's dialect has them. ``set size``: to what it is. ``set statistics``: to its
+number of rows alone."""
+
+_INDEX: Final[frozenset[Code]] = frozenset(
+    {
+        "block-rows",
+        "blocks-count",
+        "copies-misplaced",
+        "cube-unreadable",
+        "min-weight",
+        "revision-types",
+        "revision-unknown",
+        "row-cube",
+        "row-weight",
+        "tags-incomplete",
+        "tags-unreadable",
+    }
+)
+
+_LAYOUT: Final[frozenset[Code]] = frozenset({"layout", "layout-unreadable", "pages", "row-order"})
+
+_STATISTICS: Final[frozenset[Code]] = frozenset(
+    {"rows-count", "stats-bounds", "stats-missing", "stats-nulls"}
+)
+
+_LOST: Final[frozenset[Code]] = frozenset({"file-missing", "file-outside", "file-unreadable"})
+
+ADVICE: Final[Mapping[Code, str]] = {
+    "copies-misplaced": "no reader can tell its rows apart: restore the table, or the file from where it came",
+    "copy-alone": "restore an older version: the originals of these rows were lost",
+    "deletion-vector": "restore the deletion vector's file, or an older version",
+    "file-missing": "put the file back, restore an older version, or delete its rows from the log",
+    "file-outside": "if you trust it, open the table with allow_absolute_paths=True; else copy the file into the table",
+    "file-unreadable": "put the file back, or restore an older version",
+    "hidden-weight": "optimize(files=[...]) writes it anew; until then samples of other engines may lack rows",
+    "indexed-columns": (
+        "write the table anew: write_table(read_table(path), path, columns=[...], mode='overwrite', "
+        "schema_mode='overwrite')"
+    ),
+    "last-revision": "append rows: a newer revision is made where they need one",
+    "leaf-threshold": "optimize(full=True) draws the tree anew",
+    "reserved-column": "rename it, or drop it, with the program that added it",
+    "rows-doubled": "the tags cannot tell which: compare the rows by a key of your own",
+    "threshold-order": "optimize(full=True) draws the tree anew",
+    "weight-order": "optimize(full=True) draws the tree anew; our reads are right meanwhile",
+}
+"""What to do about faults that the log alone cannot mend."""
+
+_COPIES: Final = (
+    "it holds copies of rows, which must not come to light: upgrade the table with replicated='drop'"
+)
+
+_UNREAD: Final = "the file cannot be read, so nothing of it is changed"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RepairResult:
+    """Outcome of `Table.repair`; prints well.
+
+    Attributes
+    ----------
+    version : int
+        Version that holds the mended tags; the one looked at when nothing was changed.
+    repaired : bool
+        Whether anything was committed.
+    dry_run : bool
+        Whether this is only what would be done.
+    mended : polars.DataFrame
+        One row a file: `path` (decoded), `actions` (``"drop index"``, ``"drop layout"``, ``"spell blocks"``,
+        ``"set size"``, ``"set statistics"``), `codes` of the faults that this mends.
+    left : polars.DataFrame
+        Faults that stay, as in `CheckReport.faults`, with `advice`.
+    """
+
+    version: int
+    repaired: bool
+    dry_run: bool
+    mended: pl.DataFrame = field(repr=False)
+    left: pl.DataFrame = field(repr=False)
+
+    def __repr__(self) -> str:
+        would = "would be " if self.dry_run else ""
+        lines = [f"Repair, version {self.version}: {self.mended.height:,} file(s) {would}mended"]
+        for path, actions, codes in self.mended.head(20).iter_rows():
+            lines.append(f"  {path}: {', '.join(actions)} ({', '.join(codes)})")
+        if self.left.height:
+            lines.append(f"  {self.left.height:,} fault(s) stay")
+        for code, path, message, advice in (
+            self.left.select("code", "path", "message", "advice").head(20).iter_rows()
+        ):
+            lines.append(f"  {code}: {path or 'the table'}: {message}; {advice}")
+        return "\n".join(lines)
+
+
+def repair_table(
+    reader: Reader, *, dry_run: bool, progress: ProgressCallback | None = None
+) -> tuple[RepairResult, Snapshot | None]:
+    """Check a table and mend it; give also the version made, if it could be loaded. See `Table.repair`."""
+    snapshot = reader.snapshot
+    if not dry_run:
+        check_writable(
+            snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files"
+        )
+    plan = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
+    left = pl.concat([plan.left.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, plan)])
+    if dry_run or not plan.mends:
+        return _result(snapshot.version, plan.mends.values(), left, dry_run=dry_run, repaired=False), None
+    repair = _Repair(plan.mends, _truth(snapshot, plan))
+    intent = WriteIntent(mode="metadata", brings="files", files=repair, operation="REPAIR")
+    outcome = commit(snapshot.source.store, snapshot, intent)
+    done = not outcome.already_applied
+    mends = [plan.mends[add.path] for add in repair.change.adds]
+    return _result(outcome.version, mends, left, dry_run=False, repaired=done), outcome.snapshot
+
+
+def _result(
+    version: int, mends: Iterable[Mend], left: pl.DataFrame, *, dry_run: bool, repaired: bool
+) -> RepairResult:
+    rows = [(FilePath.of_log(mend.path).text, list(mend.actions), list(mend.codes)) for mend in mends]
+    return RepairResult(
+        version=version,
+        repaired=repaired,
+        dry_run=dry_run,
+        mended=pl.DataFrame(rows, schema=_MENDED, orient="row"),
+        left=left,
+    )
+
+
+def _order_after(snapshot: Snapshot, plan: RepairPlan) -> pl.DataFrame:
+    """Give the faults in the order of weights that are there once some files are staged."""
+    staged = [path for path, mend in plan.mends.items() if "drop index" in mend.actions]
+    gone = pl.col("path").is_in(staged)
+    files = snapshot.files.with_columns(
+        pl.when(~gone).then(pl.col(name)).alias(name) for name in _INDEX_COLUMNS
+    )
+    _, faults, _ = check_log(replace(snapshot, files=files))
+    advice = pl.col("code").replace_strict(dict(ADVICE), default=None, return_dtype=pl.String)
+    return pl.concat(faults).filter(pl.col("code").is_in(_ORDER)).with_columns(advice.alias("advice"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Truth:
+    """What a file really is: bytes and rows."""
+
+    size: int
+    rows: int
+
+
+def _truth(snapshot: Snapshot, plan: RepairPlan) -> dict[str, _Truth]:
+    """Look at the files whose size or statistics are set."""
+    store, found = snapshot.source.store, dict[str, _Truth]()
+    decoded = dict(zip(snapshot.files["path"], snapshot.data_paths, strict=True))
+    for path, mend in plan.mends.items():
+        if {"set size", "set statistics"} & set(mend.actions):
+            size = stored_size(store, decoded[path]) or 0
+            with suppress(Unreadable):  # it was read a moment ago; now it is left alone
+                rows = read_footer(store, decoded[path], size).num_rows
+                found[path] = _Truth(size, rows)
+    return found
+
+
+class _Repair:
+    """What becomes of the files, and how it went the last time it was asked."""
+
+    def __init__(self, mends: Mapping[str, Mend], truth: Mapping[str, _Truth]) -> None:
+        self._mends, self._truth = mends, truth
+        self.change = FileChange()
+
+    def __call__(self, live: LiveFiles, dialect: BlocksDialect) -> FileChange:
+        self.change = retag(live, lambda add, listed: self._edit(add, dialect) if listed else add)
+        return self.change
+
+    def _edit(self, add: AddFile, dialect: BlocksDialect) -> AddFile:
+        mend, tags = self._mends.get(add.path), dict(add.tags or {})
+        told = (tags.get("blocks"), tags.get("qbeast.layout"), add.size)
+        if mend is None or told != (mend.blocks, mend.layout, mend.size_bytes):
+            return add  # sound, or another writer changed it meanwhile
+        update: dict[str, Any] = {}
+        if "drop index" in mend.actions:
+            update["tags"] = {key: text for key, text in tags.items() if key not in _INDEX_TAGS} or None
+        else:
+            update["tags"] = _mended_tags(tags, mend, dialect)
+        truth = self._truth.get(add.path)
+        if truth is not None and "set size" in mend.actions:
+            update["size"] = truth.size
+        if truth is not None and "set statistics" in mend.actions:
+            loose = {"tightBounds": False} if add.deletion_vector else {}
+            update["stats"] = orjson.dumps({"numRecords": truth.rows} | loose).decode()
+        return add.model_copy(update=update)
+
+
+def _mended_tags(tags: dict[str, str | None], mend: Mend, dialect: BlocksDialect) -> dict[str, str | None]:
+    if "drop layout" in mend.actions:
+        tags.pop("qbeast.layout", None)
+    text = tags.get("blocks")
+    if "spell blocks" in mend.actions and text is not None:
+        try:
+            tags["blocks"] = dump_blocks(parse_blocks(text), dialect=dialect)
+        except InvalidMetadataError:
+            return tags  # it was read when it was checked
+    return tags
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """What is done about one file.
+
+    Attributes
+    ----------
+    path : str
+        As the log spells it.
+    actions : tuple of RepairAction
+        In order of their names.
+    codes : tuple of Code
+        The faults that they mend.
+    blocks, layout, size_bytes : str or None, str or None, int
+        What the log said when the file was checked; a file that changed since is left alone.
+    """
+
+    path: str
+    actions: tuple[RepairAction, ...]
+    codes: tuple[str, ...]
+    blocks: str | None
+    layout: str | None
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RepairPlan:
+    """What is mended, and what is not.
+
+    Attributes
+    ----------
+    mends : dict of str to Mend
+        By path as the log spells it.
+    left : polars.DataFrame
+        Faults that stay, columns of `FAULT_SCHEMA` and `advice`.
+    """
+
+    mends: dict[str, Mend]
+    left: pl.DataFrame
+
+
+def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> RepairPlan:
+    """Decide what to do about the faults of a table.
+
+    Parameters
+    ----------
+    faults : polars.DataFrame
+        Of `FAULT_SCHEMA`, from a check of log and data.
+    files : polars.DataFrame
+        The snapshot's files.
+    """
+    by_path = faults.filter(pl.col("path").is_not_null()).group_by("path").agg(pl.col("code").unique().sort())
+    codes = {path: frozenset(found) for path, found in by_path.iter_rows()}
+    mends: dict[str, Mend] = {}
+    mended: list[tuple[str, str]] = []
+    advice: dict[str, str] = {}
+    records = files.select("path", "blocks", "layout", "size_bytes", "state", "rules")
+    for record in records.iter_rows(named=True):
+        path = FilePath.of_log(record["path"]).text
+        found = codes.get(path, frozenset())
+        if found & _LOST:
+            advice[path] = _UNREAD
+            continue
+        actions = _actions(found, holds_copies=_holds_copies(record))
+        if _spoils_index(found) and "drop index" not in actions:
+            advice[path] = _COPIES
+        done = sorted(code for code in found if actions & _ways(code))
+        if actions:
+            mends[record["path"]] = Mend(
+                record["path"],
+                tuple(sorted(actions)),
+                tuple(done),
+                record["blocks"],
+                record["layout"],
+                record["size_bytes"],
+            )
+            mended += [(path, code) for code in done]
+    return RepairPlan(mends, _left(faults, mended, advice))
+
+
+def _spoils_index(found: frozenset[str]) -> bool:
+    """Tell whether an index cannot be kept; where statistics alone are wrong, blocks disagree with them too."""
+    if "rows-count" in found and "block-rows" not in found:
+        found -= {"blocks-count"}
+    return bool(found & _INDEX)
+
+
+def _actions(found: frozenset[str], *, holds_copies: bool) -> set[RepairAction]:
+    actions: set[RepairAction] = set()
+    spoiled = _spoils_index(found)
+    if spoiled and not holds_copies:
+        actions.add("drop index")
+    elif found & _LAYOUT:
+        actions.add("drop layout")
+    if "tags-spelling" in found and not spoiled:
+        actions.add("spell blocks")
+    if found & _STATISTICS:
+        actions.add("set statistics")
+    if "file-size" in found:
+        actions.add("set size")
+    return actions
+
+
+def _ways(code: str) -> set[RepairAction]:
+    """Give the actions of which each mends a fault."""
+    ways: set[RepairAction] = set()
+    if code in _INDEX:
+        ways.add("drop index")
+    if code == "blocks-count":
+        ways.add("set statistics")
+    if code in _LAYOUT:
+        ways |= {"drop index", "drop layout"}
+    if code in _STATISTICS:
+        ways.add("set statistics")
+    if code == "tags-spelling":
+        ways |= {"drop index", "spell blocks"}
+    if code == "file-size":
+        ways.add("set size")
+    return ways
+
+
+def _holds_copies(record: Mapping[str, str | None]) -> bool:
+    """Tell whether rows of a file are copies that no read returns; our own files hold none."""
+    marked = record["state"] in {"REPLICATED", "ANNOUNCED"}
+    text = (record["blocks"] or "").replace(" ", "")
+    return record["rules"] != "1" and (marked or '"replicated":true' in text)
+
+
+def _left(faults: pl.DataFrame, mended: list[tuple[str, str]], advice: Mapping[str, str]) -> pl.DataFrame:
+    done = pl.DataFrame(mended, schema={"path": pl.String, "code": pl.String}, orient="row")
+    rest = faults.join(done, on=["path", "code"], how="anti", maintain_order="left")
+    given = pl.col("path").replace_strict(advice, default=None, return_dtype=pl.String)
+    usual = pl.col("code").replace_strict(dict(ADVICE), default=None, return_dtype=pl.String)
+    return rest.select(*FAULT_SCHEMA, pl.coalesce(usual, given).alias("advice"))

@@ -1,0 +1,459 @@
+"""One data file, checked from end to end in slices of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import StorageError, UnsupportedTableError
+from qbeast_core.io.store import Store
+from qbeast_core.query.point_bounds import point_bounds
+from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
+from qbeast_core.space.cubes import cube_boxes, decode_cubes
+from qbeast_core.spec.layout import PageLayout
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.check.faults import Fault, Finding
+from qbeast_core.table.check.pages import check_pages
+from qbeast_core.table.check.statistics import compare_statistics, summaries_of
+from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.data.frames import WEIGHT_COLUMN
+from qbeast_core.table.data.parquet_scan import scan_files
+from qbeast_core.table.data.whole_batches import SCAN_ERRORS
+from qbeast_core.tree.columns import frame_weights
+
+__all__ = [
+    "FileCheck",
+    "Placement",
+    "check_file",
+    "check_hidden_weights",
+    "place_foreign_rows",
+    "place_our_rows",
+    "stored_size",
+]
+
+
+_CHUNK_ROWS: Final = 1 << 18
+
+Chunks: TypeAlias = Iterator[tuple[int, pl.DataFrame]]
+"""Rows of a file in order: the number of the first one, and the frame."""
+
+_LOW_BITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FileCheck:
+    """A live file, and all that the log says of it.
+
+    Attributes
+    ----------
+    path : str
+        Decoded.
+    revision : int or None
+        By its tag.
+    record : polars.DataFrame
+        Its row of the snapshot's files.
+    ours : bool
+        Whether we wrote it.
+    indexed : tuple of str
+        The table's indexed columns; none where rows have no weights any more.
+    reserved : bool
+        Whether another writer added a column of the hidden one's name: files of others may hold its values.
+    placement : Placement or None
+        Its blocks, if they can be used; None: it is staged.
+    layout : PageLayout or None
+        Its pages, if it tells of them.
+    """
+
+    path: str
+    revision: int | None
+    record: pl.DataFrame
+    ours: bool
+    indexed: tuple[str, ...]
+    reserved: bool = False
+    placement: Placement | None = None
+    layout: PageLayout | None = None
+    schema: pl.Schema = field(repr=False)
+
+    @property
+    def num_records(self) -> int | None:
+        """Rows by its statistics."""
+        found: Any = self.record["num_records"][0]
+        return None if found is None else int(found)
+
+
+def stored_size(store: Store, path: str) -> int | None:
+    """Return the bytes of a data file; None: it is not there, or must not be opened.
+
+    Raises
+    ------
+    StorageError
+        If the store cannot tell.
+    """
+    try:
+        return store.size(path)
+    except (FileNotFoundError, UnsupportedTableError):
+        return None
+
+
+def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) -> list[Fault]:
+    """Read a file and check it against its tags and statistics.
+
+    Parameters
+    ----------
+    store : Store
+        Where it is.
+    job : FileCheck
+        The file.
+    storage_options : dict
+        For readers of their own.
+
+    Returns
+    -------
+    list of Fault
+        Empty if it is sound. A missing file is none of this function's faults.
+
+    Raises
+    ------
+    StorageError
+        If the store refuses, and not the file.
+    """
+    size = stored_size(store, job.path)
+    if size is None:
+        return []
+    try:
+        footer = read_footer(store, job.path, size)
+        groups = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+        names = footer.schema.to_arrow_schema().names
+        findings = [
+            *_statistics_of(store, job, sum(groups), storage_options),
+            *_places_of(store, job, sum(groups), storage_options, hidden=_holds_weights(job, names)),
+        ]
+        if (WEIGHT_COLUMN in names or _asks_hidden(job)) and job.ours and names[-1] != WEIGHT_COLUMN:
+            findings.append(Finding("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
+        if job.ours and job.layout is not None:
+            findings += check_pages(store, job.path, size, job.layout)
+    except (Unreadable, *SCAN_ERRORS) as error:
+        return [_fault(job, Finding("file-unreadable", f"it cannot be read: {error}"), [])]
+    except StorageError:
+        raise
+    except OSError as error:
+        return [_fault(job, Finding("file-unreadable", f"it cannot be read: {error}"), [])]
+    return [_fault(job, finding, groups) for finding in findings]
+
+
+def _asks_hidden(job: FileCheck) -> bool:
+    """Tell whether a file of ours has to have the hidden column; those for JVMs do without."""
+    return job.layout is not None and job.layout.has_hidden_weights
+
+
+def _holds_weights(job: FileCheck, names: list[str]) -> bool:
+    return WEIGHT_COLUMN in names and (job.ours or not job.reserved)
+
+
+def _fault(job: FileCheck, finding: Finding, groups: list[int]) -> Fault:
+    group = None if finding.row is None else _group_of(finding.row, groups)
+    return Fault(
+        code=finding.code,
+        message=finding.message,
+        path=job.path,
+        revision=job.revision,
+        cube=finding.cube,
+        row_group=group,
+        row=finding.row,
+    )
+
+
+def _group_of(row: int, groups: list[int]) -> int | None:
+    for number, rows in enumerate(groups):
+        if row < rows:
+            return number
+        row -= rows
+    return None
+
+
+def _statistics_of(store: Store, job: FileCheck, rows: int, options: dict[str, str]) -> Iterator[Finding]:
+    if job.num_records is not None and job.num_records != rows:
+        yield Finding("rows-count", f"it holds {rows:,} rows, its statistics tell of {job.num_records:,}")
+    if rows:
+        whole = scan_files(store, [job.path], list(job.schema), job.schema, storage_options=options)
+        found = whole.select(summaries_of(job.schema)).collect(engine="streaming")
+        yield from compare_statistics(found, job.record, job.schema, ours=job.ours)
+
+
+def _places_of(
+    store: Store, job: FileCheck, rows: int, options: dict[str, str], *, hidden: bool
+) -> Iterator[Finding]:
+    """Check blocks where they account for every row, and the hidden column in any case: Spark goes by it."""
+    placement = job.placement
+    told = None if placement is None else int(placement.blocks["rows"].sum())
+    if told not in {None, rows} and job.num_records != rows:  # else the log alone tells
+        yield Finding("block-rows", f"it holds {rows:,} rows, its blocks {told:,}")
+    if placement is not None and told == rows:
+        if job.ours:
+            chunks = _chunks(store, job, rows, options, hidden=hidden or _asks_hidden(job))
+            yield from place_our_rows(chunks, placement, job.layout)
+            return
+        yield from place_foreign_rows(_chunks(store, job, rows, options, hidden=False), placement)
+    if hidden and job.indexed:
+        yield from check_hidden_weights(_chunks(store, job, rows, options, hidden=True), job.indexed)
+
+
+def _chunks(
+    store: Store, job: FileCheck, rows: int, options: dict[str, str], *, hidden: bool
+) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield the indexed columns of all rows, some at a time."""
+    schema = pl.Schema({**job.schema, WEIGHT_COLUMN: pl.Int32()})
+    columns = [*job.indexed, WEIGHT_COLUMN] if hidden else list(job.indexed)
+    scan = scan_files(store, [job.path], columns, schema, storage_options=options)
+    for start in range(0, rows, _CHUNK_ROWS):
+        yield start, scan.slice(start, _CHUNK_ROWS).collect()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Blocks of one file, and the space they lie in.
+
+    Attributes
+    ----------
+    revision : Revision
+        Of the file.
+    blocks : polars.DataFrame
+        `cube`, `min_weight`, `max_weight`, `rows`, in the order of the tag.
+    bounded : bool
+        Whether the thresholds promise anything: those of old compactions do not (format 11).
+    """
+
+    revision: Revision
+    blocks: pl.DataFrame
+    bounded: bool = True
+
+    def boxes(self) -> tuple[F64Array, F64Array]:
+        """Give the box of each block, the end 1.0 as infinity, shape (blocks, dimensions)."""
+        cubes = decode_cubes(self.blocks["cube"].to_list(), dimensions=len(self.revision.columns))
+        lower, upper = cube_boxes(cubes)
+        upper[upper >= 1.0] = np.inf
+        return lower, upper
+
+    def points(self, frame: pl.DataFrame, *, foreign: bool) -> Iterator[tuple[F64Array, F64Array]]:
+        """Give bounds of the rows' coordinates, a pair a dimension."""
+        spaces = zip(self.revision.columns, self.revision.transformations, strict=True)
+        return (point_bounds(space, frame.get_column(name), foreign=foreign) for name, space in spaces)
+
+
+def place_our_rows(
+    chunks: Chunks, placement: Placement, layout: PageLayout | None = None
+) -> Iterator[Finding]:
+    """Check a file of ours, whose blocks stand in the order of its rows and sum to them.
+
+    Parameters
+    ----------
+    chunks : iterator
+        All rows: the indexed columns and the hidden one.
+    placement : Placement
+        Its blocks.
+    layout : PageLayout, optional
+        Its pages.
+    """
+    rows = placement.blocks["rows"].to_numpy()
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
+    weights = np.empty(int(starts[-1]), np.int32)
+    lower, upper = placement.boxes()
+    outside, hidden = _Tally(), _Tally()
+    for start, frame in chunks:
+        stop = start + frame.height
+        block = np.searchsorted(starts, np.arange(start, stop), side="right") - 1
+        weights[start:stop] = frame_weights(frame, placement.revision.columns)
+        wrong = np.zeros(frame.height, np.bool_)
+        for j, (point, _) in enumerate(placement.points(frame, foreign=False)):
+            wrong |= (point < lower[block, j]) | (point >= upper[block, j])
+        outside.add(wrong, start)
+        if WEIGHT_COLUMN in frame.columns:
+            hidden.add(_unlike(frame, weights[start:stop]), start)
+    cubes = placement.blocks["cube"].to_list()
+    if outside.count:
+        cube = cubes[int(np.searchsorted(starts, outside.first, side="right")) - 1]
+        yield Finding(
+            "row-cube", f"{outside.count:,} row(s) lie outside the cube of their block", outside.first, cube
+        )
+    yield from _weight_findings(weights, starts, placement)
+    if layout is not None:
+        yield from _order_findings(weights, starts, placement)
+        yield from _page_findings(weights, layout)
+    yield from _hidden_findings(hidden)
+
+
+def check_hidden_weights(chunks: Chunks, indexed: Sequence[str]) -> Iterator[Finding]:
+    """Check the hidden column alone, of a file whose blocks cannot be used.
+
+    Parameters
+    ----------
+    chunks : iterator
+        All rows: the indexed columns and the hidden one.
+    indexed : sequence of str
+        The indexed columns, in order.
+    """
+    hidden = _Tally()
+    for start, frame in chunks:
+        hidden.add(_unlike(frame, frame_weights(frame, indexed)), start)
+    yield from _hidden_findings(hidden)
+
+
+def _unlike(frame: pl.DataFrame, weights: I32Array) -> BoolArray:
+    """Tell which rows have another hidden weight than they should."""
+    stored = frame.get_column(WEIGHT_COLUMN).cast(pl.Int64).fill_null(1 << _LOW_BITS).to_numpy()
+    wrong: BoolArray = stored != weights >> _LOW_BITS
+    return wrong
+
+
+def _hidden_findings(hidden: _Tally) -> Iterator[Finding]:
+    if hidden.count:
+        message = f"{WEIGHT_COLUMN} of {hidden.count:,} row(s) is not the high half of their weight"
+        yield Finding("hidden-weight", message, hidden.first)
+
+
+def _weight_findings(weights: I32Array, starts: I64Array, placement: Placement) -> Iterator[Finding]:
+    filled = placement.blocks.with_row_index("at").filter(pl.col("rows") > 0)
+    at = filled["at"].to_numpy()
+    if not len(at):
+        return
+    first = starts[:-1][at]
+    least, most = np.minimum.reduceat(weights, first), np.maximum.reduceat(weights, first)
+    low, high = filled["min_weight"].to_numpy(), filled["max_weight"].to_numpy()
+    over = np.flatnonzero((most > high) | (least < low))
+    for bad in over[:1]:
+        inside = weights[first[bad] : starts[at[bad] + 1]]
+        wrong = (inside > high[bad]) | (inside < low[bad])
+        message = (
+            f"{int(wrong.sum()):,} row(s) have weights outside {low[bad]} to {high[bad]}, the bounds of their block"
+            + (f", and {len(over) - 1:,} other block(s) have such rows" if len(over) > 1 else "")
+        )
+        yield Finding("row-weight", message, int(first[bad] + np.argmax(wrong)), filled["cube"][int(bad)])
+    for bad in np.flatnonzero(least > low)[:1]:
+        message = f"the smallest weight of the block is {least[bad]}, its tag says {low[bad]}"
+        yield Finding("min-weight", message, int(first[bad]), filled["cube"][int(bad)])
+
+
+def _order_findings(weights: I32Array, starts: I64Array, placement: Placement) -> Iterator[Finding]:
+    filled = placement.blocks.with_row_index("at").filter(pl.col("rows") > 0)
+    first = starts[:-1][filled["at"].to_numpy()]
+    falls = weights[1:] < weights[:-1]
+    falls[first[1:] - 1] = False
+    if falls.any():
+        row = int(np.argmax(falls)) + 1
+        cube = filled["cube"][int(np.searchsorted(first, row, side="right")) - 1]
+        message = "rows of a block do not rise in weight, so its pages cannot be chosen"
+        yield Finding("row-order", message, row, cube)
+
+
+def _page_findings(weights: I32Array, layout: PageLayout) -> Iterator[Finding]:
+    first = weights[:: layout.page_rows] >> _LOW_BITS
+    told = np.asarray(layout.weights, np.int32)
+    if len(told) != len(first):
+        return  # told from the log
+    for page in np.flatnonzero(told != first)[:1]:
+        message = (
+            f"page {page} begins with a weight of high half {first[page]}, its layout tag says {told[page]}"
+        )
+        yield Finding("layout", message, int(page) * layout.page_rows)
+
+
+def place_foreign_rows(chunks: Chunks, placement: Placement) -> Iterator[Finding]:
+    """Check a file of another writer, whose rows may stand in any order.
+
+    A row belongs to the first cube on its way down whose block takes its weight. Counts and smallest weights
+    are compared only if every row's place is certain (`point_bounds`).
+
+    Parameters
+    ----------
+    chunks : iterator
+        All rows, the indexed columns.
+    placement : Placement
+        Its blocks.
+    """
+    merged = placement.blocks.group_by("cube", maintain_order=True).agg(
+        pl.col("min_weight").min(), pl.col("max_weight").max(), pl.col("rows").sum()
+    )
+    one = Placement(placement.revision, merged, placement.bounded)
+    found = _Assigned(one)
+    for start, frame in chunks:
+        found.add(start, frame)
+    yield from found.findings()
+
+
+class _Assigned:
+    """Rows of one file counted into its blocks, from the top of the tree down."""
+
+    def __init__(self, placement: Placement) -> None:
+        self.placement = placement
+        self.lower, self.upper = placement.boxes()
+        self.depth = placement.blocks["cube"].str.len_bytes().to_numpy()
+        self.counts = np.zeros(placement.blocks.height, np.int64)
+        self.least = np.full(placement.blocks.height, np.iinfo(np.int64).max)
+        self.certain = True
+        self.nowhere, self.astray = _Tally(), _Tally()
+
+    def add(self, start: int, frame: pl.DataFrame) -> None:
+        """Place some more rows."""
+        weights = frame_weights(frame, self.placement.revision.columns).astype(np.int64)
+        bounds = list(self.placement.points(frame, foreign=True))
+        self.certain = self.certain and all((low == high).all() for low, high in bounds)
+        low = self.placement.blocks["min_weight"].to_numpy()
+        high = self.placement.blocks["max_weight"].to_numpy()
+        left, in_cube = np.arange(len(weights)), np.zeros(len(weights), np.bool_)
+        for depth in np.unique(self.depth):  # rows that found their block are not looked at further down
+            weight, free = weights[left], np.ones(len(left), np.bool_)
+            ends = [(below[left], above[left]) for below, above in bounds]
+            for block in np.flatnonzero(self.depth == depth):
+                inside = np.ones(len(left), np.bool_)
+                for j, (below, above) in enumerate(ends):
+                    inside &= (above >= self.lower[block, j]) & (below < self.upper[block, j])
+                in_cube[left[inside]] = True
+                inside &= free & (weight >= low[block])
+                if self.placement.bounded:
+                    inside &= weight <= high[block]
+                free &= ~inside
+                self.counts[block] += inside.sum()
+                self.least[block] = min(int(weight[inside].min(initial=2**40)), self.least[block])
+            left = left[free]
+        lost = np.zeros(len(weights), np.bool_)
+        lost[left] = True
+        self.nowhere.add(lost & ~in_cube, start)
+        self.astray.add(lost & in_cube, start)
+
+    def findings(self) -> Iterator[Finding]:
+        """Tell what is wrong, once all rows are placed."""
+        if self.nowhere.count:
+            message = f"{self.nowhere.count:,} row(s) lie in no cube of the file's blocks"
+            yield Finding("row-cube", message, self.nowhere.first)
+        if self.astray.count:
+            message = f"{self.astray.count:,} row(s) have weights outside the bounds of the block they lie in"
+            yield Finding("row-weight", message, self.astray.first)
+        if not self.certain or self.nowhere.count or self.astray.count:
+            return
+        blocks = self.placement.blocks
+        told, low = blocks["rows"].to_numpy(), blocks["min_weight"].to_numpy()
+        for bad in np.flatnonzero(self.counts != told)[:1]:
+            message = f"the block holds {self.counts[bad]:,} rows, its tag says {told[bad]:,}"
+            yield Finding("block-rows", message, None, blocks["cube"][int(bad)])
+        wrong: BoolArray = (self.counts > 0) & (self.counts == told) & (self.least != low)
+        for bad in np.flatnonzero(wrong)[:1]:
+            message = f"the smallest weight of the block is {self.least[bad]}, its tag says {low[bad]}"
+            yield Finding("min-weight", message, None, blocks["cube"][int(bad)])
+
+
+class _Tally:
+    """How many rows are wrong, and which is the first."""
+
+    def __init__(self) -> None:
+        self.count, self.first = 0, 0
+
+    def add(self, wrong: BoolArray, start: int) -> None:
+        """Count the rows of a chunk that starts at row `start` of the file."""
+        some = int(wrong.sum())
+        if some and not self.count:
+            self.first = start + int(np.argmax(wrong))
+        self.count += some

@@ -1,0 +1,145 @@
+"""Statistics in the log against the values of a file: bounds that enclose them, nulls that are as many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from qbeast_core.table.check.faults import Finding
+
+__all__ = ["Leaf", "compare_statistics", "leaves_of", "summaries_of"]
+
+Leaf = tuple[str, ...]
+"""A column, or a field of a struct, by its names from the top."""
+
+_EXACT_DIGITS: Final = 15
+_SLACK: Final = 1e-12
+_ABOVE_CUT_TEXT: Final = "\U0010ffff" * 8
+_NOTHING: Final = pl.Struct([])
+
+
+def leaves_of(schema: Mapping[str, pl.DataType]) -> Iterator[tuple[Leaf, pl.DataType]]:
+    """Yield the leaf columns of a schema; lists and maps are leaves."""
+    for name, dtype in schema.items():
+        if isinstance(dtype, pl.Struct):
+            yield from (((name, *leaf), inner) for leaf, inner in leaves_of(pl.Schema(dtype.to_schema())))
+        else:
+            yield (name,), dtype
+
+
+def summaries_of(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
+    """Give what is asked of the values of a file: ``<i>.nulls``, and where it has an order min, max and NaN.
+
+    Every column is asked for something, so every page of the file is decoded.
+    """
+    asked: list[pl.Expr] = [pl.len().cast(pl.Int64).alias("rows")]
+    for i, (leaf, dtype) in enumerate(leaves_of(schema)):
+        column = pl.col(leaf[0])
+        for name in leaf[1:]:
+            column = column.struct.field(name)
+        asked.append(column.null_count().cast(pl.Int64).alias(f"{i}.nulls"))
+        if dtype.is_numeric() or dtype.is_temporal() or dtype == pl.String:
+            known = column.fill_nan(None) if dtype.is_float() else column
+            asked += [known.min().alias(f"{i}.min"), known.max().alias(f"{i}.max")]
+        if dtype.is_float():
+            asked.append(column.is_nan().any().alias(f"{i}.nan"))
+    return asked
+
+
+def compare_statistics(
+    found: pl.DataFrame, file: pl.DataFrame, schema: Mapping[str, pl.DataType], *, ours: bool
+) -> Iterator[Finding]:
+    """Compare what the values are with what the log says.
+
+    Parameters
+    ----------
+    found : polars.DataFrame
+        One row: the answers to `summaries_of`.
+    file : polars.DataFrame
+        One row of a snapshot's files, typed structs `min`, `max` and `null_count`.
+    schema : mapping
+        The table's columns.
+    ours : bool
+        Whether we wrote the file. Others leave NaN out of bounds, cut strings, and round times and decimals.
+    """
+    hidden_rows = bool(file["has_deletion_vector"][0])  # their statistics need not be exact
+    known = frozenset(found.columns)
+    for i, (leaf, _) in enumerate(leaves_of(schema)):
+        shown = ".".join(leaf)
+        nulls = _field(file, "null_count", leaf)
+        if (
+            nulls is not None
+            and nulls[0] is not None
+            and not hidden_rows
+            and nulls[0] != found[f"{i}.nulls"][0]
+        ):
+            message = f"{shown!r} has {found[f'{i}.nulls'][0]:,} nulls, its statistics tell of {nulls[0]:,}"
+            yield Finding("stats-nulls", message)
+        if f"{i}.min" not in known:
+            continue
+        low, high = _field(file, "min", leaf), _field(file, "max", leaf)
+        above_nan = ours and f"{i}.nan" in known and found[f"{i}.nan"][0] is True
+        if above_nan and high is not None and high.is_not_nan().fill_null(value=False)[0]:
+            message = f"{shown!r} holds NaN, which is above {high[0]}, its largest value by the statistics"
+            yield Finding("stats-bounds", message)
+        for bound, side in ((low, "min"), (high, "max")):
+            if bound is not None and not _encloses(bound, found[f"{i}.{side}"], side, ours=ours):
+                value = found.select(pl.col(f"{i}.{side}").cast(pl.String)).item()
+                told = "below" if side == "min" else "above"
+                message = f"{shown!r} holds {value}, {told} the {side} of its statistics"
+                yield Finding("stats-bounds", message)
+
+
+def _field(file: pl.DataFrame, side: str, leaf: Leaf) -> pl.Series | None:
+    """Take one leaf out of a struct of statistics; None where nothing is told."""
+    column = file.get_column(side)
+    for name in leaf:
+        if not isinstance(column.dtype, pl.Struct) or name not in pl.Schema(column.dtype.to_schema()):
+            return None
+        column = column.struct.field(name)
+    return None if column.dtype == _NOTHING or isinstance(column.dtype, pl.Struct) else column
+
+
+def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> bool:
+    """Tell whether a bound holds, as far as it is one; what is not known encloses everything."""
+    frame = pl.DataFrame({"bound": bound, "value": value})
+    told, held = pl.col("bound"), pl.col("value")
+    dtype = value.dtype
+    if isinstance(dtype, pl.Decimal):
+        return (
+            _encloses_roughly(frame, side)
+            if (dtype.precision or 38) > _EXACT_DIGITS
+            else _in_order(frame, side)
+        )
+    if isinstance(dtype, pl.Datetime) and isinstance(bound.dtype, pl.Datetime):
+        # Others cut the fraction of a millisecond off, above as well.
+        frame = frame.select(
+            told.dt.cast_time_unit("us").to_physical() + (999 if side == "max" and not ours else 0),
+            held.dt.cast_time_unit("us").to_physical(),
+        )
+    elif dtype == pl.String and side == "max" and not ours:
+        frame = frame.with_columns(told + _ABOVE_CUT_TEXT)
+    elif dtype.is_float() and bound.dtype.is_float():
+        frame = frame.with_columns(told.fill_nan(None))
+    return _in_order(frame, side)
+
+
+def _encloses_roughly(frame: pl.DataFrame, side: str) -> bool:
+    """Compare decimals that went through float64."""
+    slack = pl.col("value").abs() * _SLACK
+    shifted = pl.col("value") + slack if side == "min" else pl.col("value") - slack
+    return _in_order(frame.cast(pl.Float64).with_columns(shifted.alias("value")), side)
+
+
+def _in_order(frame: pl.DataFrame, side: str) -> bool:
+    if type(frame.schema["bound"]) is not type(frame.schema["value"]) and not _numbers(frame):
+        return True  # of another kind: no bound of these values
+    rule = pl.col("bound") <= pl.col("value") if side == "min" else pl.col("bound") >= pl.col("value")
+    answer: Any = frame.select(rule.fill_null(value=True)).item()
+    return bool(answer)
+
+
+def _numbers(frame: pl.DataFrame) -> bool:
+    return all(dtype.is_numeric() for dtype in frame.schema.values())

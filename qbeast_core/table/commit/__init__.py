@@ -1,0 +1,1 @@
+"""One optimistic commit: conflicts, retries, checkpoints."""

@@ -1,0 +1,348 @@
+"""Publish a change: put the next version if it is absent; rebase and retry if another writer was first."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    QbeastError,
+    QbeastWarning,
+    TableExistsError,
+)
+from qbeast_core.io.store import Store
+from qbeast_core.log.actions import Commit, dump_commit
+from qbeast_core.log.conflicts import already_applied, find_conflict
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.names import commit_path
+from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.rebase import Conflict, rebase
+from qbeast_core.spec.file_path import FilePath
+from qbeast_core.table.commit.commit_info import commit_info
+from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
+from qbeast_core.table.index.fit import fit_blocks
+from qbeast_core.table.index.state import IndexState, blocks_frame
+from qbeast_core.table.snapshot.delta import delta_errors
+from qbeast_core.table.snapshot.log_files import read_commit
+from qbeast_core.table.snapshot.snapshot import Snapshot, files_for, load_snapshot, refresh
+
+__all__ = [
+    "CommitOutcome",
+    "WriteIntent",
+    "catch_up",
+    "checkpoint_if_due",
+    "commit",
+    "conflict",
+    "table_exists",
+]
+
+
+_FIRST_PAUSE: Final = 0.005
+
+_LONGEST_PAUSE: Final = 1.0
+
+_Put: TypeAlias = Literal["won", "lost", "absent"]
+
+_EVERY: Final = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CommitOutcome:
+    """What became of a change.
+
+    Attributes
+    ----------
+    version : int
+        The version that holds it; if `already_applied`, a version that is not older.
+    attempts : int
+        Versions it was built for, 1 or more; 0 if there was nothing to do.
+    snapshot : Snapshot or None
+        The newest version seen, `version` or later; None: the commit is complete, but loading it failed.
+    revision_id : int or None
+        The number its files were published under; None: they are not indexed.
+    staged_files : int
+        Data files of it without index. An append has more of them than it was given where it came after a
+        change that it does not go together with (`qbeast_core.table.index.fit`).
+    already_applied : bool
+        True: the table held this progress of the application already, or all that a change of mode
+        ``"metadata"`` asks for; nothing was written, and the data files prepared are orphans.
+    """
+
+    version: int
+    attempts: int
+    snapshot: Snapshot | None
+    revision_id: int | None = None
+    staged_files: int = 0
+    already_applied: bool = False
+
+
+def commit(
+    store: Store,
+    snapshot: Snapshot | None,
+    intent: WriteIntent,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ids: Callable[[], str] = lambda: str(uuid.uuid4()),
+    sleep: Callable[[float], None] = time.sleep,
+    jitter: Callable[[], float] = random.random,
+    most_attempts: int = 50,
+) -> CommitOutcome:
+    """Publish `intent` as one version, whatever other writers do meanwhile; all of it or nothing.
+
+    Every attempt is built on the newest version. An interrupt (Ctrl-C) inside leaves it open whether the
+    version was written: do not delete the data files then.
+
+    Parameters
+    ----------
+    store : Store
+        Where the table is.
+    snapshot : Snapshot or None
+        The version the change was planned on; None: there is no table, and it is created.
+    intent : WriteIntent
+        The change; its data files are written.
+    storage_options : Mapping, optional
+        For a table that is created; else the snapshot's.
+    clock, ids, sleep, jitter : callables
+        Milliseconds since 1970 UTC; a new id, unique among all writers; seconds to wait; a float in [0, 1).
+    most_attempts : int
+        Versions to try at most.
+
+    Raises
+    ------
+    CommitConflictError
+        Another writer's change stands against it, or there was always another writer.
+    TableExistsError
+        A table was to be created, and there is one.
+    UnsupportedTableError
+        The table must not be written, or not in this way.
+    CommitUnknownError
+        The store failed and cannot tell; read the table later.
+    StorageError
+        The store refused; nothing of the change is visible.
+    """
+    options = snapshot.storage_options if snapshot is not None else dict(storage_options or {})
+    refuse_unsafe_locking(store.uri, options)
+    if intent.mode == "create" and snapshot is not None:
+        raise table_exists(store.uri)
+    base = None if snapshot is None else snapshot.metadata
+    txn_id, head, fitted = ids(), snapshot, intent
+    if snapshot is not None and _has_progress(snapshot, intent):
+        head = refresh(snapshot)
+        return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
+    for attempt in range(1, most_attempts + 1):
+        now = clock()
+        rebased = rebase(fitted, base=base, head=head, now_ms=now, live=files_for(intent, head))
+        if isinstance(rebased, Conflict):
+            raise conflict(store.uri, _version(head), attempt, rebased.reason)
+        if intent.mode == "metadata" and head is not None and not rebased.actions:
+            return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
+        check_writable(
+            rebased.protocol, rebased.metadata, mode=intent.mode, path=store.uri, brings=intent.brings
+        )
+        version = _version(head) + 1
+        info = commit_info(fitted, rebased, head, txn_id=txn_id, now_ms=now)
+        put = _put(store, version, dump_commit([info, *rebased.actions]), txn_id)
+        if put == "won":
+            return CommitOutcome(
+                version=version,
+                attempts=attempt,
+                snapshot=_after(store, head, version, options),
+                revision_id=rebased.revision_id,
+                staged_files=sum(add.blocks is None for add in fitted.adds),
+            )
+        sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**attempt) * (0.5 + jitter() / 2))
+        if put == "lost":
+            head, applied = catch_up(store, head, intent, attempt=attempt)
+            if applied:
+                return CommitOutcome(
+                    version=head.version, attempts=attempt, snapshot=head, already_applied=True
+                )
+            fitted = fit_blocks(intent, head)
+    raise conflict(store.uri, _version(head), most_attempts, "other writers were faster every time")
+
+
+def _version(head: Snapshot | None) -> int:
+    return -1 if head is None else head.version
+
+
+def _has_progress(snapshot: Snapshot, intent: WriteIntent) -> bool:
+    if intent.txn is None:
+        return False
+    stored = snapshot.transaction_version(intent.txn.app_id)
+    return stored is not None and stored >= intent.txn.version
+
+
+def _put(store: Store, version: int, body: bytes, txn_id: str) -> _Put:
+    """Try one version; whatever the store answers, what counts is the commit that is there afterwards."""
+    path = commit_path(version)
+    failure: OSError | None = None
+    try:
+        store.put_if_absent(path, body)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        failure = error
+    else:
+        return "won"
+    try:
+        there = read_commit(store, version)
+    except OSError as error:
+        raise _unknown(store, version, txn_id) from (failure or error)
+    if there is not None:
+        return "won" if there.commit_info is not None and there.commit_info.txn_id == txn_id else "lost"
+    if failure is None:
+        return "absent"  # object stores answer a race so; the version is still free
+    if store.local_root is not None:
+        raise failure  # a folder does not change its mind
+    raise _unknown(store, version, txn_id) from failure
+
+
+def _unknown(store: Store, version: int, txn_id: str) -> CommitUnknownError:
+    message = (
+        f"the store failed while version {version} of {store.uri} was written: perhaps it is there. "
+        f"Keep the data files, look later whether its commitInfo has the txnId {txn_id}, and write again "
+        "only if it has not."
+    )
+    return CommitUnknownError(message, table=store.uri, version=version, txn_id=txn_id)
+
+
+def _after(store: Store, head: Snapshot | None, version: int, options: Mapping[str, str]) -> Snapshot | None:
+    """Return the table with the commit, checkpointed if it is time; no failure undoes the commit."""
+    try:
+        newest = load_snapshot(store.uri, storage_options=options) if head is None else refresh(head)
+    except QbeastError as error:
+        message = f"version {version} of {store.uri} is committed, but cannot be loaded now: {error}"
+        warnings.warn(message, QbeastWarning, stacklevel=3)
+        return None
+    checkpoint_if_due(newest, version)
+    return newest
+
+
+def catch_up(
+    store: Store, head: Snapshot | None, intent: WriteIntent, *, attempt: int
+) -> tuple[Snapshot, bool]:
+    """Return the newest snapshot, and whether a winner says that `intent` is in the table already.
+
+    Parameters
+    ----------
+    store : Store
+        Where the table is.
+    head : Snapshot or None
+        The version the lost attempt was built on; None: it was to create the table.
+    intent : WriteIntent
+        What we want to publish.
+    attempt : int
+        How many attempts there were, for the message.
+
+    Raises
+    ------
+    TableExistsError
+        The table was to be created, and another writer did.
+    CommitConflictError
+        A winner stands against `intent`.
+    """
+    if head is None:
+        raise table_exists(store.uri)
+    newest = refresh(head)
+    for version in range(head.version + 1, newest.version + 1):
+        winner = _winner(store, version, attempt)
+        if already_applied(intent, winner):
+            return newest, True
+        reason = find_conflict(intent, winner)
+        if reason is not None:
+            raise conflict(store.uri, newest.version, attempt, reason)
+    if intent.removes:
+        _refuse_out_of_order(store, newest, intent, attempt)
+    return newest, False
+
+
+def conflict(uri: str, version: int, attempts: int, reason: str) -> CommitConflictError:
+    """Return the error of a change that does not fit the table at `version`."""
+    message = (
+        f"cannot write to {uri} after version {version}: {reason}. Nothing of it is visible; its data files "
+        "are orphans that vacuum removes. Load the table and write again."
+    )
+    return CommitConflictError(message, table=uri, version=version, attempts=attempts)
+
+
+def table_exists(uri: str) -> TableExistsError:
+    """Return the error of a creation that came second."""
+    message = f"there is a table at {uri}, written by another writer; nothing of this write is visible"
+    return TableExistsError(message, path=uri)
+
+
+def _winner(store: Store, version: int, attempt: int) -> Commit:
+    winner = read_commit(store, version)
+    if winner is None:
+        raise conflict(
+            store.uri, version, attempt, f"version {version} was cleaned up before it could be checked"
+        )
+    return winner
+
+
+def _refuse_out_of_order(store: Store, newest: Snapshot, intent: WriteIntent, attempt: int) -> None:
+    """Raise where blocks added meanwhile rely on thresholds that our removes take along (format 8.3)."""
+    state = IndexState(newest)
+    removed = {FilePath.of_log(remove.path).text for remove in intent.removes}
+    gone = np.array([path in removed for path in newest.data_paths], np.bool_)
+    revision = intent.revision
+    new: dict[int, pl.DataFrame] = {}
+    if revision is not None and newest.config.revisions.get(revision.revision_id) == revision:
+        blocks = [block for add in intent.adds for block in add.blocks or ()]
+        new = {} if intent.new_revision else {revision.revision_id: blocks_frame(blocks)}
+    if not state.disorder(gone, new).is_none:
+        reason = "another writer added rows whose place in the tree depends on what this change replaces"
+        raise conflict(store.uri, newest.version, attempt, reason)
+
+
+def checkpoint_if_due(snapshot: Snapshot, version: int) -> bool:
+    """Write a checkpoint if `version`, just committed, is a multiple of the table's interval; say if it was.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The table at `version` or later; this is what the checkpoint holds.
+    version : int
+        The version committed. ``delta.checkpointInterval`` is the interval, 10 by default.
+
+    Warns
+    -----
+    QbeastWarning
+        It could not be written. The commit stands, and the table can be read.
+    """
+    text = snapshot.metadata.configuration.get("delta.checkpointInterval", "")
+    interval = int(text) if text.isascii() and text.isdigit() and int(text) > 0 else _EVERY
+    if version == 0 or version % interval:
+        return False
+    try:
+        with snapshot.source.lock, delta_errors(snapshot.uri):
+            if _lists_more(snapshot):
+                return False
+            snapshot.source.table.create_checkpoint()
+    except QbeastError as error:
+        message = (
+            f"no checkpoint of {snapshot.uri} at version {version}: {error}. The commit itself is complete."
+        )
+        warnings.warn(message, QbeastWarning, stacklevel=2)
+        return False
+    return True
+
+
+def _lists_more(snapshot: Snapshot) -> bool:
+    """Tell whether `deltalake` takes files for live that were removed under another spelling.
+
+    Its checkpoint would keep them, and not for ever what removed them.
+    """
+    table = snapshot.source.table
+    return table.version() == snapshot.version and len(table.file_uris()) > snapshot.files.height

@@ -1,0 +1,1 @@
+"""Rows in memory and in files; knows no log."""

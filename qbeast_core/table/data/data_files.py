@@ -1,0 +1,334 @@
+"""One data file: how it is encoded, and what the log says about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import StorageError
+from qbeast_core.io.codecs import choose_uncompressed
+from qbeast_core.io.dictionaries import choose_dictionary
+from qbeast_core.io.parquet_write import encode_data_file
+from qbeast_core.io.store import Store
+from qbeast_core.io.value_bytes import page_rows_within, refuse_huge_values
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.stats import file_stats, stats_columns
+from qbeast_core.space.arrays import I32Array
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.layout import PageLayout, dump_layout
+from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
+from qbeast_core.tree.key_sketch import KeySketch
+from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys
+from qbeast_core.tree.pack import RowNumbers
+from qbeast_core.tree.plan import FilePlan, IndexPlan
+
+__all__ = ["FileSettings", "RowSource", "delete_data_files", "store_file", "write_data_files"]
+
+
+_RULES: Final = "1"
+
+_TRIED_ROWS: Final = 1 << 14
+
+_TRIED_PAGE_ROWS: Final = 2048
+
+_STRIDE: Final = 2_654_435_761
+
+_MOST_WRITERS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """What all files of a write share.
+
+    Parameters
+    ----------
+    dictionary : list of str
+        Leaf columns to dictionary encode.
+    uncompressed : list of str
+        Leaf columns that compression does not shrink.
+    statistics : tuple of str
+        Columns with statistics per page: the indexed ones.
+    stats_columns : list
+        Leaf columns with statistics in the log.
+    hidden_weights : bool
+        Whether files get the column `_qbeast_weight`; not where a JVM may read them without the table's schema.
+    """
+
+    dictionary: list[str]
+    uncompressed: list[str]
+    statistics: tuple[str, ...]
+    stats_columns: list[tuple[str, ...]]
+    hidden_weights: bool
+
+    @staticmethod
+    def of(
+        frame: pl.DataFrame,
+        indexed: tuple[str, ...],
+        configuration: Mapping[str, str],
+        *,
+        dialect: BlocksDialect,
+    ) -> FileSettings:
+        """Derive the settings from the rows, some of which are encoded to see, and the table.
+
+        Raises
+        ------
+        InvalidInputError
+            If a value is too large for Parquet.
+        """
+        refuse_huge_values(frame)
+        listed = stats_columns(frame.schema, configuration)
+        listed += [(name,) for name in indexed if (name,) not in listed]
+        dictionary = choose_dictionary(frame)
+        uncompressed: list[str] = []
+        if frame.height:
+            # Rows from all over the input, each once, in no order: that is how a file will hold them.
+            some = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
+            rows, order = np.unique(some, return_inverse=True)
+            uncompressed = choose_uncompressed(
+                RowSource(frame).take(rows, order), page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary
+            )
+        return FileSettings(dictionary, uncompressed, indexed, listed, dialect != "qbeast-spark")
+
+
+def store_file(
+    rows: pl.DataFrame,
+    weights: I32Array,
+    page_rows: int,
+    *,
+    store: Store,
+    path: str,
+    settings: FileSettings,
+    now_ms: Callable[[], int],
+) -> AddFile:
+    """Encode and store rows in the order given.
+
+    Parameters
+    ----------
+    rows : polars.DataFrame
+        Of the table's types, in the order of the file.
+    weights : ndarray of int32, shape (rows,)
+        Their weights, equal keys side by side.
+    page_rows : int
+        Rows of a data page, or fewer where values are large.
+    store : Store
+        Below the table's root.
+    path : str
+        Name of the file, not used before.
+    settings : FileSettings
+        How it is encoded.
+    now_ms : callable
+        The clock, milliseconds since 1970 UTC.
+
+    Returns
+    -------
+    AddFile
+        Without `blocks`.
+
+    Raises
+    ------
+    StorageError
+        If the store refuses.
+    """
+    page_rows = page_rows_within(rows, page_rows)
+    encoded = encode_data_file(
+        rows,
+        weights=weights if settings.hidden_weights else None,
+        page_rows=page_rows,
+        statistics=settings.statistics,
+        dictionary=settings.dictionary,
+        uncompressed=settings.uncompressed,
+    )
+    store.put(path, encoded.data)
+    tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights))}
+    if encoded.tail_bytes:
+        tags["qbeast.layout"] = dump_layout(
+            PageLayout(
+                page_rows=page_rows,
+                tail_bytes=encoded.tail_bytes,
+                weights=tuple((weights[::page_rows] >> 16).tolist()),
+                has_hidden_weights=settings.hidden_weights,
+            )
+        )
+    return AddFile(
+        path=path,
+        size=encoded.size_bytes,
+        modification_time=now_ms(),
+        stats=file_stats(rows, columns=settings.stats_columns),
+        tags=tags,
+    )
+
+
+def write_data_files(
+    frame: pl.DataFrame,
+    plan: IndexPlan,
+    *,
+    store: Store,
+    settings: FileSettings,
+    runtime: Runtime,
+    progress: ProgressCallback | None = None,
+) -> list[AddFile]:
+    """Write every file of the plan and return what a commit has to say about them.
+
+    Files are encoded and stored a few at a time, so memory beyond `frame` is that of some files. If one
+    fails, those written are deleted again as far as the store lets us.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        The rows, of the table's types.
+    plan : IndexPlan
+        Where they go.
+    store : Store
+        Below the table's root.
+    settings : FileSettings
+        What the files share.
+    runtime : Runtime
+        Clock and ids.
+    progress : callable, optional
+        Told after every file.
+
+    Returns
+    -------
+    list of AddFile
+        In the order of the plan, with blocks still to be spelled.
+
+    Raises
+    ------
+    StorageError
+        If the store refuses; the table is as it was.
+    """
+    source = RowSource(frame)
+    paths = [f"{runtime.new_id()}.parquet" for _ in range(plan.file_count)]
+    done = 0
+    with ThreadPoolExecutor(min(_MOST_WRITERS, os.cpu_count() or 1)) as pool:
+        jobs = [
+            pool.submit(
+                _write_one,
+                source,
+                plan.file,
+                number,
+                store=store,
+                path=path,
+                settings=settings,
+                runtime=runtime,
+            )
+            for number, path in enumerate(paths)
+        ]
+        try:
+            for job in as_completed(jobs):
+                job.result()
+                done += 1
+                if progress is not None:
+                    progress(Progress("write", done, plan.file_count, frame.height))
+        except BaseException:  # an interrupt and a panic of Rust too
+            for job in jobs:
+                job.cancel()
+            pool.shutdown(wait=True)
+            _delete(store, paths)
+            raise
+    return [job.result() for job in jobs]
+
+
+def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
+    """Delete files that no commit names, as far as the store lets us.
+
+    Parameters
+    ----------
+    store : Store
+        Where they were written.
+    adds : iterable of AddFile
+        What a commit would have said; their paths need no decoding.
+    """
+    _delete(store, [add.path for add in adds])
+
+
+def _write_one(
+    source: RowSource,
+    plan_of: Callable[[int], FilePlan],
+    number: int,
+    *,
+    store: Store,
+    path: str,
+    settings: FileSettings,
+    runtime: Runtime,
+) -> AddFile:
+    file = plan_of(number)
+    add = store_file(
+        source.take(file.rows, file.order),
+        file.weights,
+        file.page_rows,
+        store=store,
+        path=path,
+        settings=settings,
+        now_ms=runtime.now_ms,
+    )
+    return add.model_copy(update={"blocks": file.blocks})
+
+
+def _delete(store: Store, paths: list[str]) -> None:
+    for path in paths:
+        with suppress(StorageError):  # what cannot be deleted stays an orphan that vacuum removes
+            store.delete(path)
+
+
+class RowSource:
+    """A frame to take rows from, many times and by several threads.
+
+    Random access to a large frame waits for memory at every value, and the longer where the frame came in
+    chunks, as frames read from files do. So rows are taken in ascending order, chunk by chunk, and put into
+    the wanted order when they are few enough for the caches.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        The rows.
+
+    Examples
+    --------
+    >>> joined = pl.concat([pl.DataFrame({"a": [1, 2]}), pl.DataFrame({"a": [3]})], rechunk=False)
+    >>> RowSource(joined).take(np.array([0, 2], np.uint32), np.array([1, 0], np.uint32))["a"].to_list()
+    [3, 1]
+    """
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        lengths = {tuple(column.chunk_lengths()) for column in frame.get_columns()}
+        self._frame = frame.rechunk() if len(lengths) > 1 else frame
+        whole = next(iter(lengths)) if len(lengths) == 1 else (frame.height,)
+        self._bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(whole, dtype=np.int64)])
+
+    def take(self, rows: RowNumbers, order: RowNumbers) -> pl.DataFrame:
+        """Return some rows in some order.
+
+        Parameters
+        ----------
+        rows : ndarray of integers, shape (n,)
+            Row numbers of the frame, ascending.
+        order : ndarray of integers, shape (m,)
+            Places in `rows`.
+        """
+        cuts = np.searchsorted(rows, self._bounds)
+        parts = [
+            (start, stop - start, pl.Series(rows[first:last] - rows.dtype.type(start)))
+            for (start, stop), (first, last) in zip(
+                pairwise(self._bounds.tolist()), pairwise(cuts.tolist()), strict=True
+            )
+            if first < last
+        ]
+        if not parts:
+            return self._frame.clear()
+        places = pl.Series(order)
+        # Column by column: what lies between the two orders is one column of the rows, not all of them.
+        return pl.DataFrame([_take(column, parts, places) for column in self._frame.get_columns()])
+
+
+def _take(column: pl.Series, parts: list[tuple[int, int, pl.Series]], places: pl.Series) -> pl.Series:
+    taken = [column.slice(start, length).gather(rows) for start, length, rows in parts]
+    return pl.concat(taken, rechunk=True).gather(places)

@@ -1,0 +1,58 @@
+"""Footers of data files, read by their last bytes alone."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from qbeast_core.io.footer import MAGIC
+from qbeast_core.io.store import Store
+
+__all__ = ["Unreadable", "read_footer"]
+
+
+def read_footer(store: Store, path: str, size: int) -> Any:
+    """Return the footer of a data file as pyarrow knows it, without opening the rest.
+
+    Parameters
+    ----------
+    store : Store
+        Where the file is.
+    path : str
+        In the store.
+    size : int
+        Bytes of the file, as it is.
+
+    Raises
+    ------
+    Unreadable
+        If there is none.
+    """
+    tail = store.get_range(path, max(0, size - _GUESS), min(size, _GUESS))
+    if len(tail) < _END or tail[-4:] != MAGIC:
+        message = f"it does not end as a Parquet file does; it has {size:,} bytes"
+        raise Unreadable(message)
+    length = int.from_bytes(tail[-8:-4], "little") + _END
+    if length > size:
+        message = f"it ends with a footer of {length:,} bytes, and has {size:,} in all"
+        raise Unreadable(message)
+    if length > len(tail):
+        tail = store.get_range(path, size - length, length)
+    try:
+        return pq.read_metadata(io.BytesIO(MAGIC + tail[-length:]))
+    except (pa.ArrowInvalid, OSError) as error:
+        message = f"its footer cannot be understood: {error}"
+        raise Unreadable(message) from error
+
+
+class Unreadable(Exception):  # noqa: N818 - it says what the file is; the check goes on
+    """A data file is no Parquet file."""
+
+
+_END: Final = 8
+
+
+_GUESS: Final = 1 << 16

@@ -1,0 +1,114 @@
+"""What other writers may do to the columns of a table, and what can still be done with it then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+import polars as pl
+
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.table.data.frames import WEIGHT_COLUMN
+from qbeast_core.tree.columns import data_type_of
+
+__all__ = ["lost_columns", "refuse_lost_columns", "refuse_taken_name", "taken_name", "visible_columns"]
+
+
+def lost_columns(indexed: Sequence[str], schema: pl.Schema) -> dict[str, str]:
+    """Return the indexed columns whose values have no weight any more, and why.
+
+    Parameters
+    ----------
+    indexed : sequence of str
+        Names of the indexed columns.
+    schema : polars.Schema
+        The table's columns.
+
+    Examples
+    --------
+    >>> lost_columns(["a", "b", "c"], pl.Schema({"a": pl.Int64, "b": pl.Boolean}))
+    {'b': 'has type Boolean, which cannot be indexed', 'c': 'is gone'}
+    """
+    found: dict[str, str] = {}
+    for name in indexed:
+        if name not in schema:
+            found[name] = "is gone"
+            continue
+        try:
+            data_type_of(name, schema[name])
+        except InvalidColumnsError:
+            found[name] = f"has type {schema[name]}, which cannot be indexed"
+    return found
+
+
+def refuse_lost_columns(uri: str, indexed: Sequence[str], schema: pl.Schema, *, done: str) -> None:
+    """Refuse what needs the weights of rows where indexed columns are lost.
+
+    Parameters
+    ----------
+    uri, indexed, schema
+        The table, its indexed columns, and its columns.
+    done : str
+        What did not happen: ``"read"`` or ``"written"``.
+
+    Raises
+    ------
+    InvalidColumnsError
+        Naming the columns and the cure.
+    """
+    lost = lost_columns(indexed, schema)
+    if not lost:
+        return
+    why = ", ".join(f"{name!r} {reason}" for name, reason in lost.items())
+    message = (
+        f"{uri!r} is indexed by {list(indexed)}, and another writer changed its columns: {why}. Nothing was {done}. A "
+        "sample is chosen by the values of these columns, and rows are placed by them; reads without a sample go on. "
+        f"Index it anew: qbeast.write_table(qbeast.read_table({uri!r}), {uri!r}, columns=[...], mode='overwrite', "
+        "schema_mode='overwrite')."
+    )
+    raise InvalidColumnsError(message, columns=list(lost))
+
+
+def visible_columns(schema: pl.Schema) -> pl.Schema:
+    """Return the columns that reads show: not one that took the name of the column hidden in our files.
+
+    Our files would give weights for its values, to readers that do not tell upper from lower case whatever its
+    case is.
+
+    Examples
+    --------
+    >>> list(visible_columns(pl.Schema({"a": pl.Int64, "_Qbeast_Weight": pl.String})))
+    ['a']
+    """
+    return pl.Schema({name: dtype for name, dtype in schema.items() if name.lower() != WEIGHT_COLUMN})
+
+
+def taken_name(schema_json: str) -> str | None:
+    """Return the column that took the name of the hidden one; None: there is none.
+
+    Parameters
+    ----------
+    schema_json : str
+        Delta's ``schemaString``.
+    """
+    names: list[str] = [field["name"] for field in orjson.loads(schema_json)["fields"]]
+    return next((name for name in names if name.lower() == WEIGHT_COLUMN), None)
+
+
+def refuse_taken_name(uri: str, schema_json: str) -> None:
+    """Refuse to write rows where another writer added a column of the hidden one's name: its values would be lost.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is one.
+    """
+    name = taken_name(schema_json)
+    if name is None:
+        return
+    message = (
+        f"another writer added a column {name!r} to {uri!r}: {WEIGHT_COLUMN} is the name of a column of qbeast's own, "
+        "so no read shows it. Nothing was written. Rename it or drop it with the program that added it, or replace the "
+        "table with mode='overwrite', schema_mode='overwrite'."
+    )
+    raise InvalidInputError(message)

@@ -1,0 +1,230 @@
+"""The tables that qbeast accepts, and the one type it works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError, SchemaMismatchError
+from qbeast_core.table.data.column_names import WEIGHT_COLUMN, refuse_names
+
+__all__ = ["WEIGHT_COLUMN", "ArrowStream", "FrameLike", "SparkFrame", "is_spark_frame", "to_frame"]
+
+
+_WIDER: Final[dict[pl.DataType, pl.DataType]] = {
+    pl.UInt8(): pl.Int16(),
+    pl.UInt16(): pl.Int32(),
+    pl.UInt32(): pl.Int64(),
+    pl.UInt64(): pl.Int64(),
+    pl.Float16(): pl.Float32(),
+}
+
+_STORED: Final = frozenset(
+    {
+        pl.Boolean,
+        pl.Int8,
+        pl.Int16,
+        pl.Int32,
+        pl.Int64,
+        pl.Float32,
+        pl.Float64,
+        pl.Decimal,
+        pl.String,
+        pl.Binary,
+        pl.Date,
+        pl.Datetime,
+        pl.Null,  # a column of nulls takes the type that the table has; a new table refuses it
+    }
+)
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """Anything that hands over an Arrow C stream: pyarrow, pandas, DuckDB and others."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the stream as a PyCapsule."""
+        ...
+
+
+FrameLike: TypeAlias = pl.DataFrame | pl.LazyFrame | ArrowStream
+"""What a write takes; a `pandas.DataFrame` is an `ArrowStream`."""
+
+
+def to_frame(data: FrameLike) -> pl.DataFrame:
+    """Return `data` as a Polars frame of types that a Delta table can hold.
+
+    Categoricals become strings, unsigned integers the next wider signed ones, timestamps microseconds
+    (zoned ones in UTC). The rows and their order stay.
+
+    Parameters
+    ----------
+    data : polars.DataFrame, polars.LazyFrame or anything with ``__arrow_c_stream__``
+        The rows; a lazy frame is collected.
+
+    Returns
+    -------
+    polars.DataFrame
+        Without the index of a pandas frame.
+
+    Raises
+    ------
+    InvalidInputError
+        If `data` is none of these, has no column, one name twice, or names that no table can have
+        (`qbeast_core.table.data.column_names`).
+    SchemaMismatchError
+        If a column's type has no place in a Delta table, or a value none in the type that its column gets; all
+        such columns are listed.
+
+    Examples
+    --------
+    >>> to_frame(pl.DataFrame({"a": pl.Series([1], dtype=pl.UInt8)})).schema
+    Schema([('a', Int16)])
+    """
+    frame = _collect(data)
+    schema = frame.schema  # once: Polars makes it anew each time
+    if not schema:
+        msg = "the rows have no column; nothing was written. Give at least one column."
+        raise InvalidInputError(msg, argument="df")
+    refuse_names(schema, argument="df")
+    problems = [f"column {name!r} has type {dtype}" for name, dtype in schema.items() if not _fits(dtype)]
+    if problems:
+        msg = (
+            f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}. "
+            "Nothing was written. Cast or drop them."
+        )
+        raise SchemaMismatchError(msg, problems=problems)
+    wanted = {name: _stored(dtype) for name, dtype in schema.items()}
+    changed = {name: dtype for name, dtype in wanted.items() if schema[name] != dtype}
+    return _cast(frame, changed) if changed else frame
+
+
+def _collect(data: object) -> pl.DataFrame:
+    if isinstance(data, pl.DataFrame):
+        return data
+    if isinstance(data, pl.LazyFrame):
+        return data.collect()
+    if isinstance(data, ArrowStream):
+        return _from_stream(data)
+    kind = f"{type(data).__module__}.{type(data).__name__}"
+    msg = (
+        f"cannot write a {kind}; nothing was written. Give a Polars or pandas frame, or anything with "
+        "__arrow_c_stream__ (pyarrow Table, RecordBatchReader, DuckDB relation)."
+    )
+    raise InvalidInputError(msg, argument="df")
+
+
+def _from_stream(data: ArrowStream) -> pl.DataFrame:
+    try:
+        frame = pl.DataFrame(data)
+    # Whatever Polars raises, which depends on the type that it cannot take.
+    except (pl.exceptions.PolarsError, TypeError, ValueError, NotImplementedError) as error:
+        msg = f"the rows cannot be taken over as columns of one type each: {error}. Nothing was written."
+        raise InvalidInputError(msg, argument="df") from error
+    # pandas may hand its index over as one more column; who wants it kept resets it first.
+    return frame.drop([c for c in frame.columns if c.startswith("__index_level_")])
+
+
+def _fits(dtype: pl.DataType) -> bool:
+    if isinstance(dtype, pl.List | pl.Array):
+        return _fits_inner(dtype.inner)
+    if isinstance(dtype, pl.Map):
+        return _fits_inner(dtype.key) and _fits_inner(dtype.value)
+    if isinstance(dtype, pl.Struct):
+        return bool(dtype.fields) and all(_fits_inner(field.dtype) for field in dtype.fields)
+    return dtype.base_type() in _STORED or dtype in _WIDER or isinstance(dtype, pl.Categorical | pl.Enum)
+
+
+def _fits_inner(dtype: Any) -> bool:
+    return _fits(dtype if isinstance(dtype, pl.DataType) else dtype())
+
+
+def _stored(dtype: Any) -> pl.DataType:
+    whole: pl.DataType = dtype if isinstance(dtype, pl.DataType) else dtype()
+    match whole:
+        case pl.List() | pl.Array():
+            stored: pl.DataType = pl.List(_stored(whole.inner))
+        case pl.Map():
+            stored = pl.Map(_stored(whole.key), _stored(whole.value))
+        case pl.Struct():
+            stored = pl.Struct([pl.Field(field.name, _stored(field.dtype)) for field in whole.fields])
+        case pl.Categorical() | pl.Enum():
+            stored = pl.String()
+        case pl.Datetime():
+            stored = pl.Datetime("us", "UTC" if whole.time_zone else None)
+        case pl.Decimal():
+            stored = pl.Decimal(whole.precision or 38, whole.scale)
+        case _:
+            stored = _WIDER.get(whole, whole)
+    return stored
+
+
+def _cast(frame: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    cast: list[pl.Series] = []
+    problems: list[str] = []
+    for name, dtype in wanted.items():
+        column = frame.get_column(name)
+        stored = _stored_column(column, dtype)
+        if stored is None:
+            problems.append(f"column {name!r} has {column.dtype} that {dtype} cannot hold")
+        else:
+            cast.append(stored)
+    if problems:
+        msg = (
+            f"values do not fit the types that Delta has for their columns: {'; '.join(problems)}. "
+            "Nothing was written. Drop or change them."
+        )
+        raise SchemaMismatchError(msg, problems=problems)
+    return frame.with_columns(cast)
+
+
+def _stored_column(column: pl.Series, wanted: pl.DataType) -> pl.Series | None:
+    """Return the column in the type it is stored in; None: a value has no place there."""
+    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
+        column = column.dt.convert_time_zone("UTC")
+    if not column.dtype.is_nested():
+        # A strict cast would print the values that fail, and cannot where the calendar has no such year.
+        cast = column.cast(wanted, strict=False)
+        return cast if cast.null_count() == column.null_count() else None
+    try:
+        return column.cast(wanted)
+    except pl.exceptions.InvalidOperationError:
+        return None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # while it prints them; Rust's panics are no Exception
+            raise
+        return None
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+
+class SparkFrame(Protocol):
+    """A ``pyspark.sql.DataFrame``, of a classic session or of Spark Connect."""
+
+    @property
+    def mapInArrow(self) -> Callable[..., Any]:  # noqa: N802 -- the name PySpark gives it
+        """Rows made of these rows, batch by batch."""
+        ...
+
+    @property
+    def sparkSession(self) -> Any:  # noqa: N802 -- the name PySpark gives it
+        """The session that the rows belong to."""
+        ...
+
+
+def is_spark_frame(data: object) -> TypeIs[SparkFrame]:
+    """Tell whether `data` is a PySpark DataFrame.
+
+    Examples
+    --------
+    >>> is_spark_frame([1, 2])
+    False
+    """
+    return any(
+        kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")
+        for kind in type(data).__mro__
+    )

@@ -1,0 +1,1 @@
+"""Rows deleted, updated and merged."""

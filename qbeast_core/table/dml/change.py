@@ -1,0 +1,403 @@
+"""Run a change of rows: plan on the newest version, rewrite what it means, and again where that was outrun."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import CommitConflictError, UnsupportedTableError
+from qbeast_core.log.protocol import Brings, WriteMode, check_writable
+from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.table.dml.match import Matches
+from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.rewrite.job import GROUP_BYTES, Replaced, Rewrite, RowChange
+from qbeast_core.table.rewrite.rewrite import refuse_copies, rewrite
+from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
+from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
+from qbeast_core.table.write.options import check_metadata
+
+__all__ = ["MOST_PLANS", "Change", "ChangeOptions", "ChangePlan", "ChangeResult", "ChangedBy", "run_change"]
+
+
+MOST_PLANS: Final = 12
+"""Versions a change is planned on before it gives up."""
+
+_CHANGE_FEED: Final = "delta.enableChangeDataFeed"
+
+ChangedBy: TypeAlias = Literal["DELETE", "UPDATE", "MERGE"]
+"""Names of the operations in the history of a Delta table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeOptions:
+    """What every change of rows is told besides which rows."""
+
+    dry_run: bool = False
+    commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    progress: ProgressCallback | None = None
+
+
+class Change(Protocol):
+    """A delete, an update or a merge, whatever the version it will be planned on."""
+
+    @property
+    def operation(self) -> ChangedBy:
+        """Its name in the history."""
+        ...
+
+    @property
+    def mode(self) -> WriteMode:
+        """``"overwrite"`` if rows may go or change, ``"append"`` if rows only come."""
+        ...
+
+    @property
+    def brings(self) -> Brings:
+        """``"rows"`` if rows may come or change, ``"files"`` if they only go."""
+        ...
+
+    def work(self, reader: Reader) -> ChangePlan:
+        """Find what is to be done to a version; refuse what cannot be meant."""
+        ...
+
+    def concerns(self, reader: Reader, files: BoolArray) -> bool:
+        """Tell whether the change would have to look at a row in some of the files of a version."""
+        ...
+
+
+def run_change(
+    reader: Reader, change: Change, options: ChangeOptions, runtime: Runtime
+) -> tuple[ChangeResult, Snapshot]:
+    """Apply a change to the table as it is now, as if nobody else wrote meanwhile.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of some version of the table.
+    change : Change
+        What to do.
+    options : ChangeOptions
+        How.
+    runtime : Runtime
+        Clock and ids.
+
+    Returns
+    -------
+    tuple of ChangeResult and Snapshot
+        What was done, and the newest version known.
+    """
+    check_metadata(options.commit_metadata)
+    for _ in range(MOST_PLANS - 1):
+        reader = _renewed(reader)
+        try:
+            return _attempt(reader, change, options, runtime)
+        except CommitConflictError:
+            if refresh(reader.snapshot) is reader.snapshot:
+                raise  # nobody was faster: another plan would fail in the same way
+    return _attempt(_renewed(reader), change, options, runtime)
+
+
+def _renewed(reader: Reader) -> Reader:
+    newest = refresh(reader.snapshot)
+    return reader if newest is reader.snapshot else Reader(newest, pages=reader.pages)
+
+
+def _attempt(
+    reader: Reader, change: Change, options: ChangeOptions, runtime: Runtime
+) -> tuple[ChangeResult, Snapshot]:
+    snapshot, state = reader.snapshot, IndexState(reader.snapshot)
+    _check_changeable(snapshot, change)
+    refuse_copies(state)
+    begun = runtime.now_ms()
+    _tell(options, Progress("read"))
+    work = change.work(reader)
+    if options.dry_run or work.is_nothing:
+        return work.result(snapshot, change.operation, dry_run=options.dry_run), snapshot
+
+    def metrics(replaced: Replaced) -> Mapping[str, int]:
+        return work.metrics(replaced, snapshot) | {"executionTimeMs": runtime.now_ms() - begun}
+
+    job = Rewrite(
+        files=work.rewritten,
+        dropped=work.dropped,
+        change=work.change,
+        keeps_places=True,
+        keeps_keys=work.keeps_keys,
+        added=work.added,
+        brings=change.brings,
+        data_change=True,
+        operation=change.operation,
+        parameters=work.parameters,
+        commit_metadata=options.commit_metadata,
+        metrics=metrics,
+        conflict_with=_Outrun(reader, change),
+        progress=options.progress,
+        group_bytes=GROUP_BYTES,
+    )
+    replaced = rewrite(reader, state, job, runtime)
+    newest = None if replaced is None or replaced.outcome is None else replaced.outcome.snapshot
+    result = work.result(snapshot, change.operation, replaced=replaced)
+    _tell(options, Progress("done", result.files, result.files, 0 if replaced is None else replaced.rows))
+    return result, newest if newest is not None else refresh(snapshot)
+
+
+def _tell(options: ChangeOptions, progress: Progress) -> None:
+    if options.progress is not None:
+        options.progress(progress)
+
+
+def _check_changeable(snapshot: Snapshot, change: Change) -> None:
+    check_writable(
+        snapshot.protocol, snapshot.metadata, mode=change.mode, path=snapshot.uri, brings=change.brings
+    )
+    if snapshot.metadata.configuration.get(_CHANGE_FEED, "").lower() == "true":
+        msg = (
+            f"{snapshot.uri} keeps a feed of changed rows ({_CHANGE_FEED}), which qbeast does not write; nothing was "
+            "changed. Appends and optimize work. If nobody reads the feed, end it with "
+            f"Table.set_properties({{{_CHANGE_FEED!r}: None}}); or let another Delta engine change rows here."
+        )
+        raise UnsupportedTableError(msg, path=snapshot.uri, feature=_CHANGE_FEED)
+
+
+class _Outrun:
+    """Why a planned change must not follow commits that came after its version; None: it may."""
+
+    def __init__(self, reader: Reader, change: Change) -> None:
+        self._reader, self._change = reader, change
+
+    def __call__(self, newest: Snapshot) -> str | None:
+        planned = self._reader.snapshot
+        if newest.schema_json != planned.schema_json:
+            return "another writer changed the schema"
+        _check_changeable(newest, self._change)
+        key = ["path", "deletion_vector"]
+        known = planned.files.select(key).with_columns(pl.lit(value=True).alias("known"))
+        joined = newest.files.select(key).join(
+            known, on=key, how="left", nulls_equal=True, maintain_order="left"
+        )
+        fresh = joined["known"].is_null().to_numpy()
+        if not np.any(fresh):
+            return None
+        if self._change.concerns(Reader(newest, pages=self._reader.pages), fresh):
+            return "another writer added rows that this change has to look at"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class ChangeResult:
+    """What a change of rows did; prints as a few lines.
+
+    Attributes
+    ----------
+    operation : {"DELETE", "UPDATE", "MERGE"}
+        As the history calls it.
+    version : int
+        The version it made; the table's newest if it made none.
+    changed : bool
+        Whether it changed the table. False: no row was meant, or it was a dry run.
+    dry_run : bool
+        Whether it was only asked what it would do.
+    rows_deleted, rows_updated, rows_inserted : int
+        Rows that went, that got other values, that came.
+    rows_copied : int
+        Rows that were written again as they were, because they shared a file with others. Of a dry run the
+        least number.
+    plan : polars.DataFrame
+        The files that are, or would be, taken out: `path` (decoded), `rows` and `bytes` in the file (rows are
+        null where the log does not tell), `matched` rows of it that are changed or deleted, `action`: ``"drop"``
+        (all rows go, the file is not read), ``"rewrite"``, or ``"order of weights"`` for files that had to go
+        with the others so that the index stays in order (known only once it is done).
+    files, bytes : int
+        Written.
+    revision_id : int
+        Of the files written; the newest of the table if there are none.
+    new_revision : bool
+        Whether rows needed a new one.
+    attempts : int
+        Versions tried.
+    """
+
+    operation: ChangedBy
+    version: int
+    changed: bool
+    dry_run: bool
+    rows_deleted: int
+    rows_updated: int
+    rows_inserted: int
+    rows_copied: int
+    plan: pl.DataFrame = field(repr=False)
+    files: int
+    bytes: int
+    revision_id: int
+    new_revision: bool
+    attempts: int
+
+    @property
+    def files_removed(self) -> int:
+        """Files taken out, or that would be."""
+        return self.plan.height
+
+    @property
+    def bytes_removed(self) -> int:
+        """Their bytes."""
+        return int(self.plan["bytes"].sum())
+
+    def __repr__(self) -> str:
+        """Say it in a few lines."""
+        counts = [
+            (self.rows_deleted, "deleted"),
+            (self.rows_updated, "updated"),
+            (self.rows_inserted, "inserted"),
+        ]
+        told = [f"{count:,} rows {what}" for count, what in counts if count]
+        head = f"ChangeResult: {self.operation} of version {self.version}"
+        if not told:
+            return f"{head}: no row was meant; nothing was changed"
+        by_action = self.plan.group_by("action", maintain_order=True).agg(pl.len(), pl.col("bytes").sum())
+        lines = [
+            f"  {action}: {files:,} files, {size:,} bytes" for action, files, size in by_action.iter_rows()
+        ]
+        if self.dry_run:
+            return "\n".join([f"{head}, a dry run: {', '.join(told)}", *lines])
+        written = f"  written: {self.files:,} files, {self.bytes:,} bytes, {self.rows_copied:,} rows copied"
+        return "\n".join([f"{head}: {', '.join(told)}", *lines, written])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChangePlan:
+    """A change, planned on one version.
+
+    Attributes
+    ----------
+    matches : Matches
+        Files with rows to change or delete.
+    drops : ndarray of bool
+        Which of them lose all of their rows.
+    change : callable or None
+        What becomes of the rows of the other files.
+    keeps_keys : bool
+        Whether it leaves the indexed columns of rows as they are.
+    added : polars.DataFrame or None
+        Rows that come, of the table's columns and types.
+    deleted, updated : int
+        Rows.
+    parameters : mapping of str to str
+        For the history.
+    counts : mapping of str to int
+        More counts for the history.
+    spelling : mapping of str to str
+        Names of counts that the history of this operation has other names for.
+    """
+
+    matches: Matches
+    drops: BoolArray
+    change: RowChange | None = None
+    keeps_keys: bool = False
+    added: pl.DataFrame | None = None
+    deleted: int = 0
+    updated: int = 0
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    spelling: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def dropped(self) -> I64Array:
+        """Numbers of files that go without being read."""
+        return self.matches.files[self.drops]
+
+    @property
+    def rewritten(self) -> I64Array:
+        """Numbers of files whose rows are put back, changed."""
+        return self.matches.files[~self.drops]
+
+    @property
+    def inserted(self) -> int:
+        """Rows that come."""
+        return 0 if self.added is None else self.added.height
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the table is as it should be."""
+        return not len(self.matches.files) and not self.inserted
+
+    def result(
+        self,
+        snapshot: Snapshot,
+        operation: ChangedBy,
+        *,
+        dry_run: bool = False,
+        replaced: Replaced | None = None,
+    ) -> ChangeResult:
+        """Tell what was done, or what would be done.
+
+        Parameters
+        ----------
+        snapshot : Snapshot
+            The version it was planned on.
+        operation : str
+            Its name.
+        dry_run : bool
+            Whether nothing was to be done.
+        replaced : Replaced or None
+            What was done.
+        """
+        latest = snapshot.config.last_revision_id or 0
+        outcome = None if replaced is None else replaced.outcome
+        numbered = None if outcome is None else outcome.revision_id
+        return ChangeResult(
+            operation=operation,
+            version=snapshot.version if outcome is None else outcome.version,
+            changed=outcome is not None,
+            dry_run=dry_run,
+            rows_deleted=self.deleted,
+            rows_updated=self.updated,
+            rows_inserted=self.inserted,
+            rows_copied=self._least_copied() if replaced is None else self._copied(replaced),
+            plan=self._plan(snapshot, replaced),
+            files=0 if replaced is None else len(replaced.adds),
+            bytes=0 if replaced is None else sum(add.size for add in replaced.adds),
+            revision_id=latest if numbered is None else numbered,
+            new_revision=replaced is not None and replaced.is_new,
+            attempts=0 if outcome is None else outcome.attempts,
+        )
+
+    def metrics(self, replaced: Replaced, snapshot: Snapshot) -> dict[str, int]:
+        """Return ``operationMetrics``, spelled as Delta spells them."""
+        out = snapshot.files.filter(pl.Series(replaced.gone, dtype=pl.Boolean))
+        counts = {
+            "numCopiedRows": self._copied(replaced),
+            "numAddedFiles": len(replaced.adds),
+            "numAddedBytes": sum(add.size for add in replaced.adds),
+            "numRemovedFiles": out.height,
+            "numRemovedBytes": int(out["size_bytes"].sum()),
+        }
+        return {**self.counts, **{self.spelling.get(name, name): count for name, count in counts.items()}}
+
+    def _copied(self, replaced: Replaced) -> int:
+        return replaced.rows - self.updated - self.inserted
+
+    def _least_copied(self) -> int:
+        return int(np.maximum(self.matches.live - self.matches.rows, 0)[~self.drops].sum())
+
+    def _plan(self, snapshot: Snapshot, replaced: Replaced | None) -> pl.DataFrame:
+        """Return the files that go, see `ChangeResult.plan`."""
+        gone = np.zeros(snapshot.files.height, np.bool_) if replaced is None else replaced.gone.copy()
+        gone[self.matches.files] = True
+        matched = np.zeros(len(gone), np.int64)
+        matched[self.matches.files] = self.matches.rows
+        action: Any = np.full(len(gone), "order of weights", dtype=object)
+        action[self.rewritten], action[self.dropped] = "rewrite", "drop"
+        files = snapshot.files
+        return pl.DataFrame(
+            {
+                "path": pl.Series(snapshot.data_paths, dtype=pl.String),
+                "rows": files["num_records"].cast(pl.Int64),
+                "bytes": files["size_bytes"].cast(pl.Int64),
+                "matched": matched,
+                "action": pl.Series(action.tolist(), dtype=pl.String),
+            }
+        ).filter(pl.Series(gone, dtype=pl.Boolean))

@@ -1,0 +1,455 @@
+"""Merge rows into a table: rows that match change, new ones come, and only files that hold partners are rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import orjson
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError, SchemaMismatchError
+from qbeast_core.log.protocol import Brings, WriteMode
+from qbeast_core.query.atoms import is_in
+from qbeast_core.query.nodes import Node, Operand, Unknown, all_of, any_of
+from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.query.select import select
+from qbeast_core.query.weights import ALL_WEIGHTS
+from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.table.data.expressions import Condition
+from qbeast_core.table.data.schema import fit_frame
+from qbeast_core.table.dml.change import ChangedBy, ChangePlan
+from qbeast_core.table.dml.match import UNKNOWN, Matches, live_rows, read_one
+from qbeast_core.table.dml.merge_clauses import Clauses, MergeConditions
+from qbeast_core.table.dml.values import Assignments, assignments_of, required_columns
+from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+__all__ = [
+    "ROW",
+    "SOURCE_ROW",
+    "Found",
+    "Merge",
+    "MergeSource",
+    "Verdict",
+    "judge",
+    "match_files",
+    "source_of",
+]
+
+
+_SPELLING: Final = {
+    "numCopiedRows": "numTargetRowsCopied",
+    "numAddedFiles": "numTargetFilesAdded",
+    "numAddedBytes": "numTargetBytesAdded",
+    "numRemovedFiles": "numTargetFilesRemoved",
+    "numRemovedBytes": "numTargetBytesRemoved",
+}
+
+ROW: Final = "__qbeast_row"
+"""Name of a column that numbers the rows of the table that are looked at."""
+
+_FILE: Final = "__qbeast_file"
+
+_AT_ONCE: Final = 8
+
+_ROWS_AT_ONCE: Final = 1 << 22
+
+_FATE: Final = "__qbeast_is_updated"
+
+SOURCE_ROW = "__qbeast_source_row"
+"""Name of a column that numbers the rows of the source."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merge:
+    """Rows to merge, as `qbeast_core.table.data.frames.to_frame` gives them, and how."""
+
+    frame: pl.DataFrame
+    clauses: Clauses
+
+    @property
+    def operation(self) -> ChangedBy:
+        """Its name in the history."""
+        return "MERGE"
+
+    @property
+    def mode(self) -> WriteMode:
+        """Rows change, or only come."""
+        return "overwrite" if self.clauses.changes_rows else "append"
+
+    @property
+    def brings(self) -> Brings:
+        """Rows come or change."""
+        return "rows"
+
+    def work(self, reader: Reader) -> ChangePlan:
+        """Find partners in a version."""
+        snapshot, clauses = reader.snapshot, self.clauses
+        source, conditions = self._understood(snapshot)
+        assignments = _updates(source, clauses, snapshot) if clauses.when_matched == "update" else None
+        insert = _inserts(source, clauses, snapshot)
+        found = match_files(reader, source, clauses, conditions)
+        wanted = conditions.new if clauses.when_not_matched == "insert" else None
+        added = _added(source, found, wanted, insert, snapshot)
+        same = assignments is None or not set(assignments.columns) & set(reader.indexed)
+        deleted, lonely = int(found.deleted.sum()), int(found.lonely.sum())
+        return ChangePlan(
+            matches=found.matches,
+            drops=np.equal(found.deleted + found.lonely, found.matches.live),
+            change=_Merged(source, found, clauses, conditions, assignments),
+            keeps_keys=same,
+            added=added if added.height else None,
+            deleted=deleted + lonely,
+            updated=int(found.updated.sum()),
+            parameters=self._parameters(),
+            counts=_counts(source, added, int(found.updated.sum()), deleted, lonely),
+            spelling=_SPELLING,
+        )
+
+    def concerns(self, reader: Reader, files: BoolArray) -> bool:
+        """Tell whether one of the files holds a partner, or a row that goes for want of one."""
+        source, conditions = self._understood(reader.snapshot)
+        found = match_files(reader, source, self.clauses, conditions, among=files)
+        return bool(found.matched.any() or len(found.matches.files))
+
+    def _understood(self, snapshot: Snapshot) -> tuple[MergeSource, MergeConditions]:
+        self.clauses.check(snapshot)
+        source = source_of(self.frame, self.clauses, snapshot)
+        return source, self.clauses.conditions(snapshot, source.frame.schema)
+
+    def _parameters(self) -> dict[str, str]:
+        name = self.clauses.source_name
+        pairs = " AND ".join(f"target.{key} = {name}.{key}" for key in self.clauses.keys)
+        described = {key: orjson.dumps(text).decode() for key, text in self.clauses.described().items()}
+        return {"predicate": orjson.dumps([pairs]).decode(), **described}
+
+
+class _Merged:
+    """Rows of the table as they will be; the same for the same rows each time."""
+
+    def __init__(
+        self,
+        source: MergeSource,
+        found: Found,
+        clauses: Clauses,
+        conditions: MergeConditions,
+        assignments: Assignments | None,
+    ) -> None:
+        self._clauses, self._conditions, self._assignments = clauses, conditions, assignments
+        partners = source.partners(whole=True)
+        if clauses.when_not_matched_by_source == "ignore":  # else who is alone depends on all of them
+            partners = partners.filter(pl.Series(found.matched, dtype=pl.Boolean))
+        self._partners = partners
+
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
+        numbered = rows.with_row_index(ROW)
+        verdict = judge(numbered, self._partners, self._clauses, self._conditions)
+        frames = (verdict.updated, verdict.deleted, verdict.lonely)
+        gone = pl.concat([frame.select(ROW) for frame in frames])
+        kept = numbered.join(gone, on=ROW, how="anti", maintain_order="left").select(rows.columns)
+        if self._assignments is None:
+            return kept
+        return pl.concat([kept, self._assignments.apply(verdict.updated).select(rows.columns)])
+
+
+def _updates(source: MergeSource, clauses: Clauses, snapshot: Snapshot) -> Assignments:
+    """Return what rows that match are set to: by default each column to that of the source."""
+    given = clauses.update
+    if given is None:  # the source has every column, in the table's type: nothing is left to be understood
+        values = tuple(pl.col(source.name).struct.field(name) for name in snapshot.schema)
+        return Assignments(values, required_columns(snapshot), "update")
+    seen = pl.Schema({**snapshot.schema, source.name: pl.Struct(source.frame.schema)})
+    return assignments_of(given, snapshot, seen, argument="update")
+
+
+def _inserts(source: MergeSource, clauses: Clauses, snapshot: Snapshot) -> Assignments | None:
+    """Return what new rows consist of; None: of the source's columns."""
+    if clauses.insert is None:
+        return None
+    found = assignments_of(
+        clauses.insert,
+        snapshot,
+        pl.Schema({source.name: pl.Struct(source.frame.schema)}),
+        argument="insert",
+    )
+    missing = sorted(required_columns(snapshot) - set(found.columns))
+    if missing:
+        problems = [f"column {name!r} may hold no nulls" for name in missing]
+        msg = f"insert leaves columns empty: {'; '.join(problems)}. Nothing was changed."
+        raise SchemaMismatchError(msg, problems=problems)
+    return found
+
+
+def _added(
+    source: MergeSource,
+    found: Found,
+    wanted: Condition | None,
+    insert: Assignments | None,
+    snapshot: Snapshot,
+) -> pl.DataFrame:
+    """Return the rows to add, of the table's columns and types."""
+    if wanted is None or wanted.constant is False:
+        return pl.DataFrame(schema=snapshot.schema)
+    new = source.frame.filter(~pl.Series(found.matched, dtype=pl.Boolean))
+    if wanted.constant is None:
+        new = new.filter(wanted.mask(new.select(pl.struct(pl.all()).alias(source.name))))
+    if insert is None:
+        return new.select(list(snapshot.schema))
+    values = insert.apply(new.select(pl.struct(pl.all()).alias(source.name)))
+    given = frozenset(values.columns)
+    missing = {name: dtype for name, dtype in snapshot.schema.items() if name not in given}
+    filled = values.with_columns(pl.lit(None, dtype=dtype).alias(name) for name, dtype in missing.items())
+    return filled.select(list(snapshot.schema))
+
+
+def _counts(
+    source: MergeSource, added: pl.DataFrame, updated: int, deleted: int, lonely: int
+) -> dict[str, int]:
+    return {
+        "numSourceRows": source.frame.height,
+        "numTargetRowsInserted": added.height,
+        "numTargetRowsUpdated": updated,
+        "numTargetRowsMatchedUpdated": updated,
+        "numTargetRowsDeleted": deleted + lonely,
+        "numTargetRowsMatchedDeleted": deleted,
+        "numTargetRowsNotMatchedBySourceDeleted": lonely,
+    }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """What becomes of some rows of the table.
+
+    Attributes
+    ----------
+    updated : polars.DataFrame
+        Those that change, each with its partner.
+    deleted, lonely : polars.DataFrame
+        Those that go, with a partner and without one.
+    matched : polars.Series
+        Numbers of the rows of the source that have a partner here.
+    """
+
+    updated: pl.DataFrame
+    deleted: pl.DataFrame
+    lonely: pl.DataFrame
+    matched: pl.Series
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """What a merge finds in a version.
+
+    Attributes
+    ----------
+    matches : Matches
+        Files with rows that change or go.
+    matched : ndarray of bool, shape (source rows,)
+        Rows of the source that have a partner, to be changed or not.
+    updated, deleted, lonely : ndarray of int64, shape (files,)
+        Rows of each file of `matches` that change, that go with a partner, and that go without one.
+    """
+
+    matches: Matches
+    matched: BoolArray
+    updated: I64Array
+    deleted: I64Array
+    lonely: I64Array
+
+
+def judge(
+    rows: pl.DataFrame, partners: pl.DataFrame, clauses: Clauses, conditions: MergeConditions
+) -> Verdict:
+    """Decide about rows.
+
+    Parameters
+    ----------
+    rows : polars.DataFrame
+        Of the table, numbered by `ROW`: the keys, and what the conditions look at.
+    partners : polars.DataFrame
+        Of the source, see `Source.partners`.
+    clauses, conditions : Clauses, MergeConditions
+        What to do.
+
+    Raises
+    ------
+    InvalidInputError
+        A row would be changed by several rows of the source.
+    """
+    keys = list(clauses.keys)
+    pairs = rows.join(partners, on=keys, how="inner", maintain_order="left_right")
+    goes = pl.repeat(clauses.when_matched == "delete", pairs.height, dtype=pl.Boolean, eager=True)
+    if conditions.delete is not None:
+        goes = conditions.delete.mask(pairs)
+    acts = conditions.matched.mask(pairs)
+    if clauses.when_matched != "delete":
+        acts = (acts | goes) & (clauses.when_matched == "update")
+    acting = pairs.with_columns((~goes).alias(_FATE)).filter(acts)
+    if clauses.when_matched == "delete":
+        acting = acting.unique(ROW, keep="first", maintain_order=True)
+    _refuse_several(acting, keys)
+    lonely = rows.clear()
+    if clauses.when_not_matched_by_source == "delete":
+        alone = rows.join(partners, on=keys, how="anti", maintain_order="left")
+        lonely = alone.filter(conditions.lonely.mask(alone))
+    updated = acting.filter(_FATE).drop(_FATE)
+    return Verdict(updated, acting.filter(~pl.col(_FATE)), lonely, pairs[SOURCE_ROW].unique())
+
+
+def _refuse_several(acting: pl.DataFrame, keys: list[str]) -> None:
+    again = acting.filter(pl.col(ROW).is_duplicated())
+    if again.height:
+        example = again.select(keys).row(0, named=True)
+        msg = (
+            f"{again[ROW].n_unique()} or more rows of the table have several partners in the source that would change "
+            f"them, for example {example}; nothing was changed. Leave one row of a key in the source."
+        )
+        raise InvalidInputError(msg, argument="source")
+
+
+def match_files(
+    reader: Reader,
+    source: MergeSource,
+    clauses: Clauses,
+    conditions: MergeConditions,
+    *,
+    among: BoolArray | None = None,
+) -> Found:
+    """Match the rows of a version with a source.
+
+    Of files that can hold no row to look at, by statistics or cubes, nothing is read; of the others the keys and
+    what the conditions look at.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the version.
+    source : MergeSource
+        Rows to merge.
+    clauses, conditions : Clauses, MergeConditions
+        What to do.
+    among : ndarray of bool, shape (files,), optional
+        Files to look at; all by default.
+
+    Raises
+    ------
+    InvalidInputError
+        A row would be changed by several rows of the source.
+    """
+    live = live_rows(reader)
+    job = _job(reader, source, clauses, conditions)
+    files = np.flatnonzero(job.selection.opened & (True if among is None else among))
+    columns = list(dict.fromkeys([*clauses.keys, *conditions.columns_of_rows(reader.snapshot.schema)]))
+    partners = source.partners(whole=conditions.looks_at(source.name))
+    matched = np.zeros(source.frame.height, np.bool_)
+    counts = np.zeros((3, len(live)), np.int64)
+    for part in _parts(files, live):
+        verdict = judge(_rows(reader, job, part, columns), partners, clauses, conditions)
+        matched[verdict.matched.to_numpy()] = True
+        for fate, rows in enumerate((verdict.updated, verdict.deleted, verdict.lonely)):
+            counts[fate] += np.bincount(rows[_FILE].to_numpy(), minlength=len(live))
+    touched = np.flatnonzero(counts.sum(axis=0))
+    matches = Matches(touched, counts[:, touched].sum(axis=0), live[touched])
+    return Found(matches, matched, *counts[:, touched])
+
+
+def _job(reader: Reader, source: MergeSource, clauses: Clauses, conditions: MergeConditions) -> ScanPlan:
+    """Plan what to open: what can hold partners, and what can hold rows that go for want of one."""
+    schema = reader.snapshot.schema
+    nodes = [source.node(schema)]
+    if clauses.when_not_matched_by_source == "delete":
+        lonely = conditions.lonely
+        nodes.append(Unknown() if lonely.constant else parse_predicate(lonely.expr, schema))
+    return ScanPlan(select(reader.blocks, any_of(nodes), ALL_WEIGHTS), ALL_WEIGHTS, None)
+
+
+def _parts(files: I64Array, live: I64Array) -> Iterator[I64Array]:
+    """Cut files into parts of so many rows that joining them is worth the while, and that fit in memory."""
+    rows = np.where(live[files] == UNKNOWN, _ROWS_AT_ONCE, live[files])
+    cuts = np.flatnonzero(np.diff(np.maximum(np.cumsum(rows) - 1, 0) // _ROWS_AT_ONCE)) + 1
+    yield from (part for part in np.split(files, cuts) if len(part))
+
+
+def _rows(reader: Reader, job: ScanPlan, files: I64Array, columns: list[str]) -> pl.DataFrame:
+    """Read some columns of files, numbered by row and by file."""
+
+    def read(number: int) -> pl.DataFrame:
+        return pl.concat(read_one(reader, job, number, columns)).with_columns(
+            pl.lit(number, dtype=pl.Int64).alias(_FILE)
+        )
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        frames = list(pool.map(read, files.tolist()))
+    return pl.concat(frames).with_row_index(ROW)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergeSource:
+    """Rows to merge.
+
+    Attributes
+    ----------
+    frame : polars.DataFrame
+        Columns that the table has too are of its types.
+    keys : tuple of str
+        Columns to match by.
+    name : str
+        What the row as a whole is called in expressions.
+    """
+
+    frame: pl.DataFrame
+    keys: tuple[str, ...]
+    name: str
+
+    def partners(self, *, whole: bool) -> pl.DataFrame:
+        """Return keys and row numbers to join with; the row as a whole as well, if it is looked at."""
+        row = [pl.struct(pl.all()).alias(self.name)] if whole else []
+        return self.frame.select(*self.keys, *row).with_row_index(SOURCE_ROW)
+
+    def node(self, schema: pl.Schema) -> Node:
+        """Return what is true for every row of a table of this schema that has a partner."""
+        return all_of(
+            [is_in(Operand(name, schema[name]), self.frame[name], nulls_equal=False) for name in self.keys]
+        )
+
+
+def source_of(frame: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> MergeSource:
+    """Bring rows to the types of a table.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        As `qbeast_core.table.data.frames.to_frame` gives it.
+    clauses : Clauses
+        What becomes of them.
+    snapshot : Snapshot
+        The table.
+
+    Raises
+    ------
+    InvalidInputError
+        A key is missing.
+    SchemaMismatchError
+        Columns that are needed are missing, or of another type; all of them are listed.
+    """
+    missing = [name for name in clauses.keys if name not in frame.columns]
+    if missing:
+        msg = f"the source has no column(s) {missing} to match by, only {frame.columns}; nothing was changed"
+        raise InvalidInputError(msg, argument="on")
+    names = list(snapshot.schema) if clauses.needs_every_column else list(clauses.keys)
+    wanted = pl.Schema({name: snapshot.schema[name] for name in names})
+    known = frozenset(frame.columns)
+    given = frame.select([name for name in names if name in known])
+    try:
+        fitted = fit_frame(given, snapshot.schema_json, wanted, merge=False)
+    except SchemaMismatchError as error:
+        msg = (
+            f"the source does not fit the table: {'; '.join(error.problems)}. Nothing was changed. Where it has other "
+            "columns, say with `update` and `insert` what is set to what."
+        )
+        raise SchemaMismatchError(msg, problems=error.problems) from error
+    return MergeSource(frame.with_columns(fitted.get_columns()), clauses.keys, clauses.source_name)

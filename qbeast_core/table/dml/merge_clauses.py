@@ -1,0 +1,194 @@
+"""What a merge does to rows that match, to those of the source that do not, and to those of the table that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast, get_args
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+__all__ = ["Clauses", "MergeConditions", "WhenLonely", "WhenMatched", "WhenNew"]
+
+WhenMatched: TypeAlias = Literal["update", "delete", "ignore"]
+"""What becomes of rows that have a partner in the source."""
+
+WhenNew: TypeAlias = Literal["insert", "ignore"]
+"""What becomes of rows of the source that have none in the table."""
+
+WhenLonely: TypeAlias = Literal["delete", "ignore"]
+"""What becomes of rows of the table that have none in the source."""
+
+_IDLE = "ignore"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clauses:
+    """Options of a merge, as `Table.merge` documents them."""
+
+    on: str | Sequence[str]
+    when_matched: WhenMatched = "update"
+    matched_if: Predicate | None = None
+    delete_if: Predicate | None = None
+    update: Mapping[str, Value] | None = None
+    when_not_matched: WhenNew = "insert"
+    not_matched_if: Predicate | None = None
+    insert: Mapping[str, Value] | None = None
+    when_not_matched_by_source: WhenLonely = "ignore"
+    not_matched_by_source_if: Predicate | None = None
+    source_name: str = "source"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Columns that rows are matched by."""
+        return (self.on,) if isinstance(self.on, str) else tuple(self.on)
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether rows of the table may go or change."""
+        return (self.when_matched, self.when_not_matched_by_source) != (_IDLE, _IDLE)
+
+    @property
+    def needs_every_column(self) -> bool:
+        """Whether the source has to have all columns of the table."""
+        updates = self.when_matched == "update" and self.update is None
+        return updates or (self.when_not_matched == "insert" and self.insert is None)
+
+    def check(self, snapshot: Snapshot) -> None:
+        """Refuse options that cannot be meant.
+
+        Raises
+        ------
+        InvalidInputError
+            Naming the option.
+        """
+        _check_choice("when_matched", self.when_matched, WhenMatched)
+        _check_choice("when_not_matched", self.when_not_matched, WhenNew)
+        _check_choice("when_not_matched_by_source", self.when_not_matched_by_source, WhenLonely)
+        if (self.when_matched, self.when_not_matched, self.when_not_matched_by_source) == (_IDLE,) * 3:
+            _refuse("when_matched", "a merge that ignores every row does nothing")
+        for argument, given, needs, has in (
+            ("matched_if", self.matched_if, ("update", "delete"), self.when_matched),
+            ("delete_if", self.delete_if, ("update",), self.when_matched),
+            ("update", self.update, ("update",), self.when_matched),
+            ("not_matched_if", self.not_matched_if, ("insert",), self.when_not_matched),
+            ("insert", self.insert, ("insert",), self.when_not_matched),
+            (
+                "not_matched_by_source_if",
+                self.not_matched_by_source_if,
+                ("delete",),
+                self.when_not_matched_by_source,
+            ),
+        ):
+            if given is not None and has not in needs:
+                _refuse(argument, f"{argument} means nothing to rows that the merge would {has}")
+        self._check_names(snapshot)
+
+    def _check_names(self, snapshot: Snapshot) -> None:
+        keys, schema = self.keys, snapshot.schema
+        if not keys or len(set(keys)) < len(keys):
+            _refuse("on", f"on must name one column or several, each once, got {self.on!r}")
+        unknown = [name for name in keys if name not in schema]
+        if unknown:
+            _refuse("on", f"on names column(s) {unknown} that the table does not have: {list(schema)}")
+        nested = [name for name in keys if schema[name].is_nested()]
+        if nested:
+            _refuse("on", f"rows cannot be matched by the nested column(s) {nested}")
+        if self.source_name in schema:
+            _refuse(
+                "source_name",
+                f"the table has a column {self.source_name!r}; call the source something else: source_name",
+            )
+
+    def conditions(self, snapshot: Snapshot, source: pl.Schema) -> MergeConditions:
+        """Understand the conditions.
+
+        Parameters
+        ----------
+        snapshot : Snapshot
+            The table.
+        source : polars.Schema
+            Columns of the source.
+
+        Raises
+        ------
+        InvalidInputError
+            See `qbeast_core.table.data.expressions.condition_of`.
+        """
+        alone = pl.Schema({self.source_name: pl.Struct(source)})
+        both = pl.Schema({**snapshot.schema, **alone})
+        return MergeConditions(
+            matched=condition_of(self.matched_if, both, argument="matched_if"),
+            delete=None
+            if self.delete_if is None
+            else condition_of(self.delete_if, both, argument="delete_if"),
+            new=condition_of(self.not_matched_if, alone, argument="not_matched_if"),
+            lonely=condition_of(
+                self.not_matched_by_source_if, snapshot.schema, argument="not_matched_by_source_if"
+            ),
+        )
+
+    def described(self) -> dict[str, list[dict[str, str]]]:
+        """Return the clauses as Delta's history has them."""
+        matched = [] if self.when_matched == _IDLE else [_clause(self.when_matched, self.matched_if)]
+        if self.delete_if is not None:
+            matched.insert(0, _clause("delete", self.delete_if))
+        new = [] if self.when_not_matched == _IDLE else [_clause("insert", self.not_matched_if)]
+        lonely = [_clause("delete", self.not_matched_by_source_if)]
+        return {
+            "matchedPredicates": matched,
+            "notMatchedPredicates": new,
+            "notMatchedBySourcePredicates": [] if self.when_not_matched_by_source == _IDLE else lonely,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergeConditions:
+    """Which of the rows that match, that are new, that are alone, are meant.
+
+    Attributes
+    ----------
+    matched : Condition
+        Rows with a partner: to update, or to delete.
+    delete : Condition or None
+        Those among them to delete instead.
+    new : Condition
+        Rows of the source alone.
+    lonely : Condition
+        Rows of the table alone.
+    """
+
+    matched: Condition
+    delete: Condition | None
+    new: Condition
+    lonely: Condition
+
+    def columns_of_rows(self, schema: pl.Schema) -> list[str]:
+        """Return the columns of the table that decide about its rows."""
+        asked = [self.matched, self.lonely, *([] if self.delete is None else [self.delete])]
+        named = [name for condition in asked for name in condition.columns]
+        return [name for name in dict.fromkeys(named) if name in schema]
+
+    def looks_at(self, name: str) -> bool:
+        """Tell whether the fate of a row that matches depends on the values of the source, called so."""
+        asked = [self.matched, *([] if self.delete is None else [self.delete])]
+        return any(name in condition.columns for condition in asked)
+
+
+def _clause(action: str, condition: Predicate | None) -> dict[str, str]:
+    return ({} if condition is None else {"predicate": str(condition)}) | {"actionType": action}
+
+
+def _check_choice(argument: str, value: object, choices: object) -> None:
+    known = cast("tuple[str, ...]", get_args(choices))
+    if value not in known:
+        _refuse(argument, f"{argument} must be one of {list(known)}, got {value!r}")
+
+
+def _refuse(argument: str, what: str) -> None:
+    msg = f"{what}; nothing was changed"
+    raise InvalidInputError(msg, argument=argument)

@@ -1,0 +1,1 @@
+"""Who moves rows: sources, engines and the tasks they send to workers."""

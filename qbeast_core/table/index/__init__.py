@@ -1,0 +1,1 @@
+"""The index of a snapshot: live blocks, thresholds, revisions, design effect."""

@@ -1,0 +1,194 @@
+"""The design effect of the rows in some files, from what their tags say about repeating index keys."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from qbeast_core.errors import DesignEffectWarning, InvalidColumnsError
+from qbeast_core.log.actions import AddFile
+from qbeast_core.table.runtime import caller_stacklevel
+from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.tree.columns import data_type_of, frame_weights
+from qbeast_core.tree.design_effect import CLUSTERED, design_effect
+from qbeast_core.tree.key_sketch import KeySketch
+from qbeast_core.tree.key_tag import KEYS_TAG, parse_keys
+from qbeast_core.tree.key_total import KeyTotal
+
+__all__ = [
+    "KeyCounts",
+    "clustered_message",
+    "count_keys",
+    "keys_of_write",
+    "table_design_effect",
+    "warn_if_clustered",
+    "with_write",
+]
+
+
+_TRIED: Final = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyCounts:
+    """How often index keys repeat in some files.
+
+    Attributes
+    ----------
+    total : KeyTotal
+        Of the files that tell.
+    unknown_files, unknown_rows : int
+        Files that do not tell, and the rows that the log knows of in them.
+    uncounted : bool
+        Whether of some file not even the rows are known.
+    """
+
+    total: KeyTotal
+    unknown_files: int = 0
+    unknown_rows: int = 0
+    uncounted: bool = False
+
+    @property
+    def design_effect(self) -> float | None:
+        """The design effect, 1.0 or more; None where files do not tell."""
+        return None if self.unknown_files else self.total.design_effect()
+
+    @property
+    def lower_bound(self) -> float:
+        """The least that the design effect can be; the design effect itself where all files tell."""
+        return 1.0 if self.uncounted else self.total.design_effect(unknown_rows=self.unknown_rows)
+
+
+def count_keys(files: pl.DataFrame) -> KeyCounts:
+    """Return how often index keys repeat in live files. Rows that a deletion vector hides are counted.
+
+    Parameters
+    ----------
+    files : polars.DataFrame
+        Columns `keys` and `num_records`, as of `Snapshot.files`.
+    """
+    total, unknown_files, unknown_rows, uncounted = KeyTotal(), 0, 0, False
+    for text, records in files.select("keys", "num_records").iter_rows():
+        sketch = parse_keys(text)
+        if sketch is not None and records in {None, sketch.rows}:
+            total.add(sketch)
+            continue
+        unknown_files += 1
+        unknown_rows += records or 0
+        uncounted = uncounted or records is None
+    return KeyCounts(total, unknown_files, unknown_rows, uncounted)
+
+
+def keys_of_write(adds: Iterable[AddFile], design_effect: float | None = None) -> KeySketch:
+    """Return how often index keys repeat in the files of one write.
+
+    Parameters
+    ----------
+    adds : iterable of AddFile
+        Files written here, whose tags tell.
+    design_effect : float, optional
+        Of all their rows, where whoever placed them knows it better than the files tell.
+    """
+    total = KeyTotal()
+    for add in adds:
+        sketch = parse_keys((add.tags or {}).get(KEYS_TAG))
+        if sketch is not None:
+            total.add(sketch)
+    return total.joined(None if design_effect is None else design_effect * total.rows)
+
+
+def with_write(
+    files: pl.DataFrame | None, adds: Iterable[AddFile], keys: KeySketch
+) -> tuple[float, KeyCounts]:
+    """Return what is known of a table that holds a write, after the lower bound of the rest of it.
+
+    Parameters
+    ----------
+    files : polars.DataFrame or None
+        Live files of the table, those of the write among them or not; None: there are no others.
+    adds : iterable of AddFile
+        The files of the write.
+    keys : KeySketch
+        Of its rows.
+    """
+    if files is None:
+        files = pl.DataFrame(schema={"path": pl.String, "keys": pl.String, "num_records": pl.Int64})
+    written = [add.path for add in adds]
+    counts = count_keys(files.filter(~pl.col("path").is_in(written)))
+    before = counts.lower_bound
+    counts.total.add(keys)
+    return before, counts
+
+
+def table_design_effect(snapshot: Snapshot) -> float | None:
+    """Return the design effect of a table; None where a live file does not tell how often its keys repeat.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The table.
+    """
+    return count_keys(snapshot.files).design_effect
+
+
+def clustered_message(effect: float, indexed: Sequence[str], cure: tuple[str, float] | None = None) -> str:
+    """Return what a design effect means and what helps: a column, and the design effect with it."""
+    column = f": with {cure[0]!r} the design effect of these rows would be {cure[1]:.2f}" if cure else ""
+    return (
+        f"rows with equal values of {list(indexed)} enter a sample together (cluster sampling); design effect "
+        f"{effect:.2f}: a sampled count varies {effect**0.5:.1f} times as much as with independent rows. The rows are "
+        f"written and complete. Add a column of many values to `columns` of a new table{column}."
+    )
+
+
+def warn_if_clustered(
+    effects: tuple[float, float],
+    indexed: Sequence[str],
+    frame: pl.DataFrame | None = None,
+    *,
+    own_effect: float = 1.0,
+) -> None:
+    """Warn when a write brings the design effect of its table above 2; writes after it are silent.
+
+    Parameters
+    ----------
+    effects : tuple of two floats
+        The least that the design effect of the table can be, without the rows written and with them.
+    indexed : sequence of str
+        The indexed columns.
+    frame : polars.DataFrame, optional
+        The rows written; among its other columns the cure is looked for, if the rows alone are clustered.
+    own_effect : float
+        The design effect of these rows alone.
+    """
+    before, effect = effects
+    if before > CLUSTERED or effect <= CLUSTERED:
+        return
+    cure = _cure(frame, indexed) if frame is not None and own_effect > CLUSTERED else None
+    warnings.warn(
+        clustered_message(effect, indexed, cure), DesignEffectWarning, stacklevel=caller_stacklevel()
+    )
+
+
+def _cure(frame: pl.DataFrame, indexed: Sequence[str]) -> tuple[str, float] | None:
+    """Return the other column that helps most, and the design effect with it."""
+    others = [name for name, dtype in frame.schema.items() if name not in indexed and _indexable(name, dtype)]
+    if not others:
+        return None
+    counts = frame.select(pl.col(others).approx_n_unique()).row(0, named=True)
+    likely = sorted(others, key=counts.__getitem__, reverse=True)[:_TRIED]
+    effects = {name: design_effect(frame_weights(frame, [*indexed, name])) for name in likely}
+    best = min(effects, key=effects.__getitem__)
+    return best, effects[best]
+
+
+def _indexable(name: str, dtype: pl.DataType) -> bool:
+    try:
+        data_type_of(name, dtype)
+    except InvalidColumnsError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""What a table looks like: metrics and pictures."""

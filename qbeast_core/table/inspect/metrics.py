@@ -1,0 +1,522 @@
+"""Index metrics as values: what each revision holds, and how evenly (format 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.query.live_blocks import characters_per_level, live_blocks
+from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
+from qbeast_core.table.index.design_effect import table_design_effect
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+__all__ = [
+    "Counted",
+    "Distribution",
+    "LevelMetrics",
+    "Metrics",
+    "RevisionMetrics",
+    "build_metrics",
+    "count_blocks",
+    "fewest_levels",
+]
+
+
+_SPREADS: Final = ("rows_per_cube", "rows_per_block", "bytes_per_file", "blocks_per_cube", "blocks_per_file")
+
+_TYPES: Final[Mapping[Any, Any]] = {
+    int: pl.Int64,
+    float: pl.Float64,
+    float | None: pl.Float64,
+    tuple[str, ...]: pl.List(pl.String),
+}
+
+_KINDS: Final[dict[bool, Literal["inner", "leaf"]]] = {True: "inner", False: "leaf"}
+
+Key: TypeAlias = tuple[Any, ...]
+"""A revision's number; or with depth and whether cubes are inner ones."""
+
+_REVISION: Final = ["revision"]
+
+_LEVEL: Final = ["revision", "depth", "inner"]
+
+
+class _Value(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+
+
+class Distribution(_Value):
+    """How numbers spread.
+
+    Attributes
+    ----------
+    count : int
+        How many numbers, 1 or more.
+    mean, std : float
+        Mean and standard deviation (of the whole, not of a sample).
+    min, q1, median, q3, max : float
+        Least, quartiles (linear interpolation), greatest.
+    """
+
+    count: int
+    mean: float
+    std: float
+    min: float
+    q1: float
+    median: float
+    q3: float
+    max: float
+
+
+class LevelMetrics(_Value):
+    """The cubes of one depth that have descendants (inner), or those that have none (leaf).
+
+    Attributes
+    ----------
+    depth : int
+        Levels below the root.
+    kind : {"inner", "leaf"}
+        Whether a live block lies below these cubes.
+    cubes, blocks, files, rows : int
+        Cubes with blocks, their blocks and rows; files that hold such a block.
+    rows_per_cube, rows_per_block, bytes_per_file, blocks_per_cube, blocks_per_file : Distribution
+        Over these cubes and blocks alone; a file counts with all its bytes.
+    """
+
+    depth: int
+    kind: Literal["inner", "leaf"]
+    cubes: int
+    blocks: int
+    files: int
+    rows: int
+    rows_per_cube: Distribution | None
+    rows_per_block: Distribution | None
+    bytes_per_file: Distribution | None
+    blocks_per_cube: Distribution | None
+    blocks_per_file: Distribution | None
+
+
+class RevisionMetrics(_Value):
+    """What a revision holds. Copies of rows (format 11) count in `replicated_*`, files and bytes alone.
+
+    Attributes
+    ----------
+    revision_id : int
+        0 is staging: files without an index that can be used.
+    columns : tuple of str
+        Indexed columns, in order.
+    dimensions : int
+        How many they are.
+    rows, cubes, blocks, files, bytes : int
+        Rows, cubes and blocks without copies; data files and their bytes.
+    uncounted_files : int
+        Staged files whose rows the log does not tell; they count as none.
+    replicated_blocks, replicated_rows : int
+        Blocks that repeat rows of descendants, and these rows.
+    desired_cube_size : int
+        Rows a cube aims to hold.
+    height, min_height : int
+        Levels of the tree, and the fewest that so many rows need; 0 without cubes.
+    fan_out : float or None
+        Children of an inner cube on average, cubes that only hold cubes included; None without inner cubes.
+    max_fan_out : int
+        ``2 ** dimensions``.
+    rows_per_cube, rows_per_block, bytes_per_file, blocks_per_cube, blocks_per_file : Distribution or None
+        None where there is nothing to count.
+    levels : tuple of LevelMetrics
+        By depth, inner cubes before leaves.
+    """
+
+    revision_id: int
+    columns: tuple[str, ...]
+    dimensions: int
+    rows: int
+    cubes: int
+    blocks: int
+    files: int
+    bytes: int
+    uncounted_files: int
+    replicated_blocks: int
+    replicated_rows: int
+    desired_cube_size: int
+    height: int
+    min_height: int
+    fan_out: float | None
+    max_fan_out: int
+    rows_per_cube: Distribution | None
+    rows_per_block: Distribution | None
+    bytes_per_file: Distribution | None
+    blocks_per_cube: Distribution | None
+    blocks_per_file: Distribution | None
+    levels: tuple[LevelMetrics, ...]
+
+
+class Metrics(_Value):
+    """Index metrics of a table at one version; prints as tables, gives frames and JSON.
+
+    Attributes
+    ----------
+    version : int
+        Of the table.
+    revisions : tuple of RevisionMetrics
+        By id.
+    design_effect : float or None
+        Of the whole table, see `Table.design_effect`.
+
+    Examples
+    --------
+    >>> import polars as pl, qbeast
+    >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+    >>> metrics = qbeast.open_table("ids").metrics()
+    >>> metrics.revisions[-1].rows, metrics.revisions[-1].height, metrics.frame["rows"].to_list()
+    (1000, 1, [0, 1000])
+    """
+
+    version: int
+    revisions: tuple[RevisionMetrics, ...]
+    design_effect: float | None = None
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """One row per revision; distributions in columns such as `rows_per_cube_median`."""
+        return _frame(RevisionMetrics, [_flat(one, {}) for one in self.revisions])
+
+    @property
+    def levels(self) -> pl.DataFrame:
+        """One row per revision, depth and kind of cube, columns as in `frame`."""
+        return _frame(
+            LevelMetrics,
+            [
+                _flat(level, {"revision_id": one.revision_id})
+                for one in self.revisions
+                for level in one.levels
+            ],
+        )
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return everything as JSON; `Metrics.model_validate_json` reads it back."""
+        return self.model_dump_json(indent=indent)
+
+    def __repr__(self) -> str:
+        effect = "" if self.design_effect is None else f", design effect {self.design_effect:.2f}"
+        head = f"Index metrics of version {self.version}{effect}"
+        return "\n".join([head, *(line for one in self.revisions for line in _lines(one))])
+
+    __str__ = __repr__
+
+
+def _frame(model: type[RevisionMetrics | LevelMetrics], rows: list[dict[str, Any]]) -> pl.DataFrame:
+    schema: dict[str, Any] = {} if model is RevisionMetrics else {"revision_id": pl.Int64}
+    for name, field in model.model_fields.items():
+        if name in _SPREADS:
+            inner = Distribution.model_fields.items()
+            schema |= {f"{name}_{part}": _TYPES[one.annotation] for part, one in inner}
+        elif name != "levels":
+            schema[name] = _TYPES.get(field.annotation, pl.String)
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _flat(one: RevisionMetrics | LevelMetrics, start: dict[str, Any]) -> dict[str, Any]:
+    flat = dict(start)
+    for name, value in one.model_dump(exclude={"levels"}).items():
+        if name in _SPREADS:
+            parts = value or dict.fromkeys(Distribution.model_fields)
+            flat |= {f"{name}_{part}": number for part, number in parts.items()}
+        else:
+            flat[name] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def _lines(one: RevisionMetrics) -> list[str]:
+    if not one.dimensions or (one.revision_id == 0 and not one.blocks):
+        return ["", f"Revision 0, staging: {one.rows:,} rows in {one.files:,} files, {one.bytes:,} bytes"]
+    fan_out = "-" if one.fan_out is None else f"{one.fan_out:.2f}"
+    lines = [
+        "",
+        f"Revision {one.revision_id}, indexed by {', '.join(one.columns)}",
+        f"  rows {one.rows:,}, cubes {one.cubes:,}, blocks {one.blocks:,}, files {one.files:,}, bytes {one.bytes:,}",
+        (
+            f"  desired cube size {one.desired_cube_size:,} rows, height {one.height} "
+            f"(at least {one.min_height}), fan-out {fan_out} of {one.max_fan_out}"
+        ),
+    ]
+    if one.replicated_blocks:
+        lines.append(f"  besides, {one.replicated_rows:,} copies of rows in {one.replicated_blocks:,} blocks")
+    spreads = [(name, value) for name in _SPREADS if (value := getattr(one, name)) is not None]
+    if spreads:
+        lines += _table(
+            ("", "min", "q1", "median", "q3", "max", "mean", "std"),
+            [(name.replace("_", " "), *map(_short, _shown(value))) for name, value in spreads],
+        )
+    if one.levels:
+        lines += _table(
+            ("depth", "kind", "cubes", "blocks", "files", "rows", "rows per cube", "std"),
+            [
+                (
+                    str(level.depth),
+                    level.kind,
+                    *(f"{count:,}" for count in (level.cubes, level.blocks, level.files, level.rows)),
+                    *map(_short, _mean_and_std(level.rows_per_cube)),
+                )
+                for level in one.levels
+            ],
+        )
+    return lines
+
+
+def _shown(value: Distribution) -> tuple[float, ...]:
+    return (value.min, value.q1, value.median, value.q3, value.max, value.mean, value.std)
+
+
+def _mean_and_std(value: Distribution | None) -> tuple[float, ...]:
+    return () if value is None else (value.mean, value.std)
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.2f}"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """Lay out rows under a head, numbers to the right."""
+    widths = [max(len(row[at]) for row in [head, *rows] if at < len(row)) for at in range(len(head))]
+    lines = [""]
+    for row in [head, *rows]:
+        first, *rest = [
+            cell.ljust(width) if at == 0 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=False))
+        ]
+        lines.append("  " + "  ".join([first, *rest]).rstrip())
+    return lines
+
+
+def build_metrics(snapshot: Snapshot, revision: int | None = None) -> Metrics:
+    """Count what every revision holds; see `Table.metrics`.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The table.
+    revision : int, optional
+        This revision alone.
+
+    Raises
+    ------
+    InvalidInputError
+        If the table has no such revision.
+    """
+    known = dict(snapshot.config.revisions)
+    blocks = live_blocks(snapshot.files, known, snapshot.schema).blocks
+    counting = blocks.group_by("file").agg(pl.col("revision").first())
+    files = (
+        snapshot.files.select(
+            pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
+            pl.col("size_bytes").cast(pl.Int64).alias("bytes"),
+            pl.col("num_records").cast(pl.Int64),
+        )
+        .join(counting, on="file", how="left", maintain_order="left")
+        .with_columns(pl.col("revision").fill_null(STAGING_REVISION_ID))
+    )
+    numbers = sorted({*known, *files["revision"].unique()})
+    if revision is not None and revision not in numbers:
+        msg = f"{snapshot.uri!r} has no revision {revision}; its revisions are {numbers}"
+        raise InvalidInputError(msg, argument="revision")
+    counted = count_blocks(blocks, files, known)
+    return Metrics(
+        version=snapshot.version,
+        revisions=tuple(
+            _revision(number, known.get(number, snapshot.config.latest), counted, files)
+            for number in numbers
+            if revision in {None, number}
+        ),
+        design_effect=table_design_effect(snapshot),
+    )
+
+
+def fewest_levels(rows: int, cube_size: int, dimensions: int) -> int:
+    """Return the height that a full tree of so many rows has: ``ceil(log_r(ceil(n / c) * (r - 1) + 1))``.
+
+    Examples
+    --------
+    >>> fewest_levels(1000, 100, 2), fewest_levels(500, 100, 2), fewest_levels(0, 100, 2)
+    (3, 2, 0)
+    """
+    cubes = -(-rows // cube_size)
+    levels = room = 0
+    while room < cubes:  # in whole numbers: a logarithm in floats may step over a power
+        room += 1 << dimensions * levels
+        levels += 1
+    return levels
+
+
+def _revision(
+    number: int, revision: Revision | None, counted: Counted, files: pl.DataFrame
+) -> RevisionMetrics:
+    mine = files.filter(pl.col("revision") == number)
+    key = (number,)
+    totals, tree = counted.totals.get(key, {}), counted.trees.get(key, {})
+    copies = counted.copies.get(key, {})
+    staging = number == STAGING_REVISION_ID
+    rows = int(mine["num_records"].fill_null(0).sum()) if staging else totals.get("rows", 0)
+    columns = () if revision is None else revision.columns
+    size = 1 if revision is None else revision.desired_cube_size
+    return RevisionMetrics(
+        revision_id=number,
+        columns=columns,
+        dimensions=len(columns),
+        rows=rows,
+        cubes=totals.get("cubes", 0),
+        blocks=totals.get("blocks", 0),
+        files=mine.height,
+        bytes=int(mine["bytes"].sum()),
+        uncounted_files=mine["num_records"].null_count() if staging else 0,
+        replicated_blocks=copies.get("blocks", 0),
+        replicated_rows=copies.get("rows", 0),
+        desired_cube_size=size,
+        height=tree["depth"] + 1 if tree else 0,
+        min_height=fewest_levels(rows, size, len(columns)) if tree else 0,
+        # All nodes but the root are children.
+        fan_out=(tree["nodes"] - 1) / tree["inner"] if tree and tree["inner"] else None,
+        max_fan_out=1 << len(columns),
+        levels=_levels(number, counted),
+        **_spreads(key, counted),
+    )
+
+
+def _levels(number: int, counted: Counted) -> tuple[LevelMetrics, ...]:
+    keys = sorted(key for key in counted.totals if len(key) == 3 and key[0] == number)
+    in_order = sorted(keys, key=lambda key: (key[1], not key[2]))
+    return tuple(
+        LevelMetrics.model_validate(
+            {"depth": key[1], "kind": _KINDS[key[2]], **counted.totals[key], **_spreads(key, counted)}
+        )
+        for key in in_order
+    )
+
+
+def _spreads(key: tuple[object, ...], counted: Counted) -> dict[str, Distribution | None]:
+    return {
+        name: Distribution(**found[key]) if key in found else None for name, found in counted.spreads.items()
+    }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """Sums and spreads; what holds nothing has no key.
+
+    Attributes
+    ----------
+    totals : dict
+        By revision, and by level: `blocks`, `rows`, `files`, `cubes`; copies are left out.
+    spreads : dict
+        By name (``rows_per_cube`` ...) and key: count, mean, std, min, q1, median, q3, max.
+    trees : dict
+        By revision: `nodes` (cubes with blocks, or with some below them), `inner` nodes, deepest `depth`.
+    copies : dict
+        By revision: `blocks` and `rows` of copies.
+    """
+
+    totals: dict[Key, dict[str, Any]]
+    spreads: dict[str, dict[Key, dict[str, Any]]]
+    trees: dict[Key, dict[str, Any]]
+    copies: dict[Key, dict[str, Any]]
+
+
+def count_blocks(blocks: pl.DataFrame, files: pl.DataFrame, revisions: Mapping[int, Revision]) -> Counted:
+    """Group the blocks of live files.
+
+    Parameters
+    ----------
+    blocks : polars.DataFrame
+        As `qbeast_core.query.live_blocks` gives them.
+    files : polars.DataFrame
+        `file`, `bytes`, and the `revision` that counts each file (0: staging).
+    revisions : mapping of int to Revision
+        All that blocks name.
+    """
+    own = blocks.filter(~pl.col("replicated"))
+    cubes = own.select("revision", "cube", "depth").unique()
+    inner = _inner_nodes(cubes, revisions)
+    marked = inner.with_columns(inner=pl.lit(value=True))
+    own = own.join(marked, on=["revision", "cube"], how="left").with_columns(
+        pl.col("inner").fill_null(value=False)
+    )
+    held = own.group_by("revision", "cube").agg(
+        pl.col("depth", "inner").first(), pl.col("rows").sum(), pl.len().alias("blocks")
+    )
+    spreads: dict[str, dict[Key, dict[str, Any]]] = {}
+    for by in (_REVISION, _LEVEL):
+        packed = own.group_by(*by, "file").agg(pl.len().alias("blocks"))
+        sized = files if by is _REVISION else packed.join(files.select("file", "bytes"), on="file")
+        for name, frame, column in (
+            ("rows_per_cube", held, "rows"),
+            ("rows_per_block", own, "rows"),
+            ("bytes_per_file", sized, "bytes"),
+            ("blocks_per_cube", held, "blocks"),
+            ("blocks_per_file", packed, "blocks"),
+        ):
+            spreads.setdefault(name, {}).update(_spread(frame, by, column))
+    copies = (
+        blocks.filter("replicated").group_by(_REVISION).agg(pl.len().alias("blocks"), pl.col("rows").sum())
+    )
+    return Counted(
+        totals=_totals(own, held, _REVISION) | _totals(own, held, _LEVEL),
+        spreads=spreads,
+        trees=_trees(cubes, inner),
+        copies=_keyed(copies, _REVISION),
+    )
+
+
+def _inner_nodes(cubes: pl.DataFrame, revisions: Mapping[int, Revision]) -> pl.DataFrame:
+    """Give all proper ancestors of the cubes, once each, whether they have blocks or not."""
+    parts = [cubes.select("revision", "cube").clear()]
+    for number in cubes["revision"].unique():
+        mine, width = cubes.filter(pl.col("revision") == number), characters_per_level(revisions[number])
+        deepest = mine["depth"].max()
+        for level in range(deepest if isinstance(deepest, int) else 0):
+            below = mine.filter(pl.col("depth") > level)
+            parts.append(below.select("revision", pl.col("cube").str.head(level * width)).unique())
+    return pl.concat(parts)
+
+
+def _trees(cubes: pl.DataFrame, inner: pl.DataFrame) -> dict[Key, dict[str, Any]]:
+    every = pl.concat([inner, cubes.select("revision", "cube")]).unique()
+    found = (
+        every.group_by("revision")
+        .agg(pl.len().alias("nodes"))
+        .join(inner.group_by("revision").agg(pl.len().alias("inner")), on="revision", how="left")
+        .join(cubes.group_by("revision").agg(pl.col("depth").max()), on="revision")
+        .with_columns(pl.col("inner").fill_null(0))
+    )
+    return _keyed(found, _REVISION)
+
+
+def _totals(own: pl.DataFrame, held: pl.DataFrame, by: list[str]) -> dict[Key, dict[str, Any]]:
+    counts = own.group_by(by).agg(
+        pl.len().alias("blocks"), pl.col("rows").sum(), pl.col("file").n_unique().alias("files")
+    )
+    return _keyed(counts.join(held.group_by(by).agg(pl.len().alias("cubes")), on=by), by)
+
+
+def _spread(frame: pl.DataFrame, by: list[str], column: str) -> dict[Key, dict[str, Any]]:
+    number = pl.col(column).cast(pl.Float64)
+    found = frame.group_by(by).agg(
+        number.len().cast(pl.Int64).alias("count"),
+        number.mean().alias("mean"),
+        number.std(ddof=0).alias("std"),
+        number.min().alias("min"),
+        number.quantile(0.25, "linear").alias("q1"),
+        number.median().alias("median"),
+        number.quantile(0.75, "linear").alias("q3"),
+        number.max().alias("max"),
+    )
+    return _keyed(found, by)
+
+
+def _keyed(frame: pl.DataFrame, by: list[str]) -> dict[Key, dict[str, Any]]:
+    """Give a row a group, by its key and without it."""
+    return {tuple(row.pop(name) for name in by): row for row in frame.iter_rows(named=True)}

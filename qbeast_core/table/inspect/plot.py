@@ -1,0 +1,164 @@
+"""Pictures of a table: what is asked for is looked up here and drawn by modules that need matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError, MissingDependencyError
+from qbeast_core.query.live_blocks import live_blocks
+from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.query.reach import reach
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.read.explain import Plan, explain
+from qbeast_core.table.read.reader import Reader, Sample
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["PlotKind", "PlotOptions", "plot_table"]
+
+PlotKind: TypeAlias = Literal["tree", "space", "fraction"]
+
+_FRACTIONS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+_SIZES: Final[dict[PlotKind, tuple[float, float]]] = {
+    "tree": (9.0, 4.8),
+    "space": (7.0, 6.2),
+    "fraction": (6.4, 4.8),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlotOptions:
+    """What `Table.plot` was asked for; see there."""
+
+    columns: Sequence[str] | None = None
+    predicate: pl.Expr | None = None
+    sample: Sample | None = None
+    revision: int | None = None
+    fractions: Sequence[float] | None = None
+    axes: Axes | None = None
+
+
+def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
+    """Draw a picture of the version that a reader shows; see `Table.plot`."""
+    if kind not in get_args(PlotKind):
+        msg = f"there is no picture {kind!r}; there are {', '.join(get_args(PlotKind))}"
+        raise InvalidInputError(msg, argument="kind")
+    if find_spec("matplotlib") is None:
+        msg = "drawing needs matplotlib, which is not installed: pip install matplotlib"
+        raise MissingDependencyError(msg, dependency="matplotlib")
+    axes = options.axes if options.axes is not None else _new_axes(kind)
+    match kind:
+        case "tree":
+            _tree(reader, axes, options)
+        case "space":
+            _space(reader, axes, options)
+        case "fraction":
+            _fraction(reader, axes, options)
+    figure = axes.get_figure(root=True)
+    if figure is None:
+        msg = "these axes belong to no figure; nothing can be shown of them"
+        raise InvalidInputError(msg, argument="axes")
+    return figure
+
+
+def _new_axes(kind: PlotKind) -> Axes:
+    from qbeast_core.table.inspect.plot_figure import new_axes  # noqa: PLC0415 - loads matplotlib
+
+    return new_axes(_SIZES[kind])
+
+
+def _tree(reader: Reader, axes: Axes, options: PlotOptions) -> None:
+    from qbeast_core.table.inspect.plot_tree import draw_tree  # noqa: PLC0415 - loads matplotlib
+
+    snapshot = reader.snapshot
+    revision = _revision(reader, options.revision)
+    blocks = live_blocks(snapshot.files, snapshot.config.revisions, snapshot.schema).blocks
+    mine = blocks.filter((pl.col("revision") == revision.revision_id) & ~pl.col("replicated"))
+    draw_tree(axes, mine, revision)
+
+
+def _space(reader: Reader, axes: Axes, options: PlotOptions) -> None:
+    from qbeast_core.table.inspect.plot_space import Query, draw_space  # noqa: PLC0415 - loads matplotlib
+
+    revision = _revision(reader, options.revision)
+    columns = _two_columns(revision, options.columns)
+    plan = explain(reader, options.predicate, options.sample, None)
+    caption = f"{_asked(plan)}: {plan.share:.1%} of the bytes"
+    box = _box(reader, options.predicate, revision, columns)
+    draw_space(axes, Query(plan.job.selection, box, caption), revision, columns)
+
+
+def _box(
+    reader: Reader, predicate: pl.Expr | None, revision: Revision, columns: tuple[str, str]
+) -> tuple[float, float, float, float] | None:
+    """Return where matches can lie along two columns; None: anywhere, or nowhere."""
+    if predicate is None or not revision.transformations:
+        return None
+    node = parse_predicate(predicate, reader.snapshot.schema)
+    spaces = dict(zip(revision.columns, revision.transformations, strict=True))
+    (left, right), (bottom, top) = (reach(node, name, spaces[name]) for name in columns)
+    whole = (left, right, bottom, top) == (0.0, 1.0, 0.0, 1.0)
+    return None if whole or left > right or bottom > top else (left, right, bottom, top)
+
+
+def _fraction(reader: Reader, axes: Axes, options: PlotOptions) -> None:
+    from qbeast_core.table.inspect.plot_fraction import draw_fraction  # noqa: PLC0415 - loads matplotlib
+
+    fractions = sorted(_FRACTIONS if options.fractions is None else options.fractions)
+    if not fractions or fractions[0] <= 0:
+        msg = f"fractions must be above 0, one at least, got {fractions}"
+        raise InvalidInputError(msg, argument="fractions")
+    columns = None if options.columns is None else list(options.columns)
+    plans = [explain(reader, options.predicate, fraction, columns) for fraction in fractions]
+    what = f"{plans[0].rows_total:,} rows" + (
+        "" if options.predicate is None else f" where {_shown(options.predicate)}"
+    )
+    draw_fraction(
+        axes,
+        fractions,
+        [plan.share for plan in plans],
+        caption=f"Bytes opened by samples of {what}",
+        whole=options.predicate is None and columns is None,
+    )
+
+
+def _revision(reader: Reader, number: int | None) -> Revision:
+    """Return the revision asked for; by default the newest one that a file is indexed with."""
+    revisions = reader.snapshot.config.revisions
+    if number is None:
+        live = [one for one in reader.snapshot.files["revision"].unique().drop_nulls() if one in revisions]
+        return revisions[max(live)] if live else reader.latest
+    if number not in revisions:
+        msg = f"{reader.snapshot.uri!r} has no revision {number}; its revisions are {list(revisions)}"
+        raise InvalidInputError(msg, argument="revision")
+    return revisions[number]
+
+
+def _two_columns(revision: Revision, columns: Sequence[str] | None) -> tuple[str, str]:
+    chosen = tuple(revision.columns[:2] if columns is None else columns)
+    unknown = [name for name in chosen if name not in revision.columns]
+    if len(chosen) != 2 or unknown:
+        msg = (
+            f"give two indexed columns of {', '.join(revision.columns)} to draw the space, got {list(chosen)}"
+        )
+        raise InvalidInputError(msg, argument="columns")
+    return chosen[0], chosen[1]
+
+
+def _asked(plan: Plan) -> str:
+    parts = [] if plan.job.predicate is None else [_shown(plan.job.predicate)]
+    if plan.sample is not None:
+        parts.append(f"a sample of {plan.sample}")
+    return ", ".join(parts) or "everything"
+
+
+def _shown(predicate: pl.Expr) -> str:
+    text = str(predicate)
+    return text if len(text) <= 70 else f"{text[:69]}…"

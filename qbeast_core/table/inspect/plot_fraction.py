@@ -1,0 +1,49 @@
+"""A picture of what samples cost: bytes opened against the fraction asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+
+from qbeast_core.table.inspect.plot_tree import ACCENT, INK, OPENED, quiet, say_nothing, title
+
+__all__ = ["draw_fraction"]
+
+
+def draw_fraction(
+    axes: Axes, fractions: Sequence[float], shares: Sequence[float], *, caption: str, whole: bool
+) -> None:
+    """Draw one point per sample.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+        Where to.
+    fractions : sequence of float
+        Of the rows, above 0.
+    shares : sequence of float
+        Of the bytes that each opens.
+    caption : str
+        What is read.
+    whole : bool
+        Whether nothing but the sample is asked for, so that the fraction is what it should cost.
+    """
+    points = [(100 * f, 100 * share) for f, share in zip(fractions, shares, strict=True) if share > 0]
+    if not points:
+        say_nothing(axes, "no sample opens a byte")
+        return
+    percent = sorted({100 * fraction for fraction in fractions})
+    if whole:
+        axes.plot(percent, percent, color=INK, lw=1, ls="--", label="bytes = fraction")
+    axes.plot(*zip(*points, strict=True), color=OPENED, marker="o", ms=4, label="qbeast opens")
+    axes.axhline(100, color=ACCENT, lw=1.2, label="a reader without index opens")
+    axes.set(xscale="log", yscale="log", xlabel="sample, % of the rows", ylabel="opened, % of the bytes")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.label.set_color(INK)
+    axes.set_xlim(percent[0] * 0.8, percent[-1] * 1.2)
+    quiet(axes)
+    axes.grid(visible=True, which="major", color="#dddddd", lw=0.6)
+    axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="lower right")
+    title(axes, caption)

@@ -1,0 +1,168 @@
+"""A picture of the space along two columns: how many of the rows at each place lie in blocks that a query opens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from qbeast_core.query.axis_labels import axis_ticks
+from qbeast_core.query.select import Selection
+from qbeast_core.space.arrays import BoolArray, F64Array
+from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.transformation import HashTransformation
+from qbeast_core.table.inspect.plot_tree import ACCENT, FAINT, INK, MAP, OPENED, quiet, say_nothing, title
+
+__all__ = ["Query", "draw_space"]
+
+_CELLS: Final = 128
+"""Along each axis: what is smaller than a cell is spread over it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """What is asked for.
+
+    Attributes
+    ----------
+    selection : Selection
+        What it opens.
+    box : tuple of four float, or None
+        Where its matches can lie: from, to along the first column, then the second; None: anywhere.
+    caption : str
+        What it is, and what it costs.
+    """
+
+    selection: Selection
+    box: tuple[float, float, float, float] | None
+    caption: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Boxes:
+    """Cubes along two dimensions, their rows, and how many of these are in blocks to open."""
+
+    ends: F64Array
+    rows: F64Array
+    opened: F64Array
+
+    def take(self, chosen: BoolArray) -> F64Array:
+        """Give the corners of some boxes."""
+        left, bottom, right, top = self.ends[chosen].T
+        across, up = (
+            np.stack([left, right, right, left], axis=1),
+            np.stack([bottom, bottom, top, top], axis=1),
+        )
+        return np.stack([across, up], axis=2)
+
+
+def draw_space(axes: Axes, query: Query, revision: Revision, columns: tuple[str, str]) -> None:
+    """Draw a revision's space along two of its columns; what lies behind one another is added up.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+        Where to.
+    query : Query
+        What is asked for.
+    revision : Revision
+        Which space.
+    columns : tuple of str
+        Two of its indexed columns.
+    """
+    first, second = (revision.columns.index(name) for name in columns)
+    boxes = _boxes(query.selection, revision, first, second)
+    if not len(boxes.rows):
+        say_nothing(axes, f"revision {revision.revision_id} has no blocks")
+        return
+    _shade(axes, boxes)
+    opened = boxes.opened > 0
+    width = 0.8 if len(boxes.rows) < 1000 else 0.3
+    for chosen, colour in ((~opened, FAINT), (opened, OPENED)):
+        lines = PolyCollection(
+            list(boxes.take(chosen)), facecolors="none", edgecolors=colour, linewidths=width
+        )
+        axes.add_collection(lines)
+    handles = [
+        Line2D([], [], color=OPENED, label=f"opened: {int(opened.sum()):,} cube(s)"),
+        Line2D([], [], color=FAINT, label=f"closed: {int((~opened).sum()):,} cube(s)"),
+    ]
+    if query.box is not None:
+        left, right, bottom, top = query.box
+        box = Rectangle((left, bottom), right - left, top - bottom, fill=False, linewidth=1.6, zorder=5)
+        box.set(edgecolor=ACCENT, linestyle="--")
+        axes.add_patch(box)
+        handles.append(Line2D([], [], color=ACCENT, ls="--", label="where matches can lie"))
+    axes.legend(
+        handles=handles,
+        fontsize=8,
+        labelcolor=INK,
+        frameon=False,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.1),
+        ncols=3,
+    )
+    _label(axes, revision, columns, (first, second))
+    title(axes, query.caption)
+
+
+def _boxes(selection: Selection, revision: Revision, first: int, second: int) -> _Boxes:
+    table, d = selection.table, len(revision.columns)
+    parts: list[F64Array] = [np.zeros((0, 2 * d + 2))]
+    for space in table.spaces:
+        if space.revision == revision:
+            rows = np.where(table.replicated[space.blocks], 0, table.rows[space.blocks]).astype(np.float64)
+            opened = np.where(selection.blocks[space.blocks], rows, 0.0)
+            ends = [np.minimum(upper, 1.0) for upper in space.upper]
+            parts.append(np.stack([*space.lower, *ends, rows, opened], axis=1)[rows > 0])
+    every = np.concatenate(parts)
+    cubes, at = np.unique(every[:, : 2 * d], axis=0, return_inverse=True)
+    sums = np.zeros((len(cubes), 2))
+    np.add.at(sums, at.reshape(-1), every[:, 2 * d :])
+    return _Boxes(cubes[:, [first, second, d + first, d + second]], sums[:, 0], sums[:, 1])
+
+
+def _shade(axes: Axes, boxes: _Boxes) -> None:
+    """Colour each place by the share of its rows that lie in opened blocks."""
+    rows, opened = _density(boxes.ends, boxes.rows), _density(boxes.ends, boxes.opened)
+    share = np.divide(100 * opened, rows, out=np.zeros_like(rows), where=rows > 1e-9)
+    picture = axes.imshow(
+        share.T, extent=(0, 1, 0, 1), origin="lower", aspect="auto", cmap=MAP, vmin=0, vmax=115, zorder=0
+    )
+    figure = axes.get_figure(root=True)
+    if figure is None:
+        return
+    bar = figure.colorbar(picture, ax=axes, fraction=0.04, pad=0.02, boundaries=np.linspace(0, 100, 65))
+    bar.set_ticks([0, 25, 50, 75, 100])
+    bar.ax.tick_params(length=0, labelsize=8, labelcolor=INK)
+    bar.outline.set_visible(False)
+    bar.set_label("rows in opened blocks, % of those that lie here", fontsize=8, color=INK)
+
+
+def _density(ends: F64Array, rows: F64Array) -> F64Array:
+    """Spread each cube's rows evenly over the cells it covers; shape (cells, cells)."""
+    low = np.minimum((ends[:, :2] * _CELLS).astype(np.int64), _CELLS - 1)
+    high = np.maximum(np.ceil(ends[:, 2:] * _CELLS).astype(np.int64), low + 1)
+    each = rows / np.prod(high - low, axis=1)
+    steps = np.zeros((_CELLS + 1, _CELLS + 1))
+    for x, y, sign in ((low, low, 1), (high, low, -1), (low, high, -1), (high, high, 1)):
+        np.add.at(steps, (x[:, 0], y[:, 1]), sign * each)
+    summed: F64Array = steps.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
+    return summed
+
+
+def _label(axes: Axes, revision: Revision, columns: tuple[str, str], dimensions: tuple[int, int]) -> None:
+    axes.set(xlim=(-0.004, 1.004), ylim=(-0.004, 1.004))
+    for axis, name, dimension in zip((axes.xaxis, axes.yaxis), columns, dimensions, strict=True):
+        hashed = isinstance(revision.transformations[dimension], HashTransformation)
+        axis.set_label_text(f"{name}, hashed" if hashed else name)
+        kind = str(getattr(revision.column_transformers[dimension], "data_type", ""))
+        ticks = axis_ticks(revision.transformations[dimension], kind)
+        axis.set_ticks([place for place, _ in ticks], [text for _, text in ticks])
+        axis.label.set_color(INK)
+    quiet(axes)

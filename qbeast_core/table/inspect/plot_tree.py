@@ -1,0 +1,126 @@
+"""A picture of the tree: a row per depth, a box per cube over its children, darker where it holds more rows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+
+from qbeast_core.space.arrays import F64Array
+from qbeast_core.space.cubes import Cubes, decode_cubes
+from qbeast_core.spec.revision import Revision
+from qbeast_core.tree.codes import child_codes
+
+__all__ = ["ACCENT", "FAINT", "INK", "MAP", "OPENED", "draw_tree", "quiet", "say_nothing", "title"]
+
+
+_HEIGHT: Final = 0.94
+
+_EDGES: Final = 2_000
+"""Boxes are so narrow beyond this many that white edges would hide them."""
+
+INK: Final = "#333333"
+
+OPENED: Final = "#1f6f8b"
+
+ACCENT: Final = "#e07a3f"
+
+FAINT: Final = "#c9ced3"
+
+MAP: Final = "GnBu"
+"""Colour map from few rows to many."""
+
+
+def draw_tree(axes: Axes, blocks: pl.DataFrame, revision: Revision) -> None:
+    """Draw the tree of a revision.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+        Where to.
+    blocks : polars.DataFrame
+        Its blocks: `cube`, `depth`, `rows`; copies left out.
+    revision : Revision
+        Which.
+    """
+    if not blocks.height:
+        say_nothing(axes, f"revision {revision.revision_id} has no cubes")
+        return
+    cubes = blocks.group_by("cube", "depth").agg(pl.col("rows").sum()).sort("depth", "cube")
+    start, width = _places(decode_cubes(cubes["cube"].to_list(), dimensions=len(revision.columns)))
+    depth = cubes["depth"].to_numpy().astype(np.float64)
+    corners = np.stack(
+        [
+            np.stack([start, start + width, start + width, start], axis=1),
+            np.stack([depth, depth, depth + _HEIGHT, depth + _HEIGHT], axis=1),
+        ],
+        axis=2,
+    )
+    edges = "white" if cubes.height <= _EDGES else "none"
+    boxes = PolyCollection(list(corners), cmap=MAP, edgecolors=edges, linewidths=0.4)
+    boxes.set_array(cubes["rows"].to_numpy())
+    boxes.set_clim(-0.25 * float(cubes["rows"].to_numpy().max()), None)  # no cube is white
+    axes.add_collection(boxes)
+    deepest = int(depth.max())
+    axes.set(xlim=(0, 1), ylim=(deepest + 1, 0), xticks=[], yticks=np.arange(deepest + 1) + 0.47)
+    axes.set_yticklabels(_labels(cubes, deepest), fontsize=8, color=INK)
+    quiet(axes)
+    _scale(axes, boxes, int(cubes["rows"].to_numpy().max()))
+    title(
+        axes,
+        f"The tree of revision {revision.revision_id}: lower weights above, cubes over their parts of space",
+    )
+
+
+def _places(cubes: Cubes) -> tuple[F64Array, F64Array]:
+    """Give where each cube stands among its siblings, all levels down, and how wide it is."""
+    start, width = np.zeros(len(cubes)), np.ones(len(cubes))
+    for level in range(1, int(cubes.depth.max()) + 1):
+        reaching = cubes.depth >= level
+        below = (cubes.depth[reaching] - np.uint8(level)).astype(np.uint64)
+        width[reaching] /= 1 << cubes.dimensions
+        start[reaching] += width[reaching] * child_codes(cubes.cells[reaching] >> below[:, None])
+    return start, width
+
+
+def _labels(cubes: pl.DataFrame, deepest: int) -> list[str]:
+    held = cubes.group_by("depth").agg(pl.len(), pl.col("rows").sum())
+    counts = {depth: (count, rows) for depth, count, rows in held.iter_rows()}
+    texts: list[str] = []
+    for depth in range(deepest + 1):
+        count, rows = counts.get(depth, (0, 0))
+        texts.append(f"depth {depth}\n{count:,} cube{'' if count == 1 else 's'}\n{rows:,} rows")
+    return texts
+
+
+def _scale(axes: Axes, boxes: PolyCollection, most: int) -> None:
+    figure = axes.get_figure(root=True)
+    if figure is None:
+        return
+    bar = figure.colorbar(boxes, ax=axes, fraction=0.03, pad=0.02, boundaries=np.linspace(0, most, 65))
+    bar.set_ticks([0, most / 2, most], labels=["0", f"{most / 2:,.0f}", f"{most:,}"])
+    bar.ax.tick_params(length=0, labelsize=8, labelcolor=INK)
+    bar.outline.set_visible(False)
+    bar.set_label("rows per cube", fontsize=8, color=INK)
+
+
+def title(axes: Axes, text: str) -> None:
+    """Write a small title."""
+    axes.set_title(text, fontsize=10, color=INK)
+
+
+def quiet(axes: Axes) -> None:
+    """Take frame and tick marks away; what is drawn speaks."""
+    axes.tick_params(which="both", length=0, labelsize=8, labelcolor=INK)
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def say_nothing(axes: Axes, text: str) -> None:
+    """Say in an empty picture why it is empty."""
+    quiet(axes)
+    axes.set(xticks=[], yticks=[])
+    axes.text(0.5, 0.5, text, ha="center", va="center", color=INK, transform=axes.transAxes)

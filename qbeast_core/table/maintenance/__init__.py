@@ -1,0 +1,1 @@
+"""Commits that move no rows: convert, upgrade, dialect, restore, vacuum, metadata."""

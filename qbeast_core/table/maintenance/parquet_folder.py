@@ -1,0 +1,211 @@
+"""A folder of Parquet files as the first version of a Delta table: its columns, and an add for each file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import Final, Protocol
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from qbeast_core.errors import (
+    InvalidInputError,
+    SchemaMismatchError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
+from qbeast_core.io.store import Store
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.log.stats import Leaf, file_stats, stats_columns
+from qbeast_core.spec.file_path import FilePath
+from qbeast_core.table.data.found_instead import hive_copy
+from qbeast_core.table.data.frames import WEIGHT_COLUMN
+from qbeast_core.table.data.parquet_scan import scan_files
+
+__all__ = ["AddFiles", "ParquetFolder", "add_files", "find_parquet"]
+
+_SHOWN: Final = 5
+_MAGIC: Final = b"PAR1"
+_AT_ONCE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFolder:
+    """Parquet files that can become a table.
+
+    Attributes
+    ----------
+    paths : tuple of str
+        Relative to the folder, sorted.
+    schema : polars.Schema
+        Every column of theirs, in the types of a Delta table.
+    """
+
+    paths: tuple[str, ...]
+    schema: pl.Schema
+
+
+class AddFiles(Protocol):
+    """Whoever looks at Parquet files to be added: `add_files`, or an engine that has each look at some."""
+
+    def __call__(
+        self,
+        store: Store,
+        folder: ParquetFolder,
+        *,
+        now_ms: int,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> tuple[AddFile, ...]:
+        """Return an add for each file, in the order of the folder."""
+        ...
+
+
+def find_parquet(store: Store, missing: TableNotFoundError) -> ParquetFolder:
+    """Return the Parquet files at a place and their columns; only the ends of the files are read.
+
+    Timestamps count in microseconds. Those with a time zone, and those of Parquet's old INT96 kind, which Spark
+    and Hive write, become instants in UTC.
+
+    Parameters
+    ----------
+    store : Store
+        Where they are.
+    missing : TableNotFoundError
+        Why the place is no Delta table, raised if there are no Parquet files either.
+
+    Raises
+    ------
+    TableNotFoundError
+        No Parquet file is there.
+    UnsupportedTableError
+        They are partitioned, or lie in folders below.
+    SchemaMismatchError
+        Two files hold different types under one name.
+    InvalidInputError
+        A file is damaged, a column has a type that Delta tables do not have, or the name of one of qbeast's own.
+    """
+    paths = [path for path in store.list("") if path.endswith(".parquet") and not _is_hidden(path)]
+    if not paths:
+        raise missing
+    _refuse_folders(store, paths)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = list(pool.map(_columns_of, repeat(store), paths))
+    schema: dict[str, pl.DataType] = {}
+    problems: list[str] = []
+    for path, columns in zip(paths, found, strict=True):
+        for name, dtype in columns.items():
+            if schema.setdefault(name, dtype) != dtype:
+                problems.append(f"{name!r} is {dtype} in {path!r}, {schema[name]} in others")
+    if problems:
+        told = "; ".join(problems[:_SHOWN])
+        msg = f"the Parquet files of {store.uri!r} do not fit together: {told}. Nothing was changed."
+        raise SchemaMismatchError(msg, problems=problems)
+    if WEIGHT_COLUMN in schema:
+        msg = (
+            f"{store.uri!r} holds data files of a qbeast table whose log was lost, or that an interrupted write "
+            f"left: they have a column {WEIGHT_COLUMN!r}. Nothing was changed; read what you need, write it anew."
+        )
+        raise InvalidInputError(msg, argument="path")
+    schema_to_delta(pl.Schema(schema))
+    return ParquetFolder(tuple(paths), pl.Schema(schema))
+
+
+def add_files(
+    store: Store, folder: ParquetFolder, *, now_ms: int, storage_options: Mapping[str, str] | None = None
+) -> tuple[AddFile, ...]:
+    """Return an add for each file, with statistics; the columns they are of are read, nothing is written."""
+    leaves = stats_columns(folder.schema, {})
+    names = list(dict.fromkeys(leaf[0] for leaf in leaves))
+    options = dict(storage_options or {})
+
+    def add(path: str) -> AddFile:
+        lazy = scan_files(store, [path], names, folder.schema, storage_options=options)
+        changed = now_ms if store.local_root is None else _changed(store.local_root / path)
+        return AddFile(
+            path=FilePath(path).encoded,
+            size=store.size(path),
+            modification_time=changed,
+            stats=_stats(store, path, lazy, leaves),
+        )
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return tuple(pool.map(add, folder.paths))
+
+
+def _stats(store: Store, path: str, lazy: pl.LazyFrame, leaves: Sequence[Leaf]) -> str:
+    try:
+        return file_stats(lazy, columns=leaves)
+    except pl.exceptions.PolarsError as error:
+        msg = f"{path!r} of {store.uri!r} cannot be read: {error}. Nothing was changed."
+        raise InvalidInputError(msg, argument="path") from error
+
+
+def _changed(path: Path) -> int:
+    return path.stat().st_mtime_ns // 1_000_000
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(("_", ".")) for part in path.split("/"))
+
+
+def _refuse_folders(store: Store, paths: Sequence[str]) -> None:
+    below = sorted({path.rpartition("/")[0] for path in paths if "/" in path})
+    if not below:
+        return
+    parts = [part for folder in below for part in folder.split("/")]
+    names = list(dict.fromkeys(part.partition("=")[0] for part in parts if "=" in part))
+    if names:
+        told = f"partitioning by {', '.join(names)}"
+        message = (
+            f"{store.uri} cannot be converted: {told} is nothing that qbeast tables have. Nothing was changed. "
+            f"Write its rows to a new table, indexed by these columns: {hive_copy(store.uri, names)}."
+        )
+        raise UnsupportedTableError(message, path=store.uri, feature=told)
+    message = (
+        f"{store.uri} cannot be converted: Parquet files lie in folders below it ({', '.join(below[:_SHOWN])}). "
+        "Nothing was changed. Move them into one folder."
+    )
+    raise UnsupportedTableError(message, path=store.uri, feature="folders")
+
+
+def _columns_of(store: Store, path: str) -> dict[str, pl.DataType]:
+    """Return the columns of a file in the types of a Delta table, as far as it has them."""
+    try:
+        footer = _footer(store, path)
+        schema = pl.read_parquet_schema(io.BytesIO(footer))
+        instants = set(_int96_columns(pq.read_metadata(io.BytesIO(footer))))
+    except (pl.exceptions.PolarsError, pa.ArrowException, OSError) as error:
+        msg = f"{path!r} of {store.uri!r} is no readable Parquet file: {error}. Nothing was changed."
+        raise InvalidInputError(msg, argument="path") from error
+    return {name: _stored(dtype, instant=name in instants) for name, dtype in schema.items()}
+
+
+def _footer(store: Store, path: str) -> bytes:
+    """Return what a reader of metadata looks at: the end of the file, behind the bytes that each begins with."""
+    size = store.size(path)
+    end = store.get_range(path, max(0, size - 8), min(size, 8))
+    length = int.from_bytes(end[:4], "little") + 8
+    if end[4:] != _MAGIC or length > size:
+        msg = "its last bytes are not those of one"
+        raise OSError(msg)
+    return _MAGIC + store.get_range(path, size - length, length)
+
+
+def _int96_columns(metadata: pq.FileMetaData) -> Iterator[str]:
+    for at in range(metadata.num_columns):
+        column = metadata.schema.column(at)
+        if column.physical_type == "INT96":
+            yield column.path
+
+
+def _stored(dtype: pl.DataType, *, instant: bool) -> pl.DataType:
+    if isinstance(dtype, pl.Datetime):
+        return pl.Datetime("us", "UTC" if instant or dtype.time_zone is not None else None)
+    return pl.String() if isinstance(dtype, pl.Categorical | pl.Enum) else dtype

@@ -1,0 +1,145 @@
+"""Bring a table of before 0.6.0 up to date: new tags for the same files, in one commit (format 11)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from qbeast_core.errors import InvalidInputError, InvalidMetadataError, NotQbeastTableError, QbeastWarning
+from qbeast_core.io.location import resolve_location
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.live_files import FileChange, LiveFiles, retag
+from qbeast_core.log.protocol import check_writable
+from qbeast_core.spec.block import Block, BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks
+from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
+from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.snapshot.snapshot import load_snapshot, read_live_files
+
+__all__ = ["Copies", "UpgradeResult", "upgrade"]
+
+Copies: TypeAlias = Literal["keep", "drop"]
+
+_FLAT: Final = frozenset({"state", "cube", "minWeight", "maxWeight", "elementCount"})
+_CALLER: Final = 3  # of upgrade_table: past this module and api_admin.py
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeResult:
+    """Outcome of `qbeast.upgrade_table`.
+
+    Attributes
+    ----------
+    version : int
+        Version of the table that is up to date; the present one when there was nothing to do, or a dry run.
+    upgraded : bool
+        Whether anything was committed.
+    dry_run : bool
+        Whether the numbers are only what would be done.
+    retagged_files : int
+        Files that got new tags.
+    kept_copies : int
+        Live files that still hold copies of rows: qbeast passes over them, other readers do not.
+    dropped_copies : int
+        Files that this call took out of the table. Their rows are in other files.
+    """
+
+    version: int
+    upgraded: bool
+    dry_run: bool
+    retagged_files: int
+    kept_copies: int
+    dropped_copies: int
+
+
+def upgrade(
+    uri: str,
+    *,
+    replicated: Copies | None,
+    storage_options: Mapping[str, str] | None,
+    dry_run: bool = False,
+) -> UpgradeResult:
+    """Upgrade a table; see `qbeast.upgrade_table` for what the options mean and what is raised."""
+    if replicated not in (None, "keep", "drop"):
+        msg = f'replicated must be "keep" or "drop", got {replicated!r}; nothing was changed'
+        raise InvalidInputError(msg, argument="replicated")
+    uri = resolve_location(uri)
+    snapshot = load_snapshot(uri, storage_options=storage_options)
+    if snapshot.config.latest is None:
+        msg = (
+            f"{uri!r} is a Delta table without Qbeast index; nothing was changed. Convert it instead: "
+            f"qbeast.convert_table({uri!r}, columns=[...])."
+        )
+        raise NotQbeastTableError(msg, path=uri)
+    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="files")
+    configuration = snapshot.config.without(REPLICATED_SET_PREFIX).to_configuration()
+    plan = _Upgrade(drop=replicated == "drop")
+    if dry_run:
+        plan(read_live_files(snapshot), snapshot.config.dialect or "documented")
+        return _result(plan, snapshot.version, upgraded=False, dry_run=True)
+    intent = WriteIntent(
+        mode="metadata",
+        brings="files",
+        metadata=snapshot.metadata.model_copy(update={"configuration": configuration}),
+        files=plan,
+        operation="UPGRADE",
+        commit_info={"operationParameters": {"replicated": replicated or "keep"}},
+    )
+    outcome = commit(snapshot.source.store, snapshot, intent, storage_options=storage_options)
+    if plan.kept and replicated is None:
+        message = (
+            f"{plan.kept} file(s) of {uri!r} hold copies of rows that other files hold too. qbeast passes over them; "
+            'other readers of Delta tables return those rows twice. Say replicated="drop" to take the files out '
+            'of the table, or "keep" to silence this warning.'
+        )
+        warnings.warn(message, QbeastWarning, stacklevel=_CALLER)
+    return _result(plan, outcome.version, upgraded=not outcome.already_applied, dry_run=False)
+
+
+def _result(plan: _Upgrade, version: int, *, upgraded: bool, dry_run: bool) -> UpgradeResult:
+    return UpgradeResult(
+        version=version,
+        upgraded=upgraded,
+        dry_run=dry_run,
+        retagged_files=len(plan.change.adds),
+        kept_copies=plan.kept,
+        dropped_copies=len(plan.change.removed),
+    )
+
+
+class _Upgrade:
+    """What becomes of the files, and how it went the last time it was asked."""
+
+    def __init__(self, *, drop: bool) -> None:
+        self._drop = drop
+        self.change = FileChange()
+        self.kept = 0
+
+    def __call__(self, live: LiveFiles, dialect: BlocksDialect) -> FileChange:
+        self.kept = 0
+        self.change = retag(live, lambda add, listed: self._edit(add, dialect, listed=listed))
+        return self.change
+
+    def _edit(self, add: AddFile, dialect: BlocksDialect, *, listed: bool) -> AddFile | None:
+        tags = {key: text for key, text in (add.tags or {}).items() if text is not None}
+        try:
+            blocks = _blocks(tags)
+        except InvalidMetadataError:
+            return add  # no reader relies on such tags
+        if any(block.replicated for block in blocks):
+            # Readers disagree on unlisted files; of copies none is needed, so all are made to agree.
+            if all(block.replicated for block in blocks) and (self._drop or not listed):
+                return None
+            self.kept += 1
+        kept = {key: text for key, text in tags.items() if key not in _FLAT}
+        if len(kept) == len(tags):
+            return add
+        return add.model_copy(update={"tags": {"blocks": dump_blocks(blocks, dialect=dialect), **kept}})
+
+
+def _blocks(tags: Mapping[str, str]) -> list[Block]:
+    if "blocks" in tags:
+        return parse_blocks(tags["blocks"])
+    return [block_from_flat_tags(tags)] if "cube" in tags else []

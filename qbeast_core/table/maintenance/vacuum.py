@@ -1,0 +1,125 @@
+"""Delete data files that no version within the retention names: of old versions, and of interrupted writes.
+
+Not left to `deltalake`: its vacuum spares the files of interrupted writes, or else (``full=True``, seen in 1.6.6)
+also deletes deletion vectors that live files need.
+"""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.store import Entry, Store
+from qbeast_core.log.named_files import names_of_files, names_removed_since, paths_of_adds
+from qbeast_core.log.names import LOG_DIRECTORY
+from qbeast_core.log.protocol import check_writable
+from qbeast_core.table.snapshot.log_files import read_state
+from qbeast_core.table.snapshot.snapshot import Snapshot, has_old_layout, read_live_files, refresh
+
+__all__ = ["VacuumResult", "vacuum"]
+
+_RETENTION: Final = "delta.deletedFileRetentionDuration"
+_WEEK: Final = 168.0
+_HOURS: Final = {
+    "week": 168.0,
+    "day": 24.0,
+    "hour": 1.0,
+    "minute": 1 / 60,
+    "second": 1 / 3600,
+    "millisecond": 1 / 3_600_000,
+    "microsecond": 1 / 3_600_000_000,
+}
+_DATA_FILE: Final = re.compile(r"[^_.][^/]*\.parquet(#\d+)?|deletion_vector_[0-9a-f-]{36}\.bin")
+# What a local write leaves when it is killed before its file has a name.
+_TEMPORARY: Final = re.compile(r"\.[0-9a-f]{16}\.tmp")
+_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuumResult:
+    """Outcome of `Table.vacuum`.
+
+    Attributes
+    ----------
+    files : tuple of str
+        Paths of the files, relative to the table, sorted.
+    bytes : int
+        Their length together.
+    deleted : bool
+        False after a dry run: the files are still there.
+    retention_hours : float
+        Files removed from the table, or written, more recently than this were spared.
+    """
+
+    files: tuple[str, ...]
+    bytes: int
+    deleted: bool
+    retention_hours: float
+
+
+def vacuum(
+    snapshot: Snapshot, *, retention_hours: float | None, dry_run: bool, allow_short: bool, now_ms: int
+) -> VacuumResult:
+    """Delete what is not needed; see `Table.vacuum` for what the options mean and what is raised."""
+    hours = _retention(snapshot, retention_hours, allow_short=allow_short)
+    store, oldest = snapshot.source.store, now_ms - int(hours * 3_600_000)
+    found = [one for one in store.entries("") if one.modified_ms < oldest and _is_data(one.path)]
+    newest = refresh(snapshot)  # after the listing: what was committed meanwhile is known to it
+    check_writable(newest.protocol, newest.metadata, mode="metadata", path=newest.uri, brings="settings")
+    log = read_state(store, version=newest.version, actions=("remove",))
+    needed = names_of_files(newest.files)
+    if has_old_layout(newest):  # another replay of the log may have more live files
+        needed |= {path.name for path in paths_of_adds(read_live_files(newest).unlisted)}
+    needed |= names_removed_since(log.checkpoint, log.commits, since_ms=oldest)
+    gone = [one for one in found if one.path.rpartition("/")[2] not in needed]
+    if not dry_run:
+        _delete(store, gone)
+    return VacuumResult(
+        files=tuple(one.path for one in gone),
+        bytes=sum(one.size for one in gone),
+        deleted=not dry_run,
+        retention_hours=hours,
+    )
+
+
+def _delete(store: Store, files: list[Entry]) -> None:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in pool.map(store.delete, [one.path for one in files]):
+            pass
+
+
+def _is_data(path: str) -> bool:
+    folder, _, name = path.rpartition("/")
+    if _TEMPORARY.fullmatch(name):
+        return folder in ("", LOG_DIRECTORY)
+    hidden = any(part.startswith(("_", ".")) for part in folder.split("/"))
+    return not hidden and _DATA_FILE.fullmatch(name) is not None
+
+
+def _retention(snapshot: Snapshot, asked: float | None, *, allow_short: bool) -> float:
+    least = _of_table(snapshot)
+    if asked is None:
+        return least
+    if not 0 <= asked < float("inf"):
+        msg = f"retention_hours must be a number of hours, at least 0, got {asked!r}; nothing was deleted"
+        raise InvalidInputError(msg, argument="retention_hours")
+    if asked < least and not allow_short:
+        msg = (
+            f"retention_hours={asked:g} is less than the {least:g} hours that {snapshot.uri!r} promises to keep files: "
+            "readers of older versions, and writers at work right now, could lose theirs. Nothing was deleted. "
+            "Pass allow_short_retention=True only if there are none."
+        )
+        raise InvalidInputError(msg, argument="retention_hours")
+    return asked
+
+
+def _of_table(snapshot: Snapshot) -> float:
+    text = snapshot.metadata.configuration.get(_RETENTION)
+    if text is None:
+        return _WEEK
+    match = re.fullmatch(r"\s*(?:interval\s+)?(\d+)\s+([a-z]+?)s?\s*", text.lower())
+    hours = _HOURS.get(match[2]) if match else None
+    return _WEEK if match is None or hours is None else int(match[1]) * hours

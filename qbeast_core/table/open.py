@@ -1,0 +1,68 @@
+"""Tables opened before are opened again for little: what has not changed is not read twice."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+from threading import Lock
+from typing import Final
+
+from qbeast_core.errors import QbeastError
+from qbeast_core.io.location import is_address, resolve_location
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from qbeast_core.table.table import Table
+
+__all__ = ["open_newest"]
+
+_KEPT: Final = 8
+_tables: OrderedDict[tuple[str, bool], Table] = OrderedDict()
+_lock = Lock()
+
+
+def open_newest(
+    path: str | os.PathLike[str],
+    storage_options: Mapping[str, str] | None,
+    *,
+    allow_absolute_paths: bool = False,
+) -> Table:
+    """Return a table at its newest version, from memory as far as it is there.
+
+    The last few local tables stay in memory: log, blocks and the tails of files that were read. The log is
+    looked at every time, so a new version, or another table in the same place, is seen at once. Tables in
+    object stores are loaded anew: nothing cheap tells whether one was replaced.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder or address of the table.
+    storage_options : mapping of str to str, optional
+        For object stores.
+    allow_absolute_paths : bool, default False
+        Read files that the log names by absolute paths too.
+    """
+    uri = resolve_location(path)
+    key = None if is_address(uri) else (uri, allow_absolute_paths)
+    with _lock:
+        known = None if key is None else _tables.get(key)
+    table = None if known is None else _refreshed(known)
+    if table is None:
+        table = Table(
+            load_snapshot(uri, storage_options=storage_options, allow_absolute_paths=allow_absolute_paths)
+        )
+    if key is not None:
+        with _lock:
+            _tables[key] = table
+            _tables.move_to_end(key)
+            while len(_tables) > _KEPT:
+                _tables.popitem(last=False)
+    return copy.copy(table)  # changes made through one move that one alone
+
+
+def _refreshed(table: Table) -> Table | None:
+    """Return the table's newest version; None if it cannot be had this way, and has to be loaded anew."""
+    try:
+        return table.refresh()
+    except (QbeastError, OSError):
+        return None  # the table is gone or damaged: loading it says what is wrong

@@ -1,0 +1,1 @@
+"""What a read opens, and the rows it returns."""

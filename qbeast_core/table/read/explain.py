@@ -1,0 +1,201 @@
+"""What a read opens, named to the byte, and why the rest stays closed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.io.footer import PagesUnavailable
+from qbeast_core.io.page_plan import PageRequest
+from qbeast_core.io.pages import PageRanges
+from qbeast_core.table.data.expressions import Predicate, filter_of
+from qbeast_core.table.index.design_effect import KeyCounts, count_keys
+from qbeast_core.table.read.empty_sample import warn_if_empty
+from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
+from qbeast_core.table.read.scan import pushed_down
+from qbeast_core.tree.design_effect import CLUSTERED
+
+__all__ = ["Plan", "explain"]
+
+_RANGES: Final = pl.List(pl.Struct({"start": pl.Int64, "length": pl.Int64}))
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # no slots: what is derived is kept
+class Plan:
+    """A read, planned; nothing but the tails of opened files is read, and these when `files` is asked for.
+
+    Bytes count all that is read from data files: pages, dictionaries, page directories and footers.
+    """
+
+    reader: Reader
+    job: ScanPlan
+    sample: Sample | None
+    columns: tuple[str, ...]
+    is_filtered: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what was asked for, and `files` if they were looked at; the plan is made again from the log."""
+        asked = {"sample": self.sample, "columns": self.columns, "is_filtered": self.is_filtered}
+        asked["files"] = self.__dict__.get("files")
+        return _planned_again, (self.reader, self.job.predicate, asked)
+
+    @cached_property
+    def files(self) -> pl.DataFrame:
+        """One row per live file.
+
+        `path` as in the log, decoded; `opened`; `pages_opened` and `pages_total`, 0 where a file has no
+        pages to choose from; `ranges`, a list of ``{start, length}`` of the column data read, null where
+        the whole file is read; `bytes_opened`; `reason`: ``"matches"``, or what alone keeps it closed
+        (``"weights"``, ``"statistics"``, ``"cubes"``, ``"replicated copies"``).
+        """
+        chosen = self.job.selection
+        found = [self._ranges_of(number) for number in range(len(self.reader.paths))]
+        listed = [None if r is None else [{"start": s, "length": n} for s, n in r.data] for r in found]
+        sizes = self.reader.snapshot.files["size_bytes"].to_list()
+        return pl.DataFrame(
+            {
+                "path": pl.Series(self.reader.paths, dtype=pl.String),
+                "opened": chosen.opened,
+                "pages_opened": chosen.pages_opened,
+                "pages_total": chosen.pages_total,
+                "ranges": pl.Series(listed, dtype=_RANGES),
+                "bytes_opened": pl.Series(
+                    [size if r is None else r.bytes_total for size, r in zip(sizes, found, strict=True)],
+                    dtype=pl.Int64,
+                ),
+                "reason": chosen.frame()["reason"],
+            }
+        )
+
+    @cached_property
+    def bytes_opened(self) -> int:
+        """Bytes read from data files."""
+        return int(self.files["bytes_opened"].sum())
+
+    @cached_property
+    def bytes_total(self) -> int:
+        """Bytes of all live data files."""
+        return int(self.reader.snapshot.files["size_bytes"].sum())
+
+    @property
+    def rows_opened(self) -> int:
+        """Rows of the pages and whole files read; more than match."""
+        return int(self.job.selection.rows_opened.sum())
+
+    @property
+    def rows_total(self) -> int:
+        """Rows of all live data files, copies and deleted ones included."""
+        return int(self.reader.snapshot.files["num_records"].fill_null(0).sum())
+
+    @property
+    def share(self) -> float:
+        """Bytes read over bytes in all, in [0, 1]; 0.0 for a table without files."""
+        return self.bytes_opened / self.bytes_total if self.bytes_total else 0.0
+
+    @property
+    def design_effect(self) -> float:
+        """How clustered a sample is, see `Table.design_effect`; `design_effect_scope` says of which rows."""
+        return self._keys.lower_bound
+
+    @property
+    def design_effect_scope(self) -> Literal["rows", "files", "at least"]:
+        """Of which rows `design_effect` is told.
+
+        ``"rows"``: of those asked for, all of the table. ``"files"``: of all rows in the files that the filter
+        opens; those that it keeps may be more clustered, or less. ``"at least"``: it is a lower bound, since some
+        of these files do not tell how often index keys repeat.
+        """
+        if self._keys.unknown_files:
+            return "at least"
+        return "files" if self.is_filtered else "rows"
+
+    @cached_property
+    def _keys(self) -> KeyCounts:
+        """Keys in the files that the filter opens, whatever the sample leaves of them."""
+        chosen = self.job if self.sample is None else self.reader.plan(self.job.predicate, None)
+        return count_keys(self.reader.snapshot.files.filter(pl.Series(chosen.selection.opened)))
+
+    def _ranges_of(self, number: int) -> PageRanges | None:
+        """Everything read of one file; None: the whole file."""
+        chosen = self.job.selection
+        if not chosen.opened[number]:
+            return PageRanges([], (0, 0), 0)
+        request = self.reader.request(chosen, number)
+        if request is None:
+            request = self._all_pages(number)
+        if request is None:
+            return None
+        try:
+            return self.reader.pages.ranges(request, self._read_columns())
+        except PagesUnavailable:
+            return None  # the read falls back to the whole file too
+
+    def _all_pages(self, number: int) -> PageRequest | None:
+        """All pages of a file read whole, where a choice of columns makes that less than the file."""
+        pages = self.job.selection.table.pages
+        total = int(self.job.selection.pages_total[number])
+        if set(self._read_columns()) >= set(self.reader.snapshot.schema) or total == 0:
+            return None
+        return PageRequest(
+            path=self.reader.paths[number],
+            size_bytes=self.reader.snapshot.files["size_bytes"][number],
+            num_rows=int(self.job.selection.table.num_records[number]),
+            page_rows=int(pages.page_rows[number]),
+            tail_bytes=int(pages.tail_bytes[number]),
+            pages=np.arange(total, dtype=np.int64),
+        )
+
+    def _read_columns(self) -> list[str]:
+        return self.job.columns_for(list(self.columns), self.reader.indexed)
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> list[str]:
+        files = self.files
+        closed = (
+            files.filter(~pl.col("opened")).group_by("reason").len().sort("len", "reason", descending=True)
+        )
+        why = "".join(f", {count:,} closed by {reason}" for reason, count in closed.iter_rows())
+        rows = self.rows_opened / self.rows_total if self.rows_total else 0.0
+        lines = [
+            f"Plan of {self.reader.snapshot.uri}, version {self.reader.snapshot.version}",
+            f"  filter  {'none' if self.job.predicate is None else self.job.predicate}",
+            f"  sample  {'none' if self.sample is None else self.sample}",
+            f"  files   {int(files['opened'].sum()):,} of {files.height:,} opened{why}",
+            f"  pages   {int(files['pages_opened'].sum()):,} of {int(files['pages_total'].sum()):,}",
+            f"  rows    {self.rows_opened:,} of {self.rows_total:,} ({rows:.2%})",
+            f"  bytes   {self.bytes_opened:,} of {self.bytes_total:,} ({self.share:.2%})",
+        ]
+        return [*lines, self._clustering()] if self.sample is not None else lines
+
+    def _clustering(self) -> str:
+        effect, scope = self.design_effect, self.design_effect_scope
+        least = "at least " if scope == "at least" else ""
+        where = " in the files that the filter opens; of the rows it keeps it may differ" * self.is_filtered
+        much = f": a sampled count varies {effect**0.5:.1f} times as much as with independent rows"
+        return f"  design effect {least}{effect:.2f}{where}{much if effect > CLUSTERED else ''}"
+
+
+def _planned_again(reader: Reader, predicate: pl.Expr | None, asked: dict[str, Any]) -> Plan:
+    """Make a plan that was pickled; `asked` is what it is made of besides, and `files`."""
+    files = asked.pop("files")
+    plan = Plan(reader, reader.plan(predicate, asked["sample"]), **asked)
+    if files is not None:
+        plan.__dict__["files"] = files
+    return plan
+
+
+def explain(
+    reader: Reader, predicate: Predicate | None, sample: Sample | None, columns: list[str] | None
+) -> Plan:
+    """Plan a read without reading rows; see `Table.explain`."""
+    asked = filter_of(predicate, reader.snapshot.schema)
+    given, wanted = pushed_down(reader.snapshot.schema, asked, columns)
+    job = reader.plan(given, sample)
+    warn_if_empty(reader, sample, job if given is None else None)
+    return Plan(reader, job, sample, tuple(wanted), predicate is not None)

@@ -1,0 +1,335 @@
+"""One snapshot and all that reads of it share: blocks, page tails, deletion vectors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import CorruptTagWarning, NotQbeastTableError, UnsupportedTableError
+from qbeast_core.io.page_plan import PageRequest
+from qbeast_core.io.pages import PageReader
+from qbeast_core.io.store import Store
+from qbeast_core.query.blocks import BlockTable
+from qbeast_core.query.build import build_block_table
+from qbeast_core.query.nodes import Unknown
+from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.query.select import Selection, select
+from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
+from qbeast_core.space.arrays import I64Array
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.data.foreign_schema import refuse_lost_columns
+from qbeast_core.table.read.scan_task import RowFilter, ScanTask
+from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+__all__ = ["OPEN_COST_BYTES", "Reader", "Sample", "ScanPlan", "file_portion", "scan_task_of", "split_scan"]
+
+
+Sample = float | tuple[float, float]
+"""A fraction in [0, 1], or ``(from, to)`` of such."""
+
+OPEN_COST_BYTES: Final = 1 << 20
+"""What opening a file counts, in bytes that could be read meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """What a read of a snapshot opens.
+
+    Attributes
+    ----------
+    selection : Selection
+        Files, blocks and pages.
+    weights : WeightRange
+        Of the sample.
+    predicate : polars.Expr or None
+        Of the rows.
+    """
+
+    selection: Selection
+    weights: WeightRange
+    predicate: pl.Expr | None
+
+    def columns_for(self, wanted: list[str], indexed: tuple[str, ...]) -> list[str]:
+        """Return the columns to read: those wanted, and those the filter and the sample look at."""
+        asked = [] if self.predicate is None else self.predicate.meta.root_names()
+        hashed = [] if self.weights.is_full else indexed
+        return list(dict.fromkeys([*wanted, *asked, *hashed]))
+
+
+class Reader:
+    """Plans and keeps what plans need; safe to share between threads.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The version that is read.
+    pages : PageReader, optional
+        Of an earlier version: files do not change, so what it knows of them is still true.
+
+    Raises
+    ------
+    NotQbeastTableError
+        If the table has no Qbeast metadata.
+    """
+
+    def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
+        latest = snapshot.config.latest
+        if latest is None:
+            msg = (
+                f"{snapshot.uri!r} is a Delta table without Qbeast index. Convert it, which moves no data: "
+                f"qbeast.convert_table({snapshot.uri!r}, columns=[...]); or read it with polars.scan_delta."
+            )
+            raise NotQbeastTableError(msg, path=snapshot.uri)
+        self.snapshot = snapshot
+        self.latest: Revision = latest
+        self.pages = pages or PageReader(self.store)
+
+    def __reduce__(self) -> tuple[type[Reader], tuple[Snapshot]]:
+        """Pickle the snapshot alone: what was remembered of files is read again where it is needed."""
+        return Reader, (self.snapshot,)
+
+    @property
+    def store(self) -> Store:
+        """Where the files are."""
+        return self.snapshot.source.store
+
+    @property
+    def indexed(self) -> tuple[str, ...]:
+        """Indexed columns, in order."""
+        return self.latest.columns
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """Decoded path of every live file."""
+        return self.snapshot.data_paths
+
+    @cached_property
+    def blocks(self) -> BlockTable:
+        """Blocks of every live file; warns of tags that cannot be read."""
+        table = build_block_table(self.snapshot.files, self.snapshot.config.revisions, self.snapshot.schema)
+        if table.corrupt:
+            shown = ", ".join(table.corrupt[:3])
+            message = (
+                f"the index tags of {len(table.corrupt)} file(s) of {self.snapshot.uri!r} cannot be read, or "
+                f"cannot be true ({shown}): these files are read whole. No row is lost; Table.repair() mends them."
+            )
+            warnings.warn(message, CorruptTagWarning, stacklevel=2)
+        return table
+
+    @cached_property
+    def deleted_rows(self) -> dict[int, I64Array]:
+        """Per file number the rows that a deletion vector hides, counted from 0 in the file."""
+        return deleted_rows(self.snapshot)
+
+    def plan(self, predicate: pl.Expr | None, sample: Sample | None) -> ScanPlan:
+        """Choose files and pages for a read.
+
+        Parameters
+        ----------
+        predicate : polars.Expr or None
+            Rows to keep.
+        sample : float, tuple or None
+            Rows to keep by weight.
+
+        Raises
+        ------
+        InvalidInputError
+            If the sample is no fraction or pair of fractions in [0, 1], or other writers took away the columns
+            that it is chosen by.
+        """
+        weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
+        if not weights.is_full:
+            refuse_lost_columns(self.snapshot.uri, self.indexed, self.snapshot.schema, done="read")
+        node = Unknown() if predicate is None else parse_predicate(predicate, self.snapshot.schema)
+        return ScanPlan(select(self.blocks, node, weights), weights, predicate)
+
+    def wanted(self, job: ScanPlan, columns: Sequence[str]) -> RowFilter:
+        """Return what a read keeps of the rows it meets, in a form that needs no reader."""
+        return RowFilter(
+            columns=tuple(columns),
+            schema=self.snapshot.schema,
+            indexed=self.indexed,
+            weights=job.weights,
+            predicate=job.predicate,
+        )
+
+    def request(self, selection: Selection, number: int) -> PageRequest | None:
+        """Return the pages to read of an opened file; None: it is read whole.
+
+        Whole are files of others, those of which every page is wanted, and those that hide rows.
+        """
+        pages = selection.pages(number)
+        if pages is None or selection.mixed[number] or number in self.deleted_rows:
+            return None
+        return self._pages_of(selection, number, pages)
+
+    def all_pages(self, selection: Selection, number: int) -> PageRequest | None:
+        """Return every page of a file that is read whole; None: its pages are not known, or it hides rows."""
+        total = int(selection.pages_total[number])
+        if total == 0 or selection.mixed[number] or number in self.deleted_rows:
+            return None
+        return self._pages_of(selection, number, np.arange(total, dtype=np.int64))
+
+    def _pages_of(self, selection: Selection, number: int, pages: I64Array) -> PageRequest:
+        table = selection.table.pages
+        return PageRequest(
+            path=self.paths[number],
+            size_bytes=self.snapshot.files["size_bytes"][number],
+            num_rows=int(selection.table.num_records[number]),
+            page_rows=int(table.page_rows[number]),
+            tail_bytes=int(table.tail_bytes[number]),
+            pages=pages,
+        )
+
+    def hidden_rows(self, selection: Selection, number: int) -> I64Array | None:
+        """Return the rows of a file that no read returns: deleted ones and copies; None if there are none."""
+        hidden = [self.deleted_rows[number]] if number in self.deleted_rows else []
+        if selection.mixed[number]:
+            hidden.append(self._copies(selection.table, number))
+        return np.unique(np.concatenate(hidden)) if hidden else None
+
+    def _copies(self, table: BlockTable, number: int) -> I64Array:
+        if not table.ours[number]:
+            path = self.paths[number]
+            msg = (
+                f"file {path!r} of {self.snapshot.uri!r} holds replicated blocks beside others and does not tell which "
+                "rows they are. Nothing was read. Drop the replicated files with the tool that wrote them."
+            )
+            raise UnsupportedTableError(
+                msg, path=self.snapshot.uri, feature="replicated blocks in mixed files"
+            )
+        blocks = np.flatnonzero((table.file == number) & table.replicated)
+        starts, rows = table.first_row[blocks], table.rows[blocks]
+        return np.concatenate([np.arange(s, s + n) for s, n in zip(starts, rows, strict=True)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """One file's part of a read, and what it costs."""
+
+    portion: ScanTask
+    cost: float
+
+
+@dataclass(slots=True)
+class _Share:
+    """Pieces for one task."""
+
+    pages: list[PageRequest] = field(default_factory=list[PageRequest])
+    whole: list[str] = field(default_factory=list[str])
+    hiding: list[tuple[str, I64Array]] = field(default_factory=list[tuple[str, I64Array]])
+
+    def add(self, portion: ScanTask) -> None:
+        self.pages += portion.pages
+        self.whole += portion.whole
+        self.hiding += portion.hiding
+
+    def portion(self) -> ScanTask:
+        return ScanTask(tuple(self.pages), tuple(self.whole), tuple(self.hiding))
+
+
+def scan_task_of(reader: Reader, job: ScanPlan) -> ScanTask:
+    """Return all that a read opens, as one portion.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    job : ScanPlan
+        What it opens.
+    """
+    share = _Share()
+    for number in np.flatnonzero(job.selection.opened).tolist():
+        share.add(file_portion(reader, job, number))
+    return share.portion()
+
+
+def file_portion(reader: Reader, job: ScanPlan, number: int) -> ScanTask:
+    """Return what a read opens of one file.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    job : ScanPlan
+        What it opens.
+    number : int
+        Of an opened file.
+
+    Raises
+    ------
+    UnsupportedTableError
+        If the file lies outside the table.
+    """
+    reader.store.locate(reader.paths[number])  # refused here, not in a worker
+    request = reader.request(job.selection, number)
+    if request is not None:
+        return ScanTask(pages=(request,))
+    hidden = reader.hidden_rows(job.selection, number)
+    if hidden is None:
+        return ScanTask(whole=(reader.paths[number],))
+    return ScanTask(hiding=((reader.paths[number], hidden),))
+
+
+def split_scan(reader: Reader, job: ScanPlan, *, task_bytes: int) -> list[ScanTask]:
+    """Return what a read opens in portions of about equal bytes, in the order of files.
+
+    A file counts with the share of its bytes that its chosen pages have, and `OPEN_COST_BYTES` besides.
+    Files larger than a portion are cut between pages where their pages are known.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    job : ScanPlan
+        What it opens.
+    task_bytes : int
+        Bytes that a portion aims at, 1 or more.
+
+    Returns
+    -------
+    list of Portion
+        Empty where nothing is opened.
+    """
+    pieces = [
+        piece
+        for number in np.flatnonzero(job.selection.opened).tolist()
+        for piece in _pieces(reader, job, number, task_bytes)
+    ]
+    if not pieces:
+        return []
+    ends = np.cumsum([piece.cost for piece in pieces])
+    count = max(round(ends[-1] / task_bytes), 1)
+    middles = ends - np.array([piece.cost for piece in pieces]) / 2
+    shares = np.minimum((middles * (count / ends[-1])).astype(np.int64), count - 1).tolist()
+    parts: dict[int, _Share] = {}
+    for share, piece in zip(shares, pieces, strict=True):
+        parts.setdefault(share, _Share()).add(piece.portion)
+    return [part.portion() for part in parts.values()]
+
+
+def _pieces(reader: Reader, job: ScanPlan, number: int, task_bytes: int) -> Iterator[_Piece]:
+    portion = file_portion(reader, job, number)
+    size = int(reader.snapshot.files["size_bytes"][number])
+    request = portion.pages[0] if portion.pages else None
+    if request is None and portion.whole and size > task_bytes:
+        request = reader.all_pages(job.selection, number)
+    if request is None:
+        yield _Piece(portion, size + OPEN_COST_BYTES)
+        return
+    total = -(-request.num_rows // request.page_rows)
+    stored = size * len(request.pages) / total
+    parts = min(max(round(stored / task_bytes), 1), len(request.pages))
+    if parts == 1:
+        yield _Piece(portion, stored + OPEN_COST_BYTES)
+        return
+    for pages in np.array_split(request.pages, parts):
+        piece = ScanTask(pages=(replace(request, pages=pages),))
+        yield _Piece(piece, size * len(pages) / total + OPEN_COST_BYTES)

@@ -1,0 +1,165 @@
+"""A snapshot as a Polars LazyFrame: projection, filter, limit and sample go down to pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from qbeast_core.table.read.empty_sample import warn_if_empty
+from qbeast_core.table.read.reader import Reader, Sample, scan_task_of
+from qbeast_core.table.read.scan_task import TableFiles, read_scan_task
+
+__all__ = ["pushed_down", "read_rows", "scan"]
+
+
+def scan(reader: Reader, sample: Sample | None = None) -> pl.LazyFrame:
+    """Return the snapshot as a LazyFrame.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    sample : float or tuple of float, optional
+        Rows to take by weight.
+
+    Raises
+    ------
+    InvalidInputError
+        If the sample is no fraction or pair of fractions in [0, 1].
+
+    Warns
+    -----
+    EmptySampleWarning
+        If the sample holds no row where many were to be expected.
+    """
+    if sample is not None:
+        # A wrong sample fails here, not when the frame is collected.
+        warn_if_empty(reader, sample, reader.plan(None, sample))
+
+    return _lazy(_Rows(reader, sample), reader.snapshot.schema)
+
+
+class _Rows:
+    """The rows of a snapshot as Polars asks for them. It pickles, as its reader does."""
+
+    def __init__(self, reader: Reader, sample: Sample | None) -> None:
+        self._reader, self._sample = reader, sample
+
+    def __call__(
+        self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        wanted = list(self._reader.snapshot.schema) if with_columns is None else with_columns
+        return read_rows(self._reader, wanted, predicate=predicate, sample=self._sample, limit=n_rows)
+
+
+class _Scan:
+    """What `register_io_source` puts between Polars and a source; that is a closure, which does not pickle."""
+
+    def __init__(self, source: _Rows) -> None:
+        self.io_source = source
+
+    def __call__(
+        self, with_columns: list[str] | None, predicate: bytes | None, n_rows: int | None, size: int | None
+    ) -> tuple[Iterator[pl.DataFrame], bool]:
+        given, understood = None, True
+        if predicate:
+            try:
+                given = pl.Expr.deserialize(predicate)
+            except (pl.exceptions.PolarsError, ImportError, AttributeError, TypeError, ValueError):
+                understood = False  # a function of the user's: Polars filters then
+        return self.io_source(with_columns, given, n_rows, size), understood
+
+
+def _lazy(source: _Rows, schema: pl.Schema) -> pl.LazyFrame:
+    scan_function = getattr(pl.LazyFrame, "_scan_python_function", None)
+    if (
+        scan_function is None
+    ):  # not of Polars' public interface; without it all is as it should but for pickles
+        return register_io_source(source, schema=schema, is_pure=True)
+    lazy: pl.LazyFrame = scan_function(schema=schema, scan_fn=_Scan(source), is_pure=True)
+    return lazy
+
+
+def pushed_down(
+    schema: pl.Schema, predicate: pl.Expr | None, columns: Sequence[str] | None
+) -> tuple[pl.Expr | None, list[str]]:
+    """Return what of a filter and a choice of columns reaches `read_rows` through Polars' optimizer.
+
+    Polars keeps to itself what can fail (a strict cast), and reads the columns for it.
+
+    Parameters
+    ----------
+    schema : polars.Schema
+        The table's columns.
+    predicate : polars.Expr, optional
+        Rows to keep.
+    columns : sequence of str, optional
+        Columns to return; all by default.
+
+    Examples
+    --------
+    >>> schema = pl.Schema({"x": pl.Int64, "y": pl.String, "z": pl.String})
+    >>> given, columns = pushed_down(schema, (pl.col("x") > 1) & (pl.col("y").cast(pl.Int8) > 2), ["x"])
+    >>> str(given), columns
+    ('[(col("x")) > (1)]', ['x', 'y'])
+    """
+    asked: list[tuple[pl.Expr | None, list[str]]] = []
+
+    def source(
+        with_columns: list[str] | None, given: pl.Expr | None, _rows: int | None, _size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        wanted = list(schema) if with_columns is None else with_columns
+        asked.append((given, wanted))
+        yield pl.DataFrame(schema={name: schema[name] for name in wanted})
+
+    lazy = register_io_source(source, schema=schema, is_pure=True)
+    kept = lazy if predicate is None else lazy.filter(predicate)
+    (kept if columns is None else kept.select(columns)).collect()
+    return asked[0] if asked else (pl.lit(value=False), list(columns or schema))
+
+
+def read_rows(
+    reader: Reader,
+    columns: list[str],
+    *,
+    predicate: pl.Expr | None = None,
+    sample: Sample | None = None,
+    limit: int | None = None,
+) -> Iterator[pl.DataFrame]:
+    """Yield exactly the rows that filter and sample keep, in frames of bounded size.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    columns : list of str
+        Columns to return, in order, at least one.
+    predicate : polars.Expr, optional
+        Rows to keep.
+    sample : float or tuple of float, optional
+        Rows to keep by weight.
+    limit : int, optional
+        Stop after so many rows.
+
+    Yields
+    ------
+    polars.DataFrame
+        At least one, perhaps without rows.
+    """
+    job = reader.plan(predicate, sample)
+    place = TableFiles(reader.store, reader.pages, reader.snapshot.storage_options)
+    left = limit
+    yielded = False
+    for frame in read_scan_task(scan_task_of(reader, job), reader.wanted(job, columns), place, limit=limit):
+        cut = frame if left is None else frame.head(left)
+        if cut.height or not yielded:
+            yielded = True
+            yield cut
+        if left is not None:
+            left -= cut.height
+            if left <= 0:
+                return
+    if not yielded:
+        yield pl.DataFrame(schema={name: reader.snapshot.schema[name] for name in columns})

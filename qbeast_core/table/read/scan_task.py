@@ -1,0 +1,201 @@
+"""A part of a read that needs no log: files, pages, and what to keep of their rows. It pickles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import polars as pl
+
+from qbeast_core.errors import QbeastError, StorageError
+from qbeast_core.io.page_plan import PageRequest
+from qbeast_core.io.pages import PageReader
+from qbeast_core.io.store import Store
+from qbeast_core.query.weights import WeightRange
+from qbeast_core.space.arrays import I64Array
+from qbeast_core.table.data.parquet_scan import scan_files, scan_without_rows
+from qbeast_core.table.data.whole_batches import whole_batches
+from qbeast_core.tree.columns import frame_weights
+
+__all__ = ["BATCH_BYTES", "RowFilter", "ScanTask", "TableFiles", "read_scan_task", "refuse_missing"]
+
+_Scan: TypeAlias = Callable[[list[str]], pl.LazyFrame]
+
+BATCH_BYTES: Final = 64 << 20
+"""Stored bytes of pages that are decoded at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowFilter:
+    """What a read returns of the rows it meets.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Columns to return, in order, at least one.
+    schema : polars.Schema
+        The table's types, of the columns in `needed` at least.
+    indexed : tuple of str
+        The table's indexed columns, whose hash is the weight.
+    weights : WeightRange
+        Of the sample.
+    predicate : polars.Expr or None
+        Of the rows.
+    """
+
+    columns: tuple[str, ...]
+    schema: pl.Schema
+    indexed: tuple[str, ...]
+    weights: WeightRange
+    predicate: pl.Expr | None = None
+
+    @property
+    def needed(self) -> list[str]:
+        """Columns to read: those wanted, and those the filter and the sample look at."""
+        asked = [] if self.predicate is None else self.predicate.meta.root_names()
+        hashed = () if self.weights.is_full else self.indexed
+        return list(dict.fromkeys([*self.columns, *asked, *hashed]))
+
+    def finish(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Keep exactly the rows that sample and filter want, and the columns asked for."""
+        columns = list(self.columns)
+        kept: list[pl.Expr] = [] if self.predicate is None else [self.predicate]
+        if not self.weights.is_full:
+            weights = frame_weights(frame, self.indexed)
+            inside = (weights >= self.weights.from_) & (weights <= self.weights.last)
+            kept.append(pl.lit(pl.Series(inside)))
+        if not kept:
+            return frame if frame.columns == columns else frame.select(columns)
+        return frame.lazy().filter(*kept).select(columns).collect()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScanTask:
+    """Files and pages to read.
+
+    Attributes
+    ----------
+    pages : tuple of PageRequest
+        Chosen pages of files.
+    whole : tuple of str
+        Decoded paths of files to read from end to end.
+    hiding : tuple of (str, ndarray of int64)
+        Files to read whole but for some rows, counted from 0 in the file.
+    """
+
+    pages: tuple[PageRequest, ...] = ()
+    whole: tuple[str, ...] = ()
+    hiding: tuple[tuple[str, I64Array], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableFiles:
+    """Where the files of a portion are."""
+
+    store: Store
+    pages: PageReader
+    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+
+def read_scan_task(
+    portion: ScanTask, wanted: RowFilter, place: TableFiles, *, limit: int | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield exactly the rows that are wanted of these files and pages, in frames of bounded size.
+
+    Parameters
+    ----------
+    portion : ScanTask
+        What to open.
+    wanted : RowFilter
+        What to keep.
+    place : TableFiles
+        Where it is.
+    limit : int, optional
+        More rows than these are of no use; more may come all the same.
+
+    Raises
+    ------
+    StorageError
+        If a file cannot be read, or is gone or damaged.
+    UnsupportedTableError
+        If a path leads out of the table.
+    """
+    try:
+        yield from _read(portion, wanted, place, limit)
+    except QbeastError:
+        raise
+    except (OSError, pl.exceptions.PolarsError) as error:
+        refuse_missing(place.store, _paths(portion), error)
+        raise
+
+
+def refuse_missing(store: Store, paths: Iterable[str], cause: Exception) -> None:
+    """Raise a `StorageError` that names the first of some files that is not there; return if all are.
+
+    Parameters
+    ----------
+    store : Store
+        Where they should be.
+    paths : iterable of str
+        Decoded.
+    cause : Exception
+        What went wrong when they were read.
+    """
+    for path in paths:
+        try:
+            store.size(path)
+        except FileNotFoundError:
+            message = (
+                f"{path!r} of {store.uri!r} is gone, and the table's log names it: a vacuum took it away from an old "
+                "version, or somebody else did. Load the table again, restore the file, or an older version; "
+                "Table.check() lists all that are missing."
+            )
+            raise StorageError(message, path=path) from cause
+
+
+def _paths(portion: ScanTask) -> Iterator[str]:
+    yield from (request.path for request in portion.pages)
+    yield from portion.whole
+    yield from (path for path, _ in portion.hiding)
+
+
+def _read(
+    portion: ScanTask, wanted: RowFilter, place: TableFiles, limit: int | None
+) -> Iterator[pl.DataFrame]:
+    options = dict(place.storage_options)
+
+    def scan(paths: list[str]) -> pl.LazyFrame:
+        return scan_files(place.store, paths, wanted.needed, wanted.schema, storage_options=options)
+
+    if portion.pages:
+        frames = place.pages.read_batches(
+            portion.pages,
+            wanted.needed,
+            wanted.schema,
+            max_bytes=BATCH_BYTES,
+            fallback=lambda request: pl.concat(_every_row(scan([request.path]), [request.path], scan)),
+        )
+        yield from map(wanted.finish, frames)
+    if portion.whole:
+        yield from _collected(scan(list(portion.whole)), wanted, limit, portion.whole, scan)
+    for path, rows in portion.hiding:
+        lazy = scan_without_rows(
+            place.store, path, rows, wanted.needed, wanted.schema, storage_options=options
+        )
+        yield from _collected(lazy, wanted, limit, [path], scan)
+
+
+def _every_row(lazy: pl.LazyFrame, paths: Sequence[str], scan: _Scan) -> Iterator[pl.DataFrame]:
+    yield pl.DataFrame(schema=lazy.collect_schema())
+    yield from whole_batches(lazy, paths, lambda path: scan([path]))
+
+
+def _collected(
+    lazy: pl.LazyFrame, wanted: RowFilter, limit: int | None, paths: Sequence[str], scan: _Scan
+) -> Iterator[pl.DataFrame]:
+    """Run a scan of whole files; Polars filters, and cuts where no sample comes after."""
+    filtered = lazy if wanted.predicate is None else lazy.filter(wanted.predicate)
+    if limit is not None and wanted.weights.is_full:
+        filtered = filtered.head(limit)
+    yield from map(wanted.finish, whole_batches(filtered, paths, lambda path: scan([path])))

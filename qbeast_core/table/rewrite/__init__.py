@@ -1,0 +1,1 @@
+"""Live files written anew: optimize, and what changes of rows share with it."""

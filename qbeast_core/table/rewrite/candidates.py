@@ -1,0 +1,206 @@
+"""Which files to rewrite, and why: what is out of shape, not the table (format 12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.weights import weight_to_fraction
+from qbeast_core.table.index.state import STAGED, IndexState
+
+__all__ = ["Choice", "RewriteReason", "Scope", "choose_files"]
+
+RewriteReason: TypeAlias = Literal[
+    "asked for",
+    "staged",
+    "older revision",
+    "deletion vector",
+    "foreign layout",
+    "small file",
+    "overfull cubes",
+    "order of weights",
+]
+"""Why a file is rewritten."""
+
+_SMALL_ROWS: Final = 1 << 15
+"""A file of fewer rows is small; no write of several files makes one."""
+
+_SMALL_SHARE: Final = 0.5
+_OVERFULL: Final = 2
+_ORDER: Final[tuple[RewriteReason, ...]] = (
+    "asked for",
+    "staged",
+    "older revision",
+    "deletion vector",
+    "foreign layout",
+    "small file",
+    "overfull cubes",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Where to look for files, and how.
+
+    Attributes
+    ----------
+    revision : int or None
+        The revision whose files are looked at; None: none, as in a table without a real one.
+    staged : bool
+        Look at files without index as well.
+    beyond : bool
+        Look at small files and deletion vectors in other revisions as well.
+    older : bool
+        Take all files of other revisions.
+    every : bool
+        Take every file of the revision, whatever its shape.
+    paths : frozenset of str or None
+        Only these files (decoded paths), whatever their shape; None: any.
+    fraction : float or None
+        Only files with a block that begins at or below this share of all weights; of staged files the oldest,
+        up to this share of their bytes.
+    """
+
+    revision: int | None
+    staged: bool = True
+    beyond: bool = False
+    older: bool = False
+    every: bool = False
+    paths: frozenset[str] | None = None
+    fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """Files to rewrite.
+
+    Attributes
+    ----------
+    numbers : ndarray of int64
+        In the snapshot, ascending.
+    reasons : list of RewriteReason
+        For each of them.
+    """
+
+    numbers: I64Array
+    reasons: list[RewriteReason]
+
+    def frame(self, state: IndexState) -> pl.DataFrame:
+        """Return `path` (decoded), `rows`, `bytes`, `revision_id` (null: none), `reason`."""
+        files = state.snapshot.files[self.numbers]
+        paths = state.snapshot.data_paths
+        return pl.DataFrame(
+            {
+                "path": pl.Series([paths[number] for number in self.numbers.tolist()], dtype=pl.String),
+                "rows": files["num_records"].cast(pl.Int64),
+                "bytes": files["size_bytes"].cast(pl.Int64),
+                "revision_id": pl.Series(state.revision_of[self.numbers]).replace(STAGED, None),
+                "reason": pl.Series(self.reasons, dtype=pl.String),
+            }
+        )
+
+
+def choose_files(state: IndexState, scope: Scope) -> Choice:
+    """Return the files to rewrite, each with the first reason that holds.
+
+    Parameters
+    ----------
+    state : IndexState
+        The table.
+    scope : Scope
+        Where to look.
+    """
+    files = state.snapshot.files
+    mine = state.revision_of == (-2 if scope.revision is None else scope.revision)
+    staged = state.revision_of == STAGED
+    looked_at = mine | (~staged & scope.beyond)
+    within = _within(state, scope, staged)
+    if scope.paths is not None:
+        named = pl.Series(state.snapshot.data_paths, dtype=pl.String).is_in(list(scope.paths)).to_numpy()
+        within = within & named & (mine | (staged & scope.staged))
+    reasons: dict[RewriteReason, BoolArray] = {
+        "asked for": mine if scope.every else (mine | staged) & (scope.paths is not None),
+        "staged": staged & scope.staged,
+        "older revision": ~mine & ~staged & scope.older,
+        "deletion vector": looked_at & files["has_deletion_vector"].to_numpy(),
+        "foreign layout": mine & ~_ours(files),
+    }
+    certain = np.logical_or.reduce([within & mask for mask in reasons.values()])
+    shaped = looked_at & within & ~certain & (scope.paths is None)
+    small = _small(files, shaped, int(_rows(files)[certain].sum()))
+    overfull = _overfull(state, scope, shaped & mine & ~small)
+    more = _small(files, shaped & ~small & ~overfull, int(_rows(files)[certain | small | overfull].sum()))
+    reasons |= {"small file": small | more, "overfull cubes": overfull}
+    chosen = within & np.logical_or.reduce(list(reasons.values()))
+    numbers = np.flatnonzero(chosen)
+    first = np.select([reasons[reason] for reason in _ORDER], list(range(len(_ORDER))), default=0)
+    return Choice(numbers, [_ORDER[at] for at in first[numbers].tolist()])
+
+
+def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
+    """Tell which files a fraction leaves."""
+    files = state.snapshot.files
+    if scope.fraction is None:
+        return np.ones(files.height, np.bool_)
+    begins = state.blocks.group_by("file").agg(pl.col("min_weight").min())
+    low = np.ones(files.height)
+    low[begins["file"].to_numpy()] = weight_to_fraction(begins["min_weight"].cast(pl.Int32).to_numpy())
+    within: BoolArray = ~staged & (low <= scope.fraction)
+    order = files.with_row_index("file").filter(pl.Series(staged, dtype=pl.Boolean))
+    order = order.sort("modification_time", "path")
+    before = order["size_bytes"].cum_sum() - order["size_bytes"]
+    oldest = order.filter(before < scope.fraction * int(order["size_bytes"].sum()))["file"]
+    within[oldest.to_numpy()] = True
+    return within
+
+
+def _ours(files: pl.DataFrame) -> BoolArray:
+    """Tell which files follow the exact rules and know their pages, so that reads open parts of them."""
+    known = files["rules"].cast(pl.String).eq("1").fill_null(value=False)
+    ours: BoolArray = known.to_numpy()
+    return ours
+
+
+def _rows(files: pl.DataFrame) -> I64Array:
+    rows: I64Array = files["num_records"].fill_null(0).cast(pl.Int64).to_numpy()
+    return rows
+
+
+def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
+    """Tell which small files to join: as many as there are, while each at least doubles.
+
+    So a row is rewritten as often as the files it lies in double, up to the usual size of the table's files.
+    """
+    rows, sizes = _rows(files), files["size_bytes"].to_numpy()
+    chosen = np.zeros(files.height, np.bool_)
+    if not among.any():
+        return chosen
+    largest = rows[among].argmax()
+    most_rows, most_bytes = rows[among][largest], sizes[among][largest]
+    small = (rows < _SMALL_SHARE * most_rows) & (sizes < _SMALL_SHARE * most_bytes)
+    ascending = np.flatnonzero(among & (small | (rows < _SMALL_ROWS)))
+    ascending = ascending[np.argsort(rows[ascending], kind="stable")]
+    below = anyway + np.cumsum(rows[ascending]) - rows[ascending]
+    fitting = np.flatnonzero(rows[ascending] <= below)
+    last = int(fitting[-1]) + 1 if len(fitting) else 0
+    chosen[ascending[:last]] = True
+    return chosen
+
+
+def _overfull(state: IndexState, scope: Scope, among: BoolArray) -> BoolArray:
+    """Tell which files hold mostly rows of cubes that many blocks have overfilled."""
+    files = state.snapshot.files
+    if scope.revision is None:
+        return np.zeros(files.height, np.bool_)
+    size = state.snapshot.config.revisions[scope.revision].desired_cube_size
+    blocks = state.blocks.filter(pl.col("revision") == scope.revision)
+    cubes = blocks.group_by("cube").agg(pl.col("rows").sum().alias("held"), pl.len().alias("blocks"))
+    # A heavy key fills a leaf too, with few large blocks; joining them would change nothing.
+    cubes = cubes.filter((pl.col("held") > _OVERFULL * size) & (pl.col("held") <= pl.col("blocks") * size))
+    out = blocks.join(cubes, on="cube", how="semi")
+    held = np.bincount(out["file"].to_numpy(), out["rows"].to_numpy(), files.height)
+    return among & (2 * held > _rows(files))

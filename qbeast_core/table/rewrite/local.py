@@ -1,0 +1,268 @@
+"""The rows of a rewrite that this process reads, places and writes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InputChangedError
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.rebase import dialect_of
+from qbeast_core.query.weights import ALL_WEIGHTS
+from qbeast_core.space.arrays import I64Array
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.data.data_files import FileSettings, write_data_files
+from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.scan_task import RowFilter, ScanTask, TableFiles, read_scan_task
+from qbeast_core.table.rewrite.job import PlannedRows, Rewrite, RowChange, Rows
+from qbeast_core.table.runtime import Progress, Runtime
+from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.existing import ExistingTree
+from qbeast_core.tree.pack import rows_per_file
+from qbeast_core.tree.plan import IndexPlan, plan_index
+from qbeast_core.tree.plan_part import plan_parts
+from qbeast_core.tree.summary import IndexSummary, summarise
+
+__all__ = ["TakenRows", "read_files", "take_here"]
+
+
+_WIDE: Final = 48
+
+_NARROW: Final = 8
+
+_CHUNKS: Final = 4
+
+_FOOTERS_AT_ONCE: Final = 16
+
+_UNPACKED: Final = 4  # bytes in memory per byte stored, for files that do not tell their rows
+
+
+def take_here(
+    reader: Reader, job: Rewrite, runtime: Runtime, numbers: I64Array, added: pl.DataFrame | None
+) -> Rows:
+    """Take rows into this process; those that are more than a group are read again whenever they are needed.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    job : Rewrite
+        What becomes of the rows, and how many are held.
+    runtime : Runtime
+        Clock and ids.
+    numbers : ndarray of int64
+        Of live files.
+    added : polars.DataFrame or None
+        More rows.
+    """
+    return _RowsHere(reader, job, runtime, numbers, added)
+
+
+class _RowsHere:
+    def __init__(
+        self, reader: Reader, job: Rewrite, runtime: Runtime, numbers: I64Array, added: pl.DataFrame | None
+    ) -> None:
+        self._reader, self._job, self._runtime = reader, job, runtime
+        self._rows = TakenRows(reader, numbers, change=job.change, added=added, group_bytes=job.group_bytes)
+
+    def summary(self, names: Sequence[str]) -> IndexSummary:
+        return summarise(self._rows.keys(names), names)
+
+    def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
+        keys = self._rows.keys(revision.columns)
+        if self._job.progress is not None:
+            self._job.progress(Progress("plan", rows=keys.height))
+        held = self._rows.held
+        row_bytes = self._rows.row_bytes if held is None else held.estimated_size() / max(held.height, 1)
+        plan = plan_index(
+            keys,
+            revision,
+            frame_weights(keys, revision.columns),
+            existing=tree,
+            file_rows=rows_per_file(row_bytes),
+        )
+        return _PlanHere(self._reader, self._job, self._runtime, self._rows, plan)
+
+
+class _PlanHere:
+    def __init__(
+        self, reader: Reader, job: Rewrite, runtime: Runtime, rows: TakenRows, plan: IndexPlan
+    ) -> None:
+        self._reader, self._job, self._runtime = reader, job, runtime
+        self._rows, self._plan = rows, plan
+
+    @property
+    def file_count(self) -> int:
+        return self._plan.file_count
+
+    @property
+    def block_count(self) -> int:
+        return len(self._plan.packed.block_cube)
+
+    def write(self) -> Iterator[Sequence[AddFile]]:
+        if self._rows.held is not None:
+            yield self._write(self._rows.held, self._plan)
+            return
+        total = len(self._plan.weights)
+        for places, part in plan_parts(self._plan, most_rows=self._rows.group_rows):
+            yield self._write(self._rows.take(places, total), part)
+
+    def _write(self, rows: pl.DataFrame, plan: IndexPlan) -> list[AddFile]:
+        snapshot = self._reader.snapshot
+        configuration, dialect = snapshot.metadata.configuration, dialect_of(snapshot)
+        return write_data_files(
+            rows,
+            plan,
+            store=self._reader.store,
+            settings=FileSettings.of(rows, plan.revision.columns, configuration, dialect=dialect),
+            runtime=self._runtime,
+            progress=self._job.progress,
+        )
+
+
+def read_files(reader: Reader, numbers: I64Array, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """Return the rows of some live files, in the table's types; rows that a deletion vector hides are left out.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    numbers : ndarray of int64
+        Numbers of files in the snapshot.
+    columns : sequence of str, optional
+        Columns to read, at least one; all by default.
+
+    Raises
+    ------
+    StorageError, FileNotFoundError
+        If a file cannot be read.
+    """
+    snapshot = reader.snapshot
+    names = list(snapshot.schema) if columns is None else list(columns)
+    paths = [(reader.paths[number], reader.deleted_rows.get(number)) for number in numbers.tolist()]
+    portion = ScanTask(
+        whole=tuple(path for path, hidden in paths if hidden is None),
+        hiding=tuple((path, hidden) for path, hidden in paths if hidden is not None),
+    )
+    wanted = RowFilter(tuple(names), snapshot.schema, reader.indexed, ALL_WEIGHTS)
+    place = TableFiles(reader.store, reader.pages, snapshot.storage_options)
+    none = pl.DataFrame(schema={name: snapshot.schema[name] for name in names})
+    return pl.concat([none, *read_scan_task(portion, wanted, place)], rechunk=False)
+
+
+class TakenRows:
+    """The rows of files that are taken out, with what becomes of them, in an order that never changes.
+
+    Rows that take less than `group_bytes` are read once and held; others are read again whenever they are
+    asked for, a few files at a time.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    numbers : ndarray of int64
+        Numbers of live files.
+    change : callable, optional
+        What becomes of rows; the same of the same rows each time.
+    added : polars.DataFrame, optional
+        More rows, last.
+    group_bytes : int
+        Rows held at once, in bytes: 8 a number, 48 a text or nested value, or what the files hold uncompressed
+        where that is more.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        numbers: I64Array,
+        *,
+        change: RowChange | None,
+        added: pl.DataFrame | None,
+        group_bytes: int,
+    ) -> None:
+        self._reader, self._change, self._added = reader, change, added
+        rows, sizes = _rows_and_bytes(reader, numbers)
+        self.row_bytes = max(int(sizes.sum()) // max(int(rows.sum()), 1), 1)
+        self.group_rows = max(group_bytes // self.row_bytes, 1)
+        """Rows that fit into a group."""
+        chunk = group_bytes if sizes.sum() <= group_bytes else max(group_bytes // _CHUNKS, 1)
+        cuts = np.flatnonzero(np.diff(np.maximum(np.cumsum(sizes) - 1, 0) // chunk)) + 1
+        self._chunks: list[I64Array] = np.split(numbers, cuts)
+        self.held = next(iter(self._frames()), None) if len(self._chunks) == 1 else None
+        """All rows; None: they are too many."""
+
+    def keys(self, names: Sequence[str]) -> pl.DataFrame:
+        """Return some columns of all rows."""
+        if self.held is not None:
+            return self.held.select(names)
+        return pl.concat(self._frames(names))
+
+    def take(self, numbers: I64Array, total: int) -> pl.DataFrame:
+        """Return some rows.
+
+        Parameters
+        ----------
+        numbers : ndarray of int64
+            Their places among all rows, ascending.
+        total : int
+            How many rows there were when the places were chosen.
+
+        Raises
+        ------
+        InputChangedError
+            If there are more or fewer now: the change depends on more than the rows.
+        """
+        parts: list[pl.DataFrame] = []
+        start = 0
+        for frame in self._frames():
+            first, last = np.searchsorted(numbers, [start, start + frame.height]).tolist()
+            parts.append(frame[numbers[first:last] - start])
+            start += frame.height
+        if start != total:
+            msg = f"rows to rewrite were {total} at first and {start} later; nothing was changed"
+            raise InputChangedError(msg, rows_before=total, rows_after=start)
+        return pl.concat(parts)
+
+    def _frames(self, names: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
+        """Yield all rows, in one frame where they are few."""
+        for number, chunk in enumerate(self._chunks):
+            rows = read_files(self._reader, chunk, names if self._change is None else None)
+            rows = rows if self._change is None else self._change(rows)
+            if self._added is not None and number == len(self._chunks) - 1:
+                rows = pl.concat([rows, self._added.select(rows.columns)])
+            yield rows if names is None else rows.select(names)
+
+
+def _rows_and_bytes(reader: Reader, numbers: I64Array) -> tuple[I64Array, I64Array]:
+    """Return the rows of some files, and about how many bytes they take in memory."""
+    dtypes = reader.snapshot.schema.dtypes()
+    row_bytes = sum(_WIDE if _is_wide(dtype) else _NARROW for dtype in dtypes)
+    guess = pl.col("size_bytes") * _UNPACKED // max(row_bytes, 1)
+    counted = reader.snapshot.files.select(pl.coalesce("num_records", guess).cast(pl.Int64)).to_series()
+    rows: I64Array = counted.to_numpy()[numbers]
+    sizes = rows * row_bytes
+    if any(_is_wide(dtype) for dtype in dtypes):
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+            held = list(pool.map(partial(_uncompressed_bytes, reader), numbers.tolist()))
+        sizes = np.maximum(sizes, np.array(held, np.int64))
+    return rows, sizes
+
+
+def _uncompressed_bytes(reader: Reader, number: int) -> int:
+    """Return the bytes of a file's values; texts may be long, and be stored in a fraction of their length."""
+    path, size = reader.paths[number], int(reader.snapshot.files["size_bytes"][number])
+    try:
+        footer = read_footer(reader.store, path, size)
+    except (Unreadable, FileNotFoundError):  # whoever reads the rows will say so
+        return size * _UNPACKED
+    return sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
+
+
+def _is_wide(dtype: pl.DataType) -> bool:
+    return dtype.is_nested() or isinstance(dtype, pl.String | pl.Binary)

@@ -1,0 +1,327 @@
+"""Optimize: choose files, rewrite them, one commit per revision; again where another writer was faster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import CommitConflictError, InvalidInputError
+from qbeast_core.space.arrays import I64Array
+from qbeast_core.spec.revision import STAGING_REVISION_ID
+from qbeast_core.table.index.revision import newest_revision
+from qbeast_core.table.index.state import STAGED, IndexState
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.rewrite.candidates import Choice, Scope, choose_files
+from qbeast_core.table.rewrite.job import GROUP_BYTES, PlanSize, Replaced, Rewrite, TakeRows
+from qbeast_core.table.rewrite.local import take_here
+from qbeast_core.table.rewrite.rewrite import refuse_copies, rewrite
+from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
+from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
+from qbeast_core.table.write.options import check_metadata
+
+__all__ = ["OptimizeOptions", "OptimizeResult", "optimize"]
+
+
+_MOST_PLANS: Final = 4
+
+_SHAPE: Final = frozenset({"small file", "overfull cubes"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeOptions:
+    """Options of an optimize, as `Table.optimize` documents them."""
+
+    revision: int | None = None
+    files: Sequence[str | os.PathLike[str]] | None = None
+    fraction: float | None = None
+    all_revisions: bool = False
+    full: bool = False
+    fold: bool = False
+    redraw: bool = False
+    dry_run: bool = False
+    commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    progress: ProgressCallback | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Done:
+    """One scope: what was chosen, and what came of it."""
+
+    snapshot: Snapshot
+    plan: pl.DataFrame
+    replaced: Replaced | None
+
+
+def optimize(
+    reader: Reader, options: OptimizeOptions, runtime: Runtime, *, take: TakeRows = take_here
+) -> tuple[OptimizeResult, Snapshot]:
+    """Optimize the table as it is now; see `Table.optimize`.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of some version of the table.
+    options : OptimizeOptions
+        What was asked for.
+    runtime : Runtime
+        Clock and ids.
+    take : callable
+        Who reads the rows and writes them; this process by default.
+
+    Returns
+    -------
+    tuple of OptimizeResult and Snapshot
+        What was done, and the newest version known.
+    """
+    reader = _renewed(reader)
+    scopes = _scopes(reader, options)
+    done: list[_Done] = []
+    for scope in scopes:
+        done.append(_one(_renewed(reader), scope, options, runtime, take))
+        reader = Reader(done[-1].snapshot, pages=reader.pages)
+    if options.progress is not None:
+        rows = sum(one.replaced.rows for one in done if one.replaced is not None)
+        options.progress(Progress("done", rows=rows))
+    return _result(done, options, reader.snapshot), reader.snapshot
+
+
+def _renewed(reader: Reader) -> Reader:
+    newest = refresh(reader.snapshot)
+    return reader if newest is reader.snapshot else Reader(newest, pages=reader.pages)
+
+
+def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
+    """Return what to look at, one commit each."""
+    _check(options)
+    state = IndexState(reader.snapshot)
+    newest = newest_revision(state)
+    latest = None if newest is None else newest.revision_id
+    shared: dict[str, Any] = {"fraction": options.fraction, "every": options.full}
+    if options.files is not None:
+        paths = _paths(reader, options.files)
+        named = [path in paths for path in reader.paths]
+        found = set(state.revision_of[named].tolist()) - {latest}
+        older = [Scope(revision=one, staged=False, paths=paths, **shared) for one in sorted(found - {STAGED})]
+        return [Scope(revision=latest, paths=paths, **shared), *older]
+    if options.redraw:
+        return [Scope(revision=latest, every=True, older=True)]
+    if options.revision is None:
+        scopes = [Scope(revision=latest, beyond=True, older=options.fold, **shared)]
+        ids = sorted(set(state.revision_of.tolist()) - {STAGED, latest}) if options.all_revisions else []
+        return scopes + [Scope(revision=one, staged=False, **shared) for one in ids]
+    known = reader.snapshot.config.revisions
+    if options.revision not in {*known, STAGING_REVISION_ID}:
+        msg = f"the table has no revision {options.revision!r}, only {sorted(known)}; nothing was changed"
+        raise InvalidInputError(msg, argument="revision")
+    if options.revision == STAGING_REVISION_ID:
+        return [Scope(revision=None, **shared)]
+    return [Scope(revision=options.revision, staged=False, **shared)]
+
+
+def _check(options: OptimizeOptions) -> None:
+    """Refuse options that cannot be meant."""
+    check_metadata(options.commit_metadata)
+    given = [options.revision is not None, options.files is not None, options.all_revisions or options.fold]
+    if sum(given) > 1 or (options.all_revisions and options.fold):
+        msg = "give one of `revision`, `files`, `all_revisions` and `fold`; nothing was changed"
+        raise InvalidInputError(msg, argument="revision")
+    if options.redraw and (any(given) or options.fraction is not None):
+        msg = (
+            "`redraw` rewrites the whole table: leave out the options that choose files; nothing was changed"
+        )
+        raise InvalidInputError(msg, argument="redraw")
+    share = cast("object", options.fraction)  # callers without a type checker pass anything
+    if share is None:
+        return
+    if isinstance(share, bool) or not isinstance(share, float | int) or not 0.0 <= share <= 1.0:
+        msg = f"fraction must be a number between 0 and 1, not {share!r}; nothing was changed"
+        raise InvalidInputError(msg, argument="fraction")
+
+
+def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:
+    """Return decoded log paths of files named by these or by where they lie."""
+    known = {path: path for path in reader.paths}
+    known |= {f"{reader.store.uri}/{path}": path for path in reader.paths}
+    named = [os.fspath(file) for file in ([files] if isinstance(files, str) else files)]
+    strange = [name for name in named if name not in known]
+    if strange:
+        msg = f"no live file(s) of the table: {strange[:3]}; nothing was changed. Table.files() lists them."
+        raise InvalidInputError(msg, argument="files")
+    return frozenset(known[name] for name in named)
+
+
+def _one(reader: Reader, scope: Scope, options: OptimizeOptions, runtime: Runtime, take: TakeRows) -> _Done:
+    """Optimize one scope; where thresholds of another writer are in the way, plan again."""
+    for _ in range(_MOST_PLANS - 1):
+        try:
+            return _attempt(reader, scope, options, runtime, take)
+        except CommitConflictError:
+            newest = _renewed(reader)
+            if not _still_there(reader, newest, scope):
+                raise
+            reader = newest
+    return _attempt(reader, scope, options, runtime, take)
+
+
+def _still_there(before: Reader, now: Reader, scope: Scope) -> bool:
+    """Tell whether the files to rewrite are as they were, so that another plan may do better."""
+    state = IndexState(before.snapshot)
+    columns = ["path", "deletion_vector"]
+    wanted = before.snapshot.files[choose_files(state, scope).numbers].select(columns)
+    live = now.snapshot.files.select(columns)
+    return wanted.join(live, on=columns, how="anti", nulls_equal=True).is_empty()
+
+
+def _attempt(
+    reader: Reader, scope: Scope, options: OptimizeOptions, runtime: Runtime, take: TakeRows
+) -> _Done:
+    state = IndexState(reader.snapshot)
+    refuse_copies(state)
+    choice = choose_files(state, scope)
+    plan = choice.frame(state)
+    if options.dry_run or not (len(choice.numbers) or options.redraw):
+        return _Done(reader.snapshot, plan, None)
+    if options.progress is not None:
+        options.progress(Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
+    newest = newest_revision(state)
+    in_place = scope.revision is not None and (newest is None or scope.revision != newest.revision_id)
+    job = Rewrite(
+        files=choice.numbers,
+        revision=reader.snapshot.config.revisions[scope.revision] if in_place and scope.revision else None,
+        parameters=_parameters(scope, choice),
+        commit_metadata=options.commit_metadata,
+        redraw=options.redraw,
+        is_worth=_gains(state) if set(choice.reasons) <= _SHAPE and not options.redraw else None,
+        progress=options.progress,
+        group_bytes=GROUP_BYTES,
+    )
+    replaced = rewrite(reader, state, job, runtime, take=take)
+    if replaced is None or replaced.outcome is None:
+        return _Done(reader.snapshot, plan, None)
+    extra = np.setdiff1d(np.flatnonzero(replaced.gone), choice.numbers)
+    taken = Choice(extra, ["order of weights"] * len(extra)).frame(state)
+    newest_known = replaced.outcome.snapshot or refresh(reader.snapshot)
+    return _Done(newest_known, pl.concat([plan, taken]), replaced)
+
+
+def _gains(state: IndexState) -> Callable[[I64Array, PlanSize], bool]:
+    """Return a judge: rewriting files for their shape has to leave fewer files, or fewer blocks."""
+
+    def is_worth(numbers: I64Array, plan: PlanSize) -> bool:
+        blocks = state.blocks.filter(pl.col("file").is_in(numbers)).height
+        return plan.file_count < len(numbers) or plan.block_count < blocks
+
+    return is_worth
+
+
+def _parameters(scope: Scope, choice: Choice) -> dict[str, str]:
+    reasons = sorted(set(choice.reasons))
+    named = {} if scope.revision is None else {"revision": str(scope.revision)}
+    return {"predicate": "[]", **named, "reasons": ", ".join(reasons)}
+
+
+def _result(done: Sequence[_Done], options: OptimizeOptions, snapshot: Snapshot) -> OptimizeResult:
+    replaced = [one.replaced for one in done if one.replaced is not None]
+    outcomes = [one.outcome for one in replaced if one.outcome is not None]
+    last = outcomes[-1] if outcomes else None
+    latest = snapshot.config.last_revision_id or 0
+    # Where something was rewritten, files that were looked at in vain stay; two scopes may have looked at the same.
+    told = [one for one in done if one.replaced is not None] or done
+    plan = pl.concat([one.plan for one in told]).unique("path", keep="first", maintain_order=True)
+    return OptimizeResult(
+        version=snapshot.version if last is None else last.version,
+        optimized=last is not None,
+        dry_run=options.dry_run,
+        plan=plan,
+        rows=sum(one.rows for one in replaced),
+        files=sum(len(one.adds) for one in replaced),
+        bytes=sum(add.size for one in replaced for add in one.adds),
+        cubes=sum(one.cubes for one in replaced),
+        revision_id=latest if last is None or last.revision_id is None else last.revision_id,
+        new_revision=any(one.is_new for one in replaced),
+        commits=len(outcomes),
+        attempts=sum(outcome.attempts for outcome in outcomes),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class OptimizeResult:
+    """What an optimize did; prints as a few lines.
+
+    Attributes
+    ----------
+    version : int
+        The version it made; the table's newest if it made none.
+    optimized : bool
+        Whether it changed the table. False: all was in shape, or it was a dry run.
+    dry_run : bool
+        Whether it was only asked what it would do.
+    plan : polars.DataFrame
+        The files that are, or would be, taken out: `path` (decoded), `rows`, `bytes`, `revision_id` (null:
+        not indexed), `reason`: ``"asked for"``, ``"staged"``, ``"older revision"``, ``"deletion vector"``,
+        ``"foreign layout"``, ``"small file"``, ``"overfull cubes"``, or ``"order of weights"`` for files that
+        had to go with the others (known only once it is done).
+    rows : int
+        Rows put back.
+    files, bytes : int
+        Written.
+    cubes : int
+        Cubes that hold the rows.
+    revision_id : int
+        Of the files written last; the newest of the table if there are none.
+    new_revision : bool
+        Whether rows needed a new one.
+    commits, attempts : int
+        Versions made, and tried.
+    """
+
+    version: int
+    optimized: bool
+    dry_run: bool
+    plan: pl.DataFrame = field(repr=False)
+    rows: int
+    files: int
+    bytes: int
+    cubes: int
+    revision_id: int
+    new_revision: bool
+    commits: int
+    attempts: int
+
+    @property
+    def files_removed(self) -> int:
+        """Files taken out, or that would be."""
+        return self.plan.height
+
+    @property
+    def bytes_removed(self) -> int:
+        """Their bytes."""
+        return int(self.plan["bytes"].sum())
+
+    def __repr__(self) -> str:
+        """Say it in a few lines."""
+        if self.optimized and not self.plan.height:
+            return f"OptimizeResult: version {self.version} begins revision {self.revision_id}; there are no rows"
+        if not self.plan.height:
+            return f"OptimizeResult: version {self.version} is in shape; nothing was changed"
+        counts = self.plan.group_by("reason", maintain_order=True).agg(
+            pl.len(), pl.col("rows").sum(), pl.col("bytes").sum()
+        )
+        lines = [
+            f"  {reason}: {files:,} files, {rows:,} rows, {size:,} bytes"
+            for reason, files, rows, size in counts.iter_rows()
+        ]
+        if self.dry_run:
+            return "\n".join([f"OptimizeResult: a dry run on version {self.version} would rewrite", *lines])
+        if not self.optimized:
+            head = (
+                f"OptimizeResult: version {self.version} would gain nothing; nothing was changed. Looked at"
+            )
+            return "\n".join([head, *lines])
+        head = f"OptimizeResult: version {self.version}, {self.files:,} files of {self.bytes:,} bytes in place of"
+        return "\n".join([head, *lines])

@@ -1,0 +1,70 @@
+"""The clock and the ids of this machine."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+__all__ = ["RUNTIME", "Progress", "ProgressCallback", "ProgressStage", "Runtime", "caller_stacklevel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What pure code must not ask for: the clock (milliseconds since 1970 UTC) and new ids."""
+
+    now_ms: Callable[[], int]
+    new_id: Callable[[], str]
+
+
+RUNTIME: Final = Runtime(now_ms=lambda: time.time_ns() // 1_000_000, new_id=lambda: str(uuid.uuid4()))
+"""Milliseconds since 1970 UTC, and random UUIDs."""
+
+_OURS: Final = frozenset({"qbeast", "qbeast_core", "qbeast_spark_bridge", "pyspark_qbeast"})
+
+ProgressStage: TypeAlias = Literal["read", "plan", "write", "commit", "done"]
+
+
+def caller_stacklevel() -> int:
+    """Return the `stacklevel` of a warning given by whoever calls this: the nearest caller outside our packages.
+
+    Examples
+    --------
+    >>> caller_stacklevel() >= 1
+    True
+    """
+    frame = inspect.currentframe()
+    level = 0
+    while frame is not None and (level == 0 or _is_ours(frame.f_globals.get("__name__"))):
+        frame, level = frame.f_back, level + 1
+    return max(level, 1)
+
+
+def _is_ours(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] in _OURS
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One step of a write.
+
+    Parameters
+    ----------
+    stage : {"read", "plan", "write", "commit", "done"}
+        What is under way.
+    files_done, files_total : int
+        Data files written so far, and in all once the plan stands.
+    rows : int
+        Rows of the write.
+    """
+
+    stage: ProgressStage
+    files_done: int = 0
+    files_total: int = 0
+    rows: int = 0
+
+
+ProgressCallback: TypeAlias = Callable[[Progress], None]

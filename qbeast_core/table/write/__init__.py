@@ -1,0 +1,1 @@
+"""New rows: what fits, the plan, the files, the commit."""

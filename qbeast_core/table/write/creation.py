@@ -1,0 +1,97 @@
+"""Several writers create one table at once: one of them does, and the others go on with what it made."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from qbeast_core.errors import TableExistsError
+from qbeast_core.io.store import open_store
+from qbeast_core.log.names import LOG_DIRECTORY, commit_path
+from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.write.options import WriteOptions
+from qbeast_core.table.write.target import Mode, find_target, is_ours
+
+__all__ = ["MOST_CREATIONS", "goes_on", "target_once_created"]
+
+MOST_CREATIONS: Final = 5
+"""How often a write may find no table and come second: each time but the first the table vanished between."""
+
+_QUIET_S: Final = 10.0
+_PAUSE_S: Final = 0.05
+
+
+def goes_on(target: Snapshot | None, mode: Mode) -> bool:
+    """Tell whether a write that found `target` begins again where another writer created the table first.
+
+    One of mode ``"error"`` does not: what it was to make sure of does not hold.
+    """
+    return target is None and mode != "error"
+
+
+def target_once_created(options: WriteOptions, uri: str) -> Snapshot | None:
+    """Return the table that a write works on, as `find_target` does, but wait for one that is being created.
+
+    The files of a first write lie in the folder before its log does, and cannot be told from those of a writer that
+    died. So a write that may follow waits for the log as long as something happens in the folder, and
+    ten seconds more.
+
+    Parameters
+    ----------
+    options : WriteOptions
+        Mode and storage.
+    uri : str
+        Path or address of the table.
+
+    Raises
+    ------
+    QbeastError
+        As `find_target`.
+    """
+    try:
+        return find_target(uri, options.mode, options.storage_options)
+    except TableExistsError:
+        root = open_store(uri, options.storage_options).local_root
+        if options.mode == "error" or root is None or not _may_be_underway(root) or not _created(root):
+            raise
+    return find_target(uri, options.mode, options.storage_options)
+
+
+def _may_be_underway(root: Path) -> bool:
+    return root.is_dir() and all(_is_id(path.stem) or is_ours(path) for path in root.glob("*.parquet"))
+
+
+def _is_id(name: str) -> bool:
+    """Tell whether a file is called as those of a write are: for JVMs they have no column that tells."""
+    try:
+        return str(uuid.UUID(name)) == name
+    except ValueError:
+        return False
+
+
+def _created(root: Path) -> bool:
+    """Wait as long as somebody is at work in the folder; tell whether there is a log in the end."""
+    seen, patience = 0.0, time.monotonic()
+    while not (root / commit_path(0)).exists():
+        newest = max(_times(root), default=0.0)
+        if newest != seen:
+            # By the time that has passed since: what was left long ago is not waited for.
+            seen, patience = newest, time.monotonic() + _QUIET_S - max(time.time() - newest, 0.0)
+        if time.monotonic() >= patience:
+            return False
+        time.sleep(_PAUSE_S)
+    return True
+
+
+def _times(root: Path) -> Iterator[float]:
+    """Yield when each thing in the folder and its log was changed, seconds since 1970 UTC."""
+    for folder in (root, root / LOG_DIRECTORY):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            yield folder.stat().st_mtime
+            for path in folder.iterdir():
+                with suppress(FileNotFoundError):
+                    yield path.stat().st_mtime

@@ -1,0 +1,317 @@
+"""The options of a write, and which of them cannot be meant."""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from numbers import Real
+from typing import Any, Final, TypeAlias, cast
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.space.columns import NumberColumn
+from qbeast_core.space.coordinates import number_values
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.table.data.schema import SchemaMode
+from qbeast_core.table.runtime import Progress, ProgressCallback
+from qbeast_core.table.write.target import Mode, check_mode
+from qbeast_core.tree.columns import to_index_column
+from qbeast_core.tree.fit import ColumnBounds
+
+__all__ = [
+    "ColumnStats",
+    "WriteOptions",
+    "check_metadata",
+    "check_options",
+    "check_txn",
+    "metadata_of",
+    "parse_column_stats",
+    "report_progress",
+]
+
+
+_MOST_CHARACTERS: Final = 1 << 20
+
+_MOST_ROWS: Final = 2**31 - 1  # the JVM counts the rows of a cube in 32 bits
+
+# Every commit sets these, but for those that Spark's Delta knows as structs, maps or numbers: a text in one of
+# them makes its DESCRIBE HISTORY fail.
+_OWN_KEYS: Final = frozenset(
+    {
+        "engineInfo",
+        "inCommitTimestamp",
+        "isBlindAppend",
+        "isolationLevel",
+        "job",
+        "notebook",
+        "operation",
+        "operationMetrics",
+        "operationParameters",
+        "readVersion",
+        "tags",
+        "timestamp",
+        "txnId",
+        "version",
+    }
+)
+
+ColumnStats: TypeAlias = Mapping[str, Any] | str
+"""A mapping, or the same as JSON text."""
+
+_SUFFIXES = ("_min", "_max", "_quantiles")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """Options of a write, as `qbeast.write_table` documents them."""
+
+    columns: Sequence[str] | None = None
+    mode: Mode = "error"
+    cube_size: int | None = None
+    column_stats: ColumnStats | None = None
+    schema_mode: SchemaMode | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    txn: tuple[str, int] | None = None
+    commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    dialect: BlocksDialect | None = None
+    progress: ProgressCallback | None = None
+
+
+def report_progress(options: WriteOptions, progress: Progress) -> None:
+    """Report a step to whoever asked for reports."""
+    if options.progress is not None:
+        options.progress(progress)
+
+
+def check_options(options: WriteOptions) -> None:
+    """Refuse options that cannot be meant, before anything is read.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the option, its value and what it may be.
+    """
+    check_mode(options.mode)
+    size = cast("object", options.cube_size)  # callers without a type checker pass anything
+    if size is not None and not (
+        isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= _MOST_ROWS
+    ):
+        msg = (
+            f"cube_size must be a whole number of rows, from 1 to {_MOST_ROWS:,}, got {_shown(size)}; nothing was "
+            "written"
+        )
+        raise InvalidInputError(msg, argument="cube_size")
+    if options.schema_mode not in (None, "merge", "overwrite"):
+        msg = f'schema_mode must be "merge" or "overwrite", got {options.schema_mode!r}; nothing was written'
+        raise InvalidInputError(msg, argument="schema_mode")
+    if options.schema_mode == "overwrite" and options.mode == "append":
+        msg = 'schema_mode="overwrite" needs mode="overwrite"; nothing was written'
+        raise InvalidInputError(msg, argument="schema_mode")
+    if options.dialect not in (None, "documented", "qbeast-spark"):
+        msg = f'dialect must be "documented" or "qbeast-spark", got {options.dialect!r}; nothing was written'
+        raise InvalidInputError(msg, argument="dialect")
+    check_txn(options.txn)
+    check_metadata(options.commit_metadata)
+
+
+def check_txn(txn: object) -> None:
+    """Refuse a transaction that no Delta log can hold.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no pair of an application's id, a text, and a version, a whole number from 0 to 2**63 - 1.
+    """
+    match txn:
+        case None:
+            return
+        case (str(app), int(version)) if app and not isinstance(version, bool) and 0 <= version < 2**63:
+            if _is_text(app):
+                return
+        case _:
+            pass
+    msg = (
+        f"txn must be (application id, version), a text and a whole number below 2**63, got {_shown(txn)}; nothing "
+        "was written"
+    )
+    raise InvalidInputError(msg, argument="txn")
+
+
+def metadata_of(given: Mapping[str, str] | None) -> dict[str, str]:
+    """Return `commit_metadata` as a call was given it, checked.
+
+    Raises
+    ------
+    InvalidInputError
+        As `check_metadata`.
+    """
+    if given is not None and not isinstance(cast("object", given), Mapping):
+        msg = f"commit_metadata maps texts to texts, got {_shown(given)}. Nothing was written."
+        raise InvalidInputError(msg, argument="commit_metadata")
+    metadata = dict(given or {})
+    check_metadata(metadata)
+    return metadata
+
+
+def check_metadata(metadata: Mapping[Any, Any]) -> None:
+    """Refuse what would spoil the entry in the history: other engines read its known keys by type.
+
+    Raises
+    ------
+    InvalidInputError
+        If a key or a value is no text, or no Unicode (half a surrogate pair), if a key is one that every commit sets,
+        or that others read as no text, or if all of it is longer than 1 MiB, which every reader of the log would
+        read.
+    """
+    for key, value in metadata.items():
+        if not _is_text(key) or not _is_text(value) or key in _OWN_KEYS:
+            msg = (
+                f"commit_metadata maps texts to texts, and may not use {sorted(_OWN_KEYS)}; got {_shown(key)}: "
+                f"{_shown(value)}. Nothing was written."
+            )
+            raise InvalidInputError(msg, argument="commit_metadata")
+    length = sum(len(key) + len(value) for key, value in metadata.items())
+    if length > _MOST_CHARACTERS:
+        msg = (
+            f"commit_metadata has {length:,} characters, more than {_MOST_CHARACTERS:,}, which every reader of the log "
+            "would read. Nothing was written. Store it elsewhere, and its address here."
+        )
+        raise InvalidInputError(msg, argument="commit_metadata")
+
+
+def _is_text(given: object) -> bool:
+    """Tell whether this is text that UTF-8 can spell: half a surrogate pair is none."""
+    if not isinstance(given, str):
+        return False
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(given: object) -> str:
+    return reprlib.repr(given)
+
+
+def parse_column_stats(
+    stats: ColumnStats | None, schema: pl.Schema, indexed: Sequence[str]
+) -> dict[str, ColumnBounds]:
+    """Return the bounds per indexed column, in the format's units.
+
+    Parameters
+    ----------
+    stats : mapping, str or None
+        Keys are an indexed column's name with one of the three suffixes; values are finite and of the
+        column's type (dates and timestamps may be ISO 8601 text; a time without zone is UTC).
+    schema : polars.Schema
+        Types of the columns.
+    indexed : sequence of str
+        Names of the indexed columns.
+
+    Raises
+    ------
+    InvalidInputError
+        If the text is no JSON object, a key names no indexed column, a value does not fit the column,
+        quantiles are fewer than two, or a minimum lies above its maximum.
+
+    Examples
+    --------
+    >>> parse_column_stats('{"a_min": 0, "a_max": 9}', pl.Schema({"a": pl.Int64()}), ["a"])
+    {'a': ColumnBounds(lowest=0, highest=9, quantiles=None)}
+    """
+    given = _as_mapping(stats)
+    known = {f"{name}{suffix}" for name in indexed for suffix in _SUFFIXES}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        msg = (
+            f"column_stats names {unknown}, which belong to no indexed column; nothing was written. "
+            f"Keys are one of {list(indexed)} followed by _min, _max or _quantiles."
+        )
+        raise InvalidInputError(msg, argument="column_stats")
+    found = {name: _bounds(name, schema[name], given) for name in indexed}
+    return {name: bounds for name, bounds in found.items() if bounds != ColumnBounds()}
+
+
+def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
+    if not isinstance(stats, str):
+        return stats or {}
+    try:
+        parsed = json.loads(stats)
+    except json.JSONDecodeError as error:
+        msg = f"column_stats is no JSON: {error}; nothing was written"
+        raise InvalidInputError(msg, argument="column_stats") from error
+    if not isinstance(parsed, dict):
+        msg = "column_stats must be a JSON object; nothing was written"
+        raise InvalidInputError(msg, argument="column_stats")
+    return parsed
+
+
+def _bounds(name: str, dtype: pl.DataType, given: Mapping[str, Any]) -> ColumnBounds:
+    lowest = _one(name, dtype, given.get(f"{name}_min"))
+    highest = _one(name, dtype, given.get(f"{name}_max"))
+    if lowest is not None and highest is not None and lowest > highest:  # type: ignore[operator] # one column, one type
+        msg = f"column_stats: {name}_min {lowest!r} lies above {name}_max {highest!r}; nothing was written"
+        raise InvalidInputError(msg, argument="column_stats")
+    quantiles = given.get(f"{name}_quantiles")
+    if quantiles is None:
+        return ColumnBounds(lowest, highest)
+    listed = [] if isinstance(quantiles, str) or not isinstance(quantiles, Iterable) else list(quantiles)
+    values = _in_format_unit(name, dtype, listed) if listed else []
+    if len(set(values)) < 2:
+        msg = (
+            f"column_stats: {name}_quantiles needs a list of at least two different values, got {quantiles!r}"
+        )
+        raise InvalidInputError(msg, argument="column_stats")
+    return ColumnBounds(lowest, highest, tuple(values))  # type: ignore[arg-type] # one column, one type
+
+
+def _one(name: str, dtype: pl.DataType, value: object) -> float | str | None:
+    return None if value is None else _in_format_unit(name, dtype, [value])[0]
+
+
+def _in_format_unit(name: str, dtype: pl.DataType, values: list[Any]) -> list[float | str]:
+    try:
+        cast = pl.concat([_as_column_value(value, dtype) for value in values])
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
+        msg = f"column_stats: {values!r} does not fit column {name!r} of type {dtype}; nothing was written"
+        raise InvalidInputError(msg, argument="column_stats") from error
+    if dtype == pl.String:
+        return [str(v) for v in cast]
+    if dtype.is_integer():
+        return [int(v) for v in cast]
+    column = to_index_column(cast)
+    if not isinstance(column, NumberColumn):
+        return []
+    numbers = number_values(column).tolist()
+    return [int(v) for v in numbers] if dtype.is_temporal() else list(numbers)
+
+
+def _as_column_value(value: Any, dtype: pl.DataType) -> pl.Series:
+    """Return one value as a column of one row; raise where it is of another kind, or not finite."""
+    if dtype.is_temporal():
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        fits = isinstance(moment, date)
+    elif dtype == pl.String:
+        moment, fits = value, isinstance(value, str)
+    else:
+        moment, fits = value, _is_number(value) and (not dtype.is_integer() or value == int(value))
+    if not fits:
+        msg = f"{value!r} is of another kind"
+        raise TypeError(msg)
+    series = pl.Series([moment])
+    if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None and series.dtype == pl.Datetime("us"):
+        return series.dt.replace_time_zone("UTC").cast(dtype)
+    return series.cast(dtype, strict=True)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, Real | Decimal) and math.isfinite(value)

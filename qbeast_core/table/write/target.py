@@ -1,0 +1,109 @@
+"""What stands at the path of a write, and what the write's mode makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import polars as pl
+
+from qbeast_core.errors import (
+    InvalidInputError,
+    NotQbeastTableError,
+    TableExistsError,
+    TableNotFoundError,
+)
+from qbeast_core.log.protocol import check_writable
+from qbeast_core.table.data.frames import WEIGHT_COLUMN
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
+
+__all__ = ["Mode", "check_mode", "find_target", "is_ours"]
+
+
+Mode: TypeAlias = Literal["error", "append", "overwrite", "ignore"]
+
+
+def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None) -> Snapshot | None:
+    """Return the table that a write of this mode works on; None: it creates one.
+
+    Parameters
+    ----------
+    uri : str
+        Path or address of the table.
+    mode : {"error", "append", "overwrite", "ignore"}
+        What to do when there is a table.
+    storage_options : mapping, optional
+        As `deltalake` takes them.
+
+    Raises
+    ------
+    TableExistsError
+        Mode ``"error"`` met a table, or a file or foreign data lie at the path.
+    NotQbeastTableError
+        An append met a Delta table without index.
+    UnsupportedTableError
+        The table has a feature that must not be written.
+    """
+    try:
+        snapshot = load_snapshot(uri, storage_options=storage_options)
+    except TableNotFoundError as error:
+        _refuse_what_is_there(uri, error)
+        return None
+    if mode == "error":
+        msg = (
+            f"a table is at {uri!r} already; nothing was written. "
+            'Pass mode="append", "overwrite" or "ignore", or choose another path.'
+        )
+        raise TableExistsError(msg, path=uri)
+    if mode == "ignore":
+        return snapshot
+    if mode == "append" and snapshot.config.latest is None:
+        msg = (
+            f"{uri!r} is a Delta table without Qbeast index; nothing was written. Convert it "
+            f"(qbeast.convert_table({uri!r}, columns=[...])), or write to another path, or replace it with "
+            'mode="overwrite".'
+        )
+        raise NotQbeastTableError(msg, path=uri)
+    check_writable(snapshot.protocol, snapshot.metadata, mode=mode, path=uri)
+    return snapshot
+
+
+def _refuse_what_is_there(uri: str, error: TableNotFoundError) -> None:
+    """Tell an empty place from a file or from data that no Delta log knows."""
+    from qbeast_core.io.store import open_store  # noqa: PLC0415 - used on this road alone
+
+    root = open_store(uri).local_root
+    if root is None or not root.exists():
+        return
+    if not root.is_dir():
+        msg = f"{uri!r} is a file, not a folder; nothing was written. Choose another path."
+        raise TableExistsError(msg, path=uri) from error
+    files = list(root.glob("*.parquet"))
+    if files and all(is_ours(path) for path in files):
+        msg = (
+            f"{uri!r} holds data files of a table, but no log that names them: an interrupted write left them, or the "
+            "log was lost; nothing was written. Delete them if nobody needs them, or choose another path."
+        )
+        raise TableExistsError(msg, path=uri) from error
+    if files or (root / "_delta_log").exists():
+        msg = (
+            f"{uri!r} holds files but no readable Delta table; nothing was written. Convert it to a table first "
+            f"(qbeast.convert_table({uri!r}, columns=[...])), or choose an empty place."
+        )
+        raise TableExistsError(msg, path=uri) from error
+
+
+def is_ours(path: Path) -> bool:
+    """Tell whether a Parquet file is one that this library wrote."""
+    try:
+        return WEIGHT_COLUMN in pl.read_parquet_schema(path)
+    except (pl.exceptions.PolarsError, OSError):
+        return False
+
+
+def check_mode(mode: object) -> None:
+    """Refuse an unknown mode."""
+    if mode not in ("error", "append", "overwrite", "ignore"):
+        msg = f'mode must be "error", "append", "overwrite" or "ignore", got {mode!r}; nothing was written'
+        raise InvalidInputError(msg, argument="mode")

@@ -1,0 +1,1 @@
+"""``format("qbeast")``: Spark's Python data source."""

@@ -1,0 +1,132 @@
+"""What a read through ``format("qbeast")`` returns, and the tasks it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+from pyspark.sql.types import StructField, StructType
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.query.weights import sample_to_weights
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
+from qbeast_spark_bridge.datasource.options import ReadOptions
+from qbeast_spark_bridge.predicates.predicates import from_sql
+from qbeast_spark_bridge.schema import collated_columns, nullable_schema, spark_schema
+from qbeast_spark_bridge.tasks import plan_tasks
+from qbeast_spark_bridge.worker.read_task import ReadTask
+
+__all__ = ["SourcePlan"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourcePlan:
+    """A version of a table, and what is asked of it."""
+
+    reader: Reader
+    options: ReadOptions
+
+    @staticmethod
+    def open(options: ReadOptions, version: int | None) -> SourcePlan:
+        """Open the table.
+
+        Parameters
+        ----------
+        options : ReadOptions
+            What is asked.
+        version : int or None
+            The version that was pinned before; None: what the options say, else the newest.
+
+        Raises
+        ------
+        TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
+            As `qbeast.open_table`.
+        InvalidInputError
+            If the filter is not understood exactly, the sample is no fraction, or a column is not in the table.
+        """
+        number, moment = travel(options.version if version is None else version)
+        snapshot = load_snapshot(
+            options.path,
+            version=number,
+            timestamp=moment,
+            storage_options=options.storage_options,
+            allow_absolute_paths=options.allow_absolute_paths,
+        )
+        plan = SourcePlan(Reader(snapshot), options)
+        plan._names(options.columns)  # what is wrong is said when the table is loaded
+        plan._predicate()
+        if options.sample is not None:
+            sample_to_weights(options.sample)
+        return plan
+
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        return self.reader.snapshot.version
+
+    def schema(self) -> StructType:
+        """Return the columns asked for."""
+        whole = self._whole()
+        return StructType([whole[name] for name in self._names(self.options.columns)])
+
+    def tasks(self, schema: StructType) -> list[ReadTask]:
+        """Cut the read into tasks.
+
+        Parameters
+        ----------
+        schema : StructType
+            The columns that Spark expects: those of `schema`, or fewer where the user gave their own.
+
+        Raises
+        ------
+        InvalidInputError
+            If Spark expects a column that the table does not have, or another type.
+        """
+        names = self._names([field.name for field in schema.fields])
+        self._refuse_types(schema)
+        return plan_tasks(
+            self.reader,
+            predicate=self._predicate(),
+            sample=self.options.sample,
+            columns=names,
+            schema=schema,
+        )
+
+    def _whole(self) -> StructType:
+        return nullable_schema(spark_schema(self.reader.snapshot.schema_json))
+
+    def _names(self, columns: Sequence[str] | None) -> list[str]:
+        known = list(self.reader.snapshot.schema)
+        names = known if columns is None else list(columns)
+        if not names or set(names) - set(known) or len(set(names)) < len(names):
+            msg = f"the columns asked for must be different ones of {known}, at least one, not {names}"
+            raise InvalidInputError(msg, argument="columns")
+        return names
+
+    def _predicate(self) -> pl.Expr | None:
+        if self.options.where is None:
+            return None
+        collated = set(collated_columns(self._whole()))
+        schema = self.reader.snapshot.schema
+        return from_sql(self.options.where, pl.Schema({n: t for n, t in schema.items() if n not in collated}))
+
+    def _refuse_types(self, schema: StructType) -> None:
+        whole = self._whole()
+        other = [
+            f"{field.name!r} is {whole[field.name].dataType.simpleString()}, not {field.dataType.simpleString()}"
+            for field in schema.fields
+            if _bare(field) != _bare(whole[field.name])
+        ]
+        if other:
+            msg = (
+                "a schema given to the reader may leave columns out, but not change them: "
+                f"{'; '.join(other)}. Cast afterwards."
+            )
+            raise InvalidInputError(msg, argument="schema")
+
+
+def _bare(field: StructField) -> StructField:
+    (bare,) = nullable_schema(StructType([StructField(field.name, field.dataType)])).fields
+    return bare

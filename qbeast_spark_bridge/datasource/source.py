@@ -1,0 +1,113 @@
+# ruff: noqa: PLC0415 -- Polars must not be imported before its threads are set
+"""``format("qbeast")``: tables as a Python data source of Spark.
+
+Every method runs in a Python worker of its own, on the driver or an executor, and what one learns reaches the
+next by pickling alone. Polars is imported inside them, when its threads are set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from qbeast_core.errors import QbeastError
+from qbeast_spark_bridge.datasource.options import ReadOptions
+from qbeast_spark_bridge.worker.call import use_task_cores
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+__all__ = ["QbeastDataSource", "QbeastReader"]
+
+
+class QbeastDataSource(DataSource):
+    """A qbeast table, read and appended to.
+
+    Parameters
+    ----------
+    options : MutableMapping
+        As given to ``spark.read``, ``df.write`` or ``df.writeStream``.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._version: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pin the version: Spark pickles the source when it is loaded, and plans reads of it later."""
+        if self._version is None:
+            with contextlib.suppress(QbeastError):  # no table, or options of a sink: said where it matters
+                self._version = _pinned(ReadOptions.of(self.options))
+        return dict(vars(self))
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what stands in ``format(...)``."""
+        return "qbeast"
+
+    def schema(self) -> StructType:
+        """Return the table's columns, or those asked for, all nullable."""
+        use_task_cores()
+        from qbeast_spark_bridge.datasource.plan import SourcePlan
+
+        plan = SourcePlan.open(ReadOptions.of(self.options), self._version)
+        self._version = plan.version
+        return plan.schema()
+
+    def reader(self, schema: StructType) -> QbeastReader:
+        """Return the reader of the version that was loaded."""
+        return QbeastReader(ReadOptions.of(self.options), self._version, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 -- Spark's signature
+        """Return the writer of an append to a table that exists."""
+        use_task_cores()
+        from qbeast_spark_bridge.datasource.writers import batch_writer
+
+        return batch_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 -- Spark's signature
+        """Return the writer of a micro-batch, which is appended exactly once."""
+        use_task_cores()
+        from qbeast_spark_bridge.datasource.writers import stream_writer
+
+        return stream_writer(self.options, schema, overwrite=overwrite)
+
+
+class QbeastReader(DataSourceReader):
+    """Reads a version in tasks of pages of about equal bytes.
+
+    There is no ``pushFilters``: Spark 4.1 to 4.3 give wrong rows where a loaded DataFrame is used twice with
+    different filters. What is to be skipped is said in options.
+    """
+
+    def __init__(self, options: ReadOptions, version: int | None, schema: StructType) -> None:
+        self._options = options
+        self._version = version
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks, pickled, each with all it must know."""
+        use_task_cores()
+        from qbeast_spark_bridge.datasource.plan import SourcePlan
+
+        plan = SourcePlan.open(self._options, self._version)
+        return [InputPartition(pickle.dumps(task)) for task in plan.tasks(self._schema)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a task's rows; a table where nothing is to be read comes as one partition without value."""
+        use_task_cores()
+        if partition.value is not None:
+            yield from pickle.loads(partition.value).batches()  # noqa: S301 -- bytes of our own driver
+
+
+def _pinned(options: ReadOptions) -> int:
+    use_task_cores()
+    from qbeast_spark_bridge.datasource.plan import SourcePlan
+
+    return SourcePlan.open(options, None).version

@@ -1,0 +1,282 @@
+# ruff: noqa: PLC0415 -- Polars must not be imported before its threads are set
+"""The batch writer of ``format("qbeast")``: each task indexes its own rows, the driver commits once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+
+from qbeast_core.errors import InvalidInputError, QbeastError
+from qbeast_core.io.store import open_store
+from qbeast_spark_bridge.datasource.options import (
+    SINK_OPTIONS,
+    WRITE_OPTIONS,
+    refuse_unknown,
+    storage_options,
+    table_path,
+)
+from qbeast_spark_bridge.worker.call import use_task_cores
+
+__all__ = [
+    "AppendMessage",
+    "AppendTask",
+    "BatchWriter",
+    "StreamWriter",
+    "application_of",
+    "batch_writer",
+    "stream_writer",
+]
+
+
+_OPERATION = "STREAMING UPDATE"
+
+_QUERY = "metadata"  # the file of a checkpoint that names its query
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class AppendMessage(WriterCommitMessage):
+    """What a task wrote, pickled."""
+
+    parts: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class AppendTask:
+    """An append under way, as its tasks and its commit see it.
+
+    Attributes
+    ----------
+    path, storage_options
+        Where the table is.
+    context : bytes
+        What tasks know of it.
+    """
+
+    path: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    context: bytes = field(repr=False)
+
+    @staticmethod
+    def begin(options: Mapping[str, str], schema: StructType) -> AppendTask:
+        """Look at the table; see `qbeast_spark_bridge.datasource.append.begin` for what is refused."""
+        from qbeast_spark_bridge.datasource import append
+
+        path, storage = table_path(options), storage_options(options)
+        return AppendTask(path, storage, append.begin(path, schema, storage))
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> AppendMessage:
+        """Write the rows of a task."""
+        use_task_cores()
+        from qbeast_spark_bridge.worker import append as append_task
+
+        return AppendMessage(append_task.write_rows(self.context, batches))
+
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        *,
+        txn: tuple[str, int] | None = None,
+        operation: str = "",
+    ) -> None:
+        """Publish what all tasks wrote."""
+        use_task_cores()
+        from qbeast_spark_bridge.datasource import append
+
+        append.publish(self.path, self.storage_options, _written(messages), txn=txn, operation=operation)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete what was written, unless a commit was tried.
+
+        A failed commit has deleted what it could, or nobody knows whether it landed. Where a task is missing
+        there was no commit. What tasks write that still run is never named, and vacuum removes it.
+        """
+        if None not in messages:
+            return
+        use_task_cores()
+        from qbeast_spark_bridge.datasource import append
+
+        append.discard(self.path, self.storage_options, _written(messages))
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Appends the rows of a DataFrame."""
+
+    def __init__(self, task: AppendTask, txn: tuple[str, int] | None) -> None:
+        self._task = task
+        self._txn = txn
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of a task, on an executor."""
+        return self._task.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish what all tasks wrote, on the driver."""
+        self._task.commit(messages, txn=self._txn)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Clean up after a failure, on the driver."""
+        self._task.abort(messages)
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
+    """Return the writer of ``df.write.format("qbeast").mode("append").save(path)``.
+
+    Parameters
+    ----------
+    options : Mapping
+        `path`; for an append that is repeated safely `txnAppId` and `txnVersion`; ``storage.*``.
+    schema : StructType
+        Of the rows.
+    overwrite : bool
+        Refused.
+
+    Raises
+    ------
+    InvalidInputError
+        If the table is to be overwritten, or an option cannot be used.
+    TableNotFoundError, SchemaMismatchError, NotQbeastTableError, UnsupportedTableError
+        If it cannot be appended to.
+    """
+    if overwrite:
+        msg = (
+            'format("qbeast") appends, and does not overwrite: a task alone cannot index a table anew. Nothing was '
+            'written. Call qbeast_spark_bridge.write_table(df, path, columns=[...], mode="overwrite").'
+        )
+        raise InvalidInputError(msg, argument="mode")
+    refuse_unknown(options, WRITE_OPTIONS)
+    txn = _txn(options)
+    return BatchWriter(AppendTask.begin(options, schema), txn)
+
+
+def _txn(options: Mapping[str, str]) -> tuple[str, int] | None:
+    app, version = options.get("txnappid"), options.get("txnversion")
+    if app is None and version is None:
+        return None
+    if not app or version is None or not version.isdecimal() or int(version) >= 2**63:
+        msg = (
+            f"txnAppId and txnVersion, a number below 2**63, go together; got {app!r} and {version!r}. Nothing was "
+            "written."
+        )
+        raise InvalidInputError(msg, argument="txnAppId")
+    return app, int(version)
+
+
+def _written(messages: list[WriterCommitMessage | None]) -> list[bytes]:
+    return [message.parts for message in messages if isinstance(message, AppendMessage)]
+
+
+if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+else:
+
+    class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+        """Before Spark 4.1: what makes it hand over Arrow batches to a writer of streams too."""
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Appends a micro-batch.
+
+    The table keeps the application and the batch it has come to, in the same commit as the rows. A batch that comes
+    again, after a restart or because the answer to its commit was lost, is known by its number.
+    """
+
+    def __init__(self, task: AppendTask, application: str) -> None:
+        self._task = task
+        self._application = application
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of a task, on an executor."""
+        return self._task.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
+        """Publish what all tasks wrote, on the driver, unless the table has the batch."""
+        self._task.commit(messages, txn=(self._application, batchId), operation=_OPERATION)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 -- Spark's
+        """Clean up after a failure, on the driver."""
+        self._task.abort(messages)
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> StreamWriter:
+    """Return the writer of a micro-batch.
+
+    Parameters
+    ----------
+    options : Mapping
+        `path`; `txnAppId` or `checkpointLocation`; ``storage.*``.
+    schema : StructType
+        Of the rows.
+    overwrite : bool
+        Refused: Spark asks for it in output mode ``complete``.
+
+    Raises
+    ------
+    InvalidInputError
+        If the mode is not append, an option cannot be used, or the stream has no name.
+    TableNotFoundError, SchemaMismatchError, NotQbeastTableError, UnsupportedTableError
+        If the table cannot be appended to.
+    """
+    if overwrite:
+        msg = (
+            'the sink format("qbeast") appends: it has no output mode "complete". Nothing was written. Use '
+            'outputMode("append"), or foreachBatch with qbeast_spark_bridge.write_table(..., mode="overwrite").'
+        )
+        raise InvalidInputError(msg, argument="outputMode")
+    refuse_unknown(options, SINK_OPTIONS)
+    application = application_of(options)
+    return StreamWriter(AppendTask.begin(options, schema), application)
+
+
+def application_of(options: Mapping[str, str]) -> str:
+    """Return the name under which the table remembers the stream's progress.
+
+    Parameters
+    ----------
+    options : Mapping
+        `txnAppId` is the name; else the checkpoint at `checkpointLocation` knows the query's.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is neither, or the checkpoint cannot be read from here.
+    """
+    named = options.get("txnappid")
+    if named:
+        return named
+    checkpoint = options.get("checkpointlocation")
+    if not checkpoint:
+        reason = "the sink was told no checkpointLocation (a session's setting does not reach it)"
+        raise _nameless(reason)
+    try:
+        text = open_store(checkpoint, storage_options(options)).get(_QUERY)
+        about: Any = json.loads(text)
+        query = about["id"]
+    except (QbeastError, OSError, ValueError, LookupError, TypeError) as error:
+        reason = f"the query's name cannot be read from {checkpoint}/{_QUERY} ({error})"
+        raise _nameless(reason) from error
+    return str(query)
+
+
+def _nameless(reason: str) -> InvalidInputError:
+    msg = (
+        f"{reason}, so a batch that comes again could not be told from a new one. Nothing was written. Name the "
+        'stream: .option("txnAppId", "orders-from-kafka"), a name that no other stream into this table has, nor this '
+        'one after its checkpoint is gone; or give .option("checkpointLocation", ...) at a place that the driver\'s '
+        "Python can read."
+    )
+    return InvalidInputError(msg, argument="txnAppId")

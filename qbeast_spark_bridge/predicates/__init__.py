@@ -1,0 +1,1 @@
+"""Filters between Spark SQL and Polars."""

@@ -1,0 +1,206 @@
+"""A column against one literal, as Spark compares them, in Polars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from functools import reduce
+from operator import and_, eq, ge, gt, le, lt, ne, or_
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.nodes import Op
+from qbeast_spark_bridge.predicates.sql_tokens import SqlLiteral
+
+__all__ = ["MOST_DIGITS", "UNSURE", "Translation", "all_told", "any_told", "compare"]
+
+_APPLY: Final = {"<": lt, "<=": le, "==": eq, "!=": ne, ">=": ge, ">": gt}
+_DAY: Final = timedelta(days=1)  # more than any zone is away from UTC
+_SINGLE: Final = 2.0**127  # below the largest of single precision
+
+MOST_DIGITS: Final = 38
+"""Of a decimal in Spark."""
+
+UNSURE: Final = "?"
+"""An obstacle that its part has to name."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Translation:
+    """What is known of a condition.
+
+    Attributes
+    ----------
+    predicate : polars.Expr or None
+        True for every row that the condition keeps; None: for all.
+    obstacle : str
+        The part that was not understood exactly; empty if the predicate keeps no other rows.
+    """
+
+    predicate: pl.Expr | None
+    obstacle: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the predicate keeps the very rows that the condition keeps."""
+        return self.predicate is not None and not self.obstacle
+
+
+def all_told(parts: Sequence[Translation]) -> Translation:
+    """Rows that every part keeps.
+
+    Parameters
+    ----------
+    parts : sequence of Translation
+        At least one.
+    """
+    known = [part.predicate for part in parts if part.predicate is not None]
+    return Translation(reduce(and_, known) if known else None, _obstacle(parts))
+
+
+def any_told(parts: Sequence[Translation]) -> Translation:
+    """Rows that any part keeps.
+
+    Parameters
+    ----------
+    parts : sequence of Translation
+        At least one.
+    """
+    known = [part.predicate for part in parts if part.predicate is not None]
+    return Translation(reduce(or_, known) if len(known) == len(parts) else None, _obstacle(parts))
+
+
+def compare(name: str, dtype: pl.DataType, op: Op, literal: SqlLiteral) -> Translation | None:
+    """Compare a column with a literal.
+
+    Parameters
+    ----------
+    name, dtype
+        The column.
+    op : {"<", "<=", "==", "!=", ">=", ">"}
+        How; a negation is in it.
+    literal : SqlLiteral
+        The right side.
+
+    Returns
+    -------
+    Translation or None
+        None where Spark's casts are not plain.
+    """
+    if literal.kind == "null":
+        return Translation(pl.lit(value=False))
+    rule = next((rule for kind, rule in _RULES if isinstance(dtype, kind)), None)
+    return None if rule is None else rule(pl.col(name), op, literal, dtype)
+
+
+def _obstacle(parts: Sequence[Translation]) -> str:
+    return next((part.obstacle for part in parts if part.obstacle), "")
+
+
+def _apply(column: pl.Expr, op: Op, value: Any, dtype: pl.DataType) -> Translation:
+    return Translation(_APPLY[op](column, pl.lit(value, dtype=dtype)))
+
+
+def _compare_plain(column: pl.Expr, op: Op, literal: SqlLiteral, dtype: pl.DataType) -> Translation | None:
+    same = literal.kind == ("string" if isinstance(dtype, pl.String) else "bool")
+    ordered = isinstance(dtype, pl.String) or op in ("==", "!=")
+    return _apply(column, op, literal.value, dtype) if same and ordered else None
+
+
+def _compare_exact(column: pl.Expr, op: Op, literal: SqlLiteral, dtype: pl.DataType) -> Translation | None:
+    """Compare integers and decimals; the literal may lie between two values of the column's type."""
+    if literal.kind not in ("int", "decimal"):
+        return None
+    like = dtype if isinstance(dtype, pl.Decimal) else pl.Decimal(19, 0)
+    dtype = (
+        dtype if isinstance(dtype, pl.Decimal) else pl.Int64()
+    )  # literals beyond a small type are literals too
+    value, precision, scale = Decimal(str(literal.value)), like.precision or MOST_DIGITS, like.scale
+    digits, exponent = len(value.as_tuple().digits), int(value.as_tuple().exponent)
+    whole = 20 if literal.kind == "int" else max(digits + exponent, 0)
+    if max(precision - scale, whole) + max(scale, -exponent) > MOST_DIGITS:
+        return None  # Spark rounds one of the two
+    with localcontext(prec=2 * MOST_DIGITS):
+        units = value.scaleb(scale)
+        low, high = (units.to_integral_value(how) for how in (ROUND_FLOOR, ROUND_CEILING))
+        most = Decimal(10**precision if isinstance(dtype, pl.Decimal) else 2**63)
+        if not -most < low <= high < most:
+            return None
+        bounds = [bound.scaleb(-scale) for bound in (low, high)]
+    below, above = bounds if isinstance(dtype, pl.Decimal) else map(int, bounds)
+    return _between(column, op, below, above, dtype)
+
+
+def _between(column: pl.Expr, op: Op, below: Any, above: Any, dtype: pl.DataType) -> Translation:
+    """Compare with a value from `below` to `above`, between which the column has none."""
+    if below == above:
+        return _apply(column, op, below, dtype)
+    if op in ("==", "!="):
+        return Translation(pl.lit(value=False) if op == "==" else column.is_not_null())
+    return _apply(column, ">=", above, dtype) if op in (">", ">=") else _apply(column, "<=", below, dtype)
+
+
+def _compare_floats(column: pl.Expr, op: Op, literal: SqlLiteral, dtype: pl.DataType) -> Translation | None:
+    if literal.kind not in ("int", "decimal", "double"):
+        return None
+    exact = Decimal(literal.value) if isinstance(literal.value, float) else Decimal(str(literal.value))
+    value = float(exact)
+    if isinstance(dtype, pl.Float32) and not (
+        abs(value) < _SINGLE and Decimal(float(np.float32(value))) == exact
+    ):
+        return None  # whether Spark rounds it to single precision, a setting says
+    return _apply(column, op, value, dtype)
+
+
+def _compare_dates(column: pl.Expr, op: Op, literal: SqlLiteral, dtype: pl.DataType) -> Translation | None:
+    moment = literal.moment()
+    if moment is None or moment.kind != "date":
+        return None
+    told = _apply(column, op, moment.value, dtype)
+    return told if moment.typed else _and_far(column, told, date(9999, 12, 30), date(1, 1, 3), dtype)
+
+
+def _compare_times(column: pl.Expr, op: Op, literal: SqlLiteral, dtype: pl.DataType) -> Translation | None:
+    """Compare timestamps; where the session's zone decides, a day is allowed for it."""
+    moment = literal.moment()
+    if moment is None:
+        return None
+    value = _at(moment.value, dtype)
+    if moment.typed and moment.kind == ("naive" if dtype == pl.Datetime("us") else "instant"):
+        return _apply(column, op, value, dtype)
+    if op == "!=":
+        return None
+    try:
+        low, high = value - _DAY, value + _DAY
+    except OverflowError:
+        return None
+    above = [] if op in ("<", "<=") else [_apply(column, ">=", low, dtype)]
+    below = [] if op in (">", ">=") else [_apply(column, "<=", high, dtype)]
+    far = _at(datetime(9999, 12, 30), dtype), _at(datetime(1, 1, 3), dtype)  # noqa: DTZ001 -- given its zone there
+    return _and_far(column, all_told([*above, *below]), *far, dtype)
+
+
+def _at(moment: Any, dtype: pl.DataType) -> datetime:
+    """Put a date or timestamp where the column has its own: in UTC or in no zone."""
+    full = moment if isinstance(moment, datetime) else datetime.combine(moment, datetime.min.time())
+    return full.replace(tzinfo=None if dtype == pl.Datetime("us") else UTC)
+
+
+def _and_far(column: pl.Expr, told: Translation, late: Any, early: Any, dtype: pl.DataType) -> Translation:
+    """Keep also what lies outside of the years of four digits: an old setting compares as text."""
+    far = any_told([told, _apply(column, ">", late, dtype), _apply(column, "<", early, dtype)])
+    return Translation(far.predicate, obstacle=UNSURE)
+
+
+_Rule: TypeAlias = Callable[[pl.Expr, Op, SqlLiteral, pl.DataType], Translation | None]
+_RULES: Final[tuple[tuple[tuple[type[pl.DataType], ...], _Rule], ...]] = (
+    ((pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Decimal), _compare_exact),
+    ((pl.Float32, pl.Float64), _compare_floats),
+    ((pl.String, pl.Boolean), _compare_plain),
+    ((pl.Date,), _compare_dates),
+    ((pl.Datetime,), _compare_times),
+)

@@ -1,0 +1,273 @@
+"""The plain conditions of Spark's SQL as Polars predicates; what is not surely understood is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Final, Literal, TypeAlias
+
+import polars as pl
+
+from qbeast_core.query.atoms import negate_op
+from qbeast_core.query.nodes import Op
+from qbeast_spark_bridge.predicates.compare import (
+    MOST_DIGITS,
+    UNSURE,
+    Translation,
+    all_told,
+    any_told,
+    compare,
+)
+from qbeast_spark_bridge.predicates.sql_tokens import (
+    SqlLiteral,
+    Token,
+    read_literal,
+    split,
+    tokenize,
+    without_parentheses,
+)
+
+__all__ = ["Columns", "parse_sql", "tell_atom"]
+
+
+_CONNECTIVES: Final[tuple[tuple[Literal["AND", "OR"], str], ...]] = (("OR", "AND"), ("AND", "OR"))
+
+# Words that a column may be called and that part conditions: such a table is filtered by Spark alone.
+_PARTING: Final = frozenset(
+    {"and", "or", "not", "between", "case", "end", "in", "is", "like", "null", "true", "false"}
+)
+
+Columns: TypeAlias = Mapping[str, tuple[str, pl.DataType]]
+"""Names and types of the columns, by their names in small letters."""
+
+_OPS: Final[dict[str, Op]] = {
+    "=": "==",
+    "==": "==",
+    "!=": "!=",
+    "<>": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
+
+_MIRRORED: Final[dict[Op, Op]] = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">": "<"}
+
+_KIND_OF: Final[Mapping[pl.DataType, str]] = {pl.String(): "string", pl.Boolean(): "bool", pl.Date(): "date"}
+
+# Words that may be functions, whatever columns there are.
+_FUNCTIONS: Final = frozenset(
+    {"CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER", "LOCALTIME", "LOCALTIMESTAMP"}
+    | {"SESSION_USER", "USER"}
+)
+
+
+def parse_sql(text: str, schema: pl.Schema) -> Translation:
+    """Understand a condition as far as it is plain.
+
+    Parts that are not understood keep every row: of an AND the other parts still choose, an OR with such a part
+    chooses nothing. Whether the text is right at all, Spark's own parser judges.
+
+    Parameters
+    ----------
+    text : str
+        A condition in Spark's SQL.
+    schema : polars.Schema
+        The table's columns. Names are found whatever their case.
+
+    Examples
+    --------
+    >>> schema = pl.Schema({"x": pl.Int64, "s": pl.String})
+    >>> str(parse_sql("x BETWEEN 1 AND 3 AND upper(s) = 'A'", schema).predicate)
+    '[([(col("x")) >= (1)]) & ([(col("x")) <= (3)])]'
+    """
+    columns = {name.lower(): (name, dtype) for name, dtype in schema.items() if not _is_pattern(name)}
+    tokens = tokenize(text)
+    if tokens is None or _PARTING & columns.keys():
+        return Translation(None, obstacle=text)
+    try:
+        return _parse(tokens, columns, negated=False)
+    except RecursionError:
+        return Translation(None, obstacle=text)
+
+
+def _parse(tokens: Sequence[Token], columns: Columns, *, negated: bool) -> Translation:
+    """Understand a condition or its negation: a NOT goes down to the comparisons, three-valued logic allows it."""
+    tokens = without_parentheses(tokens)
+    joins = {"OR": any_told, "AND": all_told}
+    for word, other in _CONNECTIVES:
+        parts = split(tokens, word)
+        if len(parts) > 1:
+            return joins[other if negated else word](
+                [_parse(part, columns, negated=negated) for part in parts]
+            )
+    if len(tokens) > 1 and tokens[0].is_("NOT", "!"):
+        return _parse(tokens[1:], columns, negated=not negated)
+    return tell_atom(tokens, columns, negated=negated)
+
+
+def _is_pattern(name: str) -> bool:
+    """Tell whether Polars takes a name for a pattern."""
+    return name == "*" or (name.startswith("^") and name.endswith("$"))
+
+
+def tell_atom(tokens: Sequence[Token], columns: Columns, *, negated: bool) -> Translation:
+    """Understand a part without AND, OR and NOT, or its negation.
+
+    Parameters
+    ----------
+    tokens : sequence of Token
+        The part.
+    columns : mapping
+        The table's columns.
+    negated : bool
+        Whether the rows wanted are those for which the part is false.
+    """
+    told = _tell(list(tokens), columns, negated=negated)
+    said = " ".join(token.text for token in tokens)
+    if told is None:
+        return Translation(None, obstacle=said)
+    return replace(told, obstacle=said) if told.obstacle == UNSURE else told
+
+
+def _tell(tokens: list[Token], columns: Columns, *, negated: bool) -> Translation | None:
+    found = _column(tokens[0], columns) if tokens else None
+    if found is None:
+        return _mirrored(tokens, columns, negated=negated)
+    name, dtype = found
+    told: Translation | None = None
+    match tokens[1:]:
+        case [] if isinstance(dtype, pl.Boolean):
+            told = Translation(~pl.col(name) if negated else pl.col(name))
+        case [Token("word", "IS"), Token("word", "NOT"), *rest]:
+            told = _tell_is(name, dtype, rest, negated=not negated)
+        case [Token("word", "IS"), *rest]:
+            told = _tell_is(name, dtype, rest, negated=negated)
+        case [Token("word", "NOT"), *rest]:
+            told = _tell_range(name, dtype, rest, negated=not negated)
+        case [Token("op", "<=>"), *rest]:
+            told = _tell_same(name, dtype, read_literal(rest), negated=negated)
+        case [Token("op", sign), *rest]:
+            told = _compared(name, dtype, _OPS[sign], read_literal(rest), negated=negated)
+        case rest:
+            told = _tell_range(name, dtype, rest, negated=negated)
+    return told
+
+
+def _column(token: Token, columns: Columns) -> tuple[str, pl.DataType] | None:
+    if token.kind == "quoted":
+        return columns.get(token.text[1:-1].replace("``", "`").lower())
+    return columns.get(token.text.lower()) if token.kind == "word" and token.text not in _FUNCTIONS else None
+
+
+def _compared(
+    name: str, dtype: pl.DataType, op: Op, literal: SqlLiteral | None, *, negated: bool
+) -> Translation | None:
+    return None if literal is None else compare(name, dtype, negate_op(op) if negated else op, literal)
+
+
+def _mirrored(tokens: list[Token], columns: Columns, *, negated: bool) -> Translation | None:
+    """Understand a literal before a column, and a literal alone."""
+    found = _column(tokens[-1], columns) if len(tokens) > 2 else None
+    if found is not None and tokens[-2].kind == "op" and tokens[-2].text in _OPS:
+        op = _MIRRORED[_OPS[tokens[-2].text]]
+        return _compared(*found, op, read_literal(tokens[:-2]), negated=negated)
+    literal = read_literal(tokens)
+    if literal is None or literal.kind not in ("bool", "null"):
+        return None
+    return Translation(pl.lit(literal.kind == "bool" and literal.value is not negated))
+
+
+def _tell_is(name: str, dtype: pl.DataType, rest: list[Token], *, negated: bool) -> Translation | None:
+    """Understand what follows IS, or IS NOT."""
+    match rest:
+        case [Token("word", "NULL")]:
+            return Translation(pl.col(name).is_not_null() if negated else pl.col(name).is_null())
+        case [Token("word", "DISTINCT"), Token("word", "FROM"), *value]:
+            return _tell_same(name, dtype, read_literal(value), negated=not negated)
+        case [Token("word", "TRUE" | "FALSE")] if isinstance(dtype, pl.Boolean):
+            return _tell_same(name, dtype, read_literal(rest), negated=negated)
+        case _:
+            return None
+
+
+def _tell_same(
+    name: str, dtype: pl.DataType, literal: SqlLiteral | None, *, negated: bool
+) -> Translation | None:
+    """Compare with null as a value like any other."""
+    column = pl.col(name)
+    if literal is not None and literal.kind == "null":
+        return Translation(column.is_not_null() if negated else column.is_null())
+    told = _compared(name, dtype, "==", literal, negated=negated)
+    return any_told([told, Translation(column.is_null())]) if told is not None and negated else told
+
+
+def _tell_range(name: str, dtype: pl.DataType, rest: list[Token], *, negated: bool) -> Translation | None:
+    """Understand BETWEEN, IN and LIKE."""
+    match rest:
+        case [Token("word", "BETWEEN"), *bounds]:
+            return _tell_between(name, dtype, bounds, negated=negated)
+        case [Token("word", "IN"), Token("mark", "("), *values, Token("mark", ")")]:
+            return _tell_in(name, dtype, values, negated=negated)
+        case [Token("word", "LIKE"), Token("string") as pattern] if isinstance(dtype, pl.String):
+            return None if negated else _tell_like(name, pattern)
+        case _:
+            return None
+
+
+def _tell_between(name: str, dtype: pl.DataType, bounds: list[Token], *, negated: bool) -> Translation | None:
+    middle = next((place for place, token in enumerate(bounds) if token.is_("AND")), len(bounds))
+    least = _compared(name, dtype, ">=", read_literal(bounds[:middle]), negated=negated)
+    most = _compared(name, dtype, "<=", read_literal(bounds[middle + 1 :]), negated=negated)
+    if least is None or most is None:
+        return None
+    return any_told([least, most]) if negated else all_told([least, most])
+
+
+def _tell_in(name: str, dtype: pl.DataType, tokens: list[Token], *, negated: bool) -> Translation | None:
+    """Understand a list of literals of one type: Spark compares those of several as something else."""
+    lists: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.is_(","):
+            lists.append([])
+        else:
+            lists[-1].append(token)
+    literals = [read_literal(one) for one in lists]
+    if not _is_plain_list([literal for literal in literals if literal is not None], dtype):
+        return None
+    told = [_compared(name, dtype, "==", literal, negated=negated) for literal in literals]
+    known = [one for one in told if one is not None]
+    if len(known) < len(told):
+        return None
+    return all_told(known) if negated else any_told(known)
+
+
+def _is_plain_list(literals: list[SqlLiteral], dtype: pl.DataType) -> bool:
+    """Tell whether Spark, which looks for one type for column and list, takes the column's."""
+    kinds = {literal.kind for literal in literals}
+    match dtype:
+        case pl.Float64() | pl.Float32():
+            return kinds <= {"int", "decimal", "double"}
+        case pl.Decimal():
+            digits = [Decimal(str(literal.value)).as_tuple() for literal in literals if kinds <= {"decimal"}]
+            whole = [dtype.precision - dtype.scale, *(len(d.digits) + int(d.exponent) for d in digits)]
+            scales = [dtype.scale, *(-int(d.exponent) for d in digits)]
+            return kinds == {"int"} or (bool(digits) and max(whole) + max(scales) <= MOST_DIGITS)
+        case pl.Datetime():
+            return kinds == {"naive" if dtype.time_zone is None else "instant"}
+        case _:
+            return kinds == {_KIND_OF.get(dtype, "int")}
+
+
+def _tell_like(name: str, pattern: Token) -> Translation | None:
+    text = pattern.text[1:-1]
+    found = re.search(r"[%_\\]", text)
+    if found is None:
+        return Translation(pl.col(name) == pl.lit(text))
+    prefix = text[: found.start()]
+    if not prefix or found[0] == "\\":
+        return None
+    exact = text == f"{prefix}%"
+    return Translation(pl.col(name).str.starts_with(prefix), obstacle="" if exact else UNSURE)

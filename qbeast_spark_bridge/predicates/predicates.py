@@ -1,0 +1,100 @@
+"""Conditions on rows: what Spark applies, and what of it chooses files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_spark_bridge.predicates.from_sql import parse_sql
+from qbeast_spark_bridge.predicates.to_sql import say_in_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["Where", "from_sql", "understand"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Where:
+    """A condition, seen by Spark and by the index.
+
+    Attributes
+    ----------
+    condition : str, Column or None
+        For ``DataFrame.where``; None keeps all rows. Text means the same in every kind of session.
+    predicate : polars.Expr or None
+        True for every row that the condition keeps, and perhaps for more; None: for all. To choose files only,
+        unless `exact`.
+    exact : bool
+        Whether the predicate keeps the very rows that the condition keeps.
+    """
+
+    condition: str | Column | None
+    predicate: pl.Expr | None
+    exact: bool
+
+
+def understand(where: str | Column | pl.Expr | None, schema: pl.Schema) -> Where:
+    """Take a condition in any of its forms.
+
+    Parameters
+    ----------
+    where : str, Column, polars.Expr or None
+        SQL text and Columns are Spark's own; of text the plain comparisons are understood, of a Column nothing,
+        as it does not tell names from values. A Polars expression is translated.
+    schema : polars.Schema
+        The table's columns, without those that Spark compares in another way (collations).
+
+    Raises
+    ------
+    InvalidInputError
+        If a part of a Polars expression has no exact counterpart in Spark, or `where` is nothing of these.
+    """
+    if where is None:
+        return Where(None, None, exact=True)
+    if isinstance(where, pl.Expr):
+        return Where(say_in_sql(where, schema), where, exact=True)
+    if isinstance(where, str):
+        found = parse_sql(where, schema)
+        return Where(where, found.predicate, found.exact)
+    kind = type(where)
+    # Sessions of each kind have Columns of their own, some of which are no subclass of the public one.
+    if kind.__name__ == "Column" and kind.__module__.startswith("pyspark.sql"):
+        return Where(where, None, exact=False)
+    msg = f"where must be SQL text, a Spark Column or a Polars expression, not {kind.__module__}.{kind.__name__}"
+    raise InvalidInputError(msg, argument="where")
+
+
+def from_sql(text: str, schema: pl.Schema) -> pl.Expr:
+    """Translate a condition in Spark's SQL to Polars, exactly.
+
+    Parameters
+    ----------
+    text : str
+        Comparisons, ``IN``, ``BETWEEN``, ``LIKE 'abc%'``, ``IS [NOT] NULL`` and ``<=>`` of a column with
+        literals of its type, joined by ``AND``, ``OR`` and ``NOT``.
+    schema : polars.Schema
+        The table's columns.
+
+    Raises
+    ------
+    InvalidInputError
+        If a part of the text has no exact counterpart. It is named.
+
+    Examples
+    --------
+    >>> schema = pl.Schema({"x": pl.Int64, "d": pl.Date})
+    >>> str(from_sql("X > 5 AND NOT d < DATE'2024-01-01'", schema))
+    '[([(col("x")) > (5)]) & ([(col("d")) >= (2024-01-01)])]'
+    """
+    found = parse_sql(text, schema)
+    if found.exact and found.predicate is not None:
+        return found.predicate
+    msg = (
+        f"cannot say {found.obstacle!r} of {text!r} in Polars with the same meaning as in Spark. Compare a column with "
+        "literals of its own type (DATE'2024-01-31', TIMESTAMP'2024-01-31 12:00:00Z'), or filter the DataFrame."
+    )
+    raise InvalidInputError(msg, argument="where")

@@ -1,0 +1,382 @@
+"""Polars expressions in Spark's SQL: exactly, or not at all."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, NoReturn
+
+import numpy as np
+import orjson
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.query.terms import Term
+from qbeast_spark_bridge.schema import quoted
+
+__all__ = ["SparkLiteral", "say_in_sql", "say_value"]
+
+
+_SIGNS: Final = {"Eq": "=", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
+
+_MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+_CONNECTIVES: Final = {"And": "AND", "LogicalAnd": "AND", "Or": "OR", "LogicalOr": "OR"}
+
+_SAME: Final = {"EqValidity": "{} <=> {}", "NotEqValidity": "NOT ({} <=> {})"}
+
+_BOUNDS: Final = {"Both": (">=", "<="), "Left": (">=", "<"), "Right": (">", "<="), "None": (">", "<")}
+
+_TEXT_TESTS: Final = {"StartsWith": "startswith", "EndsWith": "endswith", "Contains": "contains"}
+
+_UNKNOWN: Final = "CAST(NULL AS BOOLEAN)"
+
+_NAN: Final = "CAST('NaN' AS DOUBLE)"
+
+_INFINITIES: Final = "(CAST('-Infinity' AS DOUBLE), CAST('Infinity' AS DOUBLE))"
+
+# Comparisons, not isnan(): null stays null. NaN is above the infinities for Spark as for Polars.
+_FLOAT_TESTS: Final = {
+    "IsNan": f"{{0}} = {_NAN}",
+    "IsNotNan": f"{{0}} != {_NAN}",
+    "IsFinite": f"{{0}} != {_NAN} AND {{0}} NOT IN {_INFINITIES}",
+    "IsInfinite": f"{{0}} IN {_INFINITIES}",
+}
+
+_NAMES: Final[dict[pl.DataType, str]] = {
+    pl.Int8(): "TINYINT",
+    pl.Int16(): "SMALLINT",
+    pl.Int32(): "INT",
+    pl.Int64(): "BIGINT",
+    pl.Float32(): "FLOAT",
+    pl.Float64(): "DOUBLE",
+}
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9 _.,:;/+-]*", re.ASCII)
+
+_EXACT: Final = 2**53
+
+
+def say_in_sql(expr: pl.Expr, schema: pl.Schema) -> str:
+    """Say a Polars condition in Spark's SQL; it keeps the same rows under every setting of a session.
+
+    Parameters
+    ----------
+    expr : polars.Expr
+        Comparisons of columns with values or with columns of the same type, `is_in`, `is_between`, tests for null
+        and NaN, and of texts for their beginning, end and parts, joined by ``&``, ``|`` and ``~``.
+    schema : polars.Schema
+        The table's columns.
+
+    Raises
+    ------
+    InvalidInputError
+        Names the first part that cannot be said.
+
+    Examples
+    --------
+    >>> say_in_sql((pl.col("x") > 5) & ~pl.col("s").is_null(), pl.Schema({"x": pl.Int64, "s": pl.String}))
+    "((`x` > CAST('5' AS BIGINT)) AND (NOT (`s` IS NULL)))"
+    """
+    try:
+        tree = orjson.loads(expr.meta.serialize(format="json"))
+    except (pl.exceptions.PolarsError, orjson.JSONDecodeError):  # a Python function, or nested too deep
+        _refuse(expr)
+    return _say(Term(tree, expr, schema))
+
+
+def _refuse(expr: pl.Expr) -> NoReturn:
+    msg = (
+        f"cannot say {str(expr)!r} in Spark with the same meaning for every row; nothing was read. Give the condition "
+        "as SQL text or as a Spark Column, or compare a column with values of its own type."
+    )
+    raise InvalidInputError(msg, argument="where")
+
+
+def _say(term: Term) -> str:
+    """Say a condition, in parentheses."""
+    if term.is_constant:
+        value = term.evaluate_one()
+        if value is None or value.dtype not in (pl.Boolean(), pl.Null()):
+            _refuse(term.expr)
+        return _UNKNOWN if value.null_count() else f"({str(value.item()).upper()})"
+    children = term.children
+    match term.kind:
+        case "Column" if isinstance(term.schema.get(term.body), pl.Boolean):
+            return quoted(term.body)
+        case "Alias" if children:
+            return _say(children[0])
+        case "BinaryExpr" if len(children) == 2:
+            return _say_binary(term, children)
+        case "Function" if children:
+            return _say_function(term, children)
+        case _:
+            _refuse(term.expr)
+
+
+def _say_binary(term: Term, children: list[Term]) -> str:
+    op, (left, right) = str(term.body["op"]), children
+    if op in _CONNECTIVES:
+        # Chains lean to the left and may be long.
+        parts = [right]
+        while left.kind == "BinaryExpr" and left.body["op"] == op and len(left.children) == 2:
+            left, middle = left.children
+            parts.append(middle)
+        return "(" + f" {_CONNECTIVES[op]} ".join(map(_say, [left, *reversed(parts)])) + ")"
+    if op not in _SIGNS and op not in _SAME:
+        _refuse(term.expr)
+    sign = _SIGNS.get(op, "")
+    if left.is_constant:
+        left, right, sign = right, left, _MIRRORED.get(sign, "")
+    return _say_comparison(term, left, right, f"{{}} {sign} {{}}" if sign else _SAME[op])
+
+
+def _say_comparison(term: Term, left: Term, right: Term, form: str) -> str:
+    name, dtype = _column(term, left)
+    if right.is_constant:
+        value = right.evaluate_one()
+        if value is not None and value.null_count():
+            return f"({form.format(quoted(name), 'NULL')})"
+        said = None if value is None else say_value(value, dtype)
+        if said is None:
+            _refuse(term.expr)
+        return f"({form.format(said.column(quoted(name)), said.text)})"
+    other, other_type = _column(term, right)
+    if dtype != other_type or dtype.is_nested():
+        _refuse(term.expr)
+    return f"({form.format(quoted(name), quoted(other))})"
+
+
+def _column(term: Term, part: Term) -> tuple[str, pl.DataType]:
+    """Return a bare column's name and type."""
+    while part.kind == "Alias" and part.children:
+        part = part.children[0]
+    dtype = term.schema.get(part.body) if part.kind == "Column" else None
+    if dtype is None:
+        _refuse(term.expr)
+    return part.body, dtype
+
+
+def _say_function(term: Term, children: list[Term]) -> str:
+    group, name, _ = term.function
+    rule = _say_text_test if group == "StringExpr" and name in _TEXT_TESTS else _RULES.get(name)
+    if rule is None or group not in ("Boolean", "StringExpr"):
+        _refuse(term.expr)
+    return rule(term, children)
+
+
+def _say_not(_: Term, children: list[Term]) -> str:
+    return f"(NOT {_say(children[0])})"
+
+
+def _say_horizontal(term: Term, children: list[Term]) -> str:
+    word = " AND " if term.function[1] == "AllHorizontal" else " OR "
+    return f"({word.join(map(_say, children))})"
+
+
+def _say_null_test(term: Term, children: list[Term]) -> str:
+    name, _ = _column(term, children[0])
+    return f"({quoted(name)} IS {'NULL' if term.function[1] == 'IsNull' else 'NOT NULL'})"
+
+
+def _say_between(term: Term, children: list[Term]) -> str:
+    bounds = _BOUNDS.get(str(term.function[2]["closed"]))
+    if bounds is None:
+        _refuse(term.expr)
+    sides = zip(bounds, children[1:], strict=True)
+    said = [_say_comparison(term, children[0], side, f"{{}} {op} {{}}") for op, side in sides]
+    return f"({' AND '.join(said)})"
+
+
+def _say_text_test(term: Term, children: list[Term]) -> str:
+    _, name, options = term.function
+    column, dtype = _column(term, children[0])
+    value = children[1].evaluate_one()
+    said = None if value is None or not isinstance(dtype, pl.String) else say_value(value, dtype)
+    literal = name != "Contains" or (isinstance(options, dict) and options.get("literal"))
+    if said is None or not literal:
+        _refuse(term.expr)
+    return f"{_TEXT_TESTS[name]}({quoted(column)}, {said.text})"
+
+
+def _say_is_in(term: Term, children: list[Term]) -> str:
+    name, dtype = _column(term, children[0])
+    values = children[1].evaluate()
+    if values is not None and isinstance(values.dtype, pl.List | pl.Array) and len(values) == 1:
+        values = values.explode(empty_as_null=False)
+    if values is None or values.dtype.is_nested():
+        _refuse(term.expr)
+    said = [
+        say_value(values[place : place + 1], dtype)
+        for place in range(len(values))
+        if values[place] is not None
+    ]
+    forms = {one.column(quoted(name)) for one in said if one is not None}
+    if None in said or len(forms) > 1:
+        _refuse(term.expr)
+    texts = ", ".join(one.text for one in said if one is not None)
+    found = f"{forms.pop()} IN ({texts})" if forms else f"IF({quoted(name)} IS NULL, {_UNKNOWN}, FALSE)"
+    if not term.function[2]["nulls_equal"]:
+        return f"({found})"
+    if values.null_count():
+        return f"({quoted(name)} IS NULL OR {found})"
+    return f"({quoted(name)} IS NOT NULL AND {found})"
+
+
+def _say_float_test(term: Term, children: list[Term]) -> str:
+    column, dtype = _column(term, children[0])
+    if not dtype.is_float():
+        _refuse(term.expr)
+    return f"({_FLOAT_TESTS[term.function[1]].format(quoted(column))})"
+
+
+_RULES: Final[dict[str, Callable[[Term, list[Term]], str]]] = {
+    "AllHorizontal": _say_horizontal,
+    "AnyHorizontal": _say_horizontal,
+    "IsBetween": _say_between,
+    "IsIn": _say_is_in,
+    "IsNotNull": _say_null_test,
+    "IsNull": _say_null_test,
+    "Not": _say_not,
+    **dict.fromkeys(_FLOAT_TESTS, _say_float_test),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLiteral:
+    """A literal, and what the column has to be cast to before it is compared with it.
+
+    Attributes
+    ----------
+    text : str
+        SQL.
+    cast : str
+        A type of SQL; empty if the column stays as it is.
+    """
+
+    text: str
+    cast: str = ""
+
+    def column(self, name: str) -> str:
+        """Return the column's side of a comparison."""
+        return f"CAST({name} AS {self.cast})" if self.cast else name
+
+
+def say_value(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    """Say a value that is compared with a column.
+
+    Parameters
+    ----------
+    value : polars.Series
+        One value, not null.
+    dtype : polars.DataType
+        The column's type.
+
+    Returns
+    -------
+    SparkLiteral or None
+        None where Polars and Spark could compare the two in different ways.
+
+    Examples
+    --------
+    >>> say_value(pl.Series([0.5]), pl.Int32())
+    Said(text="CAST('0.5' AS DOUBLE)", cast='DOUBLE')
+    """
+    rule = next((rule for kind, rule in _VALUE_RULES if isinstance(dtype, kind)), None)
+    return None if rule is None else rule(value, dtype)
+
+
+def _say_plain(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    if value.dtype != dtype:
+        return None
+    match value.item():
+        case bool() as truth:
+            return SparkLiteral(str(truth).upper())
+        case bytes() as data:
+            return SparkLiteral(f"X'{data.hex()}'")
+        case str() as text if not _PLAIN.fullmatch(text):  # escapes differ by settings
+            return SparkLiteral(f"CAST(X'{text.encode().hex()}' AS STRING)")
+        case item:
+            return SparkLiteral(f"'{item}'")
+
+
+def _say_to_integer(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    if value.dtype == pl.Float64():
+        return SparkLiteral(_say_float(value.item(), "DOUBLE"), cast="DOUBLE")
+    if not value.dtype.is_integer() or not -(2**63) <= value.item() < 2**63:
+        return None
+    fits = value.cast(dtype, strict=False).null_count() == 0
+    return SparkLiteral(f"CAST('{value.item()}' AS {_NAMES[dtype if fits else pl.Int64()]})")
+
+
+def _say_to_float(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    if value.dtype.is_integer():
+        number = float(value.item()) if abs(value.item()) <= _EXACT else None
+    else:
+        number = value.item() if value.dtype.is_float() else None
+    if number is None:
+        return None
+    if dtype == pl.Float32() and math.isfinite(number):
+        with np.errstate(over="ignore"):
+            if float(np.float32(number)) != number:
+                return None  # Polars rounds it to the column's type or not, by where it came from
+    return SparkLiteral(_say_float(number, _NAMES[dtype]))
+
+
+def _say_float(number: float, name: str) -> str:
+    text = (
+        repr(number)
+        if math.isfinite(number)
+        else "NaN"
+        if math.isnan(number)
+        else f"{'-' * (number < 0)}Infinity"
+    )
+    return f"CAST('{text}' AS {name})"
+
+
+def _say_to_decimal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    if not isinstance(dtype, pl.Decimal) or not (value.dtype.is_integer() or value.dtype.is_decimal()):
+        return None
+    number, scale = Decimal(value.item()), dtype.scale
+    digits, exponent = number.as_tuple().digits, int(number.as_tuple().exponent)
+    units = int("".join(map(str, digits))) * 10 ** max(exponent + scale, 0)
+    over = 10 ** max(-exponent - scale, 0)
+    if units % over or units // over >= 10 ** (dtype.precision or 38):
+        return None  # between two values of the column's type, or beyond them
+    return SparkLiteral(f"CAST('{number:f}' AS DECIMAL({dtype.precision}, {scale}))")
+
+
+def _say_date(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    return (
+        SparkLiteral(f"DATE_FROM_UNIX_DATE({value.to_physical().item()})") if value.dtype == dtype else None
+    )
+
+
+def _say_time(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    given, zoned = value.dtype, dtype != pl.Datetime("us")
+    if not isinstance(given, pl.Datetime) or (given.time_zone is not None) is not zoned:
+        return None
+    micros = value.cast(pl.Datetime("us", given.time_zone))
+    if micros.cast(given).to_physical().item() != value.to_physical().item():
+        return None  # between two microseconds
+    if zoned:
+        return SparkLiteral(f"TIMESTAMP_MICROS(CAST('{micros.to_physical().item()}' AS BIGINT))")
+    try:
+        return SparkLiteral(f"CAST('{micros.item()}' AS TIMESTAMP_NTZ)")
+    except (ValueError, OverflowError):  # a year that Python does not have
+        return None
+
+
+_VALUE_RULES: Final[
+    tuple[tuple[tuple[type[pl.DataType], ...], Callable[[pl.Series, pl.DataType], SparkLiteral | None]], ...]
+] = (
+    ((pl.Int8, pl.Int16, pl.Int32, pl.Int64), _say_to_integer),
+    ((pl.Float32, pl.Float64), _say_to_float),
+    ((pl.Decimal,), _say_to_decimal),
+    ((pl.String, pl.Binary, pl.Boolean), _say_plain),
+    ((pl.Date,), _say_date),
+    ((pl.Datetime,), _say_time),
+)

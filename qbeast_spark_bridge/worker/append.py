@@ -1,0 +1,73 @@
+"""What the writers of ``format("qbeast")`` do with rows: in a task, and on the driver before and after.
+
+Contexts and parts are bytes here: whoever hands them on must not import Polars for it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from qbeast_core.io.store import open_store
+from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.engine.append_task import AppendContext, AppendedPart, write_part
+from qbeast_core.table.runtime import RUNTIME
+
+__all__ = ["PART_BYTES", "delete_parts", "write_rows"]
+
+
+PART_BYTES: Final = 128 << 20
+"""Arrow bytes that a task indexes at once: the more, the larger its files, and the more memory it takes."""
+
+
+def write_rows(context: bytes, batches: Iterable[pa.RecordBatch], *, part_bytes: int = PART_BYTES) -> bytes:
+    """Write the rows of a task.
+
+    Parameters
+    ----------
+    context : bytes
+        Of `begin`.
+    batches : iterable of pyarrow.RecordBatch
+        The rows.
+    part_bytes : int
+        Arrow bytes to index at once.
+
+    Returns
+    -------
+    bytes
+        What was written, for `publish`.
+
+    Raises
+    ------
+    SchemaMismatchError
+        If a value does not fit.
+    StorageError
+        If the store refuses. What the task wrote is deleted as far as the store lets us.
+    """
+    table: AppendContext = pickle.loads(context)  # noqa: S301 -- bytes of our own driver
+    parts: list[AppendedPart] = []
+    held: list[pa.RecordBatch] = []
+    size = 0
+    try:
+        for batch in batches:
+            held.append(batch)
+            size += batch.nbytes
+            if size >= part_bytes:
+                parts.append(write_part(table, pa.Table.from_batches(held), RUNTIME))
+                held, size = [], 0
+        if any(batch.num_rows for batch in held):
+            parts.append(write_part(table, pa.Table.from_batches(held), RUNTIME))
+    except BaseException:  # an interrupt and a panic of Rust too
+        delete_parts(table.uri, table.storage_options, parts)
+        raise
+    return pickle.dumps(parts)
+
+
+def delete_parts(uri: str, storage_options: Mapping[str, str], parts: Sequence[AppendedPart]) -> None:
+    """Delete what was written and no commit will name, as far as the store lets us."""
+    if parts:
+        store = open_store(uri, storage_options)
+        delete_data_files(store, [add for part in parts for add in part.files])

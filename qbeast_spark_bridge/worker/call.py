@@ -1,0 +1,140 @@
+"""Where work in Spark's Python workers begins: on the cores of its task, with errors that find their way back."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final
+
+import orjson
+
+from qbeast_core import errors
+from qbeast_core.errors import InvalidInputError, QbeastError
+
+__all__ = ["OwnErrors", "WorkerCall", "note_of", "use_task_cores"]
+
+
+_THREADS: Final = "POLARS_MAX_THREADS"
+
+_MARK: Final = "qbeast-error:"
+
+_NOTE: Final = re.compile(re.escape(_MARK) + r" (\{.*\})")
+
+_MISSING: Final = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCall:
+    """A function of this package with its first argument, to be given to ``DataFrame.mapInArrow``.
+
+    Names and bytes are all that is sent: a worker must know how many threads to start before it imports
+    Polars, and what is pickled with a class of ours would import it.
+
+    Parameters
+    ----------
+    module, function : str
+        Where the function is; it takes the argument and the batches, and yields batches.
+    argument : bytes
+        The pickled argument.
+    """
+
+    module: str
+    function: str
+    argument: bytes
+
+    @staticmethod
+    def of(function: Callable[..., Iterator[Any]], argument: object) -> WorkerCall:
+        """Return the call ``function(argument, batches)``.
+
+        Parameters
+        ----------
+        function : callable
+            Importable by its name.
+        argument : object
+            Picklable.
+        """
+        return WorkerCall(function.__module__, function.__name__, pickle.dumps(argument))
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Make the call, in a worker."""
+        use_task_cores()
+        function = getattr(importlib.import_module(self.module), self.function)
+        try:
+            yield from function(pickle.loads(self.argument), batches)  # noqa: S301 -- bytes of our own driver
+        except QbeastError as error:
+            error.add_note(note_of(error))
+            raise
+
+
+def use_task_cores() -> None:
+    """Let Polars and Arrow work on the cores of a task (``spark.task.cpus``), not on all of the machine's.
+
+    A worker that imported Polars before keeps the threads it has.
+    """
+    cores = os.environ.setdefault(_THREADS, os.environ.get("OMP_NUM_THREADS", "1"))  # Spark sets the latter
+    importlib.import_module("pyarrow").set_cpu_count(int(cores))
+
+
+class OwnErrors:
+    """A context that raises what a worker of ours raised, with Spark's error as the cause.
+
+    Raises
+    ------
+    QbeastError
+        The worker's own, facts and all.
+    InvalidInputError
+        If workers lack a module that they need.
+    """
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Look for an error of ours in the text of Spark's."""
+        own = None if error is None or isinstance(error, QbeastError) else _own(str(error))
+        if own is not None:
+            raise own from error
+
+
+def note_of(error: QbeastError) -> str:
+    """Return a line that says all of an error; a worker leaves it in the trace that it hands to Spark.
+
+    Examples
+    --------
+    >>> note_of(InvalidInputError("no rows", argument="df"))
+    'qbeast-error: {"class":"InvalidInputError","message":"no rows","facts":{"argument":"df"}}'
+    """
+    facts = {name: fact for name, fact in vars(error).items() if not name.startswith("__")}
+    said = {"class": type(error).__name__, "message": str(error), "facts": facts}
+    return f"{_MARK} {orjson.dumps(said, default=str).decode()}"
+
+
+def _own(trace: str) -> QbeastError | None:
+    noted = _NOTE.search(trace)
+    if noted is not None:
+        return _rebuilt(orjson.loads(noted[1]))
+    missing = _MISSING.search(trace)
+    if missing is not None:
+        msg = (
+            f"Spark's executors run a Python without the module {missing[1]!r}; nothing was written. Install "
+            "qbeast and pandas on every node, for the Python that spark.pyspark.python (or PYSPARK_PYTHON) names."
+        )
+        return InvalidInputError(msg)
+    return None
+
+
+def _rebuilt(said: dict[str, Any]) -> QbeastError:
+    found = getattr(errors, said["class"], QbeastError)
+    kind: type[QbeastError] = found
+    error = kind.__new__(kind, said["message"])
+    error.args = (said["message"],)
+    facts = said["facts"].items()
+    error.__dict__.update({name: tuple(fact) if isinstance(fact, list) else fact for name, fact in facts})
+    return error

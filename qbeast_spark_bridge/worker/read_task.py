@@ -1,0 +1,108 @@
+"""A task of a read: its files and pages, read exactly as Polars would, into Arrow batches for Spark.
+
+Workers import this alone: what plans a read takes as long to import again.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+
+from qbeast_core.io.pages import PageReader
+from qbeast_core.io.store import open_store
+from qbeast_core.table.read.scan_task import RowFilter, ScanTask, TableFiles, read_scan_task
+
+__all__ = ["ReadTask", "run_tasks"]
+
+_BATCH_ROWS: Final = 1 << 17
+_BATCH_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadTask:
+    """A part of a read of one version. It pickles and needs no log: a worker has all it must know.
+
+    Attributes
+    ----------
+    uri : str
+        The table; local ones as absolute paths.
+    version : int
+        What was planned, for messages.
+    portion : ScanTask
+        Files and pages to open.
+    wanted : RowFilter
+        Rows and columns to return.
+    schema : pyarrow.Schema
+        Types to return them in.
+    storage_options : Mapping
+        For the store.
+    allow_absolute_paths : bool
+        Whether files may be named by absolute paths.
+    """
+
+    uri: str
+    version: int
+    portion: ScanTask = field(repr=False)
+    wanted: RowFilter = field(repr=False)
+    schema: pa.Schema = field(repr=False)
+    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    allow_absolute_paths: bool = False
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows in the table's own types, in frames of bounded size.
+
+        Raises
+        ------
+        StorageError, UnsupportedTableError
+            As `batches`.
+        """
+        store = open_store(self.uri, self.storage_options, allow_absolute_paths=self.allow_absolute_paths)
+        yield from read_scan_task(
+            self.portion, self.wanted, TableFiles(store, PageReader(store), self.storage_options)
+        )
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; no batch for no rows.
+
+        Raises
+        ------
+        StorageError, UnsupportedTableError
+            If a file cannot be read, say because the version was vacuumed.
+        """
+        held: list[pl.DataFrame] = []
+        for frame in self.frames():
+            held.append(frame)
+            if sum(f.height for f in held) >= _BATCH_ROWS or _bytes(held) >= _BATCH_BYTES:
+                yield from self._cut(pl.concat(held))
+                held = []
+        if held:
+            yield from self._cut(pl.concat(held))
+
+    def _cut(self, frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
+        """Give rows in batches that the other side can hold, in its types."""
+        row_bytes = _bytes([frame]) // max(frame.height, 1) + 1
+        for rows in frame.iter_slices(min(_BATCH_ROWS, max(_BATCH_BYTES // row_bytes, 1))):
+            table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self.schema)
+            yield from table.combine_chunks().to_batches()
+
+
+def run_tasks(_: None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read tasks, in a worker: for ``mapInArrow``, see `qbeast_spark_bridge.worker.call.WorkerCall`.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+        Pickled tasks in one column.
+    """
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            yield from pickle.loads(task).batches()  # noqa: S301 -- bytes of our own driver
+
+
+def _bytes(frames: Sequence[pl.DataFrame]) -> int:
+    return sum(int(frame.estimated_size()) for frame in frames)

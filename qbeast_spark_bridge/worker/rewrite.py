@@ -1,0 +1,117 @@
+"""A task of a rewrite, in a worker: it reads files, and summarises their rows or packs them by their new files.
+
+Workers import this alone: what plans a rewrite takes as long to import again.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+
+from qbeast_core.space.arrays import I32Array
+from qbeast_core.table.engine.scatter_task import ScatterJob, SummaryJob
+from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
+from qbeast_core.tree.summary_bytes import dump_summary, load_summary
+from qbeast_spark_bridge.worker.read_task import ReadTask
+from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, pack_rows
+
+__all__ = ["PACKS", "SUMMARIES", "merge_partition", "pack_files", "summarise_files"]
+
+SUMMARIES: Final = "part int, summary binary"
+"""Columns of what `summarise_files` yields."""
+
+PACKS: Final = "key int, file int, rows binary"
+"""Columns of what `pack_files` yields."""
+
+_SUMMARIES_SCHEMA: Final = pa.schema([("part", pa.int32()), ("summary", pa.binary())])
+_PACKS_SCHEMA: Final = pa.schema([("key", pa.int32()), ("file", pa.int32()), ("rows", pa.binary())])
+_TASK_BITS: Final = 40  # of a row's number, below those of its task
+_LEAST_SAMPLE: Final = 1 << 14
+_MERGED_AT_ONCE: Final = 8
+
+
+def summarise_files(
+    argument: tuple[SummaryJob, float], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the summary of a task's rows, in a worker; nothing for no rows.
+
+    Parameters
+    ----------
+    argument : tuple of SummaryJob and float
+        The job, and the share of all rows that the sample of all tasks can hold.
+    batches : iterator of pyarrow.RecordBatch
+        Numbers of tasks, and the tasks, pickled.
+    """
+    job, share = argument
+    for number, task in _received(batches):
+        first = number << _TASK_BITS
+        total: IndexSummary | None = None
+        for rows in _buffered(task.frames()):
+            found = job.summarise(rows, first_row=first)
+            first += found.rows
+            total = found if total is None else merge_summaries([total, found], limits=DOMAIN_LIMITS)
+        if total is not None:
+            # A little more than the share: the merged sample is as thin as the thinnest.
+            most = min(max(int(1.05 * share * total.rows), _LEAST_SAMPLE), DOMAIN_LIMITS.rows)
+            cut = merge_summaries([total], limits=SampleLimits(most, DOMAIN_LIMITS.size_bytes))
+            yield pa.record_batch([[number], [dump_summary(cut)]], schema=_SUMMARIES_SCHEMA)
+
+
+def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield one summary for all that arrive, in a worker that holds some of them at a time; nothing for none."""
+    held: list[IndexSummary] = []
+    for batch in batches:
+        for data in batch.column("summary"):
+            held.append(load_summary(data.as_py()))
+            if len(held) == _MERGED_AT_ONCE:
+                held = [merge_summaries(held, limits=DOMAIN_LIMITS)]
+    if held:
+        merged = dump_summary(merge_summaries(held, limits=DOMAIN_LIMITS))
+        yield pa.record_batch([[0], [merged]], schema=_SUMMARIES_SCHEMA)
+
+
+def pack_files(
+    argument: tuple[ScatterJob, I32Array], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield a task's rows as packs, in a worker that holds about 64 MB of rows at a time.
+
+    Parameters
+    ----------
+    argument : tuple of ScatterJob and ndarray of int32
+        Where rows go, and a number that leads to each file's task.
+    batches : iterator of pyarrow.RecordBatch
+        As for `summarise_files`.
+    """
+    job, keys = argument
+    for _, task in _received(batches):
+        for frame in _buffered(task.frames()):
+            for numbers, packs in pack_rows(frame, job.place(frame), job.file_starts):
+                yield pa.record_batch(
+                    [pa.array(keys[numbers]), pa.array(numbers), packs], schema=_PACKS_SCHEMA
+                )
+
+
+def _received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, ReadTask]]:
+    for batch in batches:
+        for number, task in zip(batch.column("number"), batch.column("task"), strict=True):
+            yield number.as_py(), pickle.loads(task.as_py())  # noqa: S301 -- bytes of our own driver
+
+
+def _buffered(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield the rows of frames of any size in frames of about 64 MB; none is empty."""
+    held: list[pl.DataFrame] = []
+    size = 0
+    for frame in frames:
+        row_bytes = int(frame.estimated_size()) // max(frame.height, 1) + 1
+        for some in frame.iter_slices(max(BUFFER_BYTES // row_bytes, 1)):
+            held.append(some)
+            size += some.height * row_bytes
+            if size >= BUFFER_BYTES:
+                yield pl.concat(held)
+                held, size = [], 0
+    if any(frame.height for frame in held):
+        yield pl.concat(held)

@@ -1,0 +1,237 @@
+"""Arrow batches as Spark hands them to its workers, and larger ones to work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from qbeast_core.space.arrays import I32Array, I64Array, U64Array
+from qbeast_core.table.data.frames import WEIGHT_COLUMN
+
+__all__ = [
+    "BUFFER_BYTES",
+    "decimals_as_longs",
+    "gathered",
+    "in_utc",
+    "longs_as_decimals",
+    "pack_rows",
+    "short_decimals",
+    "unpack_rows",
+]
+
+
+BUFFER_BYTES: Final = 64 << 20
+"""Bytes of rows that a worker gathers before it works on them."""
+
+_BUFFER_ROWS: Final = 1 << 20
+
+_KEY: Final = WEIGHT_COLUMN  # no column of a table has this name
+
+_PACK_BYTES: Final = 16 << 20
+
+_SENT_BYTES: Final = 8 << 20
+
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+
+_LONG_DIGITS: Final = 18
+
+_SIGN_SHIFT: Final = 63
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def gathered(
+    batches: Iterator[pa.RecordBatch], names: Sequence[str] | None = None, *, size_bytes: int = BUFFER_BYTES
+) -> Iterator[pa.Table]:
+    """Yield the rows of small batches as tables of about a size, at most a million rows; none is empty.
+
+    Timestamps are treated as `in_utc` does.
+
+    Parameters
+    ----------
+    batches : iterator of pyarrow.RecordBatch
+        All of one schema.
+    names : sequence of str, optional
+        What the columns are really called.
+    size_bytes : int
+        About how many bytes each table has, 64 MB by default.
+    """
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= _BUFFER_ROWS or size >= size_bytes:
+            yield _table(held, names)
+            held, rows, size = [], 0, 0
+    if rows:
+        yield _table(held, names)
+
+
+def in_utc(table: pa.Table) -> pa.Table:
+    """Return the rows with timestamps that have a zone labelled UTC, which is what they count.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        As Spark hands it over: labelled with the session's zone, of which some (``+05:30``) are unknown to
+        other libraries.
+    """
+    fields = [_field_in_utc(field) for field in table.schema]
+    return table if fields == list(table.schema) else table.cast(pa.schema(fields))
+
+
+def _table(held: list[pa.RecordBatch], names: Sequence[str] | None) -> pa.Table:
+    table = in_utc(pa.Table.from_batches(held))
+    return table if names is None else table.rename_columns(list(names))
+
+
+def _field_in_utc(field: pa.Field) -> pa.Field:
+    return field.with_type(_type_in_utc(field.type))
+
+
+def _type_in_utc(dtype: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(dtype):
+        return pa.timestamp(dtype.unit, "UTC") if dtype.tz else dtype
+    if pa.types.is_struct(dtype):
+        return pa.struct([_field_in_utc(dtype.field(i)) for i in range(dtype.num_fields)])
+    if pa.types.is_list(dtype):
+        return pa.list_(_field_in_utc(dtype.value_field))
+    if pa.types.is_map(dtype):
+        return pa.map_(_field_in_utc(dtype.key_field), _field_in_utc(dtype.item_field), dtype.keys_sorted)
+    return dtype
+
+
+def pack_rows(
+    frame: pl.DataFrame, keys: U64Array, file_starts: U64Array
+) -> Iterator[tuple[I32Array, pa.BinaryArray]]:
+    """Yield rows as packs, some at a time: the number of each one's file, and its bytes.
+
+    A pack holds rows of one file in order of their keys, some 16 MB of them at most.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        The rows.
+    keys : ndarray of uint64, shape (rows,)
+        Sort key of each row, which travels with it.
+    file_starts : ndarray of uint64, shape (files,)
+        The least key of each file, increasing, the first one 0.
+    """
+    if not frame.height:
+        return
+    order = np.argsort(keys)  # sorted pieces are merged faster than rows are sorted
+    keys = keys[order]
+    rows = frame[pl.Series(order)].with_columns(pl.Series(_KEY, keys))
+    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+    most = max(_PACK_BYTES * frame.height // max(table.nbytes, 1), 1)
+    yield from _encoded(table, np.searchsorted(keys, file_starts), most)
+
+
+def unpack_rows(pack: pa.Buffer) -> tuple[pl.DataFrame, U64Array]:
+    """Return the rows of a pack, and their sort keys."""
+    frame = pl.DataFrame(pa.ipc.open_stream(pack).read_all())
+    return frame.drop(_KEY), frame[_KEY].to_numpy()
+
+
+def _encoded(table: pa.Table, begins: I64Array, most: int) -> Iterator[tuple[I32Array, pa.BinaryArray]]:
+    sink, numbers, ends = pa.BufferOutputStream(), list[int](), [0]
+    for number, (first, end) in enumerate(pairwise([*begins.tolist(), table.num_rows])):
+        for start in range(first, end, most):
+            with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as stream:
+                stream.write_table(table.slice(start, min(most, end - start)))
+            numbers.append(number)
+            ends.append(sink.tell())
+            if ends[-1] >= _SENT_BYTES:
+                yield _packs(numbers, ends, sink)
+                sink, numbers, ends = pa.BufferOutputStream(), [], [0]
+    if numbers:
+        yield _packs(numbers, ends, sink)
+
+
+def _packs(
+    numbers: list[int], ends: list[int], sink: pa.BufferOutputStream
+) -> tuple[I32Array, pa.BinaryArray]:
+    """Take the streams over as they lie one behind the other."""
+    offsets = pa.py_buffer(np.array(ends, np.int32))
+    array = pa.BinaryArray.from_buffers(pa.binary(), len(numbers), [None, offsets, sink.getvalue()])
+    return np.array(numbers, np.int32), array
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+def short_decimals(schema: StructType) -> dict[int, tuple[int, int]]:
+    """Return precision and scale of the top-level decimals whose digits fit in a long, by their places.
+
+    Parameters
+    ----------
+    schema : StructType
+        Of a Spark DataFrame.
+    """
+    # By its name: workers import this module, and none of Spark's SQL.
+    return {
+        place: (field.dataType.precision, field.dataType.scale)  # type: ignore[attr-defined] # of a DecimalType
+        for place, field in enumerate(schema.fields)
+        if field.dataType.typeName() == "decimal" and field.dataType.precision <= _LONG_DIGITS  # type: ignore[attr-defined] # of a DecimalType
+    }
+
+
+def decimals_as_longs(df: DataFrame, decimals: dict[int, tuple[int, int]]) -> DataFrame:
+    """Return the rows with such decimals as their digits: 1.50 of scale 2 is 150.
+
+    Parameters
+    ----------
+    df : DataFrame
+        With column names that need no quoting.
+    decimals : dict
+        From `short_decimals`.
+    """
+    return df.selectExpr(
+        *(
+            _digits(name, decimals[place][1]) if place in decimals else name
+            for place, name in enumerate(df.columns)
+        )
+    )
+
+
+def longs_as_decimals(table: pa.Table, decimals: dict[int, tuple[int, int]]) -> pa.Table:
+    """Return the rows with their decimals again.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Rows of `decimals_as_longs`.
+    decimals : dict
+        From `short_decimals`.
+    """
+    for place, (precision, scale) in decimals.items():
+        dtype = pa.decimal128(precision, scale)
+        column = table.column(place)
+        chunks = [_decimal(chunk, dtype) for chunk in column.chunks]
+        table = table.set_column(place, table.field(place).name, pa.chunked_array(chunks, dtype))
+    return table
+
+
+def _digits(name: str, scale: int) -> str:
+    return f"CAST({name} * {10**scale}BD AS BIGINT) AS {name}"
+
+
+def _decimal(longs: pa.Array, dtype: pa.DataType) -> pa.Array:
+    valid, values = longs.buffers()
+    first, rows = longs.offset, len(longs)
+    low = np.frombuffer(values, np.int64, count=first + rows)
+    words = np.empty((first + rows, 2), np.int64)  # of 128 bits, the lower half first
+    words[:, 0] = low
+    np.right_shift(low, _SIGN_SHIFT, out=words[:, 1])
+    return pa.Array.from_buffers(dtype, rows, [valid, pa.py_buffer(words)], longs.null_count, first)

@@ -1,0 +1,171 @@
+"""Ways to spoil a table of ours, and what a check has to say of each; every one names the file it spoils."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.io.parquet_write import encode_data_file
+from qbeast_core.table.data.frames import WEIGHT_COLUMN
+from qbeast_core.tree.columns import frame_weights
+
+Add = dict[str, Any]
+Damage = Callable[[Path, Add, list[str]], None]
+"""Spoils the add of one file, or the file; knows the indexed columns."""
+
+
+@dataclass(frozen=True)
+class Spoiled:
+    """What was done to which file."""
+
+    path: str
+
+
+def spoil(table: Path, damage: Damage, *, indexed: list[str], at: int = 0) -> Spoiled:
+    """Apply damage to one of the live files of a log without checkpoint (the `at`-th, modulo their number)."""
+    places = []
+    for commit in sorted((table / "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        places += [(commit, actions, action["add"]) for action in actions if "add" in action]
+    commit, actions, add = places[at % len(places)]
+    path = unquote(add["path"])
+    damage(table, add, indexed)
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    return Spoiled(path)
+
+
+def tags(**texts: str | None) -> Damage:
+    def change(_table: Path, add: Add, _indexed: list[str]) -> None:
+        for key, text in texts.items():
+            name = {"layout": "qbeast.layout", "rules": "qbeast.rules"}.get(key, key)
+            if text is None:
+                add["tags"].pop(name)
+            else:
+                add["tags"][name] = text
+
+    return change
+
+
+def blocks(edit: Callable[[list[dict[str, Any]]], object]) -> Damage:
+    def change(_table: Path, add: Add, _indexed: list[str]) -> None:
+        found = json.loads(add["tags"]["blocks"])
+        edit(found)
+        add["tags"]["blocks"] = json.dumps(found, separators=(",", ":"))
+
+    return change
+
+
+def block(at: int = 0, **values: Any) -> Damage:
+    return blocks(lambda found: found[at % len(found)].update(values))
+
+
+def shift_block(at: int = 0, **steps: int) -> Damage:
+    def edit(found: list[dict[str, Any]]) -> None:
+        one = found[at % len(found)]
+        one.update({key: one[key] + step for key, step in steps.items()})
+
+    return blocks(edit)
+
+
+def layout(edit: Callable[[dict[str, Any]], object]) -> Damage:
+    def change(_table: Path, add: Add, _indexed: list[str]) -> None:
+        found = json.loads(add["tags"]["qbeast.layout"])
+        edit(found)
+        add["tags"]["qbeast.layout"] = json.dumps(found)
+
+    return change
+
+
+def shift_page(page: int, step: int) -> Damage:
+    def edit(found: dict[str, Any]) -> None:
+        weights = np.frombuffer(base64.b64decode(found["w"]), "<i2").copy()
+        weights[page % len(weights)] += step
+        found["w"] = base64.b64encode(weights.tobytes()).decode()
+
+    return layout(edit)
+
+
+def stats(edit: Callable[[dict[str, Any]], object]) -> Damage:
+    def change(_table: Path, add: Add, _indexed: list[str]) -> None:
+        found = json.loads(add["stats"])
+        edit(found)
+        add["stats"] = json.dumps(found)
+
+    return change
+
+
+def size(step: int) -> Damage:
+    return lambda _table, add, _indexed: add.update(size=add["size"] + step)
+
+
+def truncated(table: Path, add: Add, _indexed: list[str]) -> None:
+    path = table / unquote(add["path"])
+    path.write_bytes(path.read_bytes()[: add["size"] // 2])
+
+
+def no_parquet(table: Path, add: Add, _indexed: list[str]) -> None:
+    (table / unquote(add["path"])).write_bytes(b"x" * add["size"])
+
+
+def damaged_tail(table: Path, add: Add, _indexed: list[str]) -> None:
+    path = table / unquote(add["path"])
+    data = bytearray(path.read_bytes())
+    data[add["size"] - json.loads(add["tags"]["qbeast.layout"])["tail"] + 25] ^= 0xFF
+    path.write_bytes(bytes(data))
+
+
+def deleted(table: Path, add: Add, _indexed: list[str]) -> None:
+    (table / unquote(add["path"])).unlink()
+
+
+def rewritten(
+    edit: Callable[[pl.DataFrame, np.ndarray[Any, Any]], tuple[pl.DataFrame, np.ndarray[Any, Any]]],
+) -> Damage:
+    """Write the file anew, changed; size and tail in the log are kept true, so that the rows alone are wrong."""
+
+    def change(table: Path, add: Add, indexed: list[str]) -> None:
+        path = table / unquote(add["path"])
+        rows = pl.read_parquet(path).drop(WEIGHT_COLUMN, strict=False)
+        changed, weights = edit(rows, frame_weights(rows, indexed))
+        told = json.loads(add["tags"]["qbeast.layout"])
+        hidden = weights if told.get("hidden", True) else None
+        encoded = encode_data_file(changed, weights=hidden, page_rows=told["rows"], statistics=tuple(indexed))
+        path.write_bytes(encoded.data)
+        add["size"] = encoded.size_bytes
+        told["tail"] = encoded.tail_bytes
+        add["tags"]["qbeast.layout"] = json.dumps(told)
+
+    return change
+
+
+def swap_ends(rows: pl.DataFrame, weights: np.ndarray[Any, Any]) -> Any:
+    """Put the first row last and the last one first; the hidden weights go with them."""
+    order = np.arange(rows.height)
+    order[[0, -1]] = order[[-1, 0]]
+    return rows[order], weights[order]
+
+
+def reverse(rows: pl.DataFrame, weights: np.ndarray[Any, Any]) -> Any:
+    return rows.reverse(), weights[::-1].copy()
+
+
+def other_hidden_weight(rows: pl.DataFrame, weights: np.ndarray[Any, Any]) -> Any:
+    changed = weights.copy()
+    changed[rows.height // 2] ^= 1 << 20
+    return rows, changed
+
+
+def lose_a_row(rows: pl.DataFrame, weights: np.ndarray[Any, Any]) -> Any:
+    return rows[:-1], weights[:-1]
+
+
+def double_a_row(rows: pl.DataFrame, weights: np.ndarray[Any, Any]) -> Any:
+    return pl.concat([rows, rows[-1:]]), np.concatenate([weights, weights[-1:]])

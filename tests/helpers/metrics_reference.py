@@ -1,0 +1,131 @@
+"""Index metrics counted block by block in plain Python, as format 13 words them: slow, the oracle."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.helpers.invariants import read_log
+
+COPIES = ("REPLICATED", "ANNOUNCED")
+
+
+def reference(table: Path) -> dict[int, dict[str, Any]]:
+    """Metrics of every revision of a table with sound tags."""
+    log = read_log(table)
+    placed: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    files: dict[int, dict[str, int]] = defaultdict(dict)
+    staged_rows = 0
+    for path, add in log.adds.items():
+        tags = add.get("tags") or {}
+        number = int(tags.get("revision", 0))
+        files[number][path] = add["size"]
+        if not number:
+            staged_rows += json.loads(add["stats"])["numRecords"] if add.get("stats") else 0
+            continue
+        for block in _blocks(tags):
+            placed[number].append({**block, "file": path})
+    found = {}
+    for number in {*log.revisions, *files}:
+        revision = log.revisions.get(number) or max(log.revisions.items())[1]
+        found[number] = _of_revision(
+            placed[number], files[number], len(revision.columns), revision.desired_cube_size
+        )
+        if not number:
+            found[number] |= {"rows": staged_rows}
+    return found
+
+
+def _blocks(tags: dict[str, str]) -> list[dict[str, Any]]:
+    if "blocks" in tags:
+        return [
+            {
+                "cube": block.get("cube", block.get("cubeId")),
+                "rows": block["elementCount"],
+                "copy": block.get("replicated", False),
+            }
+            for block in json.loads(tags["blocks"])
+        ]
+    return [{"cube": tags["cube"], "rows": int(tags["elementCount"]), "copy": tags["state"] in COPIES}]
+
+
+def _of_revision(
+    blocks: list[dict[str, Any]], sizes: dict[str, int], dimensions: int, cube_size: int
+) -> dict[str, Any]:
+    own = [block for block in blocks if not block["copy"]]
+    width = -(-dimensions // 6)
+    names = {block["cube"] for block in own}
+    above = {name[:end] for name in names for end in range(0, len(name), width)}
+    children = defaultdict(set)
+    for node in (names | above) - {""}:
+        children[node[:-width]].add(node)
+    rows = sum(block["rows"] for block in own)
+    r = 2**dimensions
+    found = {
+        "rows": rows,
+        "cubes": len(names),
+        "blocks": len(own),
+        "files": len(sizes),
+        "bytes": sum(sizes.values()),
+        "replicated_blocks": len(blocks) - len(own),
+        "replicated_rows": sum(block["rows"] for block in blocks) - rows,
+        "height": max((len(name) // width + 1 for name in names), default=0),
+        "min_height": math.ceil(math.log(math.ceil(rows / cube_size) * (r - 1) + 1, r)) if own else 0,
+        "fan_out": statistics.fmean(map(len, children.values())) if children else None,
+        "max_fan_out": r,
+        **_spreads(own, {block["file"]: sizes[block["file"]] for block in own}),
+        "bytes_per_file": _spread(list(sizes.values())),
+    }
+    levels = {}
+    for block in own:
+        levels.setdefault((len(block["cube"]) // width, block["cube"] not in above), []).append(block)
+    found["levels"] = [
+        {
+            "depth": depth,
+            "kind": "leaf" if leaf else "inner",
+            "cubes": len({block["cube"] for block in held}),
+            "blocks": len(held),
+            "files": len({block["file"] for block in held}),
+            "rows": sum(block["rows"] for block in held),
+            **_spreads(held, {block["file"]: sizes[block["file"]] for block in held}),
+        }
+        for (depth, leaf), held in sorted(levels.items())
+    ]
+    return found
+
+
+def _spreads(blocks: list[dict[str, Any]], sizes: dict[str, int]) -> dict[str, Any]:
+    rows, per_cube, per_file = defaultdict(int), defaultdict(int), defaultdict(int)
+    for block in blocks:
+        rows[block["cube"]] += block["rows"]
+        per_cube[block["cube"]] += 1
+        per_file[block["file"]] += 1
+    return {
+        "rows_per_cube": _spread(list(rows.values())),
+        "rows_per_block": _spread([block["rows"] for block in blocks]),
+        "bytes_per_file": _spread(list(sizes.values())),
+        "blocks_per_cube": _spread(list(per_cube.values())),
+        "blocks_per_file": _spread(list(per_file.values())),
+    }
+
+
+def _spread(values: list[int]) -> dict[str, float] | None:
+    if not values:
+        return None
+    low, q1, median, q3, high = np.quantile(values, [0, 0.25, 0.5, 0.75, 1]).tolist()
+    return {
+        "count": len(values),
+        "mean": statistics.fmean(values),
+        "std": statistics.pstdev(values),
+        "min": low,
+        "q1": q1,
+        "median": median,
+        "q3": q3,
+        "max": high,
+    }

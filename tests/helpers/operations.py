@@ -1,0 +1,198 @@
+"""Everything that changes a table, each with a table to begin with; and what a table holds, to compare."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from deltalake import write_deltalake
+
+import qbeast
+from qbeast_core.table.engine.append_task import write_part
+from qbeast_core.table.runtime import RUNTIME
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from qbeast_core.table.write.append import begin_append, publish_parts
+from tests.golden.appends import copy_of
+from tests.golden.collection import find
+from tests.helpers.damage import spoil, tags
+from tests.helpers.tables import small_files
+
+Options = Mapping[str, str]
+INDEXED = ["row", "a"]
+
+
+def rows(first: int, count: int = 40) -> pl.DataFrame:
+    return pl.DataFrame({"row": range(first, first + count)}).with_columns(a=pl.col("row") % 7)
+
+
+def open_at(uri: str, options: Options) -> qbeast.Table:
+    return qbeast.open_table(uri, storage_options=options or None)
+
+
+def write(uri: str, options: Options, frame: pl.DataFrame, mode: Any) -> qbeast.WriteResult:
+    return qbeast.write_table(
+        frame, uri, columns=INDEXED, mode=mode, cube_size=10, storage_options=options or None
+    )
+
+
+def begin_with_nothing(path: Path) -> None:
+    path.mkdir()
+
+
+def begin_with_delta(path: Path) -> None:
+    rows(0).write_delta(path)
+
+
+def begin_with_parquet(path: Path) -> None:
+    path.mkdir()
+    rows(0).write_parquet(path / "a.parquet")
+    rows(40).write_parquet(path / "b.parquet")
+
+
+def begin_with_rows(path: Path) -> None:
+    """Two writes of ours and one of another writer; every commit from now on is followed by a checkpoint."""
+    with small_files(file_rows=20):
+        write(str(path), {}, rows(0), "error")
+        write(str(path), {}, rows(40), "append")
+    write_deltalake(path, rows(80), mode="append")
+    qbeast.open_table(path).set_properties({"delta.checkpointInterval": "1"})
+
+
+def begin_with_removed(path: Path) -> None:
+    """Files that no version from the newest on needs."""
+    begin_with_rows(path)
+    with small_files(file_rows=20):
+        write(str(path), {}, rows(200), "overwrite")
+
+
+def begin_damaged(path: Path) -> None:
+    """The tags of a file cannot be read."""
+    with small_files(file_rows=20):
+        write(str(path), {}, rows(0), "error")
+    spoil(path, tags(blocks="oops"), indexed=INDEXED)
+    qbeast.open_table(path).set_properties({"delta.checkpointInterval": "1"})
+
+
+def begin_with_legacy(path: Path) -> None:
+    place = path.with_name(f"{path.name}-legacy")
+    place.mkdir()
+    shutil.move(copy_of(find("legacy/v050_mixed_states"), place), path)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A change, and the table it is made to."""
+
+    begin: Callable[[Path], None]
+    change: Callable[[str, Options], object]
+
+
+def _of_table(change: Callable[[qbeast.Table], object]) -> Operation:
+    return Operation(begin_with_rows, lambda uri, options: change(open_at(uri, options)))
+
+
+def _append_by_tasks(uri: str, options: Options) -> None:
+    snapshot, context = begin_append(uri, rows(0, 0), options)
+    publish_parts(snapshot, [write_part(context, rows(first), RUNTIME) for first in (100, 140)])
+
+
+NEW = pl.DataFrame({"row": [3, 50, 500], "a": [70, 71, 72]})
+FORCED: dict[str, Any] = {"retention_hours": 0, "allow_short_retention": True, "dry_run": False}
+OPERATIONS: dict[str, Operation] = {
+    "create": Operation(begin_with_nothing, lambda uri, options: write(uri, options, rows(100), "error")),
+    "append": Operation(begin_with_rows, lambda uri, options: write(uri, options, rows(100), "append")),
+    "append by tasks": Operation(begin_with_rows, _append_by_tasks),
+    "overwrite": Operation(begin_with_rows, lambda uri, options: write(uri, options, rows(100), "overwrite")),
+    "optimize": _of_table(lambda table: table.optimize()),
+    "optimize all": _of_table(lambda table: table.optimize(full=True)),
+    "delete": _of_table(lambda table: table.delete(pl.col("a") == 3)),
+    "delete all": _of_table(lambda table: table.delete()),
+    "update": _of_table(lambda table: table.update(pl.col("row") < 20, {"a": pl.col("a") + 100})),
+    "merge": _of_table(lambda table: table.merge(NEW, "row")),
+    "convert": Operation(
+        begin_with_delta,
+        lambda uri, options: qbeast.convert_table(uri, INDEXED, storage_options=options or None),
+    ),
+    "convert Parquet": Operation(
+        begin_with_parquet,
+        lambda uri, options: qbeast.convert_table(uri, INDEXED, storage_options=options or None),
+    ),
+    "upgrade": Operation(
+        begin_with_legacy,
+        lambda uri, options: qbeast.upgrade_table(uri, replicated="drop", storage_options=options or None),
+    ),
+    "vacuum": Operation(begin_with_removed, lambda uri, options: open_at(uri, options).vacuum(**FORCED)),
+    "restore": _of_table(lambda table: table.restore(0)),
+    "repair": Operation(begin_damaged, lambda uri, options: open_at(uri, options).repair()),
+    "set properties": _of_table(lambda table: table.set_properties({"owner": "us"})),
+    "add columns": _of_table(lambda table: table.add_columns({"n": pl.Int8})),
+    "switch dialect": _of_table(lambda table: table.switch_dialect("qbeast-spark")),
+}
+"""One line each, and every sweep takes it along."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What readers find.
+
+    Attributes
+    ----------
+    rows, others : list of tuple
+        All rows for us, and for a reader that knows nothing of the index.
+    schema : polars.Schema
+        The columns.
+    properties : dict
+        What the table says of itself, revisions aside: those hold the time.
+    faults : list of str
+        Codes of what is wrong with the index, as far as the log tells.
+    """
+
+    rows: list[tuple[Any, ...]]
+    others: list[tuple[Any, ...]]
+    schema: pl.Schema
+    properties: dict[str, str]
+    faults: list[str]
+
+
+def content(uri: str, options: Options) -> Content | None:
+    """Read everything; None: there is no table."""
+    try:
+        snapshot = load_snapshot(uri, storage_options=options or None)
+    except qbeast.TableNotFoundError:
+        return None
+    keys = {key: text for key, text in options.items() if key.startswith("AWS")}  # Polars knows no others
+    plain = pl.scan_delta(uri, storage_options=keys or None).collect()
+    indexed = snapshot.config.last_revision_id is not None
+    ours = qbeast.read_table(uri, storage_options=options or None) if indexed else plain
+    stated = snapshot.metadata.configuration.items()
+    properties = {key: text for key, text in stated if not key.startswith("qbeast.revision.")}
+    faults = _faults(open_at(uri, options), data=False) if indexed and not _has_copies(properties) else []
+    return Content(_sorted(ours), _sorted(plain), snapshot.schema, properties, faults)
+
+
+def check_sound(uri: str, options: Options, found: Content) -> None:
+    """The index holds what it says, and the next append goes on from there."""
+    table = open_at(uri, options)
+    if not _has_copies(found.properties):
+        assert _faults(table, data=True) == []
+    more = table.scan().collect().head(1)
+    qbeast.write_table(more, uri, mode="append", storage_options=options or None)
+    assert _sorted(qbeast.read_table(uri, storage_options=options or None)) == sorted(
+        [*found.rows, *more.rows()], key=repr
+    )
+
+
+def _has_copies(properties: Mapping[str, str]) -> bool:
+    return any(key.startswith("qbeast.replicatedSet") for key in properties)
+
+
+def _faults(table: qbeast.Table, *, data: bool) -> list[str]:
+    return table.check(data=data).faults.filter(pl.col("severity") == "error")["code"].sort().to_list()
+
+
+def _sorted(frame: pl.DataFrame) -> list[tuple[Any, ...]]:
+    return sorted(frame.rows(), key=repr)

@@ -1,0 +1,106 @@
+"""A table that is changed, and what is true of it after every change: it is known what every version should hold."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+
+import qbeast
+from qbeast_core.errors import UnsupportedTableError
+from tests.helpers.invariants import check_invariants
+from tests.helpers.stateful_model import Batch, Row, State
+from tests.helpers.tables import assert_same_rows, sampled, small_files
+
+__all__ = ["INDEXED", "Known"]
+
+INDEXED = ["a", "s"]
+
+
+class Known(RuleBasedStateMachine):
+    """A table, the versions it should have, and the rows of each; rules are added by the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.path = self.folder / "table"
+        self.stack = ExitStack()
+        self.stack.enter_context(small_files(file_rows=40))
+        self.versions: dict[int, State] = {}
+        self.next_id = 0
+        self.first: qbeast.Table  # of the first version: changes begin at the newest all the same
+        self.ours_alone = True
+        self.began_before_06 = False
+        self.has_copies = False
+
+    def teardown(self) -> None:
+        try:
+            if self.versions:
+                self.check(data=True)
+        finally:
+            self.stack.close()
+            shutil.rmtree(self.folder)
+
+    @property
+    def now(self) -> State:
+        return self.versions[max(self.versions)]
+
+    def table(self, *, stale: bool = False) -> qbeast.Table:
+        return self.first if stale else qbeast.open_table(self.path)
+
+    def take(self, batch: Batch) -> list[Row]:
+        rows = batch.rows(self.next_id)
+        self.next_id += len(rows)
+        return rows
+
+    def becomes(self, state: State) -> None:
+        """Remember what the newest version should hold; those on the way to it are not looked at."""
+        table = self.table()
+        self.versions[table.version] = state
+        self.has_copies = self.began_before_06 and bool(table.blocks()["replicated"].any())
+
+    def refused(self, change: Callable[[qbeast.Table], object]) -> bool:
+        """Say whether the table has copies of rows; changes of rows ask for the upgrade then."""
+        if not self.has_copies:
+            return False
+        with pytest.raises(UnsupportedTableError, match="upgrade"):
+            change(self.table())
+        return True
+
+    @invariant()
+    def every_row_is_there_once_and_samples_are_nested(self) -> None:
+        if not self.versions:
+            return
+        table, state = self.table(), self.now
+        assert dict(table.schema) == dict(state.schema)
+        rows = table.scan().collect()
+        assert_same_rows(rows, state.frame, "id")
+        taken: set[int] = set()
+        for fraction in (0.1, 0.45, 0.8):
+            sample = table.scan(sample=fraction).collect()
+            assert_same_rows(sample, sampled(state.frame, INDEXED, fraction), "id")
+            assert taken <= set(sample["id"])
+            taken = set(sample["id"])
+        found = table.scan(sample=(0.2, 0.9)).filter(pl.col("a") < 40).collect()
+        below = state.kept(lambda row: None if row["a"] is None else row["a"] < 40)
+        assert_same_rows(found, sampled(below.frame, INDEXED, (0.2, 0.9)), "id")
+
+    @invariant()
+    def the_format_is_kept(self) -> None:
+        if self.versions:
+            self.check(data=False)
+
+    def check(self, *, data: bool) -> None:
+        """Look at the log alone, or at the files too, and let others read them."""
+        report = self.table().check(data=data)
+        assert report.faults.filter(pl.col("severity") == "error").is_empty(), report
+        if data and not self.has_copies:
+            assert_same_rows(pl.scan_delta(str(self.path)).collect(), self.now.frame, "id")
+        if data and self.ours_alone and report.blocks:
+            check_invariants(self.path, may_stage=True)

@@ -1,0 +1,78 @@
+"""Write the cases of `tests.helpers.strategies`, with small files and pages, and compare frames row by row."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import polars as pl
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+import qbeast
+from qbeast_core.table.read.reader import Sample
+from qbeast_core.table.write.write import WriteResult
+from qbeast_core.tree import pack
+from qbeast_core.tree.columns import frame_weights
+from tests.helpers.strategies import ROW, Case
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A place for one table; Hypothesis runs many examples within one test."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name) / "table"
+
+
+@contextmanager
+def small_files(*, file_rows: int = 25, page_rows: int = 4) -> Iterator[None]:
+    """Cut few rows into many files and pages, as millions of rows would be."""
+    with (
+        mock.patch.object(pack, "_MIN_FILE_ROWS", 1),
+        mock.patch.object(pack, "_MAX_FILE_ROWS", file_rows),
+        mock.patch.object(pack, "_MIN_PAGE_ROWS", page_rows),
+    ):
+        yield
+
+
+def write(path: Path, case: Case) -> list[WriteResult]:
+    """Create the table and append to it."""
+    results = []
+    for number, (frame, size) in enumerate(zip(case.frames, case.cube_sizes, strict=True)):
+        results.append(
+            qbeast.write_table(
+                frame,
+                path,
+                columns=case.columns,
+                mode="append" if number else "error",
+                cube_size=size,
+                dialect=case.dialect,
+            )
+        )
+    return results
+
+
+def assert_same_rows(found: pl.DataFrame, wanted: pl.DataFrame, key: str = ROW) -> None:
+    """Compare as multisets: no row lost, none twice, every value as it was."""
+    assert_frame_equal(found.sort(key), wanted.sort(key), check_exact=True)
+
+
+@st.composite
+def samples(draw: st.DrawFn) -> Sample | None:
+    """A fraction, two fractions, or none."""
+    bounds = st.sampled_from([0.0, 0.01, 0.3, 0.5, 0.9, 1.0])
+    low, high = sorted([draw(bounds), draw(bounds)])
+    return draw(st.sampled_from([None, None, high, (low, high)]))
+
+
+def sampled(rows: pl.DataFrame, indexed: list[str], sample: Sample | None) -> pl.DataFrame:
+    """Return the rows of a sample by the format's own words: from <= weight < to, where 1 takes all."""
+    if sample is None:
+        return rows
+    low, high = sample if isinstance(sample, tuple) else (0.0, sample)
+    first, end = (int(bound * (2**32 - 1) - 2**31) for bound in (low, high))
+    weights = pl.Series(frame_weights(rows, indexed)).cast(pl.Int64)
+    return rows.filter((weights >= first) & ((weights < end) | (high == 1)))

@@ -1,0 +1,101 @@
+"""Processes that change one table at random, on disk and in a bucket: nothing is lost or doubled, no commit dropped."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+import qbeast
+from qbeast_core.io.store import open_store
+from tests.helpers.flaky_s3 import FlakyS3
+from tests.helpers.storm import INDEXED, Event, Ledger, make_table, replay, storm
+from tests.helpers.tables import assert_same_rows, sampled
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
+
+Place = tuple[str, dict[str, str]]
+WRITERS = 4
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Where the table goes, and the storage options."""
+    if request.param == "disk":
+        yield str(tmp_path / "t"), {}
+        return
+    server = FlakyS3()
+    server.start()
+    yield "s3://bucket/t", server.options
+    server.stop()
+
+
+def run(place: Place, steps: int, seed: int) -> list[Ledger]:
+    with multiprocessing.get_context("spawn").Pool(WRITERS) as pool:
+        jobs = [pool.apply_async(storm, (*place, writer, steps, seed)) for writer in range(WRITERS)]
+        return [job.get(timeout=3 * 3600) for job in jobs]
+
+
+def check(place: Place, first: Event, ledgers: list[Ledger]) -> None:
+    uri, options = place
+    events = [first, *(event for ledger in ledgers for event in ledger.events)]
+    check_log(place, events)
+    rows = replay(events)
+    table = qbeast.open_table(uri, storage_options=options or None)
+    assert_same_rows(table.scan().collect(), rows)
+    keys = {key: text for key, text in options.items() if key.startswith("AWS")} or None
+    assert_same_rows(pl.scan_delta(uri, storage_options=keys).collect(), rows)
+    for share in (0.05, 0.5):
+        assert_same_rows(table.scan(sample=share).collect(), sampled(rows, INDEXED, share))
+    faults = table.check(data=True).faults
+    assert faults.is_empty(), faults["message"].to_list()
+    assert DeltaTable(uri, storage_options=keys).version() == table.version
+
+
+def check_log(place: Place, events: list[Event]) -> None:
+    """Every version was acknowledged to one process, and holds what that one did."""
+    uri, options = place
+    store = open_store(uri, options or None)
+    names = [name for name in store.list("_delta_log") if name.endswith(".json") and "checkpoint" not in name]
+    assert [int(name[-25:-5]) for name in names] == list(range(len(names)))
+    told = {event.version: event for event in events}
+    assert len(told) == len(events)
+    assert sorted(told) == list(range(len(names)))
+    words = {"append": "WRITE", "overwrite": "WRITE", "merge": "MERGE", "optimize": "OPTIMIZE"}
+    words |= {"delete": "DELETE", "update": "UPDATE"}
+    for version, name in enumerate(names):
+        info = json.loads(store.get(name).split(b"\n")[0])["commitInfo"]
+        wanted = "CREATE TABLE AS SELECT" if version == 0 else words[told[version].kind]
+        assert info["operation"] == wanted
+
+
+def storm_and_check(place: Place, steps: int, seed: int) -> None:
+    first = make_table(*place)
+    ledgers = run(place, steps, seed)
+    check(place, first, ledgers)
+    refused = Counter(text.partition(":")[0] for ledger in ledgers for text in ledger.refused)
+    assert not refused["append"] + refused["overwrite"], [ledger.refused for ledger in ledgers]
+    print(
+        f"{len(ledgers)} processes, {steps} operations each:",
+        f"{sum(len(ledger.events) for ledger in ledgers)} commits,",
+        f"{sum(ledger.attempts for ledger in ledgers)} attempts,",
+        f"{sum(ledger.reads for ledger in ledgers)} reads,",
+        f"refused: {dict(refused)}",
+    )
+
+
+@pytest.mark.timeout(1800)  # five processes on a machine that may be busy with others
+def test_processes_that_change_a_table_at_random_lose_and_double_nothing(tmp_path: Path) -> None:
+    storm_and_check((str(tmp_path / "t"), {}), steps=6, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
+def test_hundreds_of_changes_at_once_lose_and_double_nothing(place: Place) -> None:
+    storm_and_check(place, steps=200, seed=2)

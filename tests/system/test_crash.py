@@ -1,0 +1,137 @@
+"""Killed at any step, raced by another, or run twice: a write happens once and whole, or not at all."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+import qbeast
+from tests.helpers.killed_writer import rows
+from tests.helpers.tables import assert_same_rows
+
+ROOT = Path(__file__).parents[2]
+STEPS = 7
+"""Two data files are opened and renamed; the commit is opened, linked, and its first name removed."""
+
+
+def run_killed(table: Path, mode: str, step: int) -> int:
+    """Return how the writer ended: 0, or minus the signal."""
+    program = [sys.executable, "-m", "tests.helpers.killed_writer", str(table), mode, str(step)]
+    return subprocess.run(program, cwd=ROOT, check=False, timeout=120, capture_output=True).returncode
+
+
+def check_killed(folder: Path, mode: str, before: pl.DataFrame | None) -> None:
+    tables = [folder / f"t{step}" for step in range(STEPS + 1)]
+    for table in tables if before is not None else []:
+        qbeast.write_table(before, table, columns=["row", "a"], cube_size=10)
+    with ThreadPoolExecutor(4) as pool:
+        codes = list(pool.map(lambda table: run_killed(table, mode, tables.index(table)), tables))
+    assert codes == [-signal.SIGKILL] * STEPS + [0]
+    after = rows(100) if before is None or mode == "overwrite" else pl.concat([before, rows(100)])
+    seen = [check_survivor(table, before, after) for table in tables]
+    assert seen == sorted(seen)  # first the old state, then the new one
+    assert set(seen) == {False, True}
+
+
+def check_survivor(table: Path, before: pl.DataFrame | None, after: pl.DataFrame) -> bool:
+    """Say whether the write is visible; it is wholly or not at all, and the table can be written on."""
+    try:
+        found = qbeast.read_table(table)
+    except qbeast.TableNotFoundError:
+        assert before is None
+        found = None
+    visible = found is not None and found.height == after.height and found["row"].max() == after["row"].max()
+    expected = after if visible else before
+    if found is not None and expected is not None:
+        assert_same_rows(found, expected)
+        assert_same_rows(pl.scan_delta(table).collect(), expected)
+    more = rows(1000)
+    if found is None and any(table.glob("*.parquet")):
+        with pytest.raises(qbeast.TableExistsError, match="an interrupted write left them"):
+            qbeast.write_table(more, table, columns=["row"], mode="append")
+        shutil.rmtree(table)
+    qbeast.write_table(more, table, columns=["row", "a"], mode="append")
+    written = [expected, more] if expected is not None else [more]
+    assert_same_rows(qbeast.read_table(table), pl.concat(written))
+    return visible
+
+
+def test_an_append_killed_at_any_step_is_whole_or_absent(tmp_path: Path) -> None:
+    check_killed(tmp_path, "append", rows(0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["error", "overwrite"])
+def test_another_write_killed_at_any_step_is_whole_or_absent(tmp_path: Path, mode: str) -> None:
+    check_killed(tmp_path, mode, None if mode == "error" else rows(0))
+
+
+APPENDS = 10
+
+
+def append(table: str, writer: int) -> int:
+    """Append small frames whose range grows, and return the commits tried."""
+    attempts = 0
+    for number in range(APPENDS):
+        start = (writer * APPENDS + number) * 100
+        frame = pl.DataFrame({"row": range(start, start + 30)}).with_columns(a=pl.col("row") * number)
+        attempts += qbeast.write_table(frame, table, mode="append").attempts
+    return attempts
+
+
+def test_two_processes_append_at_once_and_lose_nothing(tmp_path: Path) -> None:
+    table = str(tmp_path / "t")
+    qbeast.write_table(pl.DataFrame({"row": [-1], "a": [0]}), table, columns=["row", "a"], cube_size=10)
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        waiting = [pool.apply_async(append, (table, writer)) for writer in range(2)]
+        attempts = [result.get(timeout=120) for result in waiting]
+    assert min(attempts) >= APPENDS
+    found = qbeast.read_table(table)
+    expected = [-1, *(i * 100 + k for i in range(2 * APPENDS) for k in range(30))]
+    assert sorted(found["row"]) == expected
+    opened = qbeast.open_table(table)
+    assert opened.version == 2 * APPENDS
+    assert DeltaTable(table).version() == 2 * APPENDS
+    assert_same_rows(opened.scan().filter(pl.col("a") > 300).collect(), found.filter(pl.col("a") > 300))
+
+
+def test_two_processes_that_create_at_once_make_one_table(tmp_path: Path) -> None:
+    table = str(tmp_path / "t")
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        waiting = [pool.apply_async(create, (table, writer)) for writer in range(2)]
+        won = [result.get(timeout=120) for result in waiting]
+    assert sorted(won) in ([False, True], [True, True])
+    rows = qbeast.read_table(table)["row"].to_list()
+    assert sorted(rows) == sorted(writer for writer in range(2) if won[writer] for _ in range(50))
+
+
+def create(table: str, writer: int) -> bool:
+    try:
+        qbeast.write_table(pl.DataFrame({"row": [writer] * 50}), table, columns=["row"])
+    except qbeast.TableExistsError:
+        return False
+    return True
+
+
+def test_a_write_with_progress_of_an_application_happens_once(tmp_path: Path) -> None:
+    def write(version: int, application: str = "app") -> Any:
+        frame = pl.DataFrame({"row": [version]})
+        txn = (application, version)
+        return qbeast.write_table(frame, tmp_path / "t", columns=["row"], mode="append", txn=txn)
+
+    results = [write(3), write(3), write(2), write(4), write(4), write(3, "other")]
+    assert [result.written for result in results] == [True, False, False, True, False, True]
+    assert [result.version for result in results] == [0, 0, 0, 1, 1, 2]
+    assert sorted(qbeast.read_table(tmp_path / "t")["row"]) == [3, 3, 4]
+    assert results[1].rows == results[1].files == 0
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == 3

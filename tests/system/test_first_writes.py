@@ -1,0 +1,271 @@
+"""Processes that make one table at once: one of them creates it, the others go on with what they find."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import boto3
+import polars as pl
+import pytest
+from moto.server import ThreadedMotoServer
+
+import qbeast
+from qbeast_core.io.local import LocalStore
+from qbeast_core.table.write import creation
+from tests.helpers.scattering import scatter
+from tests.helpers.tables import assert_same_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+WRITERS = 3
+ROUNDS = 4
+Write = Callable[..., Any]
+
+
+def rows(writer: int, count: int = 200) -> pl.DataFrame:
+    first = writer * 1000
+    return pl.DataFrame({"row": range(first, first + count), "a": [i % 7 / 2 for i in range(count)]})
+
+
+def race(uri: str, options: dict[str, str], mode: str, writer: int, barrier: Any) -> list[str]:
+    """Write a table a round, together with the others; return what became of it."""
+    told = []
+    for number in range(ROUNDS):
+        barrier.wait(timeout=120)
+        try:
+            result = qbeast.write_table(
+                rows(writer),
+                f"{uri}{number}",
+                columns=["row", "a"],
+                mode=mode,  # type: ignore[arg-type] # a text here
+                storage_options=options or None,
+            )
+        except qbeast.QbeastError as error:
+            told.append(type(error).__name__)
+        else:
+            told.append("written" if result.written else "untouched")
+    return told
+
+
+def run(uri: str, options: dict[str, str], mode: str) -> list[list[str]]:
+    """Return per round what became of each writer, sorted."""
+    with multiprocessing.get_context("spawn").Manager() as manager:
+        barrier = manager.Barrier(WRITERS)
+        with multiprocessing.get_context("spawn").Pool(WRITERS) as pool:
+            jobs = [pool.apply_async(race, (uri, options, mode, w, barrier)) for w in range(WRITERS)]
+            told = [job.get(timeout=300) for job in jobs]
+    return [sorted(outcome) for outcome in zip(*told, strict=True)]
+
+
+def check(uri: str, options: dict[str, str], mode: str, outcomes: list[list[str]]) -> None:
+    one = ["written"]
+    wanted = {
+        "append": one * WRITERS,
+        "overwrite": one * WRITERS,
+        "ignore": ["untouched"] * (WRITERS - 1) + one,
+        "error": ["TableExistsError"] * (WRITERS - 1) + one,
+    }
+    assert outcomes == [wanted[mode]] * ROUNDS
+    for number in range(ROUNDS):
+        table = qbeast.open_table(f"{uri}{number}", storage_options=options or None)
+        found = table.scan().collect()
+        faults = table.check(data=True).faults
+        assert faults.is_empty(), faults["message"].to_list()
+        assert table.version == (WRITERS - 1 if mode in ("append", "overwrite") else 0)
+        if mode == "append":
+            assert_same_rows(found, pl.concat(rows(writer) for writer in range(WRITERS)), key="row")
+        else:
+            assert any(found.sort("row").equals(rows(writer)) for writer in range(WRITERS))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "mode", ["append", *(pytest.param(m, marks=pytest.mark.slow) for m in ("overwrite", "ignore", "error"))]
+)
+def test_first_writes_at_once_on_disk(tmp_path: Path, mode: str) -> None:
+    uri = str(tmp_path / "t")
+    check(uri, {}, mode, run(uri, {}, mode))
+
+
+@pytest.fixture
+def bucket() -> Iterator[tuple[str, dict[str, str]]]:
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    options = {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "k",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
+    name = f"b{uuid4().hex[:12]}"
+    boto3.client("s3", endpoint_url=options["AWS_ENDPOINT_URL"], **keys).create_bucket(Bucket=name)
+    yield f"s3://{name}/t", options
+    server.stop()
+
+
+@pytest.mark.timeout(600)
+def test_first_writes_at_once_in_a_bucket(bucket: tuple[str, dict[str, str]]) -> None:
+    check(*bucket, "append", run(*bucket, "append"))
+
+
+@pytest.fixture(params=["here", "scattered"])
+def write(request: pytest.FixtureRequest) -> Write:
+    """A write in this process, and one by workers, begun again as the Spark bridge does."""
+    if request.param == "here":
+        return qbeast.write_table
+    return again_scattered
+
+
+def again_scattered(frame: pl.DataFrame, path: Path, **options: Any) -> Any:
+    try:
+        return scatter(path, [frame], **options)
+    except qbeast.TableExistsError:
+        if options["mode"] == "error":
+            raise
+        return scatter(path, [frame], **options)
+
+
+@pytest.fixture
+def winner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let another writer come first, just before a commit is put; it works elsewhere, then its files are moved in."""
+
+    def first(write: Callable[..., object], *given: Any, **options: Any) -> None:
+        write(*given, tmp_path / "elsewhere", **options)
+        plain, waiting = LocalStore.put_if_absent, [tmp_path / "elsewhere"]
+
+        def put_if_absent(store: LocalStore, path: str, data: bytes) -> None:
+            while waiting:
+                shutil.copytree(waiting.pop(), store.local_root, dirs_exist_ok=True)
+            plain(store, path, data)
+
+        monkeypatch.setattr(LocalStore, "put_if_absent", put_if_absent)
+
+    return first
+
+
+LATER = rows(1).with_columns(a=pl.col("a") * 1000)
+"""Rows that lie outside the space of the winner's."""
+
+
+@pytest.mark.parametrize(
+    ("mode", "height", "version"), [("append", 400, 1), ("overwrite", 200, 1), ("ignore", 200, 0)]
+)
+def test_who_comes_second_goes_on_with_what_is_there(
+    tmp_path: Path, write: Write, winner: Callable[..., None], mode: str, height: int, version: int
+) -> None:
+    table = tmp_path / "t"
+    winner(qbeast.write_table, rows(0), columns=["row", "a:quantiles"])
+    result = write(LATER, table, columns=["row", "a"], mode=mode)
+    found = qbeast.open_table(table)
+    assert (result.version, result.written, found.version) == (version, mode != "ignore", version)
+    assert found.scan().collect().height == height
+    assert found.check(data=True).faults.is_empty()
+    live = {Path(path).name for path in found.files()["path"]}
+    replaced = {"overwrite": 1}.get(mode, 0)  # files of the winner, which the second version removed
+    assert len({path.name for path in table.glob("*.parquet")} - live) == replaced
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"mode": "error", "columns": ["row"]}, qbeast.TableExistsError),
+        ({"mode": "append", "columns": ["a"]}, qbeast.InvalidColumnsError),
+        ({"mode": "append", "columns": ["row"], "dialect": "qbeast-spark"}, qbeast.InvalidInputError),
+    ],
+    ids=str,
+)
+def test_who_comes_second_and_does_not_fit_leaves_nothing(
+    tmp_path: Path,
+    write: Write,
+    winner: Callable[..., None],
+    options: dict[str, Any],
+    error: type[qbeast.QbeastError],
+) -> None:
+    table = tmp_path / "t"
+    winner(qbeast.write_table, rows(0), columns=["row"])
+    with pytest.raises(error):
+        write(rows(1), table, **options)
+    assert qbeast.open_table(table).version == 0
+    assert len(list(table.glob("*.parquet"))) == 1
+
+
+def test_rows_of_another_schema_that_come_second_leave_nothing(
+    tmp_path: Path, winner: Callable[..., None]
+) -> None:
+    table = tmp_path / "t"
+    winner(qbeast.write_table, rows(0), columns=["row"])
+    with pytest.raises(qbeast.SchemaMismatchError):
+        qbeast.write_table(rows(1).cast({"a": pl.String}), table, columns=["row"], mode="append")
+    assert len(list(table.glob("*.parquet"))) == 1
+
+
+def test_a_transaction_that_comes_second_is_applied_once(tmp_path: Path, winner: Callable[..., None]) -> None:
+    table = tmp_path / "t"
+    options: dict[str, Any] = {"columns": ["row"], "mode": "append", "txn": ("app", 1)}
+    winner(qbeast.write_table, rows(0), **options)
+    assert not qbeast.write_table(rows(0), table, **options).written
+    assert qbeast.read_table(table).height == 200
+    assert len(list(table.glob("*.parquet"))) == 1
+
+
+@pytest.mark.parametrize("dialect", ["documented", "qbeast-spark"])
+def test_a_table_that_is_being_created_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: Any
+) -> None:
+    table, other = tmp_path / "t", tmp_path / "other"
+    qbeast.write_table(rows(0), other, columns=["row"], dialect=dialect)
+    table.mkdir()
+    for path in other.glob("*.parquet"):
+        os.link(path, table / path.name)
+
+    def commit() -> None:
+        time.sleep(0.5)
+        (other / "_delta_log").rename(table / "_delta_log")
+
+    late = threading.Thread(target=commit)
+    late.start()
+    assert qbeast.write_table(rows(1), table, columns=["row"], mode="append").version == 1
+    late.join()
+    assert qbeast.read_table(table).height == 400
+
+    monkeypatch.setattr(creation, "_QUIET_S", 0.2)
+    (table / "_delta_log").rename(tmp_path / "lost")
+    with pytest.raises(qbeast.TableExistsError, match="nothing was written"):
+        qbeast.write_table(rows(1), table, columns=["row"], mode="append")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_a_conversion_that_comes_second_finds_it_done(
+    tmp_path: Path, winner: Callable[..., None], kind: str
+) -> None:
+    table = tmp_path / "t"
+    table.mkdir()
+    if kind == "delta":
+        rows(0).write_delta(table)
+    else:
+        rows(0).write_parquet(table / "a.parquet")
+
+    def convert(place: Path) -> None:
+        """Leave there what a conversion adds."""
+        shutil.copytree(table, tmp_path / "copy")
+        qbeast.convert_table(tmp_path / "copy", columns=["row"])
+        known = len(list(table.glob("_delta_log/*.json")))
+        (place / "_delta_log").mkdir(parents=True)
+        commit = f"_delta_log/{known:020}.json"
+        shutil.copy(tmp_path / "copy" / commit, place / commit)
+
+    winner(convert)
+    done = qbeast.convert_table(table, columns=["row"])
+    assert (done.converted, done.columns) == (False, ("row",))
+    assert qbeast.read_table(table).height == 200

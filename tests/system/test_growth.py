@@ -1,0 +1,66 @@
+"""A table that grows by many appends keeps its rows, its invariants, and few revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import qbeast
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import assert_same_rows
+
+DAY = datetime(2024, 1, 1, tzinfo=UTC)
+COLUMNS: dict[str, tuple[str, Callable[[pl.Expr], pl.Expr]]] = {
+    "counted": (f"{ROW}:linear", lambda row: row),
+    "ranked": (f"{ROW}:quantiles", lambda row: row),
+    "named": ("a", lambda row: pl.format("order {}", row.cast(pl.String).str.zfill(8))),
+    "dated": ("a:quantiles", lambda row: pl.lit(DAY) + pl.duration(minutes=row)),
+    "measured": ("a:linear", lambda row: row / 7 - 1000),
+}
+
+
+def rows(start: int, count: int, value: Callable[[pl.Expr], pl.Expr]) -> pl.DataFrame:
+    return pl.DataFrame({ROW: range(start, start + count)}).with_columns(a=value(pl.col(ROW)))
+
+
+def check_growth(path: Path, kind: str, appends: int) -> None:
+    spec, value = COLUMNS[kind]
+    step = 10_000 // appends
+    for number in range(appends + 1):
+        frame = rows(1000 + step * (number - 1), step, value) if number else rows(0, 1000, value)
+        qbeast.write_table(frame, path, columns=[spec], mode="append", cube_size=50 if number == 0 else None)
+    table = qbeast.open_table(path)
+    assert len(table.revisions) <= 7  # with the staging revision, number 0
+    written = rows(0, 1000 + step * appends, value)
+    assert_same_rows(table.scan().collect(), written)
+    late = pl.col(ROW) > 9000
+    assert_same_rows(table.scan().filter(late).collect(), written.filter(late))
+    assert table.explain(late).files["opened"].sum() < 0.3 * appends
+
+
+@pytest.mark.parametrize("kind", ["ranked", "named"])
+def test_tenfold_growth_in_some_appends_takes_few_revisions(tmp_path: Path, kind: str) -> None:
+    check_growth(tmp_path / "t", kind, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_tenfold_growth_in_a_hundred_appends_takes_few_revisions(tmp_path: Path, kind: str) -> None:
+    check_growth(tmp_path / "t", kind, 100)
+
+
+def test_a_table_of_dates_lists_itself_by_day(tmp_path: Path) -> None:
+    for day in range(12):  # a checkpoint is written on the way
+        frame = pl.DataFrame({ROW: [day], "d": [DAY.date() + timedelta(days=day)]})
+        qbeast.write_table(frame, tmp_path / "t", columns=["d"], mode="append")
+    assert list((tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet"))
+    table = qbeast.open_table(tmp_path / "t")
+    found = table.scan().filter(pl.col("d") == DAY.date() + timedelta(days=11)).collect()
+    assert found[ROW].to_list() == [11]
+    assert table.explain(pl.col("d") == DAY.date() + timedelta(days=11)).files["opened"].sum() == 1
+    assert table.blocks().height == 12
+    assert [qbeast.read_table(tmp_path / "t", version=v).height for v in (0, 9, 10, 11)] == [1, 10, 11, 12]

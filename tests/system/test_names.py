@@ -1,0 +1,361 @@
+"""Tables, files and columns of any name go through every operation, also beside writers who spell names differently."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+import qbeast
+from qbeast_core.errors import CommitConflictError
+from qbeast_core.spec.file_path import FilePath
+from qbeast_core.table.commit import commit as commit_module
+from tests.helpers.tables import sampled, small_files
+from tests.table.read.test_deletion_vectors import bitmap, z85
+
+CHARACTERS = [chr(code) for code in range(32, 127) if chr(code) != "/"] + [*"é日😀\u00a0\u0301"]
+# In a folder: deltalake takes a backslash for a slash; %41 would be an A.
+NO_FOLDER = "\\"
+ODD = [
+    "export (1)",
+    "run-2024-05-01T00:00:00",
+    "a%20b",
+    "100%",
+    "a+b=c&d",
+    "file:x",
+    "~",
+    " lead and trail ",
+    "'\"`",
+    "[a]{b}*?#",
+    "x%2Fy",
+    "e\u0301",
+]
+ROWS = pl.DataFrame({"id": range(60), "x": [(i * 37) % 61 for i in range(60)]})
+
+
+def more(start: int) -> pl.DataFrame:
+    return ROWS.with_columns(pl.col("id") + start)
+
+
+def go_through(path: Path | str, rows: pl.DataFrame, columns: tuple[str, str] = ("id", "x")) -> None:
+    """Read, sample, append, delete, optimize, restore, vacuum; after each the rows are right."""
+    key, other = columns
+
+    def right(wanted: pl.DataFrame) -> qbeast.Table:
+        table = qbeast.open_table(path)
+        assert table.scan().collect().sort(key).equals(wanted.sort(key))
+        condition = pl.col(other) < 20
+        assert table.scan().filter(condition).collect().sort(key).equals(wanted.filter(condition).sort(key))
+        some = sampled(wanted, list(columns), 0.4)
+        assert table.scan(sample=0.4).collect().sort(key).equals(some.sort(key))
+        assert DeltaTable(path).count() == wanted.height
+        report = table.check()
+        assert report.ok, report
+        return table
+
+    right(rows)
+    added = rows.with_columns(pl.col(key) + 1000)
+    qbeast.write_table(added, path, mode="append")
+    rows = pl.concat([rows, added])
+    table = right(rows)
+    version = table.version
+    kept = rows.filter(pl.col(other) >= 10)
+    table.delete(pl.col(other) < 10)
+    right(kept).optimize(full=True)
+    table = right(kept)
+    table.restore(version)
+    table = right(rows)
+    assert table.optimize(files=table.files()["path"].to_list()).files_removed
+    right(rows).vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
+    right(rows)
+
+
+def plain_file(folder: Path, name: str, rows: pl.DataFrame = ROWS) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    rows.write_parquet(folder / f"{name}.parquet")
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+
+
+def test_files_of_any_name_are_converted_and_kept_right(tmp_path: Path) -> None:
+    """All names in one table: one taken for another would show."""
+    names = [*(f"a{character}b" for character in CHARACTERS), *(name for name in ODD if name[0] not in "._")]
+    for number, name in enumerate(names):
+        plain_file(tmp_path / "t", name, more(100 * number).head(7))
+    rows = pl.concat([more(100 * number).head(7) for number in range(len(names))])
+    qbeast.convert_table(tmp_path / "t", columns=["id", "x"])
+    listed = qbeast.open_table(tmp_path / "t").files()["path"].to_list()
+    assert sorted(listed) == sorted(str(tmp_path / "t" / f"{name}.parquet") for name in names)
+    go_through(tmp_path / "t", rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [*(f"a{one}b" for one in CHARACTERS), *(f"{one}x" for one in CHARACTERS), *ODD]
+)
+def test_a_file_of_each_name_goes_through_everything(tmp_path: Path, name: str) -> None:
+    if name.startswith(("_", ".")):
+        pytest.skip("such files are hidden")
+    plain_file(tmp_path / "t", name)
+    plain_file(tmp_path / "t", "plain", more(100))
+    qbeast.convert_table(tmp_path / "t", columns=["id", "x"])
+    go_through(tmp_path / "t", pl.concat([ROWS, more(100)]))
+
+
+def test_a_file_of_that_name_in_the_working_directory_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "events-2024-05-01T00:00:00"
+    plain_file(tmp_path / "t", name)
+    plain_file(tmp_path / "work", name, more(5000))
+    qbeast.convert_table(tmp_path / "t", columns=["id", "x"])
+    monkeypatch.chdir(tmp_path / "work")
+    assert qbeast.read_table(tmp_path / "t").sort("id").equals(ROWS)
+    assert qbeast.open_table(tmp_path / "t").check().ok
+
+
+# --- folders ------------------------------------------------------------------------------------------------------
+
+FOLDERS = ["export (1)+é", "10:30 #?", "~", "[a]{b}* 100%"]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_table_in_a_folder_of_any_name_goes_through_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    with small_files(file_rows=40, page_rows=8):
+        qbeast.write_table(ROWS, "t", columns=["id", "x"], cube_size=20)
+        go_through(tmp_path / name / "t", ROWS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [f"a{character}b" for character in CHARACTERS if character not in NO_FOLDER])
+def test_a_folder_of_each_name_goes_through_everything(tmp_path: Path, name: str) -> None:
+    for place in (tmp_path / name, tmp_path / name / name, (tmp_path / f"uri {name}").as_uri()):
+        if "%" in str(place) and not isinstance(place, str):
+            place.mkdir(parents=True)
+        qbeast.write_table(ROWS, place, columns=["id", "x"])
+        go_through(place if isinstance(place, Path) else tmp_path / f"uri {name}", ROWS)
+
+
+# --- columns ------------------------------------------------------------------------------------------------------
+
+COLUMNS = ["a%20b", "a`.b", "${x}", "日 😀", "\\\\"]
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_of_any_name_go_through_everything(tmp_path: Path, name: str) -> None:
+    rows = ROWS.rename({"x": name})
+    with small_files(file_rows=40, page_rows=8):
+        qbeast.write_table(rows, tmp_path / "t", columns=["id", name], cube_size=20)
+        go_through(tmp_path / "t", rows, ("id", name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("character", [*CHARACTERS, "/", "\t", "\n"])
+def test_columns_of_each_name_go_through_everything(tmp_path: Path, character: str) -> None:
+    for number, name in enumerate((f"a{character}b", f"{character}x", f"{character}{character}b")):
+        rows = ROWS.rename({"x": name})
+        qbeast.write_table(rows, tmp_path / str(number), columns=["id", name])
+        go_through(tmp_path / str(number), rows, ("id", name))
+
+
+# --- deletion vectors ---------------------------------------------------------------------------------------------
+
+
+def hide_row(path: Path, spelled: str, row: int, version: int) -> None:
+    """Commit a deletion vector for a file of a converted table, as its writer would."""
+    log = path / "_delta_log"
+    actions = [
+        json.loads(line) for file in sorted(log.glob("*.json")) for line in file.read_text().splitlines()
+    ]
+    add = next(one["add"] for one in actions if "add" in one and one["add"]["path"] == spelled)
+    vector = {
+        "storageType": "i",
+        "pathOrInlineDv": z85(bitmap([row])),
+        "sizeInBytes": len(bitmap([row])),
+        "cardinality": 1,
+    }
+    features = ["deletionVectors"]
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": features,
+        "writerFeatures": features,
+    }
+    stats = json.dumps({**json.loads(add["stats"]), "tightBounds": False})
+    lines = [
+        {"protocol": protocol},
+        {"remove": {"path": spelled, "deletionTimestamp": 1, "dataChange": True, "size": add["size"]}},
+        {"add": {**add, "stats": stats, "deletionVector": vector}},
+    ]
+    (log / f"{version:020}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_deletion_vector_hides_rows_of_its_file_whatever_its_name(tmp_path: Path) -> None:
+    names = [*(f"a{one}b" for one in CHARACTERS if not one.isalnum()), *ODD]
+    for number, name in enumerate(names):
+        plain_file(tmp_path / "t", name, more(100 * number).head(9))
+    qbeast.convert_table(tmp_path / "t", columns=["id", "x"])
+    for number, name in enumerate(names):
+        hide_row(tmp_path / "t", FilePath(f"{name}.parquet").encoded, 4, number + 1)
+    wanted = pl.concat([more(100 * number).head(9) for number in range(len(names))])
+    wanted = wanted.filter(pl.col("id") % 100 != 4)
+    table = qbeast.open_table(tmp_path / "t")
+    assert table.scan().collect().sort("id").equals(wanted)
+    assert table.check().ok, table.check()
+    table.optimize()
+    assert qbeast.read_table(tmp_path / "t").sort("id").equals(wanted)
+
+
+def test_files_of_one_name_in_two_folders_keep_their_own_vectors(tmp_path: Path) -> None:
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id", "x"])
+    path = tmp_path / "t"
+    actions = []
+    for number, folder in enumerate(("one", "two")):
+        plain_file(path / folder, "same", more(100 * number))
+        actions.append(
+            {
+                "add": {
+                    "path": f"{folder}/same.parquet",
+                    "partitionValues": {},
+                    "size": (path / folder / "same.parquet").stat().st_size,
+                    "modificationTime": 1,
+                    "dataChange": True,
+                    "stats": json.dumps({"numRecords": 60}),
+                }
+            }
+        )
+    (name,) = (file.name for file in path.glob("*.parquet"))
+    actions.append({"remove": {"path": name, "dataChange": True}})
+    (path / "_delta_log" / f"{1:020}.json").write_text("".join(json.dumps(one) + "\n" for one in actions))
+    hide_row(path, "one/same.parquet", 3, 2)
+    wanted = pl.concat([ROWS.filter(pl.col("id") != 3), more(100)])
+    assert qbeast.read_table(path).sort("id").equals(wanted)
+    hide_row(path, "two/same.parquet", 5, 3)
+    wanted = wanted.filter(pl.col("id") != 105)
+    qbeast.open_table(path).optimize()
+    assert qbeast.read_table(path).sort("id").equals(wanted)
+
+
+def test_an_older_version_keeps_its_own_vectors(tmp_path: Path) -> None:
+    plain_file(tmp_path / "t", "a b")
+    qbeast.convert_table(tmp_path / "t", columns=["id", "x"])
+    hide_row(tmp_path / "t", "a%20b.parquet", 4, 1)
+    old = qbeast.open_table(tmp_path / "t")
+    qbeast.write_table(more(100), tmp_path / "t", mode="overwrite")
+    assert old.refresh().version == 2
+    assert old.scan().collect().sort("id").equals(ROWS.filter(pl.col("id") != 4))
+
+
+# --- other spellings ----------------------------------------------------------------------------------------------
+
+# How a writer may spell `a{x}b` in a log; all of them mean the same file.
+SPELLINGS = [*"(+ é", *(pytest.param(one, marks=pytest.mark.slow) for one in "=@&,;'!$)[^*|")]
+
+
+def spelled_otherwise(path: Path, character: str) -> Iterator[str]:
+    """Give the ways to spell the one file's name that are not the one in the log."""
+    name = f"a{character}b.parquet"
+    (held,) = DeltaTable(path).get_add_actions()["path"].to_pylist()
+    assert FilePath.of_log(held).text == name
+    ways = {name, quote(name), quote(name, safe="/!$&'()+,-.:;=@_~"), quote(name).replace("%C3%A9", "%c3%a9")}
+    yield from sorted(ways - {held})
+
+
+def removed_by_another(path: Path, spelled: str, rows: pl.DataFrame) -> Callable[[], None]:
+    """Make what commits another writer's delete, which spells the file in its own way."""
+
+    def commit() -> None:
+        rows.write_parquet(path / "theirs.parquet")
+        version = DeltaTable(path).version() + 1
+        add = {
+            "path": "theirs.parquet",
+            "partitionValues": {},
+            "size": (path / "theirs.parquet").stat().st_size,
+            "modificationTime": 1,
+            "dataChange": True,
+            "stats": json.dumps({"numRecords": rows.height}),
+        }
+        remove = {"path": spelled, "deletionTimestamp": time.time_ns() // 1_000_000, "dataChange": True}
+        lines = [{"remove": remove}, {"add": add}]
+        log = path / "_delta_log" / f"{version:020}.json"
+        log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    return commit
+
+
+@pytest.mark.parametrize("character", SPELLINGS)
+def test_a_file_removed_under_another_spelling_is_gone(tmp_path: Path, character: str) -> None:
+    plain_file(tmp_path / "t", f"a{character}b")
+    qbeast.convert_table(tmp_path / "t", columns=["id", "x"])
+    ways = list(spelled_otherwise(tmp_path / "t", character))
+    assert ways
+    before = qbeast.open_table(tmp_path / "t")
+    left = ROWS.filter(pl.col("id") >= 10)
+    removed_by_another(tmp_path / "t", ways[0], left)()
+    for table in (before.refresh(), qbeast.open_table(tmp_path / "t", version=1)):
+        assert table.scan().collect().sort("id").equals(left)
+        assert table.check().ok, table.check()
+    qbeast.open_table(tmp_path / "t").optimize()
+    assert qbeast.read_table(tmp_path / "t").sort("id").equals(left)
+    DeltaTable(tmp_path / "t").create_checkpoint()  # it holds the add and the remove
+    qbeast.write_table(more(100), tmp_path / "t", mode="append")
+    assert qbeast.read_table(tmp_path / "t").sort("id").equals(pl.concat([left, more(100)]))
+    qbeast.open_table(tmp_path / "t").restore(0)
+    assert qbeast.read_table(tmp_path / "t").sort("id").equals(ROWS)
+    DeltaTable(tmp_path / "t").create_checkpoint()
+    assert qbeast.read_table(tmp_path / "t").sort("id").equals(ROWS)
+
+
+def test_no_checkpoint_of_ours_brings_back_what_another_spelling_removed(tmp_path: Path) -> None:
+    plain_file(tmp_path / "t", "a+b")
+    qbeast.convert_table(tmp_path / "t", columns=["id", "x"])
+    removed_by_another(tmp_path / "t", "a%2Bb.parquet", more(100))()
+    qbeast.open_table(tmp_path / "t").set_properties({"delta.checkpointInterval": "1"})
+    assert not list((tmp_path / "t" / "_delta_log").glob("*.checkpoint.*"))
+    assert qbeast.read_table(tmp_path / "t").sort("id").equals(more(100))
+
+
+@pytest.mark.parametrize("character", SPELLINGS)
+@pytest.mark.parametrize("change", ["delete", "update", "optimize"])
+def test_a_race_with_another_spelling_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, character: str, change: str
+) -> None:
+    plain_file(tmp_path / "t", f"a{character}b")
+    qbeast.convert_table(tmp_path / "t", columns=["id", "x"])
+    ways = list(spelled_otherwise(tmp_path / "t", character))
+    assert ways
+    left = ROWS.filter(pl.col("id") >= 10)
+    theirs = [removed_by_another(tmp_path / "t", ways[0], left)]
+    put = commit_module._put  # noqa: SLF001 -- what commits last
+
+    def late(*args: object) -> object:
+        if theirs:
+            theirs.pop()()
+        return put(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(commit_module, "_put", late)
+    table = qbeast.open_table(tmp_path / "t")
+    try:
+        if change == "delete":
+            table.delete(pl.col("x") < 20)
+            left = left.filter(pl.col("x") >= 20)
+        elif change == "update":
+            table.update(pl.col("x") < 20, {"x": pl.lit(-1, pl.Int64)})
+            left = left.with_columns(x=pl.when(pl.col("x") < 20).then(-1).otherwise("x"))
+        else:
+            table.optimize()
+    except CommitConflictError:
+        left = ROWS.filter(pl.col("id") >= 10)
+    assert not theirs
+    assert qbeast.read_table(tmp_path / "t").sort("id").equals(left)

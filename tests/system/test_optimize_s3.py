@@ -1,0 +1,54 @@
+"""An optimize on an object store: conditional puts, orphans deleted, the same rows."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+
+import qbeast
+from qbeast_core.io.store import open_store
+from qbeast_core.table.commit import commit as commit_module
+from qbeast_core.table.rewrite import rewrite as rewrite_commit
+from tests.system.test_object_store import ROWS, place, server
+
+__all__ = ["place", "server"]
+
+
+def test_a_table_in_a_bucket_is_optimized(place):
+    uri, options = place
+    qbeast.write_table(ROWS, uri, columns=["id", "x"], storage_options=options)
+    more = ROWS.with_columns(pl.col("id") + 30_000)
+    write_deltalake(uri, more, mode="append", storage_options=options)
+    table = qbeast.open_table(uri, storage_options=options)
+    sample = table.scan(sample=0.1).collect().sort("id")
+    result = table.optimize()
+    assert (result.version, result.new_revision) == (2, True)
+    assert result.plan["reason"].to_list().count("staged") == 1
+    assert table.scan().collect().sort("id").equals(pl.concat([ROWS, more]).sort("id"))
+    assert table.scan(sample=0.1).collect().sort("id").equals(sample)
+
+
+def test_an_optimize_that_comes_second_leaves_no_file_in_the_bucket(place):
+    uri, options = place
+    for start in range(0, 3000, 1000):
+        rows = ROWS.slice(start, 1000)
+        qbeast.write_table(rows, uri, columns=["id:hash"], mode="append", storage_options=options)
+    left = [lambda: qbeast.open_table(uri, storage_options=options).optimize()]
+
+    def commit_late(*args, **kwargs):
+        if left:
+            left.pop()()
+        return commit_module.commit(*args, **kwargs)
+
+    table = qbeast.open_table(uri, storage_options=options)
+    with (
+        mock.patch.object(rewrite_commit, "commit", commit_late),
+        pytest.raises(qbeast.CommitConflictError),
+    ):
+        table.optimize()
+    assert table.refresh().version == 3
+    files = [path for path in open_store(uri, options).list("") if path.endswith(".parquet")]
+    assert len(files) == 4  # three appends and one optimize

@@ -1,0 +1,216 @@
+"""A log that names files outside of its table opens none of them, on whatever road it is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from moto.server import ThreadedMotoServer
+
+import qbeast
+from qbeast_core.cli.exits import FAULTS
+from qbeast_core.io.store import open_store
+from tests.cli.running import run
+from tests.helpers.tables import small_files
+from tests.table.read.test_deletion_vectors import delete
+
+ROWS = pl.DataFrame({"id": range(400), "x": [(i * 7919) % 401 for i in range(400)]})
+SECRET = pl.DataFrame({"id": [-1], "x": [-1]})
+Add = dict[str, Any]
+
+
+def respell(path: Path, edit: Callable[[Add], None]) -> None:
+    """Change the newest commit's first add."""
+    log = max((path / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    edit(next(action["add"] for action in actions if "add" in action))
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A table of two files, and a file beside it that is nobody's business."""
+    with small_files(file_rows=400, page_rows=16):
+        qbeast.write_table(ROWS, tmp_path / "t", columns=["id", "x"], cube_size=50)
+        qbeast.write_table(ROWS.with_columns(pl.col("id") + 400), tmp_path / "t", mode="append")
+    SECRET.write_parquet(tmp_path / "secret.parquet")
+    return tmp_path / "t"
+
+
+WAYS = {
+    "up": "../secret.parquet",
+    "up, encoded": "%2e%2e/secret.parquet",
+    "up, all of it encoded": "%2E%2E%2Fsecret.parquet",
+    "up, from a folder": "k/../../secret.parquet",
+    "absolute": "{place}",
+    "absolute, encoded": "{encoded}",
+    "a file address": "file://{place}",
+    "a file address of a host": "file://localhost.example{place}",
+    "up, behind an address": "file://{folder}/t/../secret.parquet",
+    "http": "http://127.0.0.1:9/secret.parquet",
+    "a bucket": "s3://bucket/secret.parquet",
+}
+ALLOWED = {"absolute", "absolute, encoded", "a file address"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("plain", [True, False], ids=["staged", "indexed"])
+def test_nothing_outside_is_opened(table: Path, way: str, *, plain: bool) -> None:
+    place = str(table.parent / "secret.parquet")
+    encoded = place.replace("/", "%2F")
+    spelled = WAYS[way].format(place=place, encoded=encoded, folder=table.parent)
+
+    def lead_out(add: Add) -> None:
+        add["path"] = spelled
+        if plain:
+            del add["tags"], add["stats"]
+            add["size"] = Path(place).stat().st_size
+
+    respell(table, lead_out)
+    opened = qbeast.open_table(table)
+    for read in (
+        lambda: opened.scan().collect(),
+        lambda: opened.scan(sample=0.5).collect(),
+        lambda: opened.scan().filter(pl.col("id") > 500).collect(),
+        lambda: opened.scan().select(pl.len()).collect(),
+        opened.files,
+        lambda: opened.delete(pl.col("x") < 100),
+        lambda: opened.update(pl.col("x") < 100, {"x": pl.lit(1)}),
+        lambda: opened.optimize(full=True),
+        lambda: qbeast.read_table(table),
+    ):
+        with pytest.raises(qbeast.UnsupportedTableError, match="It was not opened"):
+            read()
+    report = opened.check()
+    assert "file-outside" in set(report.faults["code"])
+    assert not report.ok
+    assert len(opened.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False).files) == 1
+    trusted = qbeast.open_table(table, allow_absolute_paths=True)
+    if way not in ALLOWED:
+        with pytest.raises(qbeast.UnsupportedTableError, match="never follows it"):
+            trusted.scan().collect()
+    elif plain:
+        assert trusted.scan().collect().height == 401
+        assert trusted.scan().filter(pl.col("id") < 0).collect().equals(SECRET)
+        assert -1 in qbeast.read_table(table, allow_absolute_paths=True)["id"]
+    qbeast.write_table(ROWS, table, mode="overwrite")
+    assert qbeast.read_table(table).sort("id").equals(ROWS)
+    assert (table.parent / "secret.parquet").exists()
+
+
+def test_what_a_filter_leaves_closed_is_in_nobodys_way(table: Path) -> None:
+    respell(table, lambda add: add.update(path="../secret.parquet"))
+    opened = qbeast.open_table(table)
+    assert opened.scan().filter(pl.col("id") < 300).collect().height == 300
+
+
+def test_a_shallow_clone_is_read_and_changed_with_the_option(table: Path) -> None:
+    clone = table.parent / "clone"
+    (clone / "_delta_log").mkdir(parents=True)
+    for log in (table / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for action in actions:
+            if "add" in action:
+                action["add"]["path"] = f"{table}/{action['add']['path']}"
+        text = "".join(json.dumps(action) + "\n" for action in actions)
+        (clone / "_delta_log" / log.name).write_text(text)
+    opened = qbeast.open_table(clone, allow_absolute_paths=True)
+    rows = pl.concat([ROWS, ROWS.with_columns(pl.col("id") + 400)])
+    assert opened.scan().collect().sort("id").equals(rows)
+    assert opened.check().ok, opened.check()
+    files = opened.files()["path"].to_list()
+    assert all(Path(path).parent == table for path in files)
+    opened.optimize(files=files[:1])
+    opened.delete(pl.col("id") < 10)
+    assert opened.scan().collect().sort("id").equals(rows.filter(pl.col("id") >= 10))
+    opened.optimize(full=True)
+    assert qbeast.read_table(clone).height == 790, "its files are its own now"
+    opened.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
+    assert qbeast.read_table(table).sort("id").equals(rows)
+    run("show", clone, "--count")
+
+
+def test_the_program_has_the_option(table: Path) -> None:
+    respell(table, lambda add: add.update(path=f"{table}/{add['path']}"))
+    for name, *rest in (("show", "--count"), ("sample", "0.5"), ("check",), ("explain",)):
+        if name != "explain":
+            run(name, table, *rest, code=FAULTS if name == "check" else 7)
+        run(name, table, *rest, "--allow-absolute-paths")
+
+
+@pytest.mark.parametrize("kind", ["p", "u"])
+def test_a_deletion_vector_outside_is_not_opened(table: Path, kind: str) -> None:
+    qbeast.write_table(ROWS, table.parent / "v", columns=["id", "x"])
+    delete(table.parent / "v", [1, 2])
+    out = {"p": f"file://{table.parent}/vector.bin", "u": "../ab^-aqEH.-t@S}K{vb[*k^"}[kind]
+    respell(
+        table.parent / "v",
+        lambda add: add["deletionVector"].update(storageType=kind, pathOrInlineDv=out, offset=1),
+    )
+    opened = qbeast.open_table(table.parent / "v")
+    with pytest.raises(qbeast.UnsupportedTableError, match="It was not opened"):
+        opened.scan().collect()
+    (fault,) = opened.check().faults.iter_rows(named=True)
+    assert fault["code"] == "deletion-vector"
+    assert "It was not opened" in fault["message"]
+
+
+@pytest.fixture(scope="module")
+def server():
+    running = ThreadedMotoServer(port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
+
+
+def test_credentials_go_to_the_tables_own_bucket_alone(server: str, tmp_path: Path) -> None:
+    options = {
+        "AWS_ENDPOINT_URL": server,
+        "AWS_ACCESS_KEY_ID": "k",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
+    client = boto3.client("s3", endpoint_url=server, **keys)
+    client.create_bucket(Bucket="own-bucket")
+    client.create_bucket(Bucket="other-bucket")
+    root = "s3://own-bucket/some/t"
+    qbeast.write_table(ROWS, root, columns=["id", "x"], storage_options=options)
+    (name,) = DeltaTable(root, storage_options=options).get_add_actions()["path"].to_pylist()
+    body = client.get_object(Bucket="own-bucket", Key=f"some/t/{name}")["Body"].read()
+    client.put_object(Bucket="own-bucket", Key="else where/x.parquet", Body=body)
+    client.put_object(Bucket="other-bucket", Key="x.parquet", Body=body)
+    (tmp_path / "x.parquet").write_bytes(body)
+    log = open_store(root, options)
+    text = log.get("_delta_log/00000000000000000000.json").decode()
+    for spelled, own in (
+        ("s3://own-bucket/else%20where/x.parquet", True),
+        ("s3://other-bucket/x.parquet", False),
+        (f"{tmp_path}/x.parquet", False),
+        (f"file://{tmp_path}/x.parquet", False),
+        ("../../else%20where/x.parquet", False),
+        (f"{server}/other-bucket/x.parquet", False),
+    ):
+        respelled = text.replace(f'"{name}"', f'"{spelled}"').encode()
+        client.put_object(
+            Bucket="own-bucket", Key="some/t/_delta_log/00000000000000000000.json", Body=respelled
+        )
+        for filtered in (pl.lit(value=True), pl.col("id") < 100):
+            with pytest.raises(qbeast.UnsupportedTableError, match="It was not opened"):
+                qbeast.read_table(root, storage_options=options, filter=filtered)
+            trusted = {"storage_options": options, "allow_absolute_paths": True}
+            if own:
+                found = qbeast.read_table(root, filter=filtered, **trusted).sort("id")
+                assert found.equals(ROWS.filter(filtered))
+                assert qbeast.open_table(root, **trusted).check().ok
+            else:
+                with pytest.raises(qbeast.UnsupportedTableError, match="It was not opened"):
+                    qbeast.read_table(root, filter=filtered, **trusted)

@@ -1,0 +1,100 @@
+"""Tables, plans and lazy frames travel to other processes: where, which version, and what was asked for."""
+
+from __future__ import annotations
+
+import copy
+import io
+import multiprocessing
+import pickle  # what joblib, Dask and Spark send values with
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import qbeast
+from tests.helpers.tables import assert_same_rows
+
+ROWS = pl.DataFrame({"id": range(3000), "x": [i * 7919 % 3001 for i in range(3000)]})
+LOW = pl.col("x") < 300
+
+
+def sent(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 -- our own bytes
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> qbeast.Table:
+    """A table opened by a relative path at a version that is not the newest."""
+    monkeypatch.chdir(tmp_path)
+    qbeast.write_table(ROWS, "t", columns=["id", "x"], cube_size=100)
+    opened = qbeast.open_table("t")
+    qbeast.write_table(ROWS.with_columns(pl.col("id") + 3000), "t", mode="append")
+    (tmp_path / "elsewhere").mkdir()
+    return opened
+
+
+@pytest.mark.parametrize("copied", [sent, copy.deepcopy, copy.copy])
+def test_a_table_keeps_its_place_and_version(
+    table: qbeast.Table, monkeypatch: pytest.MonkeyPatch, copied: Any
+) -> None:
+    again = copied(table)
+    monkeypatch.chdir("elsewhere")
+    assert (again.version, again.indexed_columns) == (0, ("id", "x"))
+    assert_same_rows(again.scan().collect(), ROWS, "id")
+    assert again.refresh().version == 1
+    again.delete(LOW)
+    assert (again.version, again.scan().filter(LOW).collect().height) == (2, 0)
+
+
+@pytest.mark.parametrize("copied", [sent, copy.deepcopy])
+@pytest.mark.parametrize("sample", [None, 0.3])
+def test_a_plan_says_what_it_said(table: qbeast.Table, sample: float | None, copied: Any) -> None:
+    plan = table.explain(LOW, sample=sample, columns=["id"])
+    before = copied(plan)  # nobody has looked at its files
+    assert repr(before) == repr(plan)
+    after = copied(plan)
+    assert after.files.equals(plan.files)
+    assert (after.share, after.rows_opened, after.columns) == (plan.share, plan.rows_opened, plan.columns)
+
+
+@pytest.mark.parametrize("sample", [None, 0.3])
+def test_a_lazy_frame_gives_the_same_rows(
+    table: qbeast.Table, monkeypatch: pytest.MonkeyPatch, sample: float | None
+) -> None:
+    lazy = table.scan(sample=sample).filter(LOW).select("id")
+    wanted = lazy.collect().sort("id")
+    travelled = sent(lazy), copy.deepcopy(lazy), pl.LazyFrame.deserialize(io.BytesIO(lazy.serialize()))
+    monkeypatch.chdir("elsewhere")
+    for again in travelled:
+        assert again.collect().sort("id").equals(wanted)
+
+
+def work(table: qbeast.Table, lazy: pl.LazyFrame, plan: Any) -> tuple[int, int, int]:
+    return table.version, lazy.collect().height, plan.rows_opened
+
+
+def test_another_process_takes_all_of_them(table: qbeast.Table) -> None:
+    lazy, plan = table.scan().filter(LOW), table.explain(LOW)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = pool.apply(work, (table, lazy, plan))
+    assert found == (0, lazy.collect().height, plan.rows_opened)
+
+
+def test_secrets_travel_but_are_not_shown(tmp_path: Path) -> None:
+    options = {"AWS_SECRET_ACCESS_KEY": "hidden"}
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
+    table = qbeast.open_table(tmp_path / "t", version=0, storage_options=options)
+    assert b"hidden" in pickle.dumps(table)
+    for value in (sent(table), sent(table.explain(LOW)), sent(table.scan())):
+        assert "hidden" not in repr(value)
+
+
+def test_another_table_in_the_place_is_not_taken_for_it(table: qbeast.Table, tmp_path: Path) -> None:
+    pickled = pickle.dumps(table)
+    (tmp_path / "t").rename(tmp_path / "gone")
+    with pytest.raises(qbeast.TableNotFoundError):
+        pickle.loads(pickled)  # noqa: S301 -- our own bytes
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
+    with pytest.raises(qbeast.TableNotFoundError, match="another one"):
+        pickle.loads(pickled)  # noqa: S301 -- our own bytes

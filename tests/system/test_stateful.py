@@ -1,0 +1,254 @@
+"""The life of a table: whatever we and others do to it, in whatever order, it reads as a list of rows would."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any, Literal
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+import qbeast
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.golden.collection import find
+from tests.helpers.expressions import filters, kept_rows
+from tests.helpers.stateful_model import KEYS, Batch, Condition, State, assignments, batches, conditions
+from tests.helpers.stateful_table import INDEXED, Known
+from tests.helpers.tables import assert_same_rows, sampled, samples
+
+BEGINNINGS = [*["written"] * 6, "converted", "converted", "Parquet", "legacy"]
+CUBE_SIZES = st.sampled_from([None, None, None, 5, 40])
+
+
+class Life(Known):
+    """Everything that can be done."""
+
+    @initialize(begin=st.sampled_from(BEGINNINGS), batch=batches(), cube_size=st.sampled_from([2, 7, 30]))
+    def begin(self, begin: str, batch: Batch, cube_size: int) -> None:
+        state = State(self.take(batch))
+        if begin == "legacy":
+            golden = find("legacy/v050_mixed_states")
+            shutil.copytree(golden.path, self.path)
+            state = State(golden.expected.rows(named=True))
+            self.next_id = max(state.ids) + 1
+            self.ours_alone, self.began_before_06 = False, True
+        elif begin == "written":
+            qbeast.write_table(state.frame, self.path, columns=INDEXED, cube_size=cube_size)
+        else:
+            self.path.mkdir()
+            if begin == "converted":
+                write_deltalake(self.path, state.frame)
+            else:
+                state.frame.write_parquet(self.path / "a.parquet")
+            assert qbeast.convert_table(self.path, INDEXED, cube_size=cube_size).converted
+        self.becomes(state)
+        self.first = self.table()
+
+    # ---- rows come ----
+
+    @rule(batch=batches(), cube_size=CUBE_SIZES, partly=st.booleans())
+    def append(self, batch: Batch, cube_size: int | None, *, partly: bool) -> None:
+        state = self.now.with_rows(self.take(batch))
+        frame = state.frame.select(list(KEYS)) if partly else state.frame
+        qbeast.write_table(frame, self.path, mode="append", cube_size=cube_size, schema_mode="merge")
+        self.becomes(self.now.plus(state.rows))
+
+    @rule(batch=batches())
+    def append_by_others(self, batch: Batch) -> None:
+        more = self.now.with_rows(self.take(batch))
+        write_deltalake(self.path, more.frame, mode="append")
+        self.becomes(self.now.plus(more.rows))
+
+    @rule(batch=batches())
+    def overwrite(self, batch: Batch) -> None:
+        state = self.now.with_rows(self.take(batch))
+        qbeast.write_table(state.frame, self.path, columns=INDEXED, mode="overwrite")
+        self.becomes(state)
+
+    @rule(batch=batches(), cube_size=st.sampled_from([None, 7]))
+    def begin_anew_elsewhere_and_convert(self, batch: Batch, cube_size: int | None) -> None:
+        state = self.now.with_rows(self.take(batch))
+        DeltaTable.create(self.path, state.frame.to_arrow().schema, mode="overwrite")
+        write_deltalake(self.path, state.frame, mode="append")
+        assert qbeast.convert_table(self.path, INDEXED, cube_size=cube_size).converted
+        self.becomes(state)
+
+    # ---- rows change ----
+
+    @rule(condition=conditions, as_text=st.booleans(), stale=st.booleans())
+    def delete(self, condition: Condition, *, as_text: bool, stale: bool) -> None:
+        if self.refused(lambda table: table.delete(condition.expr)):
+            return
+        before, state = self.now, self.now.without(condition.meets)
+        result = self.table(stale=stale).delete(condition.text if as_text else condition.expr)
+        assert result.rows_deleted == len(before.rows) - len(state.rows)
+        self.becomes(state)
+
+    @rule(condition=conditions, change=assignments(), as_text=st.booleans(), stale=st.booleans())
+    def update(self, condition: Condition, change: Any, *, as_text: bool, stale: bool) -> None:
+        exprs, on_row = change
+        if self.refused(lambda table: table.update(condition.expr, exprs)):
+            return
+        result = self.table(stale=stale).update(condition.text if as_text else condition.expr, exprs)
+        assert result.rows_updated == len(self.now.kept(condition.meets).rows)
+        self.becomes(self.now.changed(condition.meets, on_row))
+
+    @rule(
+        batch=batches(),
+        first=st.floats(0, 1),
+        matched=st.sampled_from(["update", "update", "delete", "ignore"]),
+        new=st.sampled_from(["insert", "insert", "ignore"]),
+        lonely=st.sampled_from(["ignore", "ignore", "ignore", "delete"]),
+        stale=st.booleans(),
+    )
+    def merge(self, batch: Batch, *, first: float, matched: Any, new: Any, lonely: Any, stale: bool) -> None:
+        """Merge rows whose ids begin somewhere among those that are, or were, there."""
+        source = self.now.with_rows(batch.rows(int(self.next_id * first)))
+        self.next_id = max(self.next_id, *(row["id"] + 1 for row in source.rows), 0)
+        asked = {"when_matched": matched, "when_not_matched": new, "when_not_matched_by_source": lonely}
+        if self.refused(lambda table: table.merge(source.frame, "id", **asked)):
+            return
+        if set(asked.values()) == {"ignore"}:
+            with pytest.raises(qbeast.QbeastError, match="does nothing"):
+                self.table(stale=stale).merge(source.frame, "id", **asked)
+            return
+        self.table(stale=stale).merge(source.frame, "id", **asked)
+        self.becomes(self.now.merged(source.rows, matched=matched, new=new, lonely=lonely))
+
+    @precondition(lambda self: not self.has_copies)
+    @rule(condition=conditions)
+    def delete_by_others(self, condition: Condition) -> None:
+        if " x " not in f" {condition.text} ".replace("(", " "):  # engines differ on NaN
+            self.ours_alone = False
+            DeltaTable(self.path).delete(condition.text)
+            self.becomes(self.now.without(condition.meets))
+
+    @precondition(lambda self: not self.has_copies)
+    @rule(number=st.integers(0, 100))
+    def update_by_others(self, number: int) -> None:
+        self.ours_alone = False
+        DeltaTable(self.path).update({"s": "'theirs'"}, predicate=f"a < {number}")
+        self.becomes(
+            self.now.changed(
+                lambda row: row["a"] is not None and row["a"] < number, lambda _: {"s": "theirs"}
+            )
+        )
+
+    # ---- rows stay ----
+
+    @rule(
+        form=st.sampled_from(["", "", "", "full", "fold", "all_revisions", "staged", "fraction", "files"]),
+        stale=st.booleans(),
+    )
+    def optimize(self, form: str, *, stale: bool) -> None:
+        if self.refused(lambda table: table.optimize(full=True)):
+            return
+        files = self.table().files()["path"].sort()[:3].to_list()
+        options: dict[str, Any] = {
+            "": {},
+            "staged": {"revision": 0},
+            "fraction": {"fraction": 0.2},
+            "files": {"files": files},
+        }.get(form, {form: True})
+        self.table(stale=stale).optimize(**options)
+        self.becomes(self.now)
+        if form in ("", "full"):
+            assert self.table().files()["revision_id"].null_count() == 0
+
+    @precondition(lambda self: not self.has_copies)
+    @rule(z_order=st.booleans())
+    def compact_by_others(self, *, z_order: bool) -> None:
+        self.ours_alone = False
+        table = DeltaTable(self.path)
+        if z_order:
+            table.optimize.z_order(["a"])
+        else:
+            table.optimize.compact()
+        self.becomes(self.now)
+
+    @rule(copies=st.sampled_from(["keep", "drop"]))
+    def upgrade(self, copies: Literal["keep", "drop"]) -> None:
+        qbeast.upgrade_table(self.path, replicated=copies)
+        self.becomes(self.now)
+        assert not qbeast.upgrade_table(self.path, replicated=copies).upgraded
+        assert not (copies == "drop" and self.has_copies)
+
+    @rule()
+    def vacuum(self) -> None:
+        done = self.table().vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
+        state = self.now
+        if done.files:
+            self.versions = {}  # the others lost files
+        self.becomes(state)
+
+    @rule(data=st.data(), stale=st.booleans())
+    def restore(self, data: st.DataObject, *, stale: bool) -> None:
+        version = data.draw(st.sampled_from(sorted(self.versions)))
+        self.table(stale=stale).restore(version)
+        self.becomes(self.versions[version])
+
+    # ---- columns and properties ----
+
+    @precondition(lambda self: len(self.now.schema) < 7)
+    @rule(dtype=st.sampled_from([pl.Int8(), pl.String(), pl.Float64()]), stale=st.booleans())
+    def add_column(self, dtype: pl.DataType, *, stale: bool) -> None:
+        name = f"c{len(self.now.schema)}"
+        self.table(stale=stale).add_columns({name: dtype})
+        wider = State(self.now.rows, {**self.now.schema, name: dtype})
+        self.becomes(wider.with_rows(wider.rows))
+
+    @precondition(lambda self: pl.Int8() in self.now.schema.values())
+    @rule(dtype=st.sampled_from([pl.Int16(), pl.Int32()]))
+    def widen_columns(self, dtype: pl.DataType) -> None:
+        narrow = [name for name, kind in self.now.schema.items() if kind == pl.Int8()]
+        self.table().widen_columns(dict.fromkeys(narrow, dtype))
+        self.becomes(State(self.now.rows, {**self.now.schema, **dict.fromkeys(narrow, dtype)}))
+
+    @precondition(lambda self: not self.has_copies)
+    @rule()
+    def switch_dialect(self) -> None:
+        spelled = load_snapshot(self.path).config.dialect
+        other: BlocksDialect = "documented" if spelled == "qbeast-spark" else "qbeast-spark"
+        self.table().switch_dialect(other, jvm="0.8")
+        self.becomes(self.now)
+
+    @rule(interval=st.sampled_from(["1", "3"]), stale=st.booleans())
+    def set_properties(self, interval: str, *, stale: bool) -> None:
+        self.table(stale=stale).set_properties({"delta.checkpointInterval": interval})
+        self.becomes(self.now)
+
+    @rule()
+    def checkpoint_by_others(self) -> None:
+        DeltaTable(self.path).create_checkpoint()
+
+    @rule(data=st.data())
+    def read_any_version(self, data: st.DataObject) -> None:
+        version = data.draw(st.sampled_from(sorted(self.versions)))
+        rows = self.versions[version].frame
+        sample, expr = data.draw(samples()), data.draw(filters(rows.select(list(KEYS))))
+        wanted = kept_rows(sampled(rows, INDEXED, sample), expr)
+        if wanted is not None:
+            found = qbeast.read_table(self.path, filter=expr, sample=sample, version=version)
+            assert_same_rows(found, wanted, "id")
+
+
+RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
+    pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning"),
+]
+
+
+class TestLife(Life.TestCase):
+    settings = settings(RELAXED, max_examples=50, stateful_step_count=4)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+class TestManyLives(Life.TestCase):
+    settings = settings(RELAXED, max_examples=2000, stateful_step_count=8)

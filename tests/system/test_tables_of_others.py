@@ -1,0 +1,424 @@
+"""Delta tables of other writers: what can be read is read, the rest is refused with a cure that works."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+from polars.testing import assert_frame_equal
+
+import qbeast
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.handmade_log import add, features, metadata, write_log
+
+ROWS = pl.DataFrame(
+    {"id": range(200), "s": [f"k{i % 5}" for i in range(200)], "x": [i / 7 for i in range(200)]}
+)
+FIELDS = [{"name": n, "type": t} for n, t in (("id", "long"), ("s", "string"), ("x", "double"))]
+RULES = ("checkConstraints", "invariants", "generatedColumns", "identityColumns", "allowColumnDefaults")
+MARKS: dict[str, dict[str, Any]] = {
+    "invariants": {"delta.invariants": '{"expression":{"expression":"id >= 0"}}'},
+    "generatedColumns": {"delta.generationExpression": "CAST(x * 7 AS LONG)"},
+    "identityColumns": {
+        "delta.identity.start": 1,
+        "delta.identity.step": 1,
+        "delta.identity.highWaterMark": 199,
+    },
+    "allowColumnDefaults": {"CURRENT_DEFAULT": "7"},
+}
+
+
+def same(found: pl.DataFrame, wanted: pl.DataFrame) -> None:
+    """Compare as multisets of rows, whatever the order of the columns."""
+    keys = ["id", "x"]
+    assert_frame_equal(found.select(wanted.columns).sort(keys), wanted.sort(keys), check_exact=True)
+
+
+def handmade(
+    path: Path,
+    protocol: dict[str, Any],
+    *,
+    marks: dict[str, Any] | None = None,
+    configuration: dict[str, str] | None = None,
+    physical: dict[str, str] | None = None,
+) -> Path:
+    """Make a table of `ROWS` by hand: `marks` on its first column, columns under `physical` names in its file."""
+    path.mkdir()
+    names = physical or {name: name for name in ROWS.columns}
+    schema = pa.schema(
+        [
+            pa.field(names[one.name], one.type, metadata={"PARQUET:field_id": str(number)})
+            for number, one in enumerate(ROWS.to_arrow(compat_level=pl.CompatLevel.oldest()).schema, 1)
+        ]
+    )
+    file = (
+        ROWS.to_arrow(compat_level=pl.CompatLevel.oldest()).rename_columns(list(names.values())).cast(schema)
+    )
+    pq.write_table(file, path / "rows.parquet")
+    fields = [{**one, "nullable": True, "metadata": {}} for one in FIELDS]
+    if physical is not None:
+        for number, field in enumerate(fields, 1):
+            field["metadata"] = {
+                "delta.columnMapping.id": number,
+                "delta.columnMapping.physicalName": physical[field["name"]],
+            }
+    fields[0]["metadata"] |= marks or {}
+    size = (path / "rows.parquet").stat().st_size
+    write_log(
+        path,
+        [
+            protocol,
+            metadata({"type": "struct", "fields": fields}, configuration),
+            add("rows.parquet", size=size, stats=json.dumps({"numRecords": ROWS.height})),
+        ],
+    )
+    return path
+
+
+def partitioned(path: Path) -> Path:
+    write_deltalake(path, ROWS, partition_by=["s"])
+    return path
+
+
+def ruled(feature: str) -> Callable[[Path], Path]:
+    if feature == "checkConstraints":
+        return lambda path: handmade(
+            path, features(feature), configuration={"delta.constraints.c": "id >= 0"}
+        )
+    return lambda path: handmade(path, features(feature), marks=MARKS[feature])
+
+
+def with_feature(*writer: str, reader: tuple[str, ...] = (), **options: Any) -> Callable[[Path], Path]:
+    return lambda path: handmade(path, features(*writer, *reader, reader=reader), **options)
+
+
+def mapped(mode: str, *, reader: int = 2) -> Callable[[Path], Path]:
+    protocol = features("columnMapping", reader=["columnMapping"]) if reader == 3 else None
+    legacy = {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}
+    configuration = {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "3"}
+    physical = {name: f"col-{name}" for name in ROWS.columns}
+    return lambda path: handmade(path, protocol or legacy, configuration=configuration, physical=physical)
+
+
+# What stands in the way of a conversion, with what the message names.
+REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "partitions": (partitioned, "partitioning by s"),
+    "mapped by name": (mapped("name"), "columnMapping"),
+    "mapped by name, feature": (mapped("name", reader=3), "columnMapping"),
+    "mapped by id": (mapped("id"), "columnMapping"),
+    "collations": (with_feature("collations"), "collations"),
+    "checkpointProtection": (with_feature("checkpointProtection"), "checkpointProtection"),
+    "coordinatedCommits": (with_feature("coordinatedCommits"), "coordinatedCommits"),
+    "unheard of": (with_feature("never-heard-of"), "never-heard-of"),
+    "with version 2 of checkpoints": (with_feature("collations", reader=("v2Checkpoint",)), "collations"),
+    "iceberg": (
+        with_feature("icebergCompatV1", configuration={"delta.enableIcebergCompatV1": "true"}),
+        "icebergCompatV1",
+    ),
+}
+
+
+def run_cure(message: str, *, columns: str = '["id"]') -> str:
+    """Do what a message says, and return the path of the new table."""
+    found = re.search(
+        r"(from deltalake import [\w, ]+; )?qbeast\.write_table\(.*, new, columns=\[.*?\]\)", message
+    )
+    assert found is not None, message
+    code = re.sub(r"columns=\[.*?\]", f"columns={columns}", found[0])
+    new = "cured"
+    exec(code, {"qbeast": qbeast, "pl": pl, "new": new})  # noqa: S102 - our own advice is what is tested
+    return new
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_converted_names_a_copy_that_works(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make, told = REFUSED[kind]
+    path = make(tmp_path / "old")
+    with pytest.raises(qbeast.UnsupportedTableError, match=told) as caught:
+        qbeast.convert_table(path, columns=["id"])
+    message = str(caught.value)
+    assert "Nothing was changed." in message
+    if kind == "partitions":
+        assert "columns=['s', ...]" in message
+    new = run_cure(message, columns='["s", "id"]')
+    same(qbeast.read_table(new), ROWS)
+    assert qbeast.open_table(new).check().ok
+
+
+HARMLESS: dict[str, Callable[[Path], Path]] = {
+    **{feature: ruled(feature) for feature in RULES},
+    "rowTracking": with_feature("rowTracking", "domainMetadata"),
+    "clustering": with_feature("clustering", "domainMetadata"),
+    "materializePartitionColumns": with_feature("materializePartitionColumns"),
+    "idle iceberg": with_feature("icebergCompatV2"),
+    "idle variant": with_feature(reader=("variantType",)),
+    "idle type widening": with_feature(reader=("typeWidening",)),
+    "generated, and not heeded": with_feature("appendOnly", marks=MARKS["generatedColumns"]),
+    "mapped to itself": with_feature(
+        reader=("columnMapping",),
+        configuration={"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"},
+        physical={name: name for name in ROWS.columns},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HARMLESS)
+def test_what_binds_writers_alone_is_converted_read_and_sampled(kind: str, tmp_path: Path) -> None:
+    path = HARMLESS[kind](tmp_path / "t")
+    qbeast.convert_table(path, columns=["id", "x:linear"])
+    same(qbeast.read_table(path), ROWS)
+    same(qbeast.read_table(path, filter=pl.col("id") < 50), ROWS.head(50))
+    sample = qbeast.read_table(path, sample=0.3)
+    plain = tmp_path / "plain"
+    qbeast.write_table(ROWS, plain, columns=["id", "x:linear"])
+    same(sample, qbeast.read_table(plain, sample=0.3))
+    assert 0 < sample.height < ROWS.height
+    qbeast.open_table(path).set_properties({"owner": "us"})
+    assert qbeast.open_table(path).check().ok
+
+
+@pytest.mark.parametrize("feature", RULES)
+def test_rows_under_rules_move_and_go_but_do_not_come(feature: str, tmp_path: Path) -> None:
+    path = ruled(feature)(tmp_path / "t")
+    qbeast.convert_table(path, columns=["id"])
+    table = qbeast.open_table(path)
+    table.optimize()
+    assert table.files()["revision_id"].to_list() == [1]
+    table.delete("id >= 150")
+    left = ROWS.head(150)
+    same(table.scan().collect(), left)
+    for change in (
+        lambda: qbeast.write_table(ROWS, path, mode="append"),
+        lambda: qbeast.write_table(ROWS, path, mode="overwrite"),
+        lambda: table.update("id = 3", {"x": "-1.0"}),
+        lambda: table.merge(left.with_columns(x=pl.lit(0.0)), on="id"),
+        lambda: table.restore(1),
+    ):
+        with pytest.raises(
+            qbeast.UnsupportedTableError if table.version else Exception, match=feature
+        ) as caught:
+            change()
+        assert "Reads, samples, delete, optimize, convert_table" in str(caught.value)
+    same(qbeast.read_table(path), left)
+
+
+@pytest.mark.parametrize("feature", ["checkConstraints", "invariants"])
+def test_the_engine_that_is_named_keeps_the_rules(feature: str, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write_deltalake(path, ROWS)
+    if feature == "checkConstraints":
+        DeltaTable(path).alter.add_constraint({"c": "id >= 0"})
+    else:
+        path = handmade(
+            tmp_path / "u", {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, marks=MARKS[feature]
+        )
+    qbeast.convert_table(path, columns=["id"])
+    with pytest.raises(qbeast.UnsupportedTableError, match="deltalake or Spark"):
+        qbeast.write_table(ROWS, path, mode="append")
+    with pytest.raises(DeltaError):
+        write_deltalake(path, ROWS.with_columns(id=-pl.col("id") - 1), mode="append")
+    write_deltalake(path, ROWS, mode="append")
+    qbeast.open_table(path).optimize()
+    same(qbeast.read_table(path), pl.concat([ROWS, ROWS]))
+    assert qbeast.open_table(path).files()["revision_id"].null_count() == 0
+
+
+def test_a_constraint_can_be_dropped_as_the_message_says(tmp_path: Path) -> None:
+    path = ruled("checkConstraints")(tmp_path / "t")
+    qbeast.convert_table(path, columns=["id"])
+    with pytest.raises(qbeast.UnsupportedTableError) as caught:
+        qbeast.write_table(ROWS, path, mode="append")
+    assert "Table.set_properties({'delta.constraints.c': None})" in str(caught.value)
+    qbeast.open_table(path).set_properties({"delta.constraints.c": None})
+    qbeast.write_table(ROWS, path, mode="append")
+    assert qbeast.read_table(path).height == 2 * ROWS.height
+
+
+def test_a_change_data_feed_can_be_ended_as_the_message_says(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write_deltalake(path, ROWS, configuration={"delta.enableChangeDataFeed": "true"})
+    qbeast.convert_table(path, columns=["id"])
+    table = qbeast.open_table(path)
+    with pytest.raises(qbeast.UnsupportedTableError) as caught:
+        table.delete("id < 5")
+    assert "Table.set_properties({'delta.enableChangeDataFeed': None})" in str(caught.value)
+    with pytest.raises(qbeast.UnsupportedTableError, match="cannot be set"):
+        table.set_properties({"delta.enableChangeDataFeed": "true"})
+    table.set_properties({"delta.enableChangeDataFeed": None})
+    table.delete("id < 5")
+    same(qbeast.read_table(path), ROWS.filter(pl.col("id") >= 5))
+    assert DeltaTable(path).metadata().configuration.get("delta.enableChangeDataFeed") is None
+
+
+def test_an_append_only_table_says_what_it_takes_and_how_to_end_that(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write_deltalake(path, ROWS, configuration={"delta.appendOnly": "true"})
+    qbeast.convert_table(path, columns=["id"])
+    table = qbeast.open_table(path)
+    with pytest.raises(qbeast.UnsupportedTableError, match="takes appends alone") as caught:
+        table.delete("id < 5")
+    assert "Appends, optimize and reads work" in str(caught.value)
+    qbeast.write_table(ROWS, path, mode="append")
+    table.optimize()
+    table.set_properties({"delta.appendOnly": None})
+    table.delete("id < 5")
+    assert qbeast.read_table(path).height == 2 * ROWS.height - 10
+
+
+def test_a_column_of_an_unknown_type_is_named_with_the_copy_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    old = tmp_path / "old"
+    old.mkdir()
+    pl.DataFrame({"id": [1, 2]}).write_parquet(old / "f.parquet")
+    fields = [{"name": "id", "type": "long"}, {"name": "it's", "type": "variant"}]
+    schema = {"type": "struct", "fields": [{**one, "nullable": True, "metadata": {}} for one in fields]}
+    protocol = features("variantType", reader=["variantType"])
+    write_log(old, [protocol, metadata(schema), add("f.parquet", size=(old / "f.parquet").stat().st_size)])
+    with pytest.raises(qbeast.UnsupportedTableError, match=r'column "it\'s" of .* of type variant') as caught:
+        qbeast.convert_table(old, columns=["id"])
+    assert qbeast.read_table(run_cure(str(caught.value)))["id"].sort().to_list() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "error", "told"),
+    [
+        (
+            features("catalogManaged", reader=["catalogManaged"]),
+            qbeast.UnsupportedTableError,
+            "a catalog manages it",
+        ),
+        (
+            features("brandNew", reader=["brandNew"]),
+            qbeast.UnsupportedTableError,
+            "it uses brandNew, .* Spark",
+        ),
+        (
+            features(reader=["deletionVectors"]),
+            qbeast.InvalidMetadataError,
+            "protocol breaks the rules of Delta",
+        ),
+        (
+            {
+                "protocol": {
+                    "minReaderVersion": 4,
+                    "minWriterVersion": 7,
+                    "readerFeatures": [],
+                    "writerFeatures": [],
+                }
+            },
+            qbeast.InvalidMetadataError,
+            "protocol breaks the rules of Delta",
+        ),
+        ({"protocol": {"minReaderVersion": 9, "minWriterVersion": 9}}, qbeast.QbeastError, "9"),
+    ],
+    ids=["catalog", "reader feature", "half a feature", "version 4 with features", "the future"],
+)
+def test_protocols_of_the_future_and_broken_ones_are_told_apart(
+    protocol: dict[str, Any], error: type[Exception], told: str, tmp_path: Path
+) -> None:
+    path = handmade(tmp_path / "t", protocol)
+    with pytest.raises(error, match=told) as caught:
+        qbeast.convert_table(path, columns=["id"])
+    assert "another Delta engine can still use" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("gone", "checkpoint", "told", "left"),
+    [
+        ([2], None, r"version 2 is missing: there is no _delta_log/0{19}2\.json", 1),
+        ([2, 3], None, "versions 2 to 3 are missing", 1),
+        ([1, 4], None, "version 1 is missing", 0),
+        ([4], 3, "version 4 is missing", 3),
+        ([0], None, r"beginning is missing: neither _delta_log/0+\.json", None),
+    ],
+)
+def test_a_gap_in_the_log_is_named_and_what_is_before_it_can_be_opened(
+    gone: list[int], checkpoint: int | None, told: str, left: int | None, tmp_path: Path
+) -> None:
+    for number in range(6):
+        qbeast.write_table(pl.DataFrame({"id": [number]}), tmp_path, columns=["id"], mode="append")
+    if checkpoint is not None:
+        DeltaTable(tmp_path, version=checkpoint).create_checkpoint()
+    for version in gone:
+        (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
+    with pytest.raises(qbeast.InvalidMetadataError, match=told) as caught:
+        load_snapshot(tmp_path)
+    assert "ParsedLogPath" not in str(caught.value)
+    assert "another Delta engine" not in str(caught.value)
+    if left is not None:
+        assert f"version={left} can be opened" in str(caught.value)
+        assert qbeast.open_table(tmp_path, version=left).scan().collect().height == left + 1
+
+
+def test_a_delta_table_without_index_names_the_conversion(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, ROWS)
+    with pytest.raises(qbeast.NotQbeastTableError) as caught:
+        qbeast.scan_table(tmp_path)
+    assert f"qbeast.convert_table({str(tmp_path)!r}, columns=[...])" in str(caught.value)
+
+
+def csv(path: Path) -> None:
+    ROWS.write_csv(path / "rows.csv")
+
+
+def ndjson(path: Path) -> None:
+    ROWS.write_ndjson(path / "rows.ndjson")
+
+
+def arrow(path: Path) -> None:
+    ROWS.write_ipc(path / "rows.arrow")
+
+
+def hive(path: Path) -> None:
+    for key, rows in ROWS.group_by("s"):
+        folder = path / f"s={key[0]}"
+        folder.mkdir()
+        rows.drop("s").write_parquet(folder / "rows.parquet")
+
+
+@pytest.mark.parametrize("files", [csv, ndjson, arrow, hive])
+def test_a_folder_of_other_files_is_told_as_such_with_the_call_that_reads_them(
+    files: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    old = tmp_path / "old"
+    old.mkdir()
+    files(old)
+    with pytest.raises(qbeast.TableNotFoundError, match="is a directory of ") as caught:
+        qbeast.open_table(old)
+    new = run_cure(str(caught.value))
+    same(qbeast.read_table(new), ROWS)
+    with pytest.raises(qbeast.QbeastError, match=r"Nothing was changed|directory of") as caught:
+        qbeast.convert_table(old, columns=["id"])
+    assert "qbeast.write_table(pl.scan_" in str(caught.value)
+
+
+def test_a_folder_of_parquet_files_names_the_conversion(tmp_path: Path) -> None:
+    ROWS.write_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(qbeast.TableNotFoundError) as caught:
+        qbeast.read_table(tmp_path)
+    assert f"qbeast.convert_table({str(tmp_path)!r}, columns=[...])" in str(caught.value)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(qbeast.TableNotFoundError, match="holds no _delta_log"):
+        qbeast.open_table(tmp_path / "empty")
+
+
+def test_a_table_is_opened_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(qbeast.InvalidInputError, match=r"qbeast\.open_table\(path\); got 'lineitem'"):
+        qbeast.Table("lineitem")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    with pytest.raises(qbeast.InvalidColumnsError, match=r"'lineer' is no kind of index: there are .*linear"):
+        qbeast.write_table(ROWS, tmp_path / "t", columns=["x:lineer"])

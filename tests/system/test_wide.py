@@ -1,0 +1,62 @@
+"""Tables of many columns: what is done per column asks nothing of all columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import qbeast
+from tests.helpers.tables import small_files
+
+COLUMNS = 150
+MOST = 100
+"""Looks at all columns of a frame that one operation may take, however many columns there are."""
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count how often all columns of a frame are listed; Polars makes the list anew each time."""
+    counted: Counter[str] = Counter()
+
+    def count(of: type[Any], name: str) -> None:
+        plain = getattr(of, name)
+        call = plain.fget if isinstance(plain, property) else plain
+
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            counted[name] += 1
+            return call(*args, **kwargs)
+
+        monkeypatch.setattr(of, name, property(counting) if isinstance(plain, property) else counting)
+
+    for name in ("schema", "columns", "dtypes"):
+        count(pl.DataFrame, name)
+    count(pl.LazyFrame, "collect_schema")
+    return counted
+
+
+def test_no_operation_lists_all_columns_for_each_of_them(tmp_path: Path, looks: Counter[str]) -> None:
+    rows = pl.DataFrame({f"c{i}": [float(i + k) for k in range(50)] for i in range(COLUMNS)})
+    low = pl.col("c0") < 10
+    operations = {
+        "write": lambda: qbeast.write_table(rows, tmp_path, columns=["c0", "c1"], cube_size=10),
+        "append": lambda: qbeast.write_table(rows, tmp_path, mode="append"),
+        "read": lambda: qbeast.read_table(tmp_path),
+        "sample": lambda: qbeast.read_table(tmp_path, sample=0.3),
+        "filter": lambda: qbeast.read_table(tmp_path, filter=low),
+        "explain": lambda: qbeast.open_table(tmp_path).explain(low).files,
+        "merge": lambda: qbeast.open_table(tmp_path).merge(rows.head(5), on="c0", when_not_matched="ignore"),
+        "update": lambda: qbeast.open_table(tmp_path).update(low, {"c2": 0.0}),
+        "delete": lambda: qbeast.open_table(tmp_path).delete(low),
+        "optimize": lambda: qbeast.open_table(tmp_path).optimize(full=True),
+    }
+    found = {}
+    with small_files():
+        for name, operation in operations.items():
+            looks.clear()
+            operation()
+            found[name] = looks.total()
+    assert max(found.values()) <= MOST, found

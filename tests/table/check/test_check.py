@@ -1,0 +1,288 @@
+"""A check finds sound tables sound, and names the file and the fault of spoiled ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import polars as pl
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import qbeast
+from qbeast_core.table.check.faults import FAULT_SCHEMA
+from tests.golden.collection import Golden, each, find
+from tests.helpers import damage as d
+from tests.helpers.tables import small_files
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
+    pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning"),
+]
+
+INDEXED = ["a", "b", "s"]
+LOG_FAULTS: dict[str, tuple[d.Damage, set[str]]] = {
+    "no JSON": (d.tags(blocks='[{"cube":'), {"tags-unreadable"}),
+    "no blocks": (d.tags(blocks="[]"), {"tags-incomplete"}),
+    "no blocks tag": (d.tags(blocks=None), {"tags-incomplete"}),
+    "no revision": (d.tags(revision=None), {"tags-incomplete"}),
+    "a revision in words": (d.tags(revision="first"), {"tags-incomplete"}),
+    "a revision of nobody": (d.tags(revision="99"), {"revision-unknown"}),
+    "the staging revision": (d.tags(revision="0"), {"revision-types"}),
+    "a cube that is none": (d.block(cube="!!"), {"cube-unreadable", "tags-spelling"}),
+    "a cube beyond three dimensions": (d.block(cube="B"), {"cube-unreadable"}),
+    "no key": (d.blocks(lambda found: found[0].pop("elementCount")), {"tags-unreadable", "tags-spelling"}),
+    "a key more": (d.block(extra=1), {"tags-spelling"}),
+    "the other spelling": (
+        d.blocks(lambda found: found[0].update(cubeId=found[0].pop("cube"))),
+        {"tags-spelling"},
+    ),
+    "a row too many": (d.shift_block(elementCount=1), {"blocks-count"}),
+    "a block too few": (d.blocks(lambda found: found.pop()), {"blocks-count"}),
+    "an empty block": (
+        d.blocks(lambda found: found.append(found[-1] | {"elementCount": 0})),
+        {"blocks-count"},
+    ),
+    "a threshold below the weights": (d.block(maxWeight=-(2**31)), {"min-weight", "layout"}),
+    "other statistics": (d.stats(lambda found: found.update(numRecords=1)), {"blocks-count"}),
+    "no count of rows": (d.stats(lambda found: found.pop("numRecords")), {"stats-missing"}),
+    "a longer file": (d.size(5), {"file-size"}),
+    "no file": (d.deleted, {"file-missing"}),
+    "half a file": (d.truncated, {"file-size"}),
+    "a layout of no JSON": (d.tags(layout="{"), {"layout-unreadable"}),
+    "a layout of a page more": (d.layout(lambda found: found.update(w="AAAA" * 4 + found["w"])), {"layout"}),
+    "a layout of other pages": (d.layout(lambda found: found.update(rows=found["rows"] + 1)), {"layout"}),
+    "a layout with a huge tail": (d.layout(lambda found: found.update(tail=10**9)), {"layout"}),
+    "another first weight": (d.shift_page(0, 1), {"layout"}),
+}
+"""What the log alone tells, and the codes of which at least one must be among the faults."""
+
+DATA_FAULTS: dict[str, tuple[d.Damage, set[str]]] = {
+    "a row in another's place": (d.rewritten(d.swap_ends), {"row-weight", "row-order", "row-cube"}),
+    "rows in no order": (d.rewritten(d.reverse), {"row-order", "row-weight", "row-cube"}),
+    "another hidden weight": (d.rewritten(d.other_hidden_weight), {"hidden-weight"}),
+    "a row lost": (d.rewritten(d.lose_a_row), {"rows-count"}),
+    "a row doubled": (d.rewritten(d.double_a_row), {"rows-count"}),
+    "no Parquet file": (d.no_parquet, {"file-unreadable"}),
+    "a damaged page directory": (d.damaged_tail, {"pages"}),
+    "a smaller least weight": (d.shift_block(minWeight=-1), {"min-weight", "layout", "weight-order"}),
+    "a larger least weight": (d.shift_block(minWeight=1), {"row-weight", "layout"}),
+    "a least value too large": (
+        d.stats(lambda found: found["minValues"].update(a=found["maxValues"]["a"])),
+        {"stats-bounds"},
+    ),
+    "a largest value too small": (
+        d.stats(lambda found: found["maxValues"].update(s=found["minValues"]["s"])),
+        {"stats-bounds"},
+    ),
+    "another first weight of a later page": (d.shift_page(1, -1), {"layout"}),
+    "other nulls": (d.stats(lambda found: found["nullCount"].update(b=7)), {"stats-nulls"}),
+    "a tail of other length": (d.layout(lambda found: found.update(tail=found["tail"] - 1)), {"pages"}),
+}
+"""What the data tells."""
+
+ORDER = {"weight-order", "threshold-order", "leaf-threshold"}
+"""What holds between blocks of several files."""
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(3)
+    rows = pl.DataFrame(
+        {
+            "a": rng.integers(0, 1000, 600),
+            "b": rng.normal(size=600),
+            "s": [f"key {value}" for value in rng.integers(0, 90, 600)],
+            "note": range(600),
+        }
+    )
+    path = tmp_path_factory.mktemp("check") / "t"
+    with small_files(file_rows=120, page_rows=16):
+        qbeast.write_table(rows[:400], path, columns=INDEXED, cube_size=40)
+        qbeast.write_table(rows[400:], path, mode="append")
+    return path
+
+
+@pytest.fixture
+def table(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "t"))
+
+
+def test_a_table_as_written_is_sound(table: Path) -> None:
+    for data in (True, False):
+        report = qbeast.open_table(table).check(data=data)
+        assert report.ok, report
+        assert report.faults.schema == FAULT_SCHEMA
+        assert report.rows == 600
+        assert report.files == DeltaTable(table).get_add_actions().num_rows
+        assert "sound: no fault" in repr(report)
+
+
+@pytest.mark.parametrize("name", LOG_FAULTS)
+def test_the_log_alone_tells(table: Path, name: str) -> None:
+    change, codes = LOG_FAULTS[name]
+    spoiled = d.spoil(table, change, indexed=INDEXED, at=1)
+    report = qbeast.open_table(table).check(data=False)
+    assert not report.ok
+    assert_named(report, spoiled, codes)
+
+
+@pytest.mark.parametrize("name", DATA_FAULTS)
+def test_the_data_tells(table: Path, name: str) -> None:
+    change, codes = DATA_FAULTS[name]
+    spoiled = d.spoil(table, change, indexed=INDEXED, at=1)
+    report = qbeast.open_table(table).check()
+    assert not report.ok
+    assert_named(report, spoiled, codes)
+
+
+def assert_named(report: qbeast.CheckReport, spoiled: d.Spoiled, codes: set[str]) -> None:
+    """One of the codes, at the spoiled file; of others, what follows from its blocks alone."""
+    there = report.faults.filter(path=spoiled.path)
+    assert codes & set(there["code"]), report
+    assert set(report.faults.filter(pl.col("path") != spoiled.path)["code"]) <= ORDER, report
+    assert spoiled.path in repr(report)
+
+
+def test_the_first_row_out_of_place_is_named(table: Path) -> None:
+    spoiled = d.spoil(table, d.rewritten(d.other_hidden_weight), indexed=INDEXED)
+    report = qbeast.open_table(table).check()
+    stored = pl.read_parquet(table / spoiled.path)
+    (fault,) = report.faults.iter_rows(named=True)
+    assert (fault["row"], fault["row_group"], fault["severity"]) == (stored.height // 2, 0, "error")
+
+
+def test_progress_is_told_after_every_file(table: Path) -> None:
+    steps: list[qbeast.Progress] = []
+    report = qbeast.open_table(table).check(progress=steps.append)
+    assert [step.files_done for step in steps] == list(range(1, report.files + 1))
+    assert {(step.stage, step.files_total, step.rows) for step in steps} == {("read", report.files, 600)}
+
+
+def test_swapped_files_are_both_named(table: Path) -> None:
+    first, second, *_ = (unquote(path) for path in DeltaTable(table).get_add_actions()["path"].to_pylist())
+    (table / first).rename(table / "x")
+    (table / second).rename(table / first)
+    (table / "x").rename(table / second)
+    found = qbeast.open_table(table).check().faults
+    assert set(found["path"]) == {first, second}
+    assert {"row-cube", "row-weight", "rows-count"} & set(found["code"])
+
+
+def test_a_block_below_a_threshold_over_it_is_named(table: Path) -> None:
+    blocks = qbeast.open_table(table).blocks()
+    deep = blocks.filter(pl.col("depth") == 1).row(0, named=True)
+    # The root's own threshold is raised above the weights of its children.
+    for at in range(qbeast.open_table(table).blocks()["path"].n_unique()):
+        d.spoil(
+            table,
+            d.blocks(lambda found: [one.update(maxWeight=2**31 - 1) for one in found if one["cube"] == ""]),
+            indexed=INDEXED,
+            at=at,
+        )
+    found = qbeast.open_table(table).check(data=False).faults
+    assert {"weight-order", "threshold-order"} & set(found["code"])
+    assert deep["cube"] in set(found["cube"])
+    assert not qbeast.open_table(table).check().ok
+
+
+def test_a_leaf_with_a_threshold_is_a_warning(table: Path) -> None:
+    blocks = qbeast.open_table(table).blocks()
+    leaf = blocks.filter(pl.col("depth") == pl.col("depth").max())["cube"][0]
+    for at in range(blocks["path"].n_unique()):
+        d.spoil(
+            table,
+            d.blocks(lambda found: [one.update(maxWeight=2**31 - 2) for one in found if one["cube"] == leaf]),
+            indexed=INDEXED,
+            at=at,
+        )
+    (fault,) = qbeast.open_table(table).check().faults.iter_rows(named=True)
+    assert (fault["code"], fault["severity"], fault["cube"]) == ("leaf-threshold", "warning", leaf)
+
+
+def test_a_stale_newest_revision_is_a_fault_of_the_table(table: Path) -> None:
+    commit = table / "_delta_log" / f"{0:020}.json"
+    commit.write_text(
+        commit.read_text().replace('"qbeast.lastRevisionID":"1"', '"qbeast.lastRevisionID":"0"')
+    )
+    faults = qbeast.open_table(table).check(data=False).faults.filter(code="last-revision")
+    assert faults["path"].to_list() == [None]
+
+
+def test_files_of_others_are_staging_and_no_fault(table: Path) -> None:
+    rows = pl.DataFrame({"a": [1], "b": [0.5], "s": ["x"], "note": [1]})
+    write_deltalake(table, rows, mode="append")
+    report = qbeast.open_table(table).check()
+    assert report.ok
+    assert "1 file(s) with 1 rows have no index that can be used: staging" in report.notes
+    assert "staging" in repr(report)
+
+
+def test_statistics_of_staged_files_are_checked_too(table: Path) -> None:
+    rows = pl.DataFrame({"a": [1, 5], "b": [0.5, float("nan")], "s": ["x" * 200, "y"], "note": [1, 2]})
+    write_deltalake(table, rows, mode="append")
+    d.spoil(table, d.stats(lambda found: found["maxValues"].update(a=4)), indexed=INDEXED, at=-1)
+    (fault,) = qbeast.open_table(table).check().faults.iter_rows(named=True)
+    assert fault["code"] == "stats-bounds"
+    assert "'a' holds 5, above the max of its statistics" in fault["message"]
+
+
+@each()
+def test_golden_tables_are_sound_but_for_what_their_provenance_tells(golden: Golden) -> None:
+    for data in (True, False):
+        report = qbeast.open_table(golden.path).check(data=data)
+        codes = set(report.faults["code"])
+        assert codes == ({"rows-doubled"} if golden.is_doubled and data else set()), report
+        assert report.files == 0 or report.rows >= golden.expected.height
+
+
+@pytest.mark.parametrize(
+    "name", ["qbeast-spark-0.7.1/lin_float", "qbeast-spark-0.8/dims3", "legacy/v050_num3_nulls"]
+)
+def test_faults_of_other_writers_are_found_as_well(tmp_path: Path, name: str) -> None:
+    golden = find(name)
+    for change, codes in (
+        (move_to_another_cube, {"row-cube", "row-weight", "block-rows"}),
+        (raise_least_weight, {"row-weight"}),
+        (count_one_more, {"blocks-count"}),
+    ):
+        path = Path(shutil.copytree(golden.path, tmp_path / change.__name__))
+        spoiled = d.spoil(path, change, indexed=golden.indexed)
+        found = qbeast.open_table(path).check().faults
+        assert set(found["path"]) == {spoiled.path}
+        assert codes & set(found["code"]), found
+
+
+def _edit(add: d.Add, edit: Any) -> None:
+    """Change the first block, in whichever layout it stands."""
+    held = add["tags"]
+    if "blocks" in held:
+        found = json.loads(held["blocks"])
+        edit(found[0])
+        held["blocks"] = json.dumps(found)
+        return
+    one = {
+        key: held[key] if key == "cube" else int(held[key]) for key in ("cube", "minWeight", "elementCount")
+    }
+    edit(one)
+    held.update({key: str(value) for key, value in one.items()})
+
+
+def move_to_another_cube(_table: Path, add: d.Add, _indexed: list[str]) -> None:
+    def edit(one: dict[str, Any]) -> None:
+        key = "cubeId" if "cubeId" in one else "cube"
+        one[key] = "AAAAAA" if one[key] != "AAAAAA" else "wwwwww"
+
+    _edit(add, edit)
+
+
+def raise_least_weight(_table: Path, add: d.Add, _indexed: list[str]) -> None:
+    _edit(add, lambda one: one.update(minWeight=one["minWeight"] + 1))
+
+
+def count_one_more(_table: Path, add: d.Add, _indexed: list[str]) -> None:
+    _edit(add, lambda one: one.update(elementCount=one["elementCount"] + 1))

@@ -1,0 +1,165 @@
+"""Checks and repairs of tables with deleted rows, copies, added columns and files outside their folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+
+import qbeast
+from tests.golden.collection import find
+from tests.helpers import damage as d
+from tests.helpers.invariants import read_log
+from tests.helpers.tables import small_files
+from tests.table.read.test_deletion_vectors import delete
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
+
+ROWS = pl.DataFrame({"id": range(4000), "x": [(i * 7919) % 4001 for i in range(4000)]})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id", "x"], cube_size=500)
+    return tmp_path / "t"
+
+
+def test_deleted_rows_are_no_fault_and_stay_deleted_when_their_file_is_mended(path: Path) -> None:
+    delete(path, [0, 7, 3999])
+    table = qbeast.open_table(path)
+    assert table.check().ok, table.check()
+    kept = table.scan().collect().sort("id")
+    assert kept.height == 3997
+    d.spoil(path, d.tags(blocks="oops"), indexed=["id", "x"], at=-1)
+    table = qbeast.open_table(path)
+    assert table.repair().mended["actions"].to_list() == [["drop index"]]
+    assert table.scan().collect().sort("id").equals(kept)
+    assert table.check().ok
+
+
+def test_statistics_of_a_file_with_deleted_rows_stay_loose(path: Path) -> None:
+    delete(path, [5])
+    spoiled = d.spoil(
+        path, d.stats(lambda found: found["maxValues"].update(id=3)), indexed=["id", "x"], at=-1
+    )
+    table = qbeast.open_table(path)
+    assert set(table.check().faults["code"]) == {"stats-bounds"}
+    table.repair()
+    add = read_log(path).adds[spoiled.path]
+    assert json.loads(add["stats"]) == {"numRecords": 4000, "tightBounds": False}
+    assert "deletionVector" in add
+    assert table.scan().collect().height == 3999
+
+
+def test_an_unreadable_deletion_vector_is_a_fault(path: Path) -> None:
+    delete(path, [5])
+    d.spoil(
+        path,
+        lambda _table, add, _indexed: add["deletionVector"].update(pathOrInlineDv="0" * 40),
+        indexed=["id", "x"],
+        at=-1,
+    )
+    table = qbeast.open_table(path)
+    report = table.check()
+    assert set(report.faults["code"]) == {"deletion-vector"}
+    assert not table.repair().repaired
+
+
+def test_a_copy_whose_original_is_gone_is_named(tmp_path: Path) -> None:
+    golden = find("legacy/v050_mixed_states")
+    path = Path(shutil.copytree(golden.path, tmp_path / "t"))
+    assert qbeast.open_table(path).check().ok
+    blocks = qbeast.open_table(path).blocks().filter(~pl.col("replicated"))
+    leaf = blocks.sort("depth", "element_count").row(-1, named=True)
+    at = next(
+        number
+        for number, add in enumerate(adds_of(path))
+        if add["path"] == leaf["path"] and add["tags"]["state"] == "FLOODED"
+    )
+    shutil.rmtree(path)
+    shutil.copytree(golden.path, path)
+    d.spoil(path, d.tags(state="REPLICATED"), indexed=golden.indexed, at=at)
+    table = qbeast.open_table(path)
+    found = table.check().faults
+    assert leaf["path"] in set(found["path"])
+    assert set(found["code"]) == {"copy-alone"}
+    result = table.repair()
+    assert not result.repaired
+    assert "restore an older version" in repr(result)
+
+
+def adds_of(path: Path) -> list[d.Add]:
+    commits = sorted((path / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
+    return [action["add"] for action in actions if "add" in action]
+
+
+def test_files_without_a_later_column_are_sound(path: Path) -> None:
+    later = ROWS.with_columns(pl.col("id") + 4000, note=pl.lit("new"))
+    qbeast.write_table(later, path, mode="append", schema_mode="merge")
+    report = qbeast.open_table(path).check()
+    assert report.ok, report
+    assert report.rows == 8000
+
+
+def test_nested_columns_and_their_statistics_are_checked(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"id": range(300)}).with_columns(
+        pl.struct(n=pl.col("id") % 7, s=pl.format("s{}", "id")).alias("deep"),
+        pl.concat_list("id", "id").alias("many"),
+        (pl.col("id") % 2 == 0).alias("even"),
+    )
+    with small_files(file_rows=100, page_rows=16):
+        qbeast.write_table(rows, tmp_path / "t", columns=["id"], cube_size=50)
+    assert qbeast.open_table(tmp_path / "t").check().ok
+    d.spoil(tmp_path / "t", d.stats(lambda found: found["maxValues"]["deep"].update(n=3)), indexed=["id"])
+    (fault,) = qbeast.open_table(tmp_path / "t").check().faults.iter_rows(named=True)
+    assert "'deep.n' holds 6, above the max of its statistics" in fault["message"]
+
+
+def test_a_file_outside_the_folder_is_found(path: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "else where" / "part.parquet"
+
+    def move(table: Path, add: d.Add, _indexed: list[str]) -> None:
+        elsewhere.parent.mkdir()
+        shutil.move(table / add["path"], elsewhere)
+        add["path"] = str(elsewhere).replace(" ", "%20")
+
+    d.spoil(path, move, indexed=["id", "x"])
+    report = qbeast.open_table(path, allow_absolute_paths=True).check()
+    assert report.ok, report
+    (fault,) = qbeast.open_table(path).check().faults.iter_rows(named=True)
+    assert (fault["code"], fault["path"]) == ("file-outside", str(elsewhere))
+    assert "allow_absolute_paths=True" in fault["message"]
+    assert not qbeast.open_table(path).repair().repaired
+    elsewhere.unlink()
+    faults = qbeast.open_table(path, allow_absolute_paths=True).check().faults
+    assert faults.select("code", "path").rows() == [("file-missing", str(elsewhere))]
+
+
+def test_a_staged_file_with_wrong_hidden_weights_is_named(path: Path) -> None:
+    name = next(iter(read_log(path).adds))
+    wrong = pl.int_range(pl.len()) >= 2500
+    rows = pl.read_parquet(path / name).with_columns(pl.col("_qbeast_weight") + wrong.cast(pl.Int32))
+    rows.write_parquet(path / "more.parquet", row_group_size=1000)
+    add = {"path": "more.parquet", "partitionValues": {}, "modificationTime": 1, "dataChange": True}
+    add["size"] = (path / "more.parquet").stat().st_size
+    (path / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
+    (fault,) = qbeast.open_table(path).check().faults.iter_rows(named=True)
+    assert (fault["path"], fault["code"]) == ("more.parquet", "hidden-weight")
+    assert (fault["row_group"], fault["row"]) == (2, 2500)
+
+
+def test_an_empty_table_and_one_of_staged_files_alone_are_sound(tmp_path: Path) -> None:
+    qbeast.write_table(ROWS.clear(), tmp_path / "empty", columns=["id", "x"])
+    assert qbeast.open_table(tmp_path / "empty").check().ok
+    write_deltalake(tmp_path / "staged", ROWS)
+    qbeast.convert_table(tmp_path / "staged", columns=["id", "x"])
+    table = qbeast.open_table(tmp_path / "staged")
+    assert table.check().ok, table.check()
+    assert table.check().notes[0].startswith("1 file(s) with 4,000 rows have no index")
+    (staging,) = table.metrics().revisions
+    assert (staging.rows, staging.files, staging.cubes) == (4000, 1, 0)

@@ -1,0 +1,348 @@
+"""Index tags and statistics that cannot be read, or be true, cost pruning and no row; a repair mends them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import qbeast
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import assert_same_rows, sampled, small_files
+
+ROWS = pl.DataFrame({ROW: range(400)}).with_columns(
+    a=pl.col(ROW) * 37 % 101, s=(pl.col(ROW) % 13).cast(pl.String)
+)
+INDEXED = [ROW, "a"]
+READS = [
+    (pl.col("a") < 10, None),
+    ((pl.col("a") == 50) | (pl.col(ROW) > 390), (0.1, 0.7)),
+    (pl.lit(value=True), 0.05),
+]
+
+Tags = dict[str, Any]
+
+
+def edit_blocks(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[Tags], object]:
+    def edit(tags: Tags) -> None:
+        blocks = json.loads(tags["blocks"])
+        change(blocks)
+        tags["blocks"] = json.dumps(blocks)
+
+    return edit
+
+
+def in_first_block(**values: Any) -> Callable[[Tags], object]:
+    return edit_blocks(lambda blocks: blocks[0].update(values))
+
+
+def edit_layout(**values: Any) -> Callable[[Tags], object]:
+    return lambda tags: tags.update({"qbeast.layout": json.dumps(json.loads(tags["qbeast.layout"]) | values)})
+
+
+def edit_text(key: str, change: Callable[[str], str]) -> Callable[[Tags], object]:
+    return lambda tags: tags.update({key: change(tags[key])})
+
+
+def nested(depth: int) -> Any:
+    return [nested(depth - 1)] if depth else []
+
+
+def flat(**texts: str) -> Callable[[Tags], object]:
+    """Put the tags of a file of before 0.6.0 in the place of ours."""
+
+    def edit(tags: Tags) -> None:
+        tags.clear()
+        tags.update({"state": "FLOODED", "cube": "", "revision": "1", "minWeight": "0", "maxWeight": "5"})
+        tags.update({"elementCount": "100"} | texts)
+
+    return edit
+
+
+def set_tag(key: str, text: object) -> Callable[[Tags], object]:
+    return lambda tags: tags.update({key: text})
+
+
+UNREADABLE = {
+    "no text": set_tag("blocks", ""),
+    "no JSON": set_tag("blocks", '[{"cube":'),
+    "null": set_tag("blocks", "null"),
+    "no list": set_tag("blocks", "{}"),
+    "no blocks": set_tag("blocks", "[]"),
+    "list of numbers": set_tag("blocks", "[1, 2]"),
+    "binary": set_tag("blocks", "\0\ufffd\0"),
+    "no cube": edit_blocks(lambda blocks: blocks[0].pop("cube")),
+    "no count": edit_blocks(lambda blocks: blocks[0].pop("elementCount")),
+    "no weight": edit_blocks(lambda blocks: blocks[0].pop("minWeight")),
+    "negative count": in_first_block(elementCount=-3),
+    "count in text": in_first_block(elementCount="many"),
+    "fractional count": in_first_block(elementCount=1.5),
+    "too few rows": in_first_block(elementCount=0),
+    "a block is missing": edit_blocks(lambda blocks: blocks.pop()),
+    "weight beyond 32 bits": in_first_block(maxWeight=2**31),
+    "weight below 32 bits": in_first_block(minWeight=-(2**31) - 1),
+    "weight beyond 64 bits": in_first_block(maxWeight=2**70),
+    "weight in text": in_first_block(minWeight="low"),
+    "no cube text": in_first_block(cube="!!"),
+    "cube in numbers": in_first_block(cube=7),
+    "cube outside two dimensions": in_first_block(cube="/"),
+    "blank": set_tag("blocks", " \n "),
+    "two lists": edit_text("blocks", lambda text: text + text),
+    "two lists and a comma": edit_text("blocks", lambda text: f"{text},{text}"),
+    "two lists and a line": edit_text("blocks", lambda text: f"{text}\n{text}"),
+    "more than a list": edit_text("blocks", lambda text: text + " x"),
+    "a key twice": edit_text(
+        "blocks", lambda text: text.replace('"minWeight"', '"minWeight":5,"minWeight"', 1)
+    ),
+    "a cube in both spellings": in_first_block(cubeId="A"),
+    "weights in no order": in_first_block(minWeight=100, maxWeight=-100),
+    "no number": edit_text("blocks", lambda text: text.replace('"minWeight":', '"minWeight":NaN,"was":', 1)),
+    "an infinite number": edit_text(
+        "blocks", lambda text: text.replace('"minWeight":', '"minWeight":1e999,"was":', 1)
+    ),
+    "a count beyond 64 bits": in_first_block(elementCount=2**70),
+    "a count of 4,000 digits": in_first_block(elementCount=10**3999),
+    "counts whose sum is beyond 64 bits": edit_blocks(
+        lambda blocks: [block.update(elementCount=2**63 - 1) for block in blocks]
+    ),
+    "too deep": set_tag("blocks", "[" * 100_000),
+    "deep in a key of others": in_first_block(other=nested(900)),
+    "too many rows": in_first_block(elementCount=10**6),
+    "a block too many": edit_blocks(lambda blocks: blocks.append(blocks[0])),
+    "flat tags in words": flat(minWeight="low", maxWeight="high", elementCount="many"),
+    "flat tags beyond 64 bits": flat(minWeight=str(2**70), maxWeight=str(2**70), elementCount=str(2**70)),
+    "flat tags beyond any file": flat(minWeight=str(2**40), maxWeight=str(2**40), elementCount=str(2**62)),
+    "flat tags below nothing": flat(elementCount="-5"),
+}
+"""What makes a tag unreadable, or no truth, and so a warning."""
+
+USELESS = {
+    "no tags": lambda tags: tags.clear(),
+    "no revision": lambda tags: tags.pop("revision"),
+    "unknown revision": set_tag("revision", "99"),
+    "revision in words": set_tag("revision", "first"),
+    "negative revision": set_tag("revision", "-1"),
+    "no blocks tag": lambda tags: tags.pop("blocks"),
+    "other rules": set_tag("qbeast.rules", "2"),
+    "no layout": lambda tags: tags.pop("qbeast.layout"),
+    "layout without text": set_tag("qbeast.layout", ""),
+    "layout without JSON": set_tag("qbeast.layout", "{"),
+    "layout of null": set_tag("qbeast.layout", "null"),
+    "layout of a list": set_tag("qbeast.layout", "[1]"),
+    "layout of tomorrow": edit_layout(v=2),
+    "layout of no version": edit_layout(v=None),
+    "no page rows": edit_layout(rows=0),
+    "negative page rows": edit_layout(rows=-4),
+    "huge page rows": edit_layout(rows=2**70),
+    "half the page rows": edit_layout(rows=4),
+    "twice the page rows": edit_layout(rows=16),
+    "page rows in text": edit_layout(rows="8"),
+    "no tail": edit_layout(tail=0),
+    "negative tail": edit_layout(tail=-100),
+    "short tail": edit_layout(tail=40),
+    "long tail": edit_layout(tail=10**12),
+    "no weights": edit_layout(w=""),
+    "weights in words": edit_layout(w="?? no base64 ??"),
+    "one weight": edit_layout(w="AAA="),
+    "weights in numbers": edit_layout(w=[1, 2]),
+    "layout twice": edit_text("qbeast.layout", lambda text: text + text),
+    "layout of a key twice": edit_text("qbeast.layout", lambda text: text.replace('"w"', '"w":"AAA=","w"')),
+    "layout too deep": set_tag("qbeast.layout", "[" * 100_000),
+    "layout of page rows beyond 32 bits": edit_layout(rows=2**62),
+    "layout of a tail beyond the file": edit_layout(tail=2**62),
+    "layout of too many weights": edit_layout(w="AAAA" * 50_000),
+    "layout in a number": set_tag("qbeast.layout", 7),
+    "revision in a number": set_tag("revision", 1),
+    "revision beyond 64 bits": set_tag("revision", str(2**70)),
+    "layout of another file": lambda tags: tags.update(
+        {"qbeast.layout": '{"v":1,"rows":2,"tail":700,"w":"AAA="}'}
+    ),
+}
+"""What is of no use but no fault that has to be told, or told by others."""
+
+
+def stats(**values: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda add: add.update(stats=json.dumps(json.loads(add["stats"]) | values))
+
+
+def stats_text(change: Callable[[str], object]) -> Callable[[dict[str, Any]], object]:
+    return lambda add: add.update(stats=change(add["stats"]))
+
+
+UNTRUE = {
+    "no rows": stats(numRecords=0),
+    "one row too few": stats(numRecords=1),
+    "less than no rows": stats(numRecords=-1),
+    "far less than no rows": stats(numRecords=-(2**63)),
+    "more rows than a file holds": stats(numRecords=2**62),
+    "rows to the end of 64 bits": stats(numRecords=2**63 - 1),
+    "no rows, told second": stats_text(lambda text: text[:-1] + ',"numRecords":0}'),
+    "less than no nulls": stats(nullCount={ROW: -1, "a": -1, "s": -1}),
+    "more nulls than rows": stats(nullCount={ROW: 1000, "a": 1000, "s": 1000}),
+    "bounds the wrong way round": stats(minValues={ROW: 10**6, "a": 10**6}, maxValues={ROW: -5, "a": -5}),
+}
+"""Statistics that no file can have."""
+
+UNREAD = {
+    "rows beyond 64 bits": stats(numRecords=2**70),
+    "rows in words": stats(numRecords="many"),
+    "rows in a list": stats(numRecords=[1]),
+    "nulls in words": stats(nullCount={"a": "x"}),
+    "nulls in a list": stats(nullCount=[1]),
+    "bounds of other types": stats(minValues={"a": "x"}, maxValues={"a": "y"}),
+    "bounds beyond 64 bits": stats(minValues={"a": 2**70}, maxValues={"a": 2**71}),
+    "bounds in a list": stats(minValues=[1], maxValues=[2]),
+    "no text": stats_text(lambda _: ""),
+    "a list": stats_text(lambda _: "[]"),
+    "twice": stats_text(lambda text: text + text),
+    "too deep": stats_text(lambda _: "[" * 100_000),
+    "a number": stats_text(lambda _: 5),
+    "no bytes": lambda add: add.update(size=0),
+    "less than no bytes": lambda add: add.update(size=-1),
+    "a byte too many": lambda add: add.update(size=add["size"] + 1),
+    "more bytes than a disk holds": lambda add: add.update(size=2**62),
+    "half a byte": lambda add: add.update(size=add["size"] + 0.5),
+    "no time": lambda add: add.update(modificationTime=-1),
+}
+"""What `deltalake` takes for no statistics, and numbers beside them."""
+
+
+def damage(table: Path, change: Callable[[Tags], object]) -> str:
+    """Change the tags of one file in the log, as a careless writer would have written them; give its path."""
+    return spoil(table, lambda add: change(add["tags"]))
+
+
+def spoil(table: Path, change: Callable[[dict[str, Any]], object]) -> str:
+    commit = table / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    add: dict[str, Any] = [action for action in actions if "add" in action][1]["add"]
+    change(add)
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    return str(add["path"])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    with small_files(file_rows=100, page_rows=8):
+        qbeast.write_table(ROWS, tmp_path / "t", columns=[ROW, "a"], cube_size=20)
+    return tmp_path / "t"
+
+
+def check_reads(table: Path, rows: pl.DataFrame) -> None:
+    opened = qbeast.open_table(table)
+    assert_same_rows(opened.scan().collect(), rows)
+    for expr, sample in READS:
+        wanted = sampled(rows, INDEXED, sample).filter(expr)
+        assert_same_rows(opened.scan(sample=sample).filter(expr).collect(), wanted)
+        plan = opened.explain(expr, sample)
+        assert wanted.height <= plan.rows_opened
+        assert plan.bytes_opened <= plan.bytes_total
+    assert opened.blocks().height > 0
+
+
+@pytest.mark.parametrize("fault", UNREADABLE)
+def test_a_file_with_unreadable_blocks_is_read_whole_with_a_warning(table: Path, fault: str) -> None:
+    damage(table, UNREADABLE[fault])
+    opened = qbeast.open_table(table)
+    with pytest.warns(qbeast.CorruptTagWarning, match="read whole"):
+        plan = opened.explain(sample=1e-9)
+    assert plan.files["opened"].sum() == 1
+    assert plan.files.filter("opened")["ranges"].null_count() == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", qbeast.CorruptTagWarning)
+        check_reads(table, ROWS)
+        qbeast.write_table(ROWS.with_columns(pl.col(ROW) + 400), table, mode="append")
+        check_reads(table, pl.concat([ROWS, ROWS.with_columns(pl.col(ROW) + 400)]))
+
+
+@pytest.mark.parametrize("fault", USELESS)
+@pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
+def test_useless_tags_cost_no_row(table: Path, fault: str) -> None:
+    damage(table, USELESS[fault])
+    check_reads(table, ROWS)
+    qbeast.write_table(ROWS.with_columns(pl.col(ROW) + 400), table, mode="append")
+    check_reads(table, pl.concat([ROWS, ROWS.with_columns(pl.col(ROW) + 400)]))
+
+
+QUICK = {
+    *(
+        "no text",
+        "two lists",
+        "a key twice",
+        "a count beyond 64 bits",
+        "weights in no order",
+        "too many rows",
+    ),
+    *("flat tags beyond any file", "no rows", "less than no rows", "bounds the wrong way round"),
+    *("rows in words", "a number", "half a byte", "more bytes than a disk holds"),
+}
+
+
+def quick_or_slow(faults: Iterable[str]) -> list[Any]:
+    return [fault if fault in QUICK else pytest.param(fault, marks=pytest.mark.slow) for fault in faults]
+
+
+@pytest.mark.parametrize("fault", quick_or_slow([*UNTRUE, *UNREAD]))
+@pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
+def test_statistics_that_are_no_truth_cost_no_row(table: Path, fault: str) -> None:
+    spoil(table, (UNTRUE | UNREAD)[fault])
+    check_reads(table, ROWS)
+    qbeast.write_table(ROWS.with_columns(pl.col(ROW) + 400), table, mode="append")
+    check_reads(table, pl.concat([ROWS, ROWS.with_columns(pl.col(ROW) + 400)]))
+
+
+def test_rows_that_the_log_counts_wrong_are_told_once_and_all_returned(table: Path) -> None:
+    for rows in (0, -1):
+        spoil(table, stats(numRecords=rows))
+        opened = qbeast.open_table(table)
+        with pytest.warns(qbeast.CorruptTagWarning, match="read whole") as told:
+            found = [opened.scan().filter(pl.col("a") < 10).collect() for _ in range(3)]
+        assert len(told) == 1
+        assert all(one.height == ROWS.filter(pl.col("a") < 10).height for one in found)
+
+
+@pytest.mark.parametrize("fault", quick_or_slow([*UNREADABLE, *UNTRUE]))
+@pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
+def test_a_check_names_the_file_and_a_repair_mends_it(table: Path, fault: str) -> None:
+    path = spoil(table, UNTRUE[fault]) if fault in UNTRUE else damage(table, UNREADABLE[fault])
+    opened = qbeast.open_table(table)
+    assert set(opened.check().faults["path"]) == {path}
+    assert opened.repair().repaired
+    mended = qbeast.open_table(table)
+    assert mended.check().faults.is_empty()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", qbeast.CorruptTagWarning)
+        check_reads(table, ROWS)
+
+
+@pytest.mark.parametrize("rows", [0, 7])
+@pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
+def test_a_delete_does_not_believe_counts_that_the_blocks_deny(table: Path, rows: int) -> None:
+    spoil(table, stats(numRecords=rows))
+    qbeast.open_table(table).delete("a < 10")
+    check_reads(table, ROWS.filter(pl.col("a") >= 10))
+    spoil(table, stats(numRecords=rows))
+    qbeast.open_table(table).delete("true")
+    assert qbeast.open_table(table).scan().collect().is_empty()
+
+
+@pytest.mark.parametrize(
+    "info", [5, [1], {"timestamp": "yesterday", "operation": 7, "operationParameters": [1]}]
+)
+def test_a_table_with_any_provenance_is_read_and_told_of(table: Path, info: object) -> None:
+    commit = table / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    actions = [{"commitInfo": info} if "commitInfo" in action else action for action in actions]
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    opened = qbeast.open_table(table)
+    assert_same_rows(opened.scan().collect(), ROWS)
+    (told,) = opened.history()
+    assert told["version"] == 0
+    assert told.get("operation") in {None, "7"}
+    qbeast.write_table(ROWS.with_columns(pl.col(ROW) + 400), table, mode="append")
+    assert qbeast.open_table(table).check().faults.is_empty()

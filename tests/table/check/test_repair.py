@@ -1,0 +1,229 @@
+"""A repair mends what the log can mend and nothing else; no row is lost or comes twice, whatever was spoiled."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+import qbeast
+from qbeast_core.table.check import repair as module
+from tests.golden.collection import Golden, each, find
+from tests.helpers import damage as d
+from tests.helpers.invariants import read_log
+from tests.helpers.tables import assert_same_rows, sampled, small_files
+from tests.table.check.test_check import DATA_FAULTS, INDEXED, LOG_FAULTS, ORDER
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
+    pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning"),
+]
+
+LOST = {"no file", "half a file", "no Parquet file"}
+REWRITTEN = {"another hidden weight"}
+SOME = (
+    "legacy/v050_announced_compacted",
+    "legacy/v050_mixed_states",
+    "qbeast-spark-0.7.1/delta_delete",
+    "qbeast-spark-0.7.1/old_date",
+    "qbeast-spark-0.8/empty",
+    "qbeast-spark-0.8/quant_string",
+)
+KEEPS_INDEX = {
+    "the other spelling",
+    "a key more",
+    "other statistics",
+    "no count of rows",
+    "a longer file",
+    "a least value too large",
+    "a largest value too small",
+    "other nulls",
+    *(name for name in (*LOG_FAULTS, *DATA_FAULTS) if "layout" in name or "first weight" in name),
+    "a damaged page directory",
+    "a tail of other length",
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(4)
+    rows = pl.DataFrame(
+        {
+            "row": np.arange(500),
+            "a": rng.integers(0, 1000, 500),
+            "b": rng.normal(size=500),
+            "s": [f"key {value}" for value in rng.integers(0, 90, 500)],
+        }
+    )
+    path = tmp_path_factory.mktemp("repair") / "t"
+    with small_files(file_rows=120, page_rows=16):
+        qbeast.write_table(rows[:400], path, columns=INDEXED, cube_size=40)
+        qbeast.write_table(rows[400:], path, mode="append")
+    return path
+
+
+@pytest.fixture
+def table(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "t"))
+
+
+def stored_rows(table: Path) -> pl.DataFrame:
+    """What the data files hold, read without any index."""
+    files = [pl.read_parquet(table / path).drop("_qbeast_weight") for path in read_log(table).adds]
+    return pl.concat(files)
+
+
+QUICK = {
+    "no JSON",
+    "no revision",
+    "the other spelling",
+    "a block too few",
+    "other statistics",
+    "a longer file",
+    "half a file",
+    "another first weight",
+    "a row in another's place",
+    "another hidden weight",
+    "a row lost",
+    "a damaged page directory",
+    "a largest value too small",
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        for name in (*LOG_FAULTS, *DATA_FAULTS)
+    ],
+)
+def test_after_a_repair_every_row_is_read_once_and_what_is_left_is_named(table: Path, name: str) -> None:
+    change, _ = (LOG_FAULTS | DATA_FAULTS)[name]
+    spoiled = d.spoil(table, change, indexed=INDEXED, at=1)
+    before = read_log(table)
+    opened = qbeast.open_table(table)
+    planned = opened.repair(dry_run=True)
+    assert (opened.version, planned.repaired) == (1, False)
+    result = opened.repair()
+    assert planned.mended.equals(result.mended)
+    assert planned.left.equals(result.left)
+    assert result.left["advice"].null_count() == 0, result
+    after = read_log(table)
+    if name in LOST:
+        assert not result.repaired
+        assert spoiled.path in set(result.left["path"])
+        return
+    rows = stored_rows(table)
+    assert_same_rows(opened.scan().collect(), rows)
+    early = pl.col("a") < 300
+    wanted = sampled(rows, INDEXED, 0.3).filter(early)
+    assert_same_rows(opened.scan(sample=0.3).filter(early).collect(), wanted)
+    left = set(opened.check().faults["code"])
+    assert left == set(result.left["code"])
+    if name in REWRITTEN:
+        assert left == {"hidden-weight"}
+        assert not result.repaired
+        return
+    assert left <= ORDER
+    assert (result.repaired, result.version, opened.version) == (True, 2, 2)
+    assert result.mended["path"].to_list() == [spoiled.path]
+    tags = after.adds[spoiled.path].get("tags") or {}
+    assert ("blocks" in tags) == (name in KEEPS_INDEX), result
+    assert {path: add for path, add in after.adds.items() if path != spoiled.path} == {
+        path: add for path, add in before.adds.items() if path != spoiled.path
+    }
+    assert DeltaTable(table).count() == rows.height
+    again = opened.repair()
+    assert (again.repaired, again.mended.height) == (False, 0)
+
+
+def test_a_mended_file_is_copied_whole_but_for_what_is_wrong(table: Path) -> None:
+    spoiled = d.spoil(table, d.tags(blocks="oops", other="kept"), indexed=INDEXED)
+    before = read_log(table).adds[spoiled.path]
+    qbeast.open_table(table).repair()
+    after = read_log(table).adds[spoiled.path]
+    assert after.pop("tags") == {"other": "kept"}
+    assert after.pop("dataChange") is False
+    assert after == {key: value for key, value in before.items() if key not in {"tags", "dataChange"}}
+    info = json.loads((table / "_delta_log" / f"{2:020}.json").read_text().splitlines()[0])["commitInfo"]
+    assert info["operation"] == "REPAIR"
+
+
+def test_a_repaired_table_can_be_optimized_back_to_sound(table: Path) -> None:
+    d.spoil(table, d.tags(blocks="oops"), indexed=INDEXED)
+    opened = qbeast.open_table(table)
+    rows = stored_rows(table)
+    opened.repair()
+    opened.optimize(full=True)
+    opened.optimize(revision=0)
+    assert opened.check().ok, opened.check()
+    assert_same_rows(opened.scan().collect(), rows)
+
+
+def test_what_another_writer_does_meanwhile_is_kept(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoiled = d.spoil(table, d.tags(blocks="oops"), indexed=INDEXED)
+    opened = qbeast.open_table(table)
+    late = pl.DataFrame({"row": [500], "a": [3], "b": [0.5], "s": ["late"]})
+    plan = module.plan_repair
+
+    def plan_and_append(*args: Any) -> Any:
+        found = plan(*args)
+        qbeast.write_table(late, table, mode="append")
+        return found
+
+    monkeypatch.setattr(module, "plan_repair", plan_and_append)
+    result = opened.repair()
+    assert (result.version, result.mended["path"].to_list()) == (3, [spoiled.path])
+    assert "late" in opened.scan().collect()["s"]
+    assert_same_rows(opened.scan().collect(), stored_rows(table))
+
+
+def test_a_file_that_another_writer_replaced_is_left_alone(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    d.spoil(table, d.tags(blocks="oops"), indexed=INDEXED)
+    opened = qbeast.open_table(table)
+    plan = module.plan_repair
+
+    def plan_and_optimize(*args: Any) -> Any:
+        found = plan(*args)
+        qbeast.open_table(table).optimize(revision=0)
+        return found
+
+    monkeypatch.setattr(module, "plan_repair", plan_and_optimize)
+    result = opened.repair()
+    assert (result.repaired, result.mended.height) == (False, 0)
+    assert_same_rows(opened.scan().collect(), stored_rows(table))
+
+
+@each(bundled=SOME)
+def test_a_repair_leaves_golden_tables_alone(golden: Golden, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(golden.path, tmp_path / "t"))
+    opened = qbeast.open_table(path)
+    version = opened.version
+    result = opened.repair()
+    assert (result.repaired, result.version, opened.version) == (False, version, version)
+    assert set(result.left["code"]) == ({"rows-doubled"} if golden.is_doubled else set())
+
+
+def test_copies_never_come_to_light(tmp_path: Path) -> None:
+    golden = find("legacy/v050_mixed_states")
+    path = Path(shutil.copytree(golden.path, tmp_path / "t"))
+    rows = qbeast.read_table(path)
+    for at in range(len(read_log(path).adds)):
+        d.spoil(path, move_if_copy, indexed=golden.indexed, at=at)
+    opened = qbeast.open_table(path)
+    result = opened.repair()
+    assert "which must not come to light" in repr(result)
+    assert opened.scan().collect().sort("id").equals(rows.sort("id"))
+
+
+def move_if_copy(_table: Path, add: d.Add, _indexed: list[str]) -> None:
+    if add["tags"].get("state") in {"REPLICATED", "ANNOUNCED"}:
+        add["tags"]["cube"] = "!!"

@@ -1,0 +1,41 @@
+"""Rows come out as Polars gives them, whatever their types and chunks."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbeast_core.table.data.data_files import RowSource
+from tests.helpers.strategies import VALUES, frames_of
+
+SCHEMA = {f"c{number}": dtype for number, dtype in enumerate(VALUES)}
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_rows_are_those_that_polars_takes(data):
+    frame = data.draw(frames_of(SCHEMA))
+    cuts = sorted(data.draw(st.lists(st.integers(0, frame.height), max_size=4)))
+    edges = [0, *cuts, frame.height]
+    pieces = [frame.slice(a, b - a) for a, b in pairwise(edges)]
+    chunked = pl.concat(pieces, rechunk=False)
+    count = data.draw(st.integers(0, frame.height))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    rows = np.sort(rng.permutation(frame.height)[:count]).astype(np.uint32)
+    order = rng.permutation(count).astype(np.uint32)
+    taken = RowSource(chunked).take(rows, order)
+    assert taken.schema == frame.schema
+    assert taken.equals(frame[pl.Series(rows[order], dtype=pl.UInt32)])
+
+
+@pytest.mark.parametrize("dtype", [pl.Decimal(5, 2), pl.Decimal(38, 10)])
+def test_decimals_keep_their_digits(dtype):
+    values = pl.Series([f"{i - 50}.{i % 100:02}" for i in range(100)]).str.to_decimal(scale=2).cast(dtype)
+    frame = pl.concat([pl.DataFrame({"d": values[:30]}), pl.DataFrame({"d": values[30:]})], rechunk=False)
+    rows, order = np.arange(0, 100, 3, dtype=np.uint32), np.arange(33, -1, -1, dtype=np.uint32)
+    assert RowSource(frame).take(rows, order).equals(frame[pl.Series(rows[order])])

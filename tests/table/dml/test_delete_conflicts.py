@@ -1,0 +1,119 @@
+"""Other writers beside a delete: it is as though it had begun after them; nothing is lost and nothing left over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import qbeast
+from qbeast_core.table.commit import commit as commit_module
+from qbeast_core.table.dml import change as dml_run
+from qbeast_core.table.rewrite import rewrite as rewrite_commit
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.tables import assert_same_rows
+from tests.table.rewrite.test_optimize_conflicts import check_no_orphans, grown, rows
+
+CONDITION = pl.col("a") < 0.4
+
+
+def delete(opened: qbeast.Table) -> qbeast.ChangeResult:
+    return opened.delete(CONDITION)
+
+
+def beside(
+    path: Path,
+    other: Callable[[], Any],
+    change: Callable[[qbeast.Table], qbeast.ChangeResult] = delete,
+    *,
+    times: int = 1,
+) -> qbeast.ChangeResult:
+    """Change a table; another writer commits between the data files and the commit of ours."""
+    left = [other] * times
+
+    def commit_late(*args: Any, **kwargs: Any) -> Any:
+        if left:
+            left.pop()()
+        return commit_module.commit(*args, **kwargs)
+
+    with mock.patch.object(rewrite_commit, "commit", commit_late):
+        return change(qbeast.open_table(path))
+
+
+def check(path: Path, wanted: pl.DataFrame, *, may_stage: bool = False) -> None:
+    assert_same_rows(qbeast.read_table(path), wanted)
+    check_invariants(path, may_stage=may_stage)
+    check_no_orphans(path)
+
+
+def test_an_append_without_such_rows_costs_no_second_plan(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    everything, more = grown(path), rows(5000).with_columns(pl.col("a") * 0.5 + 0.5)
+    with mock.patch.object(dml_run, "rewrite", wraps=dml_run.rewrite) as rewritten:
+        result = beside(path, lambda: qbeast.write_table(more, path, mode="append"))
+    assert (rewritten.call_count, result.attempts, result.version) == (1, 2, 7)
+    check(path, pl.concat([everything.filter(~CONDITION), more]))
+
+
+@pytest.mark.parametrize("writer", ["qbeast", "deltalake"])
+def test_such_rows_that_come_meanwhile_are_deleted_too(tmp_path: Path, writer: str) -> None:
+    path = tmp_path / "t"
+    everything, more = grown(path), rows(5000)
+    appends: dict[str, Callable[[], Any]] = {
+        "qbeast": lambda: qbeast.write_table(more, path, mode="append"),
+        "deltalake": lambda: write_deltalake(path, more, mode="append"),
+    }
+    result = beside(path, appends[writer])
+    wanted = pl.concat([everything, more])
+    assert result.rows_deleted == wanted.filter(CONDITION).height
+    check(path, wanted.filter(~CONDITION))
+
+
+@pytest.mark.parametrize(
+    "how", ["overwrite", "delete", "compact", "optimize", "new column", "another delete"]
+)
+def test_whatever_came_first_the_rows_go(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "t"
+    everything = grown(path)
+    kept = everything.filter(~CONDITION)
+    others: dict[str, tuple[Callable[[], Any], pl.DataFrame]] = {
+        "overwrite": (
+            lambda: qbeast.write_table(rows(1), path, mode="overwrite"),
+            rows(1).filter(~CONDITION),
+        ),
+        "delete": (lambda: DeltaTable(path).delete("a > 0.9"), kept.filter(pl.col("a") <= 0.9)),
+        "compact": (DeltaTable(path).optimize.compact, kept),
+        "optimize": (lambda: qbeast.open_table(path).optimize(), kept),
+        "new column": (
+            lambda: qbeast.open_table(path).add_columns({"b": pl.Int64}),
+            kept.with_columns(b=pl.lit(None, pl.Int64)),
+        ),
+        "another delete": (lambda: qbeast.open_table(path).delete(CONDITION), kept),
+    }
+    other, left = others[how]
+    result = beside(path, other)
+    assert result.changed == (how != "another delete")
+    check(path, left, may_stage=how in ("delete", "compact"))
+
+
+def test_a_table_that_becomes_append_only_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    everything = grown(path)
+    with pytest.raises(qbeast.UnsupportedTableError, match="appendOnly"):
+        beside(path, lambda: qbeast.open_table(path).set_properties({"delta.appendOnly": "true"}))
+    check(path, everything)
+
+
+def test_a_delete_that_is_always_outrun_gives_up_cleanly(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    everything, more = grown(path, appends=1), rows(5000, 20)
+    turns = dml_run.MOST_PLANS
+    with pytest.raises(qbeast.CommitConflictError, match="look at"):
+        beside(path, lambda: write_deltalake(path, more, mode="append"), times=turns)
+    assert read_log(path).version == 1 + turns
+    check(path, pl.concat([everything, *[more] * turns]), may_stage=True)

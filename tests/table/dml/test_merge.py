@@ -1,0 +1,225 @@
+"""Rows are merged as others merge them, and the index is kept: against plain Python and deltalake's own merge."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+import qbeast
+from tests.helpers.invariants import check_invariants
+from tests.helpers.strategies import ROW, Case, cases, frames_of, with_key_in_rows
+from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
+from tests.table.dml.test_delete import spread, written
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
+FIRST_NEW = 100_000
+
+
+def key_of(row: dict[str, Any], on: list[str]) -> tuple[Any, ...] | None:
+    """What rows are partners by; None: it has none, whatever there is."""
+    values = [row[name] for name in on]
+    if any(value is None for value in values):
+        return None
+    return tuple(
+        "NaN" if isinstance(value, float) and math.isnan(value) else value + 0 if value == 0 else value
+        for value in values
+    )
+
+
+def is_meant(options: dict[str, Any], argument: str, row: int, source: int) -> bool:
+    """The conditions of these tests: what is left of the row's number, or of the source's."""
+    match options.get(argument):
+        case None:
+            return True
+        case str(text):
+            divisor = int(text.split("%")[1].split("=")[0])
+            return (source if "source." in text else row) % divisor == 0
+
+
+def merged(
+    target: pl.DataFrame, source: pl.DataFrame, on: list[str], options: dict[str, Any]
+) -> pl.DataFrame:
+    """A merge, row by row."""
+    partners = {key: row for row in source.to_dicts() if (key := key_of(row, on)) is not None}
+    seen, found = set(), []
+    for row in target.to_dicts():
+        key = key_of(row, on)
+        partner = None if key is None else partners.get(key)
+        if partner is None:
+            lonely = options.get("when_not_matched_by_source") == "delete"
+            if not (lonely and is_meant(options, "not_matched_by_source_if", row[ROW], -1)):
+                found.append(row)
+            continue
+        seen.add(key)
+        meant = is_meant(options, "matched_if", row[ROW], partner[ROW])
+        deletes = "delete_if" in options and is_meant(options, "delete_if", row[ROW], partner[ROW])
+        what = options.get("when_matched", "update")
+        if deletes or (what == "delete" and meant):
+            continue
+        taken = options.get("update", target.columns)
+        found.append(
+            {**row, **{name: partner[name] for name in taken}} if what == "update" and meant else row
+        )
+    if options.get("when_not_matched", "insert") == "insert":
+        new = [row for row in source.to_dicts() if (key_of(row, on) not in seen)]
+        found += [row for row in new if is_meant(options, "not_matched_if", -1, row[ROW])]
+    return pl.DataFrame(found, schema=target.schema)
+
+
+@st.composite
+def merges(draw: st.DrawFn, keyed: bool) -> tuple[Case, pl.DataFrame, list[str], dict[str, Any]]:  # noqa: FBT001
+    case = draw(cases(most_frames=3).map(with_key_in_rows) if keyed else cases(most_frames=3))
+    rows = case.rows
+    names = [name for name, dtype in rows.schema.items() if not dtype.is_nested() and name != ROW]
+    on = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
+    fresh = draw(frames_of({name: rows.schema[name] for name in rows.columns if name != ROW}, most_rows=20))
+    again = rows.filter(pl.Series(np.random.default_rng(draw(st.integers(0, 99))).random(rows.height) < 0.3))
+    source = pl.concat([again.drop(ROW), fresh]).unique(on, keep="first", maintain_order=True)
+    source = source.with_row_index(ROW, FIRST_NEW).cast({ROW: pl.Int64}).select(rows.columns)
+    number = st.sampled_from([f"{ROW} % 2 = 0", f"{ROW} % 3 = 0"])
+    either = number | st.sampled_from([f"source.{ROW} % 2 = 0", f"source.{ROW} % 3 = 0"])
+    options: dict[str, Any] = {
+        "when_matched": draw(st.sampled_from(["update", "update", "delete", "ignore"])),
+        "when_not_matched": draw(st.sampled_from(["insert", "insert", "ignore"])),
+        "when_not_matched_by_source": draw(st.sampled_from(["ignore", "ignore", "delete"])),
+    }
+    assume(set(options.values()) != {"ignore"})
+    optional: dict[str, st.SearchStrategy[Any]] = {}
+    if options["when_matched"] != "ignore":
+        optional["matched_if"] = either
+    if options["when_matched"] == "update":
+        # Not their numbers, by which rows are compared: some have the same partner.
+        others = [name for name in rows.columns if name != ROW]
+        columns = st.lists(st.sampled_from(others), min_size=1, unique=True)
+        optional |= {"delete_if": either, "update": columns}
+    if options["when_not_matched"] == "insert":
+        optional["not_matched_if"] = st.sampled_from([f"source.{ROW} % 2 = 0", f"source.{ROW} % 3 = 0"])
+    if options["when_not_matched_by_source"] == "delete":
+        optional["not_matched_by_source_if"] = number
+    for name, strategy in optional.items():
+        if draw(st.booleans()):
+            options[name] = draw(strategy)
+    return case, source, on, options
+
+
+def check_merge(
+    case: Case, source: pl.DataFrame, on: list[str], options: dict[str, Any], sample: Any
+) -> None:
+    given = dict(options)
+    if "update" in options:
+        given["update"] = {name: pl.col("source").struct.field(name) for name in options["update"]}
+    wanted = merged(case.rows, source, on, options)
+    with folder() as path, small_files():
+        write(path, case)
+        table = qbeast.open_table(path)
+        asked = table.merge(source, on, **given, dry_run=True)
+        result = table.merge(source, on, **given)
+        assert_same_rows(table.scan().collect(), wanted)
+        assert_same_rows(table.scan(sample=sample).collect(), sampled(wanted, case.indexed, sample))
+        grown_by = result.rows_inserted - result.rows_deleted
+        assert case.rows.height + grown_by == wanted.height
+        for name in ("rows_deleted", "rows_updated", "rows_inserted"):
+            assert getattr(asked, name) == getattr(result, name)
+        check_invariants(path)
+
+
+@given(case=merges(keyed=True), sample=samples())
+@settings(RELAXED, max_examples=5)
+def test_rows_are_merged_as_one_by_one(case: tuple[Any, ...], sample: Any) -> None:
+    check_merge(*case, sample)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@given(case=st.booleans().flatmap(merges), sample=samples())
+@settings(RELAXED, max_examples=400)
+def test_so_they_are_whatever_the_clauses(case: tuple[Any, ...], sample: Any) -> None:
+    check_merge(*case, sample)
+
+
+def changes(rows: pl.DataFrame) -> pl.DataFrame:
+    """Some rows with other values, some new ones, and keys that are null."""
+    again = rows.filter(pl.col(ROW) % 7 == 0).with_columns(f=pl.lit(0.25), s=pl.lit("changed"))
+    new = spread(40, 9000)
+    without = spread(5, 20_000).with_columns(pl.lit(None, pl.Int64).alias("a"))
+    return pl.concat([again, new, without]).unique(["a", "s"], keep="first", maintain_order=True)
+
+
+def everything(merger: Any) -> Any:
+    return merger.when_matched_update_all().when_not_matched_insert_all()
+
+
+def conditions(merger: Any) -> Any:
+    some = merger.when_matched_delete("source.a % 2 = 0")
+    some = some.when_matched_update({"s": "source.s", "f": "target.f + 1"}, predicate="target.a > 20")
+    return some.when_not_matched_insert_all(predicate="source.a < 300")
+
+
+def mirror(merger: Any) -> Any:
+    return everything(merger).when_not_matched_by_source_delete("target.a > 100")
+
+
+@pytest.mark.parametrize(
+    ("on", "theirs", "ours"),
+    [
+        ([ROW], everything, {}),
+        (["a", ROW], everything, {}),
+        (
+            [ROW],
+            conditions,
+            {
+                "delete_if": "source.a % 2 = 0",
+                "matched_if": "a > 20",
+                "update": {"s": "source.s", "f": "f + 1"},
+                "not_matched_if": "source.a < 300",
+            },
+        ),
+        (
+            [ROW, "a"],
+            mirror,
+            {"when_not_matched_by_source": "delete", "not_matched_by_source_if": "a > 100"},
+        ),
+        (
+            [ROW],
+            lambda merger: merger.when_matched_delete(),
+            {"when_matched": "delete", "when_not_matched": "ignore"},
+        ),
+        (
+            [ROW],
+            lambda merger: merger.when_not_matched_insert({ROW: f"source.{ROW}", "a": "source.a + 1"}),
+            {"when_matched": "ignore", "insert": {ROW: f"source.{ROW}", "a": "source.a + 1"}},
+        ),
+    ],
+)
+def test_clauses_mean_what_they_mean_to_deltalake(
+    tmp_path: Path, on: list[str], theirs: Any, ours: dict[str, Any]
+) -> None:
+    rows = written(tmp_path / "t")
+    source = changes(rows)
+    write_deltalake(tmp_path / "plain", rows)
+    predicate = " AND ".join(f"target.{name} = source.{name}" for name in on)
+    merger = DeltaTable(tmp_path / "plain").merge(
+        source, predicate, source_alias="source", target_alias="target"
+    )
+    told = theirs(merger).execute()
+    with small_files():
+        result = qbeast.open_table(tmp_path / "t").merge(source, on, **ours)
+    assert result.rows_updated == told["num_target_rows_updated"]
+    assert result.rows_deleted == told["num_target_rows_deleted"]
+    assert result.rows_inserted == told["num_target_rows_inserted"]
+    wanted = pl.DataFrame(DeltaTable(tmp_path / "plain").to_pyarrow_table())
+    # Rows that matched by two columns may share a number.
+    assert_frame_equal(
+        qbeast.read_table(tmp_path / "t").sort(pl.all()), wanted.sort(pl.all()), check_exact=True
+    )
+    check_invariants(tmp_path / "t")

@@ -1,0 +1,191 @@
+"""What a merge takes, refuses and tells, which files it reads, and what other writers beside it make of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+
+import qbeast
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import assert_same_rows, small_files
+from tests.table.dml.test_delete import spread, written
+from tests.table.dml.test_merge import changes
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+
+@pytest.mark.parametrize("kind", ["polars", "lazy", "arrow", "pandas"])
+def test_a_source_is_whatever_a_write_takes(tmp_path: Path, kind: str) -> None:
+    rows = pl.DataFrame({ROW: range(100), "s": [f"text {i}" for i in range(100)]})
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
+    source = pl.DataFrame({ROW: [5, 200], "s": ["five", "new"]})
+    given = {
+        "polars": source,
+        "lazy": source.lazy(),
+        "arrow": source.to_arrow(),
+        "pandas": source.to_pandas(),
+    }
+    result = qbeast.open_table(tmp_path / "t").merge(given[kind], ROW)
+    assert (result.rows_updated, result.rows_inserted, result.rows_deleted) == (1, 1, 0)
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), pl.concat([rows.filter(pl.col(ROW) != 5), source]))
+    assert not qbeast.open_table(tmp_path / "t").merge(source.clear(), ROW).changed
+
+
+def test_files_that_cannot_hold_partners_are_not_read(tmp_path: Path) -> None:
+    rows = spread(3000)
+    with small_files(file_rows=100):
+        qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear", "a"], cube_size=100)
+    table = qbeast.open_table(tmp_path / "t")
+    source = rows.filter(pl.col(ROW).is_between(1000, 1010)).with_columns(f=pl.lit(9.0))
+    wanted = set(table.files(pl.col(ROW).is_in(source[ROW].to_list()))["path"])
+    assert 0 < len(wanted) < table.files().height / 2
+    for path in set(table.files()["path"]) - wanted:
+        Path(path).rename(f"{path}.away")
+    asked = table.merge(source, ROW, dry_run=True)
+    assert (asked.rows_updated, asked.rows_inserted) == (11, 0)
+    assert {str(tmp_path / "t" / path) for path in asked.plan["path"]} <= wanted
+
+
+def test_large_frames_take_constant_conditions_too(tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(100_000)}).with_columns(a=pl.col(ROW) % 7)
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
+    table = qbeast.open_table(tmp_path / "t")
+    result = table.merge(rows.with_columns(a=pl.lit(1, pl.Int64)), ROW, delete_if="1 = 2")
+    assert (result.rows_updated, result.rows_deleted) == (rows.height, 0)
+    assert table.scan().select(pl.col("a").sum()).collect().item() == rows.height
+
+
+def test_several_partners_that_would_change_a_row_are_refused(tmp_path: Path) -> None:
+    rows = written(tmp_path / "t")
+    table = qbeast.open_table(tmp_path / "t")
+    twice = pl.concat([rows.head(3), rows.head(1)])
+    with pytest.raises(qbeast.InvalidInputError, match=r"several partners.*'row': 0"):
+        table.merge(twice, ROW)
+    assert read_log(tmp_path / "t").version == 1
+    new = pl.concat([spread(2, 5000)] * 2)
+    assert table.merge(new, ROW, matched_if=f"source.{ROW} > 99").rows_inserted == 4
+    assert table.merge(twice, ROW, when_matched="delete", when_not_matched="ignore").rows_deleted == 3
+    assert not table.merge(new, ROW, when_matched="ignore").changed
+
+
+def test_null_keys_match_nothing_and_are_inserted(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"k": [1, None, 3], "x": [1, 2, 3]})
+    qbeast.write_table(rows, tmp_path / "t", columns=["k"])
+    source = pl.DataFrame({"k": [None, 3], "x": [20, 30]})
+    table = qbeast.open_table(tmp_path / "t")
+    result = table.merge(source, "k", when_not_matched_by_source="delete")
+    assert (result.rows_updated, result.rows_inserted, result.rows_deleted) == (1, 1, 2)
+    assert_same_rows(table.scan().collect(), source, key="x")
+
+
+def test_values_beyond_the_space_begin_a_new_revision(tmp_path: Path) -> None:
+    rows = spread(200)
+    with small_files():
+        qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear"], cube_size=20)
+        table = qbeast.open_table(tmp_path / "t")
+        result = table.merge(spread(50, 100_000), ROW)
+    assert (result.new_revision, result.files_removed, result.rows_inserted) == (True, 0, 50)
+    assert table.scan().filter(pl.col(ROW) >= 100_000).collect().height == 50
+    check_invariants(tmp_path / "t")
+
+
+def test_rows_that_need_no_new_revision_stay_where_they_are(tmp_path: Path) -> None:
+    rows = spread(2_000)
+    with small_files(file_rows=100):
+        qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear"], cube_size=50)
+        table = qbeast.open_table(tmp_path / "t")
+        matching = table.explain(pl.col(ROW) >= 1_990).files["opened"].sum()
+        result = table.merge(spread(30, 1_990), ROW)
+    assert (result.new_revision, result.rows_updated, result.rows_inserted) == (True, 10, 20)
+    assert result.plan.filter(pl.col("matched") > 0).height <= matching < 10
+    assert result.files_removed < 10
+    revisions = table.files()["revision_id"]
+    assert (revisions == 1).sum() > revisions.len() / 2
+    assert revisions.unique().sort().to_list() == [1, 2]
+    assert_same_rows(table.scan().collect(), pl.concat([rows[:1_990], spread(30, 1_990)]))
+    check_invariants(tmp_path / "t")
+    assert table.check().faults.is_empty()
+
+
+def test_a_table_of_appends_only_takes_new_rows_and_no_others(tmp_path: Path) -> None:
+    rows = spread(100)
+    write_deltalake(tmp_path / "t", rows, configuration={"delta.appendOnly": "true"})
+    qbeast.convert_table(tmp_path / "t", columns=[ROW])
+    table = qbeast.open_table(tmp_path / "t")
+    source = spread(30, 80)
+    with pytest.raises(qbeast.UnsupportedTableError, match="appendOnly"):
+        table.merge(source, ROW)
+    assert table.merge(source, ROW, when_matched="ignore").rows_inserted == 10
+    assert table.history(1)[0]["isBlindAppend"] is False
+    assert_same_rows(table.scan().collect(), spread(110))
+
+
+def test_the_history_tells_of_it_as_delta_does(tmp_path: Path) -> None:
+    rows = written(tmp_path / "t")
+    table = qbeast.open_table(tmp_path / "t")
+    result = table.merge(changes(rows), [ROW], delete_if="source.a > 300", matched_if="a > 3")
+    entry = table.history(1)[0]
+    metrics, parameters = entry["operationMetrics"], entry["operationParameters"]
+    assert entry["operation"] == "MERGE"
+    assert json.loads(parameters["predicate"]) == [f"target.{ROW} = source.{ROW}"]
+    assert [clause["actionType"] for clause in json.loads(parameters["matchedPredicates"])] == [
+        "delete",
+        "update",
+    ]
+    assert json.loads(parameters["notMatchedPredicates"]) == [{"actionType": "insert"}]
+    assert json.loads(parameters["notMatchedBySourcePredicates"]) == []
+    told = {
+        "numTargetRowsInserted": result.rows_inserted,
+        "numTargetRowsUpdated": result.rows_updated,
+        "numTargetRowsDeleted": result.rows_deleted,
+        "numTargetRowsCopied": result.rows_copied,
+        "numTargetFilesAdded": result.files,
+        "numTargetFilesRemoved": result.files_removed,
+        "numSourceRows": changes(rows).height,
+    }
+    assert {name: int(metrics[name]) for name in told} == told
+    assert result.rows_deleted > 0
+
+
+@pytest.mark.parametrize(
+    ("on", "options", "error", "message"),
+    [
+        ([], {}, qbeast.InvalidInputError, "one column or several"),
+        (["a", "a"], {}, qbeast.InvalidInputError, "each once"),
+        ("b", {}, qbeast.InvalidInputError, "table does not have"),
+        ("n", {}, qbeast.InvalidInputError, "nested"),
+        ("d", {}, qbeast.InvalidInputError, "source has no column"),
+        ("a", {"when_matched": "replace"}, qbeast.InvalidInputError, "must be one of"),
+        ("a", {"when_matched": "ignore", "when_not_matched": "ignore"}, qbeast.InvalidInputError, "nothing"),
+        ("a", {"when_matched": "delete", "update": {"a": 1}}, qbeast.InvalidInputError, "means nothing"),
+        ("a", {"not_matched_by_source_if": "a > 1"}, qbeast.InvalidInputError, "means nothing"),
+        ("a", {"when_not_matched": "ignore", "insert": {"a": 1}}, qbeast.InvalidInputError, "means nothing"),
+        ("a", {}, qbeast.SchemaMismatchError, "column 'd' is missing"),
+        ("a", {"not_matched_if": "a > 1"}, qbeast.SchemaMismatchError, "'d' is missing"),
+        ("a", {"source_name": "s"}, qbeast.InvalidInputError, "source_name"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    tmp_path: Path, on: Any, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    rows = spread(100).with_columns(n=pl.struct("a"))
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
+    with pytest.raises(error, match=message):
+        qbeast.open_table(tmp_path / "t").merge(rows.drop("d"), on, **options)
+    assert read_log(tmp_path / "t").version == 0
+
+
+def test_conditions_on_new_rows_see_the_source_alone(tmp_path: Path) -> None:
+    rows = spread(100)
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
+    table = qbeast.open_table(tmp_path / "t")
+    with pytest.raises(qbeast.InvalidInputError, match="no such column"):
+        table.merge(rows, ROW, not_matched_if="a > 1")
+    with pytest.raises(qbeast.SchemaMismatchError, match="is Float64"):
+        table.merge(rows.cast({"a": pl.Float64}), ROW)

@@ -1,0 +1,52 @@
+"""Other writers beside a merge: a key that both bring is there once, and nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import qbeast
+from tests.table.dml.test_delete_conflicts import beside, check
+from tests.table.rewrite.test_optimize_conflicts import grown
+from tests.table.rewrite.test_optimize_conflicts import rows as more_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+
+def test_a_key_that_comes_meanwhile_is_updated_and_not_inserted_again(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    everything, more = grown(path), more_rows(5000)
+    source = more.head(50).with_columns(a=pl.lit(0.5))
+
+    def merge(opened: qbeast.Table) -> qbeast.ChangeResult:
+        return opened.merge(source, "row")
+
+    result = beside(path, lambda: qbeast.write_table(more, path, mode="append"), merge)
+    assert (result.rows_updated, result.rows_inserted) == (50, 0)
+    check(path, pl.concat([everything, more.slice(50), source]))
+
+
+def test_two_merges_of_the_same_new_keys_insert_them_once(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    everything, new = grown(path), more_rows(5000)
+
+    def merge(opened: qbeast.Table) -> qbeast.ChangeResult:
+        return opened.merge(new, "row", when_matched="ignore")
+
+    result = beside(path, lambda: qbeast.open_table(path).merge(new, "row"), merge)
+    assert not result.changed
+    check(path, pl.concat([everything, new]))
+
+
+def test_new_rows_follow_an_append_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    everything, new, more = grown(path), more_rows(5000), more_rows(7000)
+
+    def merge(opened: qbeast.Table) -> qbeast.ChangeResult:
+        return opened.merge(new, "row", when_matched="ignore")
+
+    result = beside(path, lambda: qbeast.write_table(more, path, mode="append"), merge)
+    assert (result.rows_inserted, result.attempts) == (new.height, 2)
+    check(path, pl.concat([everything, new, more]), may_stage=True)

@@ -1,0 +1,262 @@
+"""Rows get other values as they do elsewhere, and move to their cubes: against Polars and deltalake's own update."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable, Field, Schema, write_deltalake
+from deltalake.schema import PrimitiveType
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import qbeast
+from tests.helpers.expressions import filters, kept_rows
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.strategies import ROW, VALUES, Case, cases, with_key_in_rows
+from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
+from tests.table.dml.test_delete import spread, written
+from tests.table.dml.test_delete_conflicts import beside
+from tests.table.dml.test_delete_conflicts import check as check_beside
+from tests.table.rewrite.test_optimize_conflicts import grown
+from tests.table.rewrite.test_optimize_conflicts import rows as more_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
+Updates = list[tuple[pl.Expr, dict[str, pl.Expr]]]
+
+
+@st.composite
+def updates(draw: st.DrawFn, keyed: bool) -> tuple[Case, Updates]:  # noqa: FBT001 -- drawn from
+    """Conditions, and constants or other columns to set columns to."""
+    case = draw(cases().map(with_key_in_rows) if keyed else cases())
+    frame = case.rows
+    names = [name for name in frame.columns if name != ROW]
+    found: Updates = []
+    for _ in range(2):
+        chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
+        values = {}
+        for name in chosen:
+            dtype = frame.schema[name]
+            alike = [other for other in names if frame.schema[other] == dtype]
+            if dtype.is_nested() or draw(st.booleans()):
+                values[name] = pl.col(draw(st.sampled_from(alike)))
+            else:
+                values[name] = pl.lit(draw(st.none() | VALUES[dtype]), dtype=dtype)
+        found.append((draw(filters(frame, 1)), values))
+    return case, found
+
+
+def check_updates(case: Case, asked: Updates, sample: Any) -> None:
+    with folder() as path, small_files():
+        write(path, case)
+        rows = case.rows
+        for condition, values in asked:
+            if (kept := kept_rows(rows, condition)) is None:
+                continue
+            table = qbeast.open_table(path)
+            try:
+                result = table.update(condition, values)
+            except qbeast.InvalidInputError as error:
+                assert "looks at several columns" in str(error)  # noqa: PT017 -- a literal made of a Series
+                continue
+            rest = rows.join(kept, on=ROW, how="anti")
+            rows = pl.concat([rest, kept.with_columns(**values)])
+            assert (result.rows_updated, result.changed) == (kept.height, bool(kept.height))
+            assert_same_rows(table.scan().collect(), rows)
+            assert_same_rows(table.scan(sample=sample).collect(), sampled(rows, case.indexed, sample))
+        check_invariants(path)
+
+
+@given(case=updates(keyed=True), sample=samples())
+@settings(RELAXED, max_examples=4)
+def test_what_a_filter_keeps_is_what_an_update_changes(case: tuple[Case, Updates], sample: Any) -> None:
+    check_updates(*case, sample)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@given(case=st.booleans().flatmap(updates), sample=samples())
+@settings(RELAXED, max_examples=400)
+def test_so_it_is_whatever_is_set_to_what(case: tuple[Case, Updates], sample: Any) -> None:
+    check_updates(*case, sample)
+
+
+@pytest.mark.parametrize(
+    ("condition", "values"),
+    [
+        ("a > 200", {"a": "a - 150"}),
+        ("s = 'key 3' OR a < 9", {"s": "'other'", "a": "a * 100"}),
+        ("a IS NULL", {"a": "7", "f": "f + a"}),
+        (f"{ROW} BETWEEN 30 AND 60", {"a": "NULL", "s": "NULL"}),
+        ("d < DATE '2024-01-20'", {"d": "DATE '2030-01-01'", "a": f"{ROW}"}),
+        ("a > 100000", {"a": "1"}),
+    ],
+)
+def test_an_sql_update_changes_what_it_changes_for_deltalake(
+    tmp_path: Path, condition: str, values: dict[str, str]
+) -> None:
+    rows = written(tmp_path / "t")
+    write_deltalake(tmp_path / "plain", rows)
+    told = DeltaTable(tmp_path / "plain").update(predicate=condition, updates=values)
+    with small_files():
+        result = qbeast.open_table(tmp_path / "t").update(condition, values)
+    assert result.rows_updated == told["num_updated_rows"]
+    wanted = pl.DataFrame(DeltaTable(tmp_path / "plain").to_pyarrow_table())
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), wanted)
+    check_invariants(tmp_path / "t")
+
+
+def test_files_without_such_rows_stay_and_a_dry_run_names_the_others(tmp_path: Path) -> None:
+    rows = spread(2000)
+    with small_files(file_rows=50):
+        qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear", "a"], cube_size=200)
+        table = qbeast.open_table(tmp_path / "t")
+        before = set(table.files()["path"])
+        asked = table.update(f"{ROW} < 40", {"f": "0.5"}, dry_run=True)
+        assert (asked.changed, asked.rows_updated, table.version) == (False, 40, 0)
+        result = table.update(f"{ROW} < 40", {"f": "0.5"})
+    assert result.plan.filter(pl.col("action") == "rewrite").equals(asked.plan)
+    assert asked.plan["matched"].sum() == 40
+    assert asked.rows_copied <= result.rows_copied
+    assert len(before & set(table.files()["path"])) == len(before) - result.files_removed > len(before) / 2
+    assert "a dry run: 40 rows updated" in repr(asked)
+    assert "40 rows updated" in repr(result)
+    check_invariants(tmp_path / "t")
+
+
+def test_one_value_beyond_the_space_moves_one_row_and_no_other(tmp_path: Path) -> None:
+    rows = spread(2_000)
+    with small_files(file_rows=100):
+        qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear"], cube_size=50)
+        table = qbeast.open_table(tmp_path / "t")
+        result = table.update(pl.col(ROW) == 1_000, {ROW: pl.lit(10**6)})
+    assert (result.new_revision, result.revision_id, result.rows_updated) == (True, 2, 1)
+    assert result.files_removed < 10
+    files = table.files()
+    assert files.filter(pl.col("revision_id") == 2)["num_records"].to_list() == [1]
+    assert files["revision_id"].unique().sort().to_list() == [1, 2]
+    assert_same_rows(table.scan().collect(), rows.with_columns(pl.col(ROW).replace(1_000, 10**6)))
+    assert table.explain(pl.col(ROW) > 5_000).rows_opened == 1
+    check_invariants(tmp_path / "t")
+    assert table.check().faults.is_empty()
+
+
+def test_values_beyond_the_space_begin_a_new_revision_and_are_found(tmp_path: Path) -> None:
+    rows = written(tmp_path / "t")
+    with small_files():
+        qbeast.write_table(rows, tmp_path / "u", columns=[f"{ROW}:linear", "a:linear"], cube_size=30)
+        table = qbeast.open_table(tmp_path / "u")
+        result = table.update("a > 350", {"a": "a * 1000"})
+    assert (result.new_revision, result.revision_id) == (True, 2)
+    found = table.scan().filter(pl.col("a") > 350_000).collect()
+    assert found.height == result.rows_updated
+    assert table.explain(pl.col("a") > 350_000).share < 1
+    check_invariants(tmp_path / "u")
+
+
+def test_values_of_other_columns_leave_every_row_in_its_cube(tmp_path: Path) -> None:
+    written(tmp_path / "t")
+    table = qbeast.open_table(tmp_path / "t")
+    before, revisions = table.scan(sample=0.3).select(ROW).collect(), len(table.revisions)
+    with small_files():
+        table.update(None, {"f": pl.col("f") + 1, "d": date(2020, 1, 1)})
+    assert_same_rows(table.scan(sample=0.3).select(ROW).collect(), before)
+    assert len(table.revisions) == revisions
+    assert table.scan().select("d").unique().collect()["d"].to_list() == [date(2020, 1, 1)]
+    check_invariants(tmp_path / "t")
+
+
+def test_a_value_is_computed_for_the_rows_that_are_meant_alone(tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(100), "s": [str(i) if i % 2 else "no number" for i in range(100)]})
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
+    table = qbeast.open_table(tmp_path / "t")
+    digits = pl.col("s").str.contains(r"^\d+$")
+    table.update(digits, {ROW: pl.col("s").cast(pl.Int64) + 1000})
+    assert table.scan().filter(pl.col(ROW) >= 1000).collect().height == 50
+    with pytest.raises(qbeast.InvalidInputError, match="cannot be computed"):
+        table.update(~digits, {ROW: pl.col("s").cast(pl.Int64)})
+    assert table.version == 1
+    check_invariants(tmp_path / "t")
+
+
+def test_the_history_tells_of_it_as_delta_does(tmp_path: Path) -> None:
+    rows = written(tmp_path / "t")
+    table = qbeast.open_table(tmp_path / "t")
+    result = table.update("a < 40", {"a": "0"})
+    entry = table.history(1)[0]
+    metrics = entry["operationMetrics"]
+    assert entry["operation"] == "UPDATE"
+    assert json.loads(entry["operationParameters"]["predicate"]) == ["a < 40"]
+    assert int(metrics["numUpdatedRows"]) == result.rows_updated == rows.filter(pl.col("a") < 40).height
+    assert int(metrics["numCopiedRows"]) == result.rows_copied
+    assert {"numAddedFiles", "numRemovedFiles", "executionTimeMs"} <= set(metrics)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        ({}, qbeast.InvalidInputError, "at least one"),
+        ({"b": "1"}, qbeast.InvalidInputError, "does not have"),
+        ({"a": "b"}, qbeast.InvalidInputError, "no such column"),
+        ({"a": "1.5"}, qbeast.SchemaMismatchError, "Cast it"),
+        ({"a": pl.lit("x")}, qbeast.SchemaMismatchError, "Cast it"),
+        ({"a": pl.col("a").sum()}, qbeast.InvalidInputError, "several columns or rows"),
+        ({"d": datetime(2024, 1, 1, tzinfo=UTC)}, qbeast.SchemaMismatchError, "Cast it"),
+        ({"a": object()}, qbeast.InvalidInputError, "object"),
+        ({"small": "a * 1000"}, qbeast.InvalidInputError, "cannot be computed"),
+        ("a = 1", qbeast.InvalidInputError, "must map"),
+    ],
+)
+def test_what_is_no_value_for_a_column_is_refused(
+    tmp_path: Path, values: Any, error: type[Exception], message: str
+) -> None:
+    rows = spread(100).with_columns(small=pl.lit(1, pl.Int8))
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
+    with pytest.raises(error, match=message):
+        qbeast.open_table(tmp_path / "t").update("a > 3", values)
+    assert read_log(tmp_path / "t").version == 0
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), rows)
+
+
+def test_numbers_are_brought_to_the_type_of_the_column(tmp_path: Path) -> None:
+    rows = pl.DataFrame(
+        {ROW: [1], "tiny": [1], "half": [0.5], "exact": [Decimal("1.25")]},
+        schema={ROW: pl.Int64, "tiny": pl.Int8, "half": pl.Float32, "exact": pl.Decimal(10, 2)},
+    )
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
+    table = qbeast.open_table(tmp_path / "t")
+    table.update(None, {ROW: pl.col("tiny"), "tiny": 7, "half": "1.5", "exact": Decimal("3.5")})
+    assert table.scan().collect().rows() == [(1, 7, 1.5, Decimal("3.50"))]
+    assert table.scan().collect().schema == rows.schema
+
+
+def test_a_column_without_nulls_stays_so(tmp_path: Path) -> None:
+    fields = [Field("id", PrimitiveType("long"), nullable=False), Field("x", PrimitiveType("long"))]
+    DeltaTable.create(tmp_path / "t", Schema(fields))
+    write_deltalake(tmp_path / "t", pl.DataFrame({"id": [1, 2, 3], "x": [1, None, 3]}), mode="append")
+    qbeast.convert_table(tmp_path / "t", columns=["id"])
+    table = qbeast.open_table(tmp_path / "t")
+    with pytest.raises(qbeast.SchemaMismatchError, match="may hold no nulls"):
+        table.update(None, {"id": "x"})
+    assert table.update("x IS NOT NULL", {"id": "x + 1"}).rows_updated == 2
+    assert sorted(table.scan().collect()["id"]) == [2, 2, 4]
+
+
+def test_rows_that_come_meanwhile_are_updated_too(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    everything, more = grown(path), more_rows(5000)
+
+    def change(opened: qbeast.Table) -> qbeast.ChangeResult:
+        return opened.update(pl.col("a") < 0.4, {"a": pl.col("a") + 0.5})
+
+    result = beside(path, lambda: qbeast.write_table(more, path, mode="append"), change)
+    rows = pl.concat([everything, more])
+    assert result.rows_updated == rows.filter(pl.col("a") < 0.4).height
+    low = pl.col("a") < 0.4
+    check_beside(path, rows.with_columns(pl.when(low).then(pl.col("a") + 0.5).otherwise("a")))

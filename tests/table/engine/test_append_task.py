@@ -1,0 +1,316 @@
+# ruff: noqa: S301 -- what is unpickled was pickled here
+"""Appends by tasks that know nothing of each other: no row lost, the invariants kept, whatever they wrote."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+import time
+import uuid
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+from hypothesis import given, settings
+
+import qbeast
+from qbeast_core.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    SchemaMismatchError,
+    StorageError,
+    TableNotFoundError,
+)
+from qbeast_core.log.thresholds import blocks_in_order
+from qbeast_core.spec.block import Block
+from qbeast_core.spec.revision import staging_revision
+from qbeast_core.table.engine import append_task as append_part
+from qbeast_core.table.engine.append_task import AppendedPart, write_part
+from qbeast_core.table.index import fit as fit_blocks
+from qbeast_core.table.runtime import Runtime
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from qbeast_core.table.write import append as append_commit
+from qbeast_core.table.write.append import begin_append, publish_parts
+from qbeast_core.tree.columns import frame_weights
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.strategies import Case, cases
+from tests.helpers.tables import assert_same_rows, folder, small_files
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+RUNTIME = Runtime(now_ms=lambda: time.time_ns() // 1_000_000, new_id=lambda: str(uuid.uuid4()))
+
+
+def append_by_tasks(table: Path, frames: list[pl.DataFrame], *, txn=None):
+    """Append as an engine does: look once, write parts in other processes, commit once."""
+    snapshot, context = begin_append(str(table), frames[0].clear())
+    context = pickle.loads(pickle.dumps(context))
+    parts = [pickle.loads(pickle.dumps(write_part(context, frame, RUNTIME))) for frame in frames]
+    return publish_parts(snapshot, parts, txn=txn)
+
+
+def numbers(rows: int, *, first: int = 0, seed: int = 0) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pl.DataFrame({"id": np.arange(first, first + rows), "x": rng.random(rows) * 0.98 + 0.01})
+
+
+def data_files(table: Path) -> set[str]:
+    return {path.name for path in table.glob("*.parquet")}
+
+
+def live_files(table: Path) -> set[str]:
+    return set(read_log(table).adds)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """20,000 ids 0 to 19,999 and numbers in [0, 1], both linear."""
+    place = tmp_path / "table"
+    rows = numbers(20_000).with_columns(
+        pl.when(pl.col("id") < 2).then(pl.col("id")).otherwise("x").alias("x")
+    )
+    qbeast.write_table(rows, place, columns=["id:linear", "x:linear"], cube_size=1000)
+    return place
+
+
+@settings(max_examples=60)
+@given(case=cases())
+def test_parts_planned_without_each_other_keep_the_invariants(case: Case) -> None:
+    with folder() as place, small_files():
+        qbeast.write_table(
+            case.frames[0], place, columns=case.columns, cube_size=case.cube_sizes[0], dialect=case.dialect
+        )
+        for frame in case.frames[1:]:
+            cut = max(frame.height // 3, 1)
+            append_by_tasks(place, list(frame.iter_slices(cut)) or [frame])
+        check_invariants(place, may_stage=True)
+        assert_same_rows(qbeast.read_table(place), case.rows)
+        weights = frame_weights(case.rows, case.indexed)
+        for share in (0.1, 0.5):
+            limit = int(share * (2**32 - 1) - 2**31)
+            drawn = case.rows.filter(pl.Series(weights < limit))
+            assert_same_rows(qbeast.read_table(place, sample=share), drawn)
+
+
+def test_rows_in_the_space_are_indexed_and_rows_outside_are_staged(table: Path) -> None:
+    inside, outside = numbers(500), numbers(300, first=20_000)
+    append_by_tasks(table, [pl.concat([inside, outside])])
+    staged = [add for add in read_log(table).adds.values() if not add.get("tags")]
+    assert [json.loads(add["stats"])["numRecords"] for add in staged] == [300]
+    assert json.loads(staged[0]["stats"])["minValues"]["id"] == 20_000
+    stored = pl.read_parquet(table / staged[0]["path"])
+    assert (stored["_qbeast_weight"].to_numpy() == frame_weights(stored, ["id", "x"]) >> 16).all()
+    assert stored["_qbeast_weight"].is_sorted()
+    assert {block.revision for block in check_invariants(table, may_stage=True)} == {1}
+    assert qbeast.scan_table(table).filter(pl.col("id") >= 20_000).collect().height == 300
+    assert qbeast.read_table(table).height == 20_800
+
+
+def test_nulls_nan_and_infinities_ask_for_no_new_space(table: Path) -> None:
+    rows = pl.DataFrame({"id": [None, 3, 4, 5], "x": [0.5, None, float("nan"), float("inf")]})
+    append_by_tasks(table, [rows])
+    check_invariants(table)  # none is staged
+
+
+def test_a_single_value_column_stages_other_values(tmp_path: Path) -> None:
+    qbeast.write_table(pl.DataFrame({"a": [7] * 10}), tmp_path / "t", columns=["a:linear"])
+    append_by_tasks(tmp_path / "t", [pl.DataFrame({"a": [7, None, 8]})])
+    rows = {
+        json.loads(add["stats"])["numRecords"]: bool(add.get("tags"))
+        for add in read_log(tmp_path / "t").adds.values()
+    }
+    assert rows == {10: True, 2: True, 1: False}
+
+
+def test_quantiles_take_any_value(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"a": [1.0, 2.0, 3.0], "s": ["a", "b", "c"]})
+    qbeast.write_table(rows, tmp_path / "t", columns=["a:quantiles", "s"])
+    append_by_tasks(tmp_path / "t", [pl.DataFrame({"a": [-1e300, 99.0], "s": ["", "zzz"]})])
+    check_invariants(tmp_path / "t")
+
+
+def test_a_converted_table_gets_staging_files_alone(tmp_path: Path) -> None:
+    place = tmp_path / "t"
+    revision = staging_revision(["id"], timestamp_ms=0, table_id=str(place), cube_size=1000)
+    known = {"qbeast.lastRevisionID": "0", "qbeast.revision.0": revision.to_json()}
+    write_deltalake(place, numbers(100))
+    _edit_metadata(place, configuration=known)
+    append_by_tasks(place, [numbers(10, first=100), numbers(10, first=110)])
+    assert not any(add.get("tags") for add in read_log(place).adds.values())
+    assert sorted(qbeast.read_table(place)["id"]) == list(range(120))
+
+
+def test_parts_that_do_not_go_together_are_staged(tmp_path: Path) -> None:
+    """One key has a subtree of its own; another part's few rows would put a threshold above it."""
+    place = tmp_path / "t"
+    with small_files(file_rows=1 << 16):
+        qbeast.write_table(pl.DataFrame({"k": [0, 100]}), place, columns=["k:linear"], cube_size=1)
+        low, high = _weights_apart()
+        snapshot, context = begin_append(str(place), pl.DataFrame(schema={"k": pl.Int64}))
+        many = pl.DataFrame({"k": low * 40})
+        parts = [write_part(context, frame, RUNTIME) for frame in (many, pl.DataFrame({"k": high}))]
+        second = len(parts[0].files)
+
+        def all_but_the_second(files, *_, **__):
+            return [one if at < second else None for at, one in enumerate(files)]
+
+        with mock.patch.object(fit_blocks, "blocks_in_order", all_but_the_second):
+            publish_parts(snapshot, parts)
+    staged = [add for add in read_log(place).adds.values() if not add.get("tags")]
+    assert {add["path"] for add in staged} == {add.path for add in parts[1].files}
+    check_invariants(place, may_stage=True)
+    assert qbeast.read_table(place).height == 2 + many.height + len(high)
+
+
+def _weights_apart() -> tuple[list[int], list[int]]:
+    keys = list(range(1, 100))
+    weights = frame_weights(pl.DataFrame({"k": keys}), ["k"])
+    ordered = [keys[at] for at in np.argsort(weights).tolist()]
+    return ordered[:20], ordered[-20:]
+
+
+def test_the_same_progress_is_applied_once(table: Path) -> None:
+    first = append_by_tasks(table, [numbers(50)], txn=("stream", 7))
+    before = data_files(table)
+    again = append_by_tasks(table, [numbers(50)], txn=("stream", 7))
+    older = append_by_tasks(table, [numbers(50)], txn=("stream", 6))
+    assert not first.already_applied
+    assert again.already_applied
+    assert older.already_applied
+    assert data_files(table) == before
+    assert qbeast.read_table(table).height == 20_050
+
+
+def test_nothing_is_committed_for_no_rows(table: Path) -> None:
+    assert append_by_tasks(table, [numbers(0), numbers(0)], txn=("a", 1)) is None
+    assert qbeast.open_table(table).version == 0
+
+
+def test_an_append_meanwhile_is_no_conflict(table: Path) -> None:
+    snapshot, context = begin_append(str(table), numbers(0))
+    parts = [write_part(context, numbers(3000, seed=seed), RUNTIME) for seed in (1, 2)]
+    qbeast.write_table(numbers(3000, seed=3), table, mode="append")
+    assert publish_parts(snapshot, parts).version == 2
+    check_invariants(table)
+    assert qbeast.read_table(table).height == 29_000
+
+
+def test_a_newer_look_at_the_table_is_checked_from_the_older(table: Path) -> None:
+    _, context = begin_append(str(table), numbers(0))
+    parts = [write_part(context, numbers(300, seed=seed), RUNTIME) for seed in (1, 2)]
+    qbeast.write_table(numbers(300, seed=3), table, mode="append")
+    _, later = begin_append(str(table), numbers(0))
+    parts.append(write_part(later, numbers(300, seed=4), RUNTIME))
+    assert publish_parts(load_snapshot(table), parts).version == 2
+    check_invariants(table)
+    assert qbeast.read_table(table).height == 21_200
+
+
+def test_rows_planned_for_another_index_are_staged(table: Path) -> None:
+    snapshot, context = begin_append(str(table), numbers(0))
+    parts = [write_part(context, numbers(100), RUNTIME)]
+    qbeast.write_table(numbers(10), table, columns=["x"], mode="overwrite")
+    publish_parts(snapshot, parts)
+    check_invariants(table, may_stage=True)
+    assert qbeast.read_table(table).height == 110
+    assert qbeast.open_table(table).indexed_columns == ("x",)
+
+
+def test_another_schema_meanwhile_is_a_conflict_and_leaves_no_files(table: Path) -> None:
+    snapshot, context = begin_append(str(table), numbers(0))
+    parts = [write_part(context, numbers(100), RUNTIME)]
+    other = numbers(10).with_columns(pl.col("x").cast(pl.String))
+    qbeast.write_table(other, table, columns=["id"], mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(CommitConflictError, match="schema"):
+        publish_parts(snapshot, parts)
+    assert not data_files(table) & {add.path for part in parts for add in part.files}
+    assert qbeast.read_table(table).height == 10
+
+
+def test_files_stay_where_nobody_knows_whether_the_commit_landed(table: Path) -> None:
+    snapshot, context = begin_append(str(table), numbers(0))
+    part = write_part(context, numbers(100), RUNTIME)
+    lost = CommitUnknownError("?", table=str(table), version=1, txn_id="t")
+    with (
+        mock.patch.object(append_commit, "commit", side_effect=lost),
+        pytest.raises(CommitUnknownError),
+    ):
+        publish_parts(snapshot, [part])
+    assert {add.path for add in part.files} <= data_files(table)
+
+
+def test_a_part_that_fails_leaves_no_files(table: Path) -> None:
+    _, context = begin_append(str(table), numbers(0))
+    before = data_files(table)
+    full = StorageError("disk full", path="x")
+    with mock.patch.object(append_part, "store_file", side_effect=full), pytest.raises(StorageError):
+        write_part(context, numbers(100, first=19_950), RUNTIME)  # indexed ones first, then staged
+    assert data_files(table) == before
+
+
+def test_rows_must_fit_the_table(table: Path) -> None:
+    with pytest.raises(SchemaMismatchError, match="'y' is not in the table"):
+        begin_append(str(table), pl.DataFrame(schema={"id": pl.Int64, "y": pl.Float64}))
+
+
+def test_a_null_where_there_may_be_none_is_found_in_the_part(tmp_path: Path) -> None:
+    place = tmp_path / "t"
+    schema = {
+        "type": "struct",
+        "fields": [{"name": "id", "type": "long", "nullable": False, "metadata": {}}],
+    }
+    _, context = _with_schema(place, schema)
+    with pytest.raises(SchemaMismatchError, match="may hold no nulls"):
+        write_part(context, pl.DataFrame({"id": [1, None]}), RUNTIME)
+
+
+def _with_schema(place: Path, schema: dict[str, object]):
+    qbeast.write_table(pl.DataFrame({"id": [1, 2]}), place, columns=["id"])
+    _edit_metadata(place, schemaString=json.dumps(schema))
+    return begin_append(str(place), pl.DataFrame(schema={"id": pl.Int64}))
+
+
+def _edit_metadata(place: Path, **changes: object) -> None:
+    commit = place / "_delta_log" / f"{0:020}.json"
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    for line in lines:
+        if "metaData" in line:
+            line["metaData"] |= changes
+    commit.write_text("\n".join(map(json.dumps, lines)))
+
+
+def test_no_table_is_created(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFoundError, match="tasks cannot create"):
+        begin_append(str(tmp_path / "none"), numbers(0))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_context_of_a_large_tree_stays_small(tmp_path: Path) -> None:
+    place = tmp_path / "t"
+    with small_files(file_rows=1 << 16, page_rows=256):
+        qbeast.write_table(numbers(300_000), place, columns=["id", "x"], cube_size=10)
+    _, context = begin_append(str(place), numbers(0))
+    assert context.tree is not None
+    assert context.tree.cube_count > 20_000
+    assert len(pickle.dumps(context)) < 5_000_000
+
+
+def test_a_cube_that_only_one_part_stops_in_is_found() -> None:
+    """The rule itself, on blocks: the shallow part's threshold covers the deep part's rows."""
+    deep = [Block("g", 10, 2**31 - 1, 5)]
+    root = [Block("", -50, 20, 5), Block("g", 21, 2**31 - 1, 5)]
+    inner = [Block("", -60, 5, 5), Block("w", 6, 2**31 - 1, 5)]
+    live = pl.DataFrame({"cube": [""], "min_weight": [-90], "max_weight": [0]})
+    for parts in itertools.permutations([deep, root, inner]):
+        assert None not in blocks_in_order(parts, live[:0], dimensions=2)
+    assert blocks_in_order([deep, root], live[:0], dimensions=2)[0] is None
+    assert None not in blocks_in_order([deep, root], live, dimensions=2)
+
+
+def test_parts_report_their_files() -> None:
+    part = AppendedPart(0, None, (), (), 0)
+    assert part.files == ()

@@ -1,0 +1,127 @@
+"""Rows written by workers that see a part each: no row is lost, the index holds, samples are the same."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import qbeast
+from qbeast_core.table.runtime import RUNTIME
+from qbeast_core.table.write.options import WriteOptions
+from qbeast_core.table.write.scatter import ScatterWrite
+from qbeast_core.tree.summary import SampleLimits
+from tests.helpers.invariants import check_invariants
+from tests.helpers.scattering import scatter, summarise_parts, write_parts
+from tests.helpers.strategies import Case, cases
+from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+
+def split(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
+    cuts = [frame.height * i // parts for i in range(parts + 1)]
+    return [frame.slice(a, b - a) for a, b in pairwise(cuts)]
+
+
+@settings(max_examples=60)
+@given(
+    case=cases(),
+    sample_rows=st.sampled_from([2, 9, 40, 1 << 20]),
+    parts=st.integers(1, 4),
+    flush_rows=st.sampled_from([5, 1 << 20]),
+    sample=samples(),
+)
+def test_no_row_is_lost_and_the_index_holds(case: Case, sample_rows, parts, flush_rows, sample) -> None:
+    limits = SampleLimits(sample_rows, 1 << 30)
+    with folder() as path:
+        for number, (frame, size) in enumerate(zip(case.frames, case.cube_sizes, strict=True)):
+            with small_files():
+                result = scatter(
+                    path,
+                    split(frame, parts),
+                    flush_rows=flush_rows,
+                    limits=limits,
+                    columns=case.columns,
+                    mode="append" if number else "error",
+                    cube_size=size,
+                    dialect=case.dialect,
+                )
+            assert (result.rows, result.version) == (frame.height, number)
+        assert_same_rows(qbeast.read_table(path), case.rows)
+        assert sum(block.rows for block in check_invariants(path)) == case.rows.height
+        found = qbeast.read_table(path, sample=sample)
+        assert_same_rows(found, sampled(case.rows, case.indexed, sample))
+
+
+@settings(max_examples=30)
+@given(case=cases(most_frames=1), parts=st.integers(1, 4))
+def test_with_every_row_in_the_sample_the_blocks_are_those_of_one_machine(case: Case, parts) -> None:
+    options = {"columns": case.columns, "cube_size": case.cube_sizes[0], "dialect": case.dialect}
+    with folder() as here, folder() as there:
+        there_rows = scatter(there, split(case.frames[0], parts), **options)
+        here_rows = qbeast.write_table(case.frames[0], here, **options)
+        columns = ["cube", "min_weight", "max_weight", "element_count"]
+        blocks = [qbeast.open_table(path).blocks().select(columns).sort("cube") for path in (here, there)]
+        assert blocks[0].equals(blocks[1])
+        assert here_rows.design_effect == pytest.approx(there_rows.design_effect)
+        assert here_rows.transformers == there_rows.transformers
+
+
+@pytest.fixture
+def rows() -> pl.DataFrame:
+    rng = np.random.default_rng(5)
+    return pl.DataFrame({"a": rng.random(60_000), "b": rng.integers(0, 10**6, 60_000)})
+
+
+def test_a_sampled_tree_filters_and_samples_about_as_well(rows: pl.DataFrame, tmp_path: Path) -> None:
+    options = {"columns": ["a", "b"], "cube_size": 2000}
+    qbeast.write_table(rows, tmp_path / "one", **options)
+    scatter(tmp_path / "many", split(rows, 7), limits=SampleLimits(6000, 1 << 30), **options)
+    one, many = (qbeast.open_table(tmp_path / name) for name in ("one", "many"))
+    for asked in ({"sample": 0.1}, {"predicate": pl.col("a") < 0.1}):
+        assert many.explain(**asked).rows_opened <= 1.25 * one.explain(**asked).rows_opened
+
+
+def test_rows_that_are_too_many_for_a_file_are_spread(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"k": [7] * 1000})
+    with small_files(file_rows=100):
+        result = scatter(tmp_path / "t", split(rows, 3), columns=["k"])
+    assert result.files == 10
+    assert check_invariants(tmp_path / "t")
+    assert qbeast.read_table(tmp_path / "t").height == 1000
+
+
+def test_rows_that_changed_in_between_are_refused_and_leave_nothing(rows, tmp_path: Path) -> None:
+    begun = ScatterWrite.begin(rows.clear(), str(tmp_path / "t"), WriteOptions(columns=["a"]), RUNTIME)
+    assert isinstance(begun, ScatterWrite)
+    job = begun.job(summarise_parts(begun, split(rows, 2)))
+    changed = rows.with_columns(pl.col("a").reverse() / 2)
+    with pytest.raises(qbeast.InputChangedError, match="persist"):
+        begun.publish(job, write_parts(job, split(changed, 2)))
+    assert not list((tmp_path / "t").rglob("*.parquet"))
+
+
+def test_no_rows_make_an_empty_table(rows, tmp_path: Path) -> None:
+    assert scatter(tmp_path / "t", [rows.clear()], columns=["a"]).files == 0
+    assert qbeast.read_table(tmp_path / "t").schema == rows.schema
+
+
+def test_a_row_may_lack_columns_where_schemas_merge(rows, tmp_path: Path) -> None:
+    scatter(tmp_path / "t", [rows], columns=["a"])
+    more = rows.select("a", c=pl.lit("x"))
+    scatter(tmp_path / "t", split(more, 2), mode="append", schema_mode="merge")
+    found = qbeast.read_table(tmp_path / "t")
+    assert found.columns == ["a", "b", "c"]
+    assert found["b"].null_count() == found["c"].null_count() == rows.height
+
+
+def test_the_design_effect_is_estimated_from_the_sample(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"k": np.arange(40_000) // 4})
+    result = scatter(tmp_path / "t", split(rows, 4), limits=SampleLimits(10_000, 1 << 30), columns=["k"])
+    assert result.design_effect == pytest.approx(4.0, rel=0.1)

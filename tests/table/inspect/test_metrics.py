@@ -1,0 +1,159 @@
+"""Metrics count what the log holds, as plain Python counts it, and fast."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+from hypothesis import given, settings
+
+import qbeast
+from qbeast_core.table.inspect.metrics import Metrics, build_metrics, fewest_levels
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.golden.collection import Golden, each
+from tests.helpers.metrics_reference import reference
+from tests.helpers.strategies import Case, cases
+from tests.helpers.tables import folder, small_files, write
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+
+def assert_counted_right(table: Path) -> Metrics:
+    metrics = qbeast.open_table(table).metrics()
+    wanted = reference(table)
+    assert {one.revision_id for one in metrics.revisions} == set(wanted)
+    for one in metrics.revisions:
+        found = one.model_dump()
+        for name, value in wanted[one.revision_id].items():
+            if name == "levels":
+                assert len(found["levels"]) == len(value)
+                for level, expected in zip(found["levels"], value, strict=True):
+                    assert_alike(level, expected)
+            else:
+                assert_alike({name: found[name]}, {name: value})
+    return metrics
+
+
+def assert_alike(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert set(found) == set(wanted)
+    for name, value in wanted.items():
+        assert found[name] == (pytest.approx(value) if value is not None else None), name
+
+
+@settings(max_examples=15)
+@given(case=cases(most_rows=80))
+def test_metrics_are_those_of_a_count_by_hand(case: Case) -> None:
+    with folder() as path:
+        with small_files(file_rows=30):
+            write(path, case)
+        metrics = assert_counted_right(path)
+        assert sum(one.rows for one in metrics.revisions) == case.rows.height
+
+
+def can_be_replayed(golden: Golden) -> bool:
+    """Whether the reference reads the log right: it knows no checkpoint, and no path removed and added at once."""
+    if (golden.path / "_delta_log" / "_last_checkpoint").exists():
+        return False
+    for commit in golden.commits:
+        removed = {action["remove"]["path"] for action in commit if "remove" in action}
+        if removed & {action["add"]["path"] for action in commit if "add" in action}:
+            return False
+    return True
+
+
+@each(can_be_replayed)
+def test_metrics_of_golden_tables(golden: Golden) -> None:
+    metrics = assert_counted_right(golden.path)
+    assert Metrics.model_validate_json(metrics.to_json()) == metrics
+    rows = sum(one.rows for one in metrics.revisions)
+    assert (
+        rows == golden.expected.height
+        or golden.is_doubled
+        or any(one.uncounted_files for one in metrics.revisions)
+    )
+
+
+def test_files_without_index_count_as_staging(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"id": range(100)})
+    qbeast.write_table(rows, tmp_path / "t", columns=["id"])
+    write_deltalake(tmp_path / "t", rows, mode="append")
+    staging, first = qbeast.open_table(tmp_path / "t").metrics().revisions
+    assert (staging.revision_id, staging.rows, staging.files, staging.cubes, staging.height) == (
+        0,
+        100,
+        1,
+        0,
+        0,
+    )
+    assert (first.revision_id, first.rows, first.files, first.cubes, first.height) == (1, 100, 1, 1, 1)
+    assert "staging: 100 rows in 1 files" in repr(qbeast.open_table(tmp_path / "t").metrics())
+
+
+def test_one_revision_can_be_asked_for_and_must_exist(tmp_path: Path) -> None:
+    qbeast.write_table(pl.DataFrame({"id": range(9)}), tmp_path / "t", columns=["id"])
+    table = qbeast.open_table(tmp_path / "t")
+    assert [one.revision_id for one in table.metrics(revision=1).revisions] == [1]
+    with pytest.raises(qbeast.InvalidInputError, match=r"no revision 7; its revisions are \[0, 1\]"):
+        table.metrics(revision=7)
+
+
+def test_frames_have_a_column_per_number(tmp_path: Path) -> None:
+    with small_files(file_rows=100):
+        qbeast.write_table(pl.DataFrame({"id": range(2000)}), tmp_path / "t", columns=["id"], cube_size=100)
+    metrics = qbeast.open_table(tmp_path / "t").metrics()
+    assert metrics.frame["revision_id"].to_list() == [0, 1]
+    assert metrics.frame["rows_per_cube_median"][1] == metrics.revisions[1].rows_per_cube.median
+    assert (
+        metrics.levels.filter(kind="leaf")["rows"].sum() + metrics.levels.filter(kind="inner")["rows"].sum()
+        == 2000
+    )
+    assert json.loads(metrics.to_json())["revisions"][1]["rows"] == 2000
+    assert "rows per cube" in repr(metrics)
+    assert "leaf" in str(metrics)
+
+
+def test_the_least_height_never_steps_over_a_power() -> None:
+    for dimensions in (1, 2, 3, 7):
+        r = 2**dimensions
+        for levels in range(1, 9):
+            full = (r**levels - 1) // (r - 1)
+            assert fewest_levels(full * 10, 10, dimensions) == levels
+            assert fewest_levels(full * 10 + 1, 10, dimensions) == levels + 1
+
+
+def test_many_blocks_are_counted_in_well_under_a_second(tmp_path: Path) -> None:
+    qbeast.write_table(pl.DataFrame({"a": range(100), "b": range(100)}), tmp_path / "t", columns=["a", "b"])
+    log = tmp_path / "t" / "_delta_log"
+    add = next(
+        json.loads(line)
+        for line in (log / f"{0:020}.json").read_text().splitlines()
+        if line.startswith('{"add"')
+    )
+    alphabet = "AQgw"  # the four children of a cube of two dimensions, a character each
+    with (log / f"{1:020}.json").open("w") as commit:
+        for file in range(10_000):
+            digits = [file >> 2 * level & 3 for level in range(10)]
+            blocks = [
+                {
+                    "cube": "".join(alphabet[digit] for digit in digits[: depth + 1]),
+                    "minWeight": depth,
+                    "maxWeight": 2**31 - 1,
+                    "replicated": False,
+                    "elementCount": 10,
+                }
+                for depth in range(10)
+            ]
+            tags = {"revision": "1", "blocks": json.dumps(blocks)}
+            body = add["add"] | {"path": f"{file}.parquet", "tags": tags}
+            commit.write(json.dumps({"add": body}) + "\n")
+    snapshot = load_snapshot(tmp_path / "t")
+    start = time.perf_counter()
+    metrics = build_metrics(snapshot)
+    took = time.perf_counter() - start
+    assert took < 2.0  # loaded machines included
+    assert metrics.revisions[1].blocks == 100_001

@@ -1,0 +1,285 @@
+# ruff: noqa: DTZ001 -- timestamps without a zone are a type to test
+"""Delta tables and folders of Parquet files, converted: the same rows, no file touched, an index to come."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from polars.testing import assert_frame_equal
+
+import qbeast
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.golden.collection import find
+from tests.helpers.handmade_log import features, write_log
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
+from tests.helpers.tables import assert_same_rows, folder, sampled, small_files
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+ROWS = pl.DataFrame(
+    {"id": range(900), "b": [f"key {i % 31}" for i in range(900)], "x": [i / 7 for i in range(900)]}
+)
+
+
+def delta(path: Path, rows: pl.DataFrame = ROWS, **options: Any) -> Path:
+    rows.write_delta(path, **options)
+    return path
+
+
+def parquet(path: Path, *frames: pl.DataFrame) -> Path:
+    path.mkdir()
+    for number, frame in enumerate(frames):
+        frame.write_parquet(path / f"part {number}é.parquet")
+    return path
+
+
+def stamps(path: Path) -> dict[str, tuple[int, int]]:
+    return {one.name: (one.stat().st_mtime_ns, one.stat().st_ino) for one in path.glob("*.parquet")}
+
+
+def test_a_delta_table_gets_revision_0_in_one_commit_and_keeps_its_files(tmp_path: Path) -> None:
+    path = delta(tmp_path / "t")
+    DeltaTable(path).alter.set_table_properties({"mine": "yes"}, raise_if_not_exists=False)
+    before = stamps(path)
+    result = qbeast.convert_table(
+        path, ["id", "b:hash", "x:quantiles"], cube_size=50, commit_metadata={"why": "so"}
+    )
+    assert (result.version, result.converted, result.created_log, result.cube_size) == (2, True, False, 50)
+    assert (result.files, result.rows, result.columns) == (1, 900, ("id", "b", "x"))
+    assert stamps(path) == before
+    info, metadata = (
+        json.loads(line) for line in (path / f"_delta_log/{2:020d}.json").read_text().splitlines()
+    )
+    assert (info["commitInfo"]["operation"], info["commitInfo"]["why"]) == ("CONVERT", "so")
+    configuration = metadata["metaData"]["configuration"]
+    revision = json.loads(configuration.pop("qbeast.revision.0"))
+    assert configuration == {
+        "mine": "yes",
+        "qbeast.blocksDialect": "documented",
+        "qbeast.lastRevisionID": "0",
+        "qbeast.columnSpecs": '["id","b:hashing","x:quantiles"]',
+    }
+    name = "io.qbeast.core.transform.Empty"
+    assert revision.pop("timestamp") > 0
+    assert revision == {
+        "revisionID": 0,
+        "tableID": str(path),
+        "desiredCubeSize": 50,
+        "columnTransformers": [
+            {"className": f"{name}Transformer", "columnName": one} for one in ("id", "b", "x")
+        ],
+        "transformations": [{"className": f"{name}Transformation"}] * 3,
+    }
+
+
+def test_a_folder_of_parquet_files_becomes_a_table_in_one_commit(tmp_path: Path) -> None:
+    more = ROWS.with_columns(pl.col("id") + 900, new=pl.lit(1.5))
+    path = parquet(tmp_path / "p", ROWS, more)
+    (path / "_SUCCESS").touch()
+    (path / "notes.txt").touch()
+    before = stamps(path)
+    result = qbeast.convert_table(path, ["id", "x"])
+    assert (result.version, result.created_log, result.files, result.rows) == (0, True, 2, 1800)
+    assert stamps(path) == before
+    assert_frame_equal(
+        qbeast.read_table(path).sort("id"), pl.concat([ROWS, more], how="diagonal"), check_column_order=False
+    )
+    assert sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist()) == list(range(1800))
+    found = load_snapshot(path).files
+    assert found["max"].struct.field("id").sort().to_list() == [899, 1799]
+    times = [one.stat().st_mtime_ns // 1_000_000 for one in sorted(path.glob("*.parquet"))]
+    assert found.sort("path")["modification_time"].cast(pl.Int64).to_list() == times
+
+
+def test_converting_again_changes_nothing_and_other_columns_are_refused(tmp_path: Path) -> None:
+    path = delta(tmp_path / "t")
+    qbeast.convert_table(path, ["id", "b:quantiles"])
+    again = qbeast.convert_table(path, ["id", "b:quantiles"], cube_size=7)
+    assert (again.version, again.converted, again.columns) == (1, False, ("id", "b"))
+    for columns in (["id"], ["b", "id"], ["id", "b:hash"]):
+        with pytest.raises(qbeast.InvalidColumnsError, match="is a qbeast table already"):
+            qbeast.convert_table(path, columns)
+    with pytest.raises(qbeast.InvalidInputError, match="switch_dialect"):
+        qbeast.convert_table(path, ["id", "b:quantiles"], dialect="qbeast-spark")
+    qbeast.write_table(ROWS, path, mode="append")
+    assert not qbeast.convert_table(path, ["id", "b"]).converted
+    assert load_snapshot(path).version == 2
+
+
+def test_the_first_rows_are_indexed_as_was_asked_for_at_the_conversion(tmp_path: Path) -> None:
+    path = delta(tmp_path / "t")
+    qbeast.convert_table(path, ["id", "b:hash", "x:quantiles"], cube_size=50)
+    result = qbeast.write_table(ROWS, path, mode="append")
+    assert (result.revision_id, result.new_revision, result.cube_size) == (1, True, 50)
+    assert result.transformers == {"id": "linear", "b": "hashing", "x": "quantiles"}
+    log = read_log(path)
+    assert "qbeast.columnSpecs" not in log.configuration
+    assert list(log.revisions) == [0, 1]
+    check_invariants(path, may_stage=True)
+    second = delta(tmp_path / "u")
+    qbeast.convert_table(second, ["id"])
+    assert (
+        qbeast.write_table(ROWS, second, mode="append", columns=["id:quantiles"], cube_size=9).cube_size == 9
+    )
+
+
+def test_the_dialect_of_the_jvm_is_that_of_the_tables_it_converts(tmp_path: Path) -> None:
+    path = delta(tmp_path / "t")
+    qbeast.convert_table(path, ["id", "b"], dialect="qbeast-spark", cube_size=300)
+    qbeast.write_table(ROWS, path, mode="append")
+    log = read_log(path)
+    assert log.configuration["columnsToIndex"] == "id,b"
+    assert log.configuration["qbeast.blocksDialect"] == "qbeast-spark"
+    texts = [add["tags"]["blocks"] for add in log.adds.values() if add.get("tags")]
+    assert texts
+    assert all('"cubeId"' in text for text in texts)
+    small = delta(tmp_path / "u", pl.DataFrame({"i": [1]}, schema={"i": pl.Int16}))
+    with pytest.raises(qbeast.InvalidColumnsError, match="qbeast-spark cannot index"):
+        qbeast.convert_table(small, ["i"], dialect="qbeast-spark")
+    assert qbeast.convert_table(small, ["i"]).converted
+
+
+def test_revision_0_is_written_as_the_jvm_writes_it(tmp_path: Path) -> None:
+    golden = find("qbeast-spark-0.7.1/convert_parquet")
+    (theirs,) = [action["metaData"] for action in golden.commits[1] if "metaData" in action]
+    path = delta(tmp_path / "t", golden.expected)
+    qbeast.convert_table(path, golden.indexed, cube_size=300, dialect="qbeast-spark")
+    ours = read_log(path).configuration
+    revisions = [json.loads(one["qbeast.revision.0"]) for one in (ours, theirs["configuration"])]
+    for revision in revisions:
+        revision.update(timestamp=0, tableID="")
+    assert json.dumps(revisions[0]) == json.dumps(revisions[1])
+    assert ours["qbeast.lastRevisionID"] == theirs["configuration"]["qbeast.lastRevisionID"]
+
+
+INSTANT = datetime(2024, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
+TYPES: dict[str, tuple[pa.Array, Any]] = {
+    "nanoseconds": (
+        pa.array([1_000, None], pa.timestamp("ns")),
+        [datetime(1970, 1, 1) + timedelta(microseconds=1), None],
+    ),
+    "milliseconds": (pa.array([5], pa.timestamp("ms")), [datetime(1970, 1, 1, microsecond=5_000)]),
+    "zoned": (pa.array([INSTANT], pa.timestamp("us", "Europe/Berlin")), [INSTANT]),
+    "categories": (pa.array(["a", None, "a"]).dictionary_encode(), ["a", None, "a"]),
+    "decimals": (pa.array([Decimal("-1.25")]), [Decimal("-1.25")]),
+    "NaN": (pa.array([1.5, float("nan")]), [1.5, float("nan")]),
+    "bytes": (pa.array([3], pa.int8()), [3]),
+    "fixed": (pa.array([b"ab"], pa.binary(2)), [b"ab"]),
+    "lists": (pa.array([[1, None], []]), [[1, None], []]),
+    "nothing": (pa.array([], pa.date32()), []),
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_types_of_parquet_that_delta_spells_otherwise_are_read_right(tmp_path: Path, kind: str) -> None:
+    values, wanted = TYPES[kind]
+    pq.write_table(
+        pa.table({"id": pa.array(range(len(values)), pa.int64()), "c": values}), tmp_path / "f.parquet"
+    )
+    qbeast.convert_table(tmp_path, ["id"])
+    found = qbeast.read_table(tmp_path).sort("id")["c"]
+    assert_frame_equal(found.to_frame(), pl.DataFrame({"c": wanted}, schema={"c": found.dtype}))
+    assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == len(values)
+
+
+def test_old_timestamps_of_spark_are_instants(tmp_path: Path) -> None:
+    moments = [INSTANT, None, datetime(2024, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo"))]
+    table = pa.table({"t": pa.array(moments, pa.timestamp("us", "UTC"))})
+    pq.write_table(table, tmp_path / "f.parquet", use_deprecated_int96_timestamps=True, store_schema=False)
+    qbeast.convert_table(tmp_path, ["t"])
+    found = qbeast.read_table(tmp_path)["t"]
+    assert found.dtype == pl.Datetime("us", "UTC")
+    assert found.to_list() == [INSTANT, None, datetime(2023, 12, 31, 15, tzinfo=UTC)]
+    assert qbeast.read_table(tmp_path, filter=pl.col("t") == INSTANT).height == 1
+
+
+def refused(path: Path, error: type[Exception], told: str, columns: Any = ("id",), **options: Any) -> None:
+    before = sorted(path.rglob("*"))
+    with pytest.raises(error, match=told):
+        qbeast.convert_table(path, list(columns), **options)
+    assert sorted(path.rglob("*")) == before, "nothing was written"
+
+
+def test_what_cannot_be_converted_is_refused_by_name_and_left_as_it_was(tmp_path: Path) -> None:
+    partitioned = delta(tmp_path / "a", delta_write_options={"partition_by": ["b"]})
+    refused(partitioned, qbeast.UnsupportedTableError, "partitioning by b")
+    hive = tmp_path / "h"
+    (hive / "year=2024" / "day=1").mkdir(parents=True)
+    ROWS.write_parquet(hive / "year=2024" / "day=1" / "f.parquet")
+    refused(hive, qbeast.UnsupportedTableError, "partitioning by year, day")
+    (hive / "year=2024").rename(hive / "old")
+    (hive / "old" / "day=1").rename(hive / "old" / "day")
+    refused(hive, qbeast.UnsupportedTableError, "folders below it")
+    collated = delta(tmp_path / "c")
+    write_log(collated, [features("collations")], first=1)
+    refused(collated, qbeast.UnsupportedTableError, "collations")
+    empty = tmp_path / "e"
+    empty.mkdir()
+    refused(empty, qbeast.TableNotFoundError, "no Delta table")
+    refused(tmp_path / "missing", qbeast.TableNotFoundError, "nothing is there")
+    plain = delta(tmp_path / "p", ROWS.with_columns(flag=pl.lit(value=True)))
+    refused(plain, qbeast.InvalidColumnsError, "no such column.*'y'", ["y"])
+    refused(plain, qbeast.InvalidColumnsError, "flag", ["flag"])
+    refused(plain, qbeast.InvalidColumnsError, "named twice", ["id", "id"])
+    refused(plain, qbeast.InvalidColumnsError, "1 to 40 columns", [])
+    refused(plain, qbeast.InvalidInputError, "cube_size", cube_size=0)
+    refused(plain, qbeast.InvalidInputError, "dialect", dialect="jvm")
+
+
+def test_parquet_files_that_are_no_table_are_refused_before_there_is_a_log(tmp_path: Path) -> None:
+    good = parquet(tmp_path / "a", ROWS)
+    refused(good, qbeast.InvalidColumnsError, "no such column", ["y"])
+    pl.DataFrame({"id": ["x"]}).write_parquet(good / "z.parquet")
+    refused(good, qbeast.SchemaMismatchError, "'id' is String in 'z.parquet', Int64 in others")
+    (good / "z.parquet").write_bytes(b"PAR1 no more")
+    refused(good, qbeast.InvalidInputError, "no readable Parquet file")
+    wide = parquet(
+        tmp_path / "b", pl.DataFrame({"id": [1], "u": [2]}, schema={"id": pl.Int64, "u": pl.UInt32})
+    )
+    refused(wide, qbeast.InvalidInputError, "u .UInt32.")
+    ours = tmp_path / "c"
+    qbeast.write_table(ROWS, ours, columns=["id"])
+    (ours / "_delta_log" / f"{0:020d}.json").unlink()
+    (ours / "_delta_log").rmdir()
+    refused(ours, qbeast.InvalidInputError, "whose log was lost")
+
+
+def test_statistics_of_converted_files_lose_no_row_to_any_reader(tmp_path: Path) -> None:
+    days = [date(2024, 1, 1), None, date(2024, 3, 1)]
+    path = parquet(
+        tmp_path / "p", pl.DataFrame({"x": [1.0, float("nan"), 2.0], "d": days, "s": ["a" * 50, "b", None]})
+    )
+    qbeast.convert_table(path, ["x"])
+    stats = json.loads(read_log(path).adds["part%200%C3%A9.parquet"]["stats"])
+    assert "x" not in stats["maxValues"]
+    assert stats["minValues"]["d"] == "2024-01-01"
+    assert qbeast.read_table(path, filter=pl.col("x") > 100).height == 1
+    assert pl.scan_delta(str(path)).filter(pl.col("x") > 100).collect().height == 1
+
+
+@settings(max_examples=12)
+@given(case=cases(most_frames=3, most_rows=30).map(with_key_in_rows))
+def test_any_table_converts_with_all_its_rows_and_samples(case: Case) -> None:
+    with folder() as path, small_files():
+        path.mkdir()
+        for number, frame in enumerate(case.frames):
+            frame.write_parquet(path / f"{number}.parquet")
+        qbeast.convert_table(path, case.columns, cube_size=case.cube_sizes[0], dialect=case.dialect)
+        more = case.frames[0].with_columns(pl.col(ROW) + case.rows.height)
+        qbeast.write_table(more, path, mode="append")
+        rows = pl.concat([case.rows, more])
+        assert_same_rows(qbeast.read_table(path), rows)
+        assert_same_rows(qbeast.read_table(path, sample=(0.2, 0.7)), sampled(rows, case.indexed, (0.2, 0.7)))
+        check_invariants(path, may_stage=True)

@@ -1,0 +1,110 @@
+"""Tables whose blocks are spelled anew: the same rows and samples, tags that the other reader knows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+from hypothesis import given, settings
+
+import qbeast
+from tests.helpers.invariants import BLOCK_KEYS, check_invariants, read_log
+from tests.helpers.strategies import UNKNOWN_TO_JVM, Case, cases, with_key_in_rows
+from tests.helpers.tables import assert_same_rows, folder, sampled, small_files, write
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
+    pytest.mark.filterwarnings("ignore::qbeast.HiddenColumnWarning"),
+]
+
+ROWS = pl.DataFrame(
+    {"id": range(900), "b": [f"key {i % 31}" for i in range(900)], "x": [i / 7 for i in range(900)]}
+)
+LINEAR = ["id:linear", "b:hash", "x:linear"]
+
+
+def table(path: Path, columns: list[str], rows: pl.DataFrame = ROWS, **options: Any) -> qbeast.Table:
+    qbeast.write_table(rows, path, columns=columns, cube_size=50, **options)
+    return qbeast.open_table(path)
+
+
+def spellings(path: Path) -> set[tuple[str, ...]]:
+    tags = [add.get("tags") or {} for add in read_log(path).adds.values()]
+    return {tuple(block) for tag in tags if "blocks" in tag for block in json.loads(tag["blocks"])}
+
+
+def test_there_and_back_changes_tags_alone(tmp_path: Path) -> None:
+    opened = table(tmp_path, LINEAR)
+    before = read_log(tmp_path).adds
+    result = opened.switch_dialect("qbeast-spark")
+    assert (result.version, result.switched, result.retagged_files) == (1, True, len(before))
+    assert opened.version == 1
+    assert spellings(tmp_path) == {tuple(BLOCK_KEYS["qbeast-spark"])}
+    log = read_log(tmp_path)
+    assert log.configuration["columnsToIndex"] == "id:linear,b:hashing,x:linear"
+    check_invariants(tmp_path)
+    again = opened.switch_dialect("qbeast-spark")
+    assert (again.version, again.switched, again.retagged_files) == (1, False, 0)
+    opened.switch_dialect("documented")
+    assert spellings(tmp_path) == {tuple(BLOCK_KEYS["documented"])}
+    assert read_log(tmp_path).adds == {path: add | {"dataChange": False} for path, add in before.items()}
+    assert_same_rows(opened.scan().collect(), ROWS, "id")
+
+
+@settings(max_examples=8)
+@given(case=cases(most_frames=3, most_rows=30).map(with_key_in_rows))
+def test_rows_samples_and_appends_do_not_mind(case: Case) -> None:
+    other = "documented" if case.dialect == "qbeast-spark" else "qbeast-spark"
+    types = case.frames[0].schema
+    with folder() as path, small_files():
+        write(path, case)
+        opened = qbeast.open_table(path)
+        if other == "qbeast-spark" and any(types[name] in UNKNOWN_TO_JVM for name in case.indexed):
+            with pytest.raises(qbeast.InvalidColumnsError, match="cannot index"):
+                opened.switch_dialect(other, jvm="0.8")
+            return
+        opened.switch_dialect(other, jvm="0.8")
+        assert_same_rows(opened.scan(sample=0.5).collect(), sampled(case.rows, case.indexed, 0.5))
+        qbeast.write_table(case.frames[0], path, mode="append")
+        check_invariants(path)
+        assert len(spellings(path)) <= 1
+
+
+def test_files_of_others_stay_without_tags_and_an_empty_table_keeps_the_choice(tmp_path: Path) -> None:
+    opened = table(tmp_path / "t", LINEAR)
+    write_deltalake(tmp_path / "t", ROWS, mode="append")
+    opened.switch_dialect("qbeast-spark")
+    assert sum(not add.get("tags") for add in read_log(tmp_path / "t").adds.values()) == 1
+    empty = table(tmp_path / "e", ["id"], ROWS.clear())
+    assert empty.switch_dialect("qbeast-spark", jvm="0.8").switched
+    qbeast.write_table(ROWS, tmp_path / "e", mode="append")
+    assert spellings(tmp_path / "e") == {tuple(BLOCK_KEYS["qbeast-spark"])}
+    ROWS.write_delta(tmp_path / "c")
+    qbeast.convert_table(tmp_path / "c", ["id", "b:hash"])
+    qbeast.open_table(tmp_path / "c").switch_dialect("qbeast-spark")
+    assert read_log(tmp_path / "c").configuration["columnsToIndex"] == "id,b:hashing"
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "told"),
+    [
+        (["id:quantiles"], ROWS, "indexes id by quantiles"),
+        (["id:linear", "x:linear"], ROWS.with_columns(x=pl.lit(1.5)), "indexes x by"),
+        (["s"], pl.DataFrame({"s": [1]}, schema={"s": pl.Int16}), "cannot index"),
+    ],
+)
+def test_what_the_jvm_cannot_read_is_refused(
+    columns: list[str], rows: pl.DataFrame, told: str, tmp_path: Path
+) -> None:
+    opened = table(tmp_path, columns, rows)
+    with pytest.raises(qbeast.InvalidColumnsError, match=told):
+        opened.switch_dialect("qbeast-spark")
+    with pytest.raises(qbeast.InvalidInputError, match="dialect must be"):
+        opened.switch_dialect("jvm")  # type: ignore[arg-type]
+    with pytest.raises(qbeast.InvalidInputError, match="jvm must be"):
+        opened.switch_dialect("documented", jvm="1")  # type: ignore[arg-type]
+    assert read_log(tmp_path).version == 0

@@ -1,0 +1,183 @@
+"""Properties and columns: set, kept, or refused by name; constraints of others are never broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+import qbeast
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.tables import assert_same_rows
+
+ROWS = pl.DataFrame({"id": range(100), "x": [i / 7 for i in range(100)]})
+
+
+def table(path: Path) -> qbeast.Table:
+    qbeast.write_table(ROWS, path, columns=["id"])
+    return qbeast.open_table(path)
+
+
+def test_properties_are_set_and_unset_and_the_index_stays(tmp_path: Path) -> None:
+    opened = table(tmp_path)
+    index = dict(read_log(tmp_path).configuration)
+    assert opened.set_properties({"a": "1", "b": "2"}) == 1
+    assert opened.set_properties({"a": None, "b": "3", "delta.checkpointInterval": "5"}) == 2
+    assert opened.properties == {"b": "3", "delta.checkpointInterval": "5"}
+    assert opened.set_properties({"b": "3", "c": None}) == 2, "nothing to do"
+    assert read_log(tmp_path).configuration == {**index, **opened.properties}
+    assert DeltaTable(tmp_path).metadata().configuration["b"] == "3"
+
+
+def test_properties_set_by_two_at_once_are_merged_unless_they_clash(tmp_path: Path) -> None:
+    one, other = table(tmp_path), qbeast.open_table(tmp_path)
+    one.set_properties({"a": "1"})
+    other.set_properties({"b": "2"})
+    assert one.refresh().properties == {"a": "1", "b": "2"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "error", "told"),
+    [
+        ({"qbeast.lastRevisionID": "9"}, qbeast.InvalidInputError, "qbeast's own"),
+        ({"delta.columnMapping.mode": "name"}, qbeast.UnsupportedTableError, r"delta\.columnMapping\.mode"),
+        ({"delta.enableTypeWidening": "true"}, qbeast.UnsupportedTableError, "features of Delta"),
+        ({"delta.constraints.c": "id > 0"}, qbeast.UnsupportedTableError, "features of Delta"),
+        ({"a": 1}, qbeast.InvalidInputError, "texts to texts"),
+        ({"": "x"}, qbeast.InvalidInputError, "texts to texts"),
+        ({"a": "\ud800"}, qbeast.InvalidInputError, "JSON"),
+    ],
+)
+def test_properties_that_ask_for_more_are_refused(
+    properties: Any, error: type[Exception], told: str, tmp_path: Path
+) -> None:
+    opened = table(tmp_path)
+    with pytest.raises(error, match=told):
+        opened.set_properties(properties)
+    assert load_snapshot(tmp_path).version == 0
+
+
+def test_append_only_tables_take_appends_alone(tmp_path: Path) -> None:
+    table(tmp_path).set_properties({"delta.appendOnly": "true"})
+    qbeast.write_table(ROWS, tmp_path, mode="append")
+    with pytest.raises(qbeast.UnsupportedTableError, match="appendOnly"):
+        qbeast.write_table(ROWS, tmp_path, mode="overwrite")
+
+
+def test_added_columns_are_null_in_old_rows_and_can_be_written_and_filtered(tmp_path: Path) -> None:
+    opened = table(tmp_path)
+    assert opened.add_columns({"note": pl.String, "when": pl.Datetime("us", "UTC")}) == 1
+    assert list(opened.schema) == ["id", "x", "note", "when"]
+    old = ROWS.with_columns(note=pl.lit(None, pl.String), when=pl.lit(None, pl.Datetime("us", "UTC")))
+    assert_same_rows(opened.scan().collect(), old, "id")
+    new = old.with_columns(pl.col("id") + 100, note=pl.lit("new"))
+    qbeast.write_table(new, tmp_path, mode="append")
+    assert_same_rows(qbeast.read_table(tmp_path, filter=pl.col("note") == "new"), new, "id")
+    assert_same_rows(qbeast.read_table(tmp_path, filter=pl.col("note").is_null()), old, "id")
+    assert pl.scan_delta(str(tmp_path)).collect().height == 200
+    assert opened.add_columns({}) == 2
+    check_invariants(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "told"),
+    [
+        ({"X": pl.Int8}, qbeast.SchemaMismatchError, "'X' is there as 'x'"),
+        ({"_QBEAST_weight": pl.Int8}, qbeast.SchemaMismatchError, "qbeast's own"),
+        ({"n": pl.Int8, "N": pl.Int8}, qbeast.SchemaMismatchError, "differ in case"),
+        ({"": pl.Int8}, qbeast.SchemaMismatchError, "no name"),
+        ({"n\0": pl.Int8}, qbeast.SchemaMismatchError, "NUL"),
+        ({"n": pl.List(pl.Struct({"a\0": pl.Int8}))}, qbeast.SchemaMismatchError, "in 'n'.*NUL"),
+        ({"\ud800": pl.Int8}, qbeast.InvalidInputError, "Polars types"),
+        ({"u": pl.Decimal(99, 98)}, qbeast.InvalidInputError, "Polars types"),
+        ({"u": pl.Struct({})}, qbeast.InvalidInputError, "no type for u"),
+        ({"u": pl.UInt8}, qbeast.InvalidInputError, "u .UInt8"),
+        ({"u": "text"}, qbeast.InvalidInputError, "Polars types"),
+        (["u"], qbeast.InvalidInputError, "Polars types"),
+    ],
+)
+def test_columns_that_cannot_be_added_are_refused(
+    columns: Any, error: type[Exception], told: str, tmp_path: Path
+) -> None:
+    opened = table(tmp_path)
+    with pytest.raises(error, match=told):
+        opened.add_columns(columns)
+    assert load_snapshot(tmp_path).version == 0
+
+
+NARROW = ROWS.with_columns(
+    b=(pl.col("id") % 100).cast(pl.Int8), s=(pl.col("id") * 7 % 301).cast(pl.Int16), w=pl.lit(3, pl.Int8)
+)
+
+
+def test_bytes_and_shorts_become_wider_without_a_new_file(tmp_path: Path) -> None:
+    qbeast.write_table(NARROW, tmp_path, columns=["b", "id"], cube_size=10)
+    opened = qbeast.open_table(tmp_path)
+    drawn = opened.scan(sample=0.3).collect()["id"].sort()
+    assert opened.widen_columns({"b": pl.Int16, "s": pl.Int32, "w": pl.Int8}) == 1
+    assert opened.widen_columns({"b": pl.Int32()}) == 2
+    wide = NARROW.cast({"b": pl.Int32, "s": pl.Int32})
+    assert_same_rows(opened.scan().collect(), wide, "id")
+    assert_same_rows(opened.scan().filter(pl.col("b") > 90).collect(), wide.filter(pl.col("b") > 90), "id")
+    assert opened.scan().filter(pl.col("s") > 40_000).collect().height == 0
+    assert opened.scan(sample=0.3).collect()["id"].sort().equals(drawn)
+    assert opened.widen_columns({"b": pl.Int32, "w": pl.Int8}) == 2, "nothing to do"
+    more = wide.with_columns(pl.col("id") + 100, s=pl.lit(100_000, pl.Int32))
+    qbeast.write_table(more, tmp_path, mode="append")
+    assert_same_rows(qbeast.read_table(tmp_path), pl.concat([wide, more]), "id")
+    assert pl.scan_delta(str(tmp_path)).collect().height == 200
+    check_invariants(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "told"),
+    [
+        ({"id": pl.Int32}, qbeast.UnsupportedTableError, "typeWidening"),
+        ({"x": pl.Float32}, qbeast.UnsupportedTableError, "typeWidening"),
+        ({"b": pl.Int64}, qbeast.UnsupportedTableError, "'b' is Int8 and cannot become Int64"),
+        ({"s": pl.Int8}, qbeast.UnsupportedTableError, "typeWidening"),
+        ({"no": pl.Int32}, qbeast.InvalidInputError, "no such column"),
+    ],
+)
+def test_other_changes_of_type_are_refused_by_name(
+    columns: Any, error: type[Exception], told: str, tmp_path: Path
+) -> None:
+    qbeast.write_table(NARROW, tmp_path, columns=["id"])
+    with pytest.raises(error, match=told):
+        qbeast.open_table(tmp_path).widen_columns(columns)
+    assert load_snapshot(tmp_path).version == 0
+
+
+NEW_ROWS: dict[str, Callable[[qbeast.Table], object]] = {
+    "append": lambda table: qbeast.write_table(ROWS, table.uri, mode="append"),
+    "overwrite": lambda table: qbeast.write_table(ROWS, table.uri, mode="overwrite"),
+    "update": lambda table: table.update("id = 3", {"x": "1.0"}),
+    "restore": lambda table: table.restore(0),
+}
+THE_SAME_ROWS: dict[str, Callable[[qbeast.Table], object]] = {
+    "add": lambda table: table.add_columns({"n": pl.Int8}),
+    "set": lambda table: table.set_properties({"a": "1"}),
+    "switch": lambda table: table.switch_dialect("qbeast-spark"),
+    "optimize": lambda table: table.optimize(full=True),
+    "vacuum": lambda table: table.vacuum(dry_run=False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*hold the column:qbeast_core.errors.QbeastWarning")  # of the switch
+@pytest.mark.parametrize("change", [*NEW_ROWS, *THE_SAME_ROWS])
+def test_a_table_with_constraints_takes_no_new_rows(change: str, tmp_path: Path) -> None:
+    opened = table(tmp_path)
+    DeltaTable(tmp_path).alter.add_constraint({"positive": "id >= 0"})
+    if change in NEW_ROWS:
+        with pytest.raises(qbeast.UnsupportedTableError, match="checkConstraints"):
+            NEW_ROWS[change](opened)
+        assert load_snapshot(tmp_path).version == 1
+    else:
+        THE_SAME_ROWS[change](opened)
+        assert DeltaTable(tmp_path).metadata().configuration["delta.constraints.positive"] == "id >= 0"
+    assert_same_rows(qbeast.read_table(tmp_path, columns=["id", "x"]), ROWS, "id")

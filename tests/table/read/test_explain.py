@@ -1,0 +1,116 @@
+"""A plan names every byte that a read needs: all others can be zero and the answer stays."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import qbeast
+from tests.helpers.expressions import filters, kept_rows
+from tests.helpers.invariants import read_log
+from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
+from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+MAGIC = 4
+
+
+def zero_what_is_not_named(table: Path, plan: qbeast.Plan) -> None:
+    """Overwrite the data files of a table but for the ranges of a plan, the tails of opened files and magic bytes."""
+    tails = {path: qbeast_layout_tail(add) for path, add in read_log(table).adds.items()}
+    for file in plan.files.iter_rows(named=True):
+        path = table / file["path"]
+        data = path.read_bytes()
+        kept = [(0, MAGIC), (len(data) - MAGIC, MAGIC)]
+        if file["opened"]:
+            ranges = file["ranges"]
+            kept += [(0, len(data))] if ranges is None else [(r["start"], r["length"]) for r in ranges]
+            tail = tails[file["path"]]
+            kept.append((len(data) - tail, tail))
+        zeroed = bytearray(len(data))
+        for start, length in kept:
+            zeroed[start : start + length] = data[start : start + length]
+        path.write_bytes(zeroed)
+
+
+def qbeast_layout_tail(add: dict[str, object]) -> int:
+    tags = add["tags"]
+    assert isinstance(tags, dict)
+    return int(pl.Series([tags["qbeast.layout"]]).str.json_path_match("$.tail").item())
+
+
+def check_plan(plan: qbeast.Plan, rows: int) -> None:
+    files = plan.files
+    assert plan.bytes_opened == files["bytes_opened"].sum() <= plan.bytes_total
+    assert 0 <= plan.share <= 1
+    assert rows <= plan.rows_opened <= plan.rows_total
+    assert (files["pages_opened"] <= files["pages_total"]).all()
+    closed = files.filter(~pl.col("opened"))
+    assert (closed["bytes_opened"] == 0).all()
+    assert (closed["pages_opened"] == 0).all()
+    assert not (closed["reason"] == "matches").any()
+    assert (files.filter("opened")["bytes_opened"] > 0).all()
+    assert (files.filter("opened")["reason"] == "matches").all()
+    assert str(files.height) in repr(plan)
+
+
+CASES = st.builds(
+    lambda case, unique: with_key_in_rows(case) if unique else case,
+    cases(most_frames=3, most_rows=90),
+    st.booleans(),
+)
+
+
+def check_named_bytes(case: Case, data: st.DataObject, times: int) -> None:
+    with folder() as path:
+        with small_files(file_rows=45, page_rows=data.draw(st.sampled_from([1, 4]))):
+            write(path, case)
+        for number in range(times):
+            sample, expr = data.draw(samples()), data.draw(filters(case.rows))
+            wanted = kept_rows(sampled(case.rows, case.indexed, sample), expr)
+            assume(wanted is not None)
+            columns = data.draw(st.sampled_from([None, [ROW], case.rows.columns[:2]]))
+            plan = qbeast.open_table(path).explain(expr, sample, columns)
+            check_plan(plan, wanted.height)
+            copy = path.with_name(f"copy {number}")
+            shutil.copytree(path, copy)
+            zero_what_is_not_named(copy, plan)
+            found = qbeast.read_table(copy, columns=columns, filter=expr, sample=sample)
+            assert_same_rows(found, wanted if columns is None else wanted.select(columns))
+
+
+@settings(max_examples=30)
+@given(case=CASES, data=st.data())
+def test_bytes_that_a_plan_does_not_name_change_no_answer(case: Case, data: st.DataObject) -> None:
+    check_named_bytes(case, data, 3)
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(case=CASES, data=st.data())
+def test_bytes_that_many_plans_do_not_name_change_no_answer(case: Case, data: st.DataObject) -> None:
+    check_named_bytes(case, data, 6)
+
+
+def test_a_selective_read_of_a_large_table_names_few_bytes(tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(100_000)}).with_columns(
+        a=(pl.col(ROW) * 7919) % 100_000, b=pl.col(ROW) % 97
+    )
+    qbeast.write_table(rows, tmp_path / "t", columns=["a", "b"], cube_size=2000)
+    table = qbeast.open_table(tmp_path / "t")
+    plan = table.explain(pl.col("a") < 1000)
+    assert plan.share < 0.25
+    assert table.explain(pl.col("a") < 1000, columns=["a"]).bytes_opened < plan.bytes_opened
+    assert table.explain(sample=0.01).share < 0.06
+    assert table.explain().share == 1.0
+    assert table.explain(pl.col("a") < -1).bytes_opened == 0
+    before = plan.files
+    zero_what_is_not_named(tmp_path / "t", plan)
+    assert_same_rows(table.scan().filter(pl.col("a") < 1000).collect(), rows.filter(pl.col("a") < 1000))
+    assert before.equals(plan.files)

@@ -1,0 +1,131 @@
+"""A scan with any filter returns what the same filter keeps of the rows in memory: nothing less, nothing else."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, get_args
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+import qbeast
+from tests.helpers.expressions import filters, kept_rows
+from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
+from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+
+Reading = Literal[
+    "whole", "streamed", "row numbers", "columns", "head", "slice", "count", "groups", "self join"
+]
+
+
+def check_reading(kind: Reading, data: st.DataObject, scan: pl.LazyFrame, wanted: pl.DataFrame) -> None:
+    """Read the rows in one of the ways that reach the source differently."""
+    match kind:
+        case "whole":
+            assert_same_rows(scan.collect(), wanted)
+        case "streamed":
+            assert_same_rows(scan.collect(engine="streaming"), wanted)
+        case "row numbers":
+            assert_same_rows(scan.select(ROW).collect(), wanted.select(ROW))
+        case "columns":
+            names = [ROW, *data.draw(st.permutations(wanted.columns[1:]))][: data.draw(st.integers(1, 3))]
+            assert_same_rows(scan.select(names).collect(), wanted.select(names))
+        case "head":
+            count = data.draw(st.integers(0, wanted.height + 1))
+            found = scan.head(count).collect()
+            assert found.height == min(count, wanted.height)
+            assert_same_rows(found, wanted.filter(pl.col(ROW).is_in(found[ROW].implode())))
+        case "slice":
+            start, count = data.draw(st.integers(0, 5)), data.draw(st.integers(0, wanted.height + 1))
+            found = scan.slice(start, count).collect()
+            assert found.height == max(min(count, wanted.height - start), 0)
+            assert_same_rows(found, wanted.filter(pl.col(ROW).is_in(found[ROW].implode())))
+        case "self join":
+            joined = scan.join(scan.select(ROW, twice=pl.col(ROW) * 2), on=ROW)
+            assert_same_rows(joined.collect(), wanted.with_columns(twice=pl.col(ROW) * 2))
+        case "count":
+            assert scan.select(pl.len()).collect().item() == wanted.height
+        case "groups":
+            of, other = pl.col(ROW), pl.nth(-1).null_count().alias("nulls")
+            found, expected = (
+                frame.group_by(key=of % 3).agg(of.sum(), pl.len(), other).collect().sort("key")
+                for frame in (scan, wanted.lazy())
+            )
+            assert_frame_equal(found, expected)
+
+
+def check_filters(case: Case, path: Path, data: st.DataObject, times: int) -> None:
+    for _ in range(times):
+        sample = data.draw(samples())
+        expr = data.draw(filters(case.rows))
+        wanted = kept_rows(sampled(case.rows, case.indexed, sample), expr)
+        if wanted is None:
+            continue
+        scan = qbeast.scan_table(path, sample=sample).filter(expr)
+        check_reading(data.draw(st.sampled_from(get_args(Reading))), data, scan, wanted)
+
+
+CASES = st.builds(
+    lambda case, unique: with_key_in_rows(case) if unique else case, cases(most_frames=3), st.booleans()
+)
+
+
+@settings(max_examples=40)
+@given(
+    case=CASES,
+    file_rows=st.sampled_from([7, 25, 1 << 16]),
+    page_rows=st.sampled_from([1, 4, 16]),
+    data=st.data(),
+)
+def test_a_filtered_scan_returns_what_the_filter_keeps(
+    case: Case, file_rows: int, page_rows: int, data: st.DataObject
+) -> None:
+    with folder() as path:
+        with small_files(file_rows=file_rows, page_rows=page_rows):
+            write(path, case)
+        check_filters(case, path, data, 5)
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(case=CASES, file_rows=st.sampled_from([7, 25]), page_rows=st.sampled_from([1, 4]), data=st.data())
+def test_many_filtered_scans_return_what_the_filters_keep(
+    case: Case, file_rows: int, page_rows: int, data: st.DataObject
+) -> None:
+    with folder() as path:
+        with small_files(file_rows=file_rows, page_rows=page_rows):
+            write(path, case)
+        check_filters(case, path, data, 15)
+
+
+def test_threads_share_an_opened_table_and_a_scan(tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(4000)}).with_columns(a=pl.col(ROW) * 7919 % 4001)
+    with small_files(file_rows=500, page_rows=32):
+        qbeast.write_table(rows, tmp_path / "t", columns=["a", ROW], cube_size=100)
+    table = qbeast.open_table(tmp_path / "t")
+    scan = table.scan()
+
+    def read(low: int) -> None:
+        expr = pl.col("a").is_between(low, low + 300)
+        assert_same_rows((scan if low % 2 else table.scan()).filter(expr).collect(), rows.filter(expr))
+        assert table.explain(expr).rows_opened >= 300
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(read, range(0, 4000, 101)))
+
+
+def test_a_scan_stays_at_its_version(tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(10)})
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
+    scan, table = qbeast.scan_table(tmp_path / "t"), qbeast.open_table(tmp_path / "t")
+    qbeast.write_table(rows.with_columns(pl.col(ROW) + 10), tmp_path / "t", mode="append")
+    assert_same_rows(scan.collect(), rows)
+    assert table.scan().select(pl.len()).collect().item() == 10
+    assert table.refresh().scan().select(pl.len()).collect().item() == 20

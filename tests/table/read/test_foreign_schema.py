@@ -1,0 +1,123 @@
+"""Columns that another writer takes away, changes or adds under our name: every operation does the sensible thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+
+import qbeast
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import assert_same_rows, sampled, small_files
+
+ROWS = pl.DataFrame({ROW: range(300)}).with_columns(
+    a=pl.col(ROW) * 37 % 101, s=(pl.col(ROW) % 13).cast(pl.String)
+)
+LOST = {
+    "both gone": pl.DataFrame({"u": range(50), "v": ["x", "y"] * 25}),
+    "one gone": ROWS.drop("a"),
+    "another case": ROWS.rename({"a": "A"}),
+    "a type without order": ROWS.with_columns(pl.col("a") > 3),
+    "lists": ROWS.with_columns(pl.concat_list("a")),
+}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    with small_files(file_rows=100, page_rows=8):
+        qbeast.write_table(ROWS, tmp_path / "t", columns=[ROW, "a"], cube_size=20)
+    return tmp_path / "t"
+
+
+def overwrite(table: Path, rows: pl.DataFrame) -> None:
+    write_deltalake(str(table), rows.to_arrow(), mode="overwrite", schema_mode="overwrite")
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_where_indexed_columns_are_lost_reads_go_on_and_the_rest_names_the_cure(
+    table: Path, name: str
+) -> None:
+    rows = LOST[name]
+    overwrite(table, rows)
+    opened = qbeast.open_table(table)
+    key = rows.columns[0]
+    assert_same_rows(opened.scan().collect(), rows, key)
+    assert_same_rows(opened.scan(sample=1.0).collect(), rows, key)
+    assert_same_rows(opened.scan().filter(pl.col(key) < 20).collect(), rows.filter(pl.col(key) < 20), key)
+    asked: list[Callable[[], Any]] = [
+        lambda: opened.scan(sample=0.1),
+        lambda: opened.explain(sample=0.1),
+        lambda: qbeast.write_table(rows, table, mode="append"),
+        opened.optimize,
+        lambda: opened.delete(f"{key} = 7"),
+    ]
+    for ask in asked:
+        with pytest.raises(
+            qbeast.InvalidColumnsError, match=r"another writer changed its columns.*overwrite"
+        ):
+            ask()
+    faults = opened.check().faults
+    assert set(faults["code"]) == {"indexed-columns"}
+    assert opened.repair().left["advice"].null_count() == 0
+    assert opened.version == 1
+    qbeast.write_table(
+        qbeast.read_table(table), table, columns=[key], mode="overwrite", schema_mode="overwrite"
+    )
+    mended = qbeast.open_table(table)
+    assert_same_rows(mended.scan(sample=0.3).collect(), sampled(rows, [key], 0.3), key)
+    assert mended.check().faults.is_empty()
+
+
+def test_numbers_that_became_texts_are_indexed_anew(table: Path) -> None:
+    texts = ROWS.with_columns(pl.col("a").cast(pl.String))
+    overwrite(table, texts)
+    qbeast.write_table(texts.with_columns(pl.col(ROW) + 300), table, mode="append")
+    both = pl.concat([texts, texts.with_columns(pl.col(ROW) + 300)])
+    for _ in range(2):
+        opened = qbeast.open_table(table)
+        assert_same_rows(opened.scan(sample=0.2).collect(), sampled(both, [ROW, "a"], 0.2))
+        assert_same_rows(opened.scan().filter(pl.col("a") == "7").collect(), both.filter(pl.col("a") == "7"))
+        assert opened.check().faults.is_empty()
+        opened.optimize()
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("_qbeast_weight", pl.lit(5, pl.Int32)),
+        ("_qbeast_weight", pl.lit("x")),
+        ("_QBEAST_Weight", pl.lit(5, pl.Int32)),
+    ],
+)
+def test_a_column_of_the_hidden_ones_name_is_shown_by_no_read(
+    table: Path, name: str, values: pl.Expr
+) -> None:
+    more = ROWS.with_columns(pl.col(ROW) + 300)
+    write_deltalake(
+        str(table), more.with_columns(values.alias(name)).to_arrow(), mode="append", schema_mode="merge"
+    )
+    both = pl.concat([ROWS, more])
+    opened = qbeast.open_table(table)
+    assert opened.schema == ROWS.schema
+    assert_same_rows(opened.scan().collect(), both)
+    assert_same_rows(opened.scan(sample=0.3).collect(), sampled(both, [ROW, "a"], 0.3))
+    assert opened.check().faults.select("code", "path").rows() == [("reserved-column", None)]
+    asked: list[Callable[[], Any]] = [
+        lambda: qbeast.write_table(ROWS, table, mode="append"),
+        lambda: qbeast.write_table(ROWS, table, columns=[ROW], mode="overwrite"),
+        lambda: opened.optimize(full=True),
+        lambda: opened.delete("a = 7"),
+    ]
+    for ask in asked:
+        with pytest.raises(qbeast.InvalidInputError, match=f"another writer added a column '{name}'"):
+            ask()
+    assert qbeast.open_table(table).version == 1
+    qbeast.write_table(
+        qbeast.read_table(table), table, columns=[ROW], mode="overwrite", schema_mode="overwrite"
+    )
+    assert qbeast.open_table(table).check().faults.is_empty()
+    assert_same_rows(qbeast.read_table(table), both)

@@ -1,0 +1,90 @@
+"""A sample is the same rows every time: nested, cut without gap or overlap, kept by what is written later."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import qbeast
+from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
+from tests.helpers.tables import assert_same_rows, folder, sampled, small_files, write
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+CASES = st.builds(with_key_in_rows, cases(most_frames=3)) | cases(most_frames=3)
+BOUNDS = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=3, unique=True).map(sorted)
+
+
+def read(path: Path, sample: float | tuple[float, float], *, version: int | None = None) -> pl.DataFrame:
+    return qbeast.read_table(path, sample=sample, version=version)
+
+
+def check_samples(case: Case, bounds: list[float]) -> None:
+    with folder() as path:
+        with small_files(file_rows=20, page_rows=2):
+            write(path, case)
+        rows, newest = case.rows, len(case.frames) - 1
+        parts = [read(path, part) for part in pairwise([0.0, *bounds, 1.0])]
+        assert_same_rows(pl.concat(parts), rows)
+        smaller = rows.clear()
+        for fraction in bounds:
+            found = read(path, fraction)
+            assert_same_rows(found, sampled(rows, case.indexed, fraction))
+            assert set(smaller[ROW]) <= set(found[ROW])
+            for version in range(newest):
+                before = pl.concat(case.frames[: version + 1])
+                earlier = read(path, fraction, version=version)
+                assert_same_rows(earlier, sampled(before, case.indexed, fraction))
+                assert_same_rows(found.filter(pl.col(ROW).is_in(before[ROW].implode())), earlier)
+            smaller = found
+        assert_same_rows(read(path, 1.0), rows)
+        assert read(path, (0.5, 0.5)).is_empty()
+
+
+@settings(max_examples=20)
+@given(case=CASES, bounds=BOUNDS)
+def test_samples_are_nested_cut_the_table_and_stay_after_appends(case: Case, bounds: list[float]) -> None:
+    check_samples(case, bounds)
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(case=CASES, bounds=BOUNDS)
+def test_many_samples_are_nested_cut_the_table_and_stay_after_appends(
+    case: Case, bounds: list[float]
+) -> None:
+    check_samples(case, bounds)
+
+
+def test_a_sample_is_the_same_rows_however_the_table_was_written(tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(3000)}).with_columns(a=pl.col(ROW) * 31 % 1000)
+    qbeast.write_table(rows, tmp_path / "one", columns=[ROW, "a"], cube_size=100)
+    for part in rows.sample(fraction=1.0, shuffle=True, seed=1).iter_slices(700):
+        qbeast.write_table(part, tmp_path / "many", columns=[ROW, "a:quantiles"], mode="append")
+    for fraction in (0.001, 0.1, 0.5):
+        assert_same_rows(read(tmp_path / "one", fraction), read(tmp_path / "many", fraction))
+
+
+def test_a_sample_of_rows_is_near_its_fraction(tmp_path: Path) -> None:
+    rows = pl.DataFrame({ROW: range(50_000)})
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
+    for fraction in (0.01, 0.1, 0.5):
+        deviation = (50_000 * fraction * (1 - fraction)) ** 0.5
+        assert abs(read(tmp_path / "t", fraction).height - 50_000 * fraction) < 4 * deviation
+
+
+@pytest.mark.parametrize(
+    "sample", [-0.1, 1.1, float("nan"), (0.5, 0.4), (0.0, 1.5), (-1.0, 0.5), (0.1,), "0.1"]
+)
+def test_a_sample_that_is_none_is_refused_before_anything_is_read(tmp_path: Path, sample: float) -> None:
+    path = tmp_path / "t"
+    qbeast.write_table(pl.DataFrame({"a": [1]}), path, columns=["a"])
+    with pytest.raises(qbeast.InvalidInputError, match="sample"):
+        qbeast.scan_table(path, sample=sample)
+    with pytest.raises(qbeast.InvalidInputError, match="sample"):
+        qbeast.open_table(path).explain(sample=sample)

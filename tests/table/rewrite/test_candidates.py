@@ -1,0 +1,141 @@
+"""Which files an optimize takes, on made-up snapshots: no file is opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from qbeast_core.spec.block import Block, dump_blocks
+from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.rewrite.candidates import Scope, choose_files
+from tests.helpers.intents import revision
+
+LAST = 2**31 - 1
+LOW = -(2**31)
+ALL = Scope(revision=1, beyond=True)
+
+
+@dataclass(frozen=True)
+class File:
+    rows: int
+    number: int | None = 1
+    rules: str | None = "1"
+    blocks: tuple[Block, ...] | None = None
+    vector: bool = False
+
+    def columns(self, at: int) -> dict[str, Any]:
+        blocks = self.blocks or (Block("", LOW, LAST, self.rows),)
+        tag = None if self.number is None else dump_blocks(blocks, dialect="documented")
+        return {
+            "path": f"f{at}",
+            "size_bytes": self.rows * 10,
+            "modification_time": at,
+            "num_records": self.rows,
+            "revision": self.number,
+            "blocks": tag,
+            "rules": self.rules,
+            "has_deletion_vector": self.vector,
+        }
+
+
+def state_of(*files: File, cube_size: int = 10**9, no_files: bool = False) -> IndexState:
+    schema = {"revision": pl.Int64, "blocks": pl.String, "rules": pl.String}
+    frame = pl.DataFrame([file.columns(at) for at, file in enumerate(files)], schema_overrides=schema)
+    empty = ["layout", "state", "cube"]
+    frame = frame.with_columns(pl.lit(None, pl.String).alias(name) for name in empty)
+    counts = ["min_weight", "max_weight", "element_count"]
+    frame = frame.with_columns(pl.lit(None, pl.Int64).alias(name) for name in counts)
+    frame = frame.clear() if no_files else frame
+    one = revision().model_copy(update={"desired_cube_size": cube_size})
+    other = revision(50.0, number=2).model_copy(update={"desired_cube_size": cube_size})
+    snapshot = SimpleNamespace(
+        files=frame,
+        data_paths=frame["path"].to_list(),
+        schema=pl.Schema({"price": pl.Float64}),
+        config=SimpleNamespace(revisions={1: one, 2: other}),
+    )
+    return IndexState(snapshot)  # type: ignore[arg-type] # all of a snapshot that is asked for
+
+
+def chosen(state: IndexState, scope: Scope = ALL) -> dict[int, str]:
+    choice = choose_files(state, scope)
+    return dict(zip(choice.numbers.tolist(), choice.reasons, strict=True))
+
+
+def test_each_file_has_its_reason():
+    files = [File(10**6), File(10**6, number=None), File(10**6, rules=None), File(10**6, vector=True)]
+    found = chosen(state_of(*files, File(10**6, number=2)))
+    assert found == {1: "staged", 2: "foreign layout", 3: "deletion vector"}
+
+
+def test_a_table_in_shape_has_nothing_to_take():
+    assert chosen(state_of(*[File(10**5)] * 9)) == {}
+    assert chosen(state_of(File(20))) == {}
+    assert chosen(state_of(File(20), no_files=True)) == {}
+
+
+def test_small_files_are_joined_while_each_doubles():
+    assert chosen(state_of(File(10**6), *[File(500)] * 3)) == dict.fromkeys([1, 2, 3], "small file")
+    assert chosen(state_of(File(10**6), File(500))) == {}
+    assert chosen(state_of(File(10**6), File(500), File(5000))) == {}
+    assert chosen(state_of(File(10**6), File(500), File(300), File(801))) == {}
+    assert set(chosen(state_of(File(10**6), File(500), File(300), File(800), File(1600)))) == {1, 2, 3, 4}
+
+
+def test_a_small_file_joins_rows_that_are_rewritten_anyway():
+    assert chosen(state_of(File(10**6), File(500), File(500, number=None))) == {1: "small file", 2: "staged"}
+
+
+def test_files_half_the_size_of_the_largest_are_not_small():
+    assert chosen(state_of(File(300_000), File(160_000), File(160_000))) == {}
+    assert set(chosen(state_of(File(400_000), File(160_000), File(160_000)))) == {1, 2}
+
+
+def test_small_files_of_older_revisions_count_unless_one_revision_is_named():
+    state = state_of(File(10**6), File(500, number=2), File(500, number=2), File(700, number=2))
+    assert set(chosen(state)) == {1, 2, 3}
+    assert chosen(state, Scope(revision=1, staged=False)) == {}
+    assert chosen(state, Scope(revision=1, older=True, staged=False)) == dict.fromkeys(
+        [1, 2, 3], "older revision"
+    )
+
+
+def test_files_of_cubes_that_many_blocks_overfill_are_taken():
+    def many(rows: int) -> File:
+        return File(100_000, blocks=(Block("", LOW, LAST, rows), Block("g", LOW, LAST, 100_000 - rows)))
+
+    assert chosen(state_of(*[many(60_000)] * 4, cube_size=100_000)) == dict.fromkeys(
+        range(4), "overfull cubes"
+    )
+    assert chosen(state_of(*[many(60_000)] * 3, cube_size=100_000)) == {}
+    mostly_elsewhere = [many(40_000), *[File(100_000)] * 2]
+    assert set(chosen(state_of(*mostly_elsewhere, cube_size=100_000))) == {1, 2}
+    assert chosen(state_of(*[many(60_000)] * 4, cube_size=20_000)) == {}  # one key is that heavy
+
+
+def test_named_files_are_taken_whatever_their_shape():
+    state = state_of(File(10**6), File(10**6), File(10**6, number=None), File(10**6, number=2))
+    scope = Scope(revision=1, paths=frozenset({"f1", "f2", "f3"}))
+    assert chosen(state, scope) == {1: "asked for", 2: "asked for"}
+    assert chosen(state, Scope(revision=2, staged=False, paths=scope.paths)) == {3: "asked for"}
+
+
+@pytest.mark.parametrize(("fraction", "found"), [(0.0, {0}), (0.3, {0, 1}), (1.0, {0, 1, 2})])
+def test_a_fraction_takes_files_that_begin_below_it(fraction: float, found: set[int]):
+    lows = (LOW, LOW // 2, LAST // 2)
+    files = [File(10**5, blocks=(Block("", low, LAST, 10**5),)) for low in lows]
+    scope = Scope(revision=1, every=True, fraction=fraction)
+    assert set(chosen(state_of(*files), scope)) == found
+
+
+@pytest.mark.parametrize(
+    ("fraction", "found"), [(0.0, []), (0.1, [1]), (0.3, [1]), (0.4, [1, 2]), (1.0, [1, 2, 3])]
+)
+def test_a_fraction_of_staged_bytes_takes_the_oldest(fraction: float, found: list[int]):
+    staged = [File(10**5, number=None)] * 3
+    scope = Scope(revision=None, fraction=fraction)
+    assert sorted(chosen(state_of(File(10**5), *staged), scope)) == found

@@ -1,0 +1,152 @@
+"""Other writers beside an optimize: appends stay, changes of the same files make it fail without a trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import polars as pl
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import qbeast
+from qbeast_core.table.commit import commit as commit_module
+from qbeast_core.table.rewrite import local as rewrite_here
+from qbeast_core.table.rewrite import optimize
+from qbeast_core.table.rewrite import rewrite as rewrite_commit
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.tables import assert_same_rows, small_files
+
+BOUNDS = {"a_min": 0.0, "a_max": 1.0}
+
+
+def rows(start: int, count: int = 200) -> pl.DataFrame:
+    rng = np.random.default_rng(start)
+    return pl.DataFrame({"row": range(start, start + count), "a": rng.random(count)})
+
+
+def grown(path: Path, *, appends: int = 5) -> pl.DataFrame:
+    frames = [rows(number * 200) for number in range(appends + 1)]
+    for frame in frames:
+        qbeast.write_table(
+            frame, path, columns=["row:hash", "a:linear"], mode="append", cube_size=20, column_stats=BOUNDS
+        )
+    return pl.concat(frames)
+
+
+def optimize_beside(path: Path, other: Callable[[], Any], **options: Any) -> qbeast.OptimizeResult:
+    """Optimize; the other writer commits between the data files and the commit of ours."""
+    table = qbeast.open_table(path)
+    left = [other]
+
+    def commit_late(*args: Any, **kwargs: Any) -> Any:
+        if left:
+            left.pop()()
+        return commit_module.commit(*args, **kwargs)
+
+    with mock.patch.object(rewrite_commit, "commit", commit_late):
+        return table.optimize(**options)
+
+
+def check(path: Path, wanted: pl.DataFrame, *, may_stage: bool = False) -> None:
+    assert_same_rows(qbeast.open_table(path).scan().collect(), wanted)
+    check_invariants(path, may_stage=may_stage)
+
+
+def check_no_orphans(path: Path) -> None:
+    """No data file is there that no version names."""
+    log = [line for file in (path / "_delta_log").glob("*.json") for line in file.read_text().splitlines()]
+    lines = map(json.loads, log)
+    named = {line["add"]["path"] for line in lines if "add" in line}
+    assert {file.name for file in path.glob("*.parquet")} == named
+
+
+@pytest.mark.parametrize("options", [{}, {"full": True}])
+def test_a_concurrent_append_stays(tmp_path: Path, options: dict[str, Any]) -> None:
+    path = tmp_path / "t"
+    everything = grown(path)
+    more = rows(5000)
+    result = optimize_beside(path, lambda: qbeast.write_table(more, path, mode="append"), **options)
+    assert result.optimized
+    assert result.attempts >= 2 or result.version >= 7
+    check(path, pl.concat([everything, more]))
+    check_no_orphans(path)
+
+
+def test_a_concurrent_append_by_another_delta_writer_stays(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    everything = grown(path)
+    more = rows(5000)
+    optimize_beside(path, lambda: write_deltalake(path, more, mode="append"))
+    check(path, pl.concat([everything, more]), may_stage=True)
+
+
+def test_a_concurrent_append_with_a_new_revision_renumbers_ours(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    everything = grown(path)
+    strange = rows(5000).with_columns(pl.col("a") * 9)
+    write_deltalake(path, strange, mode="append")
+    more = rows(6000).with_columns(pl.col("a") * 90)
+    result = optimize_beside(path, lambda: qbeast.write_table(more, path, mode="append"))
+    table = qbeast.open_table(path)
+    assert [one.revision_id for one in table.revisions] == [0, 1, 2, 3]
+    assert (result.new_revision, result.revision_id) == (True, 3)
+    check(path, pl.concat([everything, strange, more]))
+    assert table.scan().filter(pl.col("a") > 40).collect().height == more.filter(pl.col("a") > 40).height
+
+
+@pytest.mark.parametrize("how", ["overwrite", "delete", "compact", "optimize"])
+def test_whoever_replaced_the_same_files_wins(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "t"
+    everything = grown(path)
+    kept = everything.filter(pl.col("a") > 0.1)
+    others: dict[str, tuple[Callable[[], Any], pl.DataFrame]] = {
+        "overwrite": (lambda: qbeast.write_table(rows(1), path, mode="overwrite"), rows(1)),
+        "delete": (lambda: DeltaTable(path).delete("a <= 0.1"), kept),
+        "compact": (DeltaTable(path).optimize.compact, everything),
+        "optimize": (lambda: qbeast.open_table(path).optimize(), everything),
+    }
+    other, left = others[how]
+    with pytest.raises(qbeast.CommitConflictError, match="replaces"):
+        optimize_beside(path, other)
+    assert read_log(path).version == 6
+    check(path, left, may_stage=True)
+    check_no_orphans(path)
+
+
+@pytest.mark.parametrize("seed", [5, 16])
+def test_an_append_below_a_threshold_that_goes_makes_the_optimize_plan_again(
+    tmp_path: Path, seed: int
+) -> None:
+    path, rng = tmp_path / "t", np.random.default_rng(seed)
+    with small_files(file_rows=15):
+        count = int(rng.integers(40, 120))
+        base = pl.DataFrame({"row": range(count), "a": rng.random(count)})
+        qbeast.write_table(base, path, columns=["row:hash", "a:linear"], cube_size=5, column_stats=BOUNDS)
+        more = pl.DataFrame({"a": rng.random(int(rng.integers(5, 60)))}).with_row_index("row", 1000)
+        more = more.cast({"row": pl.Int64})
+        files = qbeast.open_table(path).files()["path"].sample(fraction=0.6, seed=seed).to_list()
+        with mock.patch.object(optimize, "choose_files", wraps=optimize.choose_files) as chosen:
+            result = optimize_beside(path, lambda: qbeast.write_table(more, path, mode="append"), files=files)
+    assert chosen.call_count == 3  # two plans, and a look whether the files of the first still live
+    assert result.version == 2
+    check(path, pl.concat([base, more]))
+    check_no_orphans(path)
+
+
+def test_an_error_while_files_are_written_leaves_none(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    everything = grown(path)
+    table = qbeast.open_table(path)
+    failure = OSError("disk full")
+    with (
+        mock.patch.object(rewrite_here, "write_data_files", side_effect=failure),
+        pytest.raises(OSError, match="disk"),
+    ):
+        table.optimize()
+    check(path, everything)
+    check_no_orphans(path)

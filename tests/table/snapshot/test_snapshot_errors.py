@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+import qbeast
+from qbeast_core.errors import InvalidMetadataError, StorageError, TableNotFoundError, UnsupportedTableError
+from qbeast_core.table.snapshot.delta import delta_errors
+
+
+class PanicException(BaseException):
+    """No `Exception`, like the one that deltalake lets through."""
+
+
+def test_a_panic_becomes_an_error_of_ours() -> None:
+    told = "attempt to subtract with overflow"
+    with pytest.raises(InvalidMetadataError, match="damaged: attempt to subtract"), delta_errors("t"):
+        raise PanicException(told)
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_passes_through(interrupt: type[BaseException]) -> None:
+    with pytest.raises(interrupt), delta_errors("t"):
+        raise interrupt
+
+
+def test_errors_of_ours_pass_through() -> None:
+    error = TableNotFoundError("as it was", path="t")
+    with pytest.raises(TableNotFoundError, match="as it was") as caught, delta_errors("t"):
+        raise error
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("Kernel error: Unsupported: Feature 'foo' is not supported", UnsupportedTableError),
+        ("Generic S3 error: Error performing GET", StorageError),
+        ("Kernel error: Json error: Encountered unexpected 't'\n   0: <unknown>", InvalidMetadataError),
+    ],
+)
+def test_messages_are_sorted_by_what_the_user_can_do(told: str, expected: type[Exception]) -> None:
+    with pytest.raises(expected) as caught, delta_errors("s3://b/t"):
+        raise ValueError(told)
+    assert "<unknown>" not in str(caught.value)
+    assert "s3://b/t" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("told", "cure"),
+    [
+        ("Forked process detected - current PID is 2 but the tokio runtime was created by 1.", "'spawn'"),
+        (
+            "Generic S3 error ... PUT http://169.254.169.254/latest/api/token ... tcp connect error",
+            "credentials",
+        ),
+        ("Generic S3 error ... builder error ... URL scheme is not allowed", "AWS_ALLOW_HTTP"),
+        ("Generic S3 error ... client error (Connect) ... dns error", "AWS_ENDPOINT_URL"),
+        ("Generic S3 error ... tcp connect error ... Connection refused (os error 111)", "AWS_ENDPOINT_URL"),
+        (
+            'task 13 panicked with message "TokioMultiThreadExecutor has crashed: RecvError"',
+            "AWS_ENDPOINT_URL",
+        ),
+        ("Generic S3 error ... 403 Forbidden: InvalidAccessKeyId", "refuses these credentials"),
+    ],
+)
+def test_what_is_no_damage_is_told_as_what_it_is(told: str, cure: str) -> None:
+    with pytest.raises(StorageError, match=cure) as caught, delta_errors("s3://b/t"):
+        raise PanicException(told)
+    assert "damaged" not in str(caught.value)
+    assert "Nothing was changed" in str(caught.value)
+
+
+def test_an_endpoint_that_nobody_answers_at_is_told_as_such() -> None:
+    options = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}
+    keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "max_retries": "0"}
+    with pytest.raises(StorageError, match="the store cannot be reached"):
+        qbeast.open_table("s3://bucket/table", storage_options={**options, **keys})

@@ -1,0 +1,303 @@
+"""What a write does to the table that is there, and which kinds of frames it takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import assert_same_rows, sampled
+
+ROWS = pl.DataFrame(
+    {
+        ROW: [0, 1, 2, 3],
+        "s": ["b", None, "a", ""],
+        "x": [1.5, float("nan"), None, -0.0],
+        "d": [date(1, 1, 1), None, date(2024, 2, 29), date(9999, 12, 31)],
+        "t": [
+            datetime(2024, 1, 1, tzinfo=UTC),
+            None,
+            datetime(1, 1, 1, tzinfo=UTC),
+            datetime(9999, 1, 1, tzinfo=UTC),
+        ],
+        "n": [Decimal("1.50"), None, Decimal("-99.99"), Decimal("0.00")],
+        "l": [[1], None, [], [None, 2]],
+    },
+    schema_overrides={"n": pl.Decimal(9, 2)},
+)
+MORE = ROWS.with_columns(pl.col(ROW) + 10)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    qbeast.write_table(ROWS, tmp_path / "t", columns=[ROW, "s"])
+    return tmp_path / "t"
+
+
+def test_an_append_adds_and_an_overwrite_replaces(table: Path) -> None:
+    assert qbeast.write_table(MORE, table, mode="append").version == 1
+    assert_same_rows(qbeast.read_table(table), pl.concat([ROWS, MORE]))
+    result = qbeast.write_table(MORE, table, mode="overwrite")
+    assert (result.version, result.new_revision) == (2, True)
+    assert_same_rows(qbeast.read_table(table), MORE)
+    assert_same_rows(qbeast.read_table(table, version=0), ROWS)
+    assert_same_rows(qbeast.read_table(table, version=1), pl.concat([ROWS, MORE]))
+    check_invariants(table)
+
+
+def test_an_ignoring_write_leaves_a_table_alone_and_creates_a_missing_one(table: Path) -> None:
+    result = qbeast.write_table(MORE, table, columns=[ROW, "s"], mode="ignore")
+    assert (result.written, result.version, result.rows) == (False, 0, 0)
+    assert_same_rows(qbeast.read_table(table), ROWS)
+    assert qbeast.write_table(MORE, table.with_name("new"), columns=[ROW], mode="ignore").written
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_missing_table_is_created(tmp_path: Path, mode: Any) -> None:
+    result = qbeast.write_table(ROWS, tmp_path / "deep" / "down" / "t", columns=[ROW], mode=mode)
+    assert (result.version, result.revision_id, result.new_revision) == (0, 1, True)
+    assert_same_rows(qbeast.read_table(tmp_path / "deep" / "down" / "t"), ROWS)
+
+
+def test_an_overwrite_may_change_indexed_columns_and_drops_old_revisions(table: Path) -> None:
+    qbeast.write_table(MORE, table, columns=["x:quantiles", ROW], mode="overwrite")
+    opened = qbeast.open_table(table)
+    assert opened.indexed_columns == ("x", ROW)
+    assert sorted(read_log(table).revisions) == [0, 2]
+    assert_same_rows(opened.scan().collect(), MORE)
+    check_invariants(table)
+
+
+def test_an_overwrite_may_change_the_schema_if_asked(table: Path) -> None:
+    other = pl.DataFrame({"other": [1, 2], ROW: ["x", "y"]})
+    with pytest.raises(qbeast.SchemaMismatchError):
+        qbeast.write_table(other, table, columns=["other"], mode="overwrite")
+    qbeast.write_table(other, table, columns=["other"], mode="overwrite", schema_mode="overwrite")
+    assert_same_rows(qbeast.read_table(table), other)
+    assert qbeast.open_table(table).schema == other.schema
+    assert_same_rows(qbeast.read_table(table, version=0), ROWS)
+
+
+def test_a_merge_takes_new_columns_and_leaves_out_old_ones(table: Path) -> None:
+    rows = MORE.drop("x", "l").with_columns(new=pl.col(ROW) * 2)
+    qbeast.write_table(rows, table, mode="append", schema_mode="merge")
+    expected = pl.concat([ROWS, rows], how="diagonal")
+    found = qbeast.read_table(table)
+    assert found.columns == [*ROWS.columns, "new"]
+    assert_same_rows(found, expected.select(found.columns))
+    assert_same_rows(
+        qbeast.read_table(table, filter=pl.col("new").is_null()), expected.filter(pl.col("new").is_null())
+    )
+    assert_same_rows(qbeast.read_table(table, filter=pl.col("new") > 22), expected.filter(pl.col("new") > 22))
+    assert_same_rows(pl.scan_delta(table).collect(), expected.select(found.columns))
+
+
+def test_a_merge_may_leave_out_an_indexed_column(table: Path) -> None:
+    rows = MORE.drop("s")
+    qbeast.write_table(rows, table, mode="append", schema_mode="merge")
+    expected = pl.concat([ROWS, rows], how="diagonal")
+    for expr in (pl.lit(value=True), pl.col("s").is_null(), pl.col("s") == "a"):
+        assert_same_rows(qbeast.read_table(table, filter=expr), expected.filter(expr))
+    check_invariants(table)
+
+
+def test_columns_in_another_order_and_narrower_types_are_appended(tmp_path: Path) -> None:
+    first = pl.DataFrame(
+        {"a": [1], "b": [1.0], "n": [Decimal("1.25")]}, schema_overrides={"n": pl.Decimal(12, 4)}
+    )
+    qbeast.write_table(first, tmp_path / "t", columns=["a"])
+    narrow = {"n": pl.Decimal(5, 2), "b": pl.Float32(), "a": pl.Int16()}
+    more = pl.DataFrame({"n": [Decimal("-1.5")], "b": [0.1], "a": [7]}, schema=narrow)
+    qbeast.write_table(more, tmp_path / "t", mode="append")
+    expected = pl.concat([first, more.select(first.columns).cast(first.schema)])
+    assert_frame_equal(qbeast.read_table(tmp_path / "t").sort("a"), expected)
+
+
+def test_a_column_of_nulls_takes_the_type_of_the_table(table: Path) -> None:
+    rows = MORE.with_columns(s=pl.lit(None), l=pl.lit(None))
+    assert rows.schema["s"] == pl.Null
+    qbeast.write_table(rows, table, mode="append")
+    assert_same_rows(qbeast.read_table(table), pl.concat([ROWS, rows.cast(ROWS.schema)]))
+
+
+INPUTS: dict[str, Callable[[pl.DataFrame], Any]] = {
+    "LazyFrame": lambda rows: rows.lazy(),
+    "pyarrow Table": lambda rows: rows.to_arrow(),
+    "RecordBatchReader": lambda rows: rows.to_arrow().to_reader(max_chunksize=3),
+    "RecordBatch": lambda rows: pa.RecordBatch.from_pylist(rows.to_dicts(), rows.to_arrow().schema),
+    "pandas on Arrow": lambda rows: rows.to_pandas(use_pyarrow_extension_array=True),
+}
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_every_kind_of_frame_is_written_alike(tmp_path: Path, kind: str) -> None:
+    make = INPUTS[kind]
+    qbeast.write_table(make(ROWS), tmp_path / "t", columns=[ROW, "s"])
+    qbeast.write_table(make(MORE), tmp_path / "t", mode="append")
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), pl.concat([ROWS, MORE]))
+    qbeast.write_table(make(ROWS.clear()), tmp_path / "t", mode="append")
+    assert qbeast.read_table(tmp_path / "t").height == 8
+
+
+FROM_DUCKDB = """
+import sys, duckdb, qbeast
+connection = duckdb.connect()
+connection.execute("set timezone = 'UTC'")
+qbeast.write_table(connection.read_parquet(sys.argv[1]), sys.argv[2], columns=["row", "s"])
+"""
+
+
+def test_a_duckdb_relation_is_written(tmp_path: Path) -> None:
+    """In a process of its own: at its end the binding of DuckDB complains of what Polars still holds."""
+    ROWS.write_parquet(tmp_path / "rows.parquet")
+    program = [sys.executable, "-c", FROM_DUCKDB, str(tmp_path / "rows.parquet"), str(tmp_path / "t")]
+    subprocess.run(program, check=True, capture_output=True, cwd=Path(__file__).parents[3])
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), ROWS)
+
+
+def test_a_plain_pandas_frame_is_written_without_its_index(tmp_path: Path) -> None:
+    rows = pd.DataFrame(
+        {
+            ROW: np.arange(3),
+            "s": ["a", None, "c"],
+            "t": pd.to_datetime(["2024-01-01", None, "2024-03-01"]),
+            "c": pd.Categorical(["x", "y", "x"]),
+        },
+        index=[7, 8, 9],
+    )
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
+    found = qbeast.read_table(tmp_path / "t").sort(ROW)
+    assert found.schema == {ROW: pl.Int64, "s": pl.String, "t": pl.Datetime("us"), "c": pl.String}
+    assert found["s"].to_list() == ["a", None, "c"]
+    assert found["c"].to_list() == ["x", "y", "x"]
+    assert found["t"].to_list() == [datetime(2024, 1, 1), None, datetime(2024, 3, 1)]  # noqa: DTZ001 -- naive as written
+
+
+def test_types_that_delta_lacks_become_the_next_it_has(tmp_path: Path) -> None:
+    rows = pl.DataFrame(
+        {
+            ROW: pl.Series([0, 1], dtype=pl.UInt32),
+            "u8": pl.Series([255, None], dtype=pl.UInt8),
+            "u64": pl.Series([2**63 - 1, 0], dtype=pl.UInt64),
+            "cat": pl.Series(["a", "b"], dtype=pl.Categorical),
+            "ns": pl.Series([1_700_000_000_123_456_789, None], dtype=pl.Datetime("ns")),
+            "ms": pl.Series([1_700_000_000_123, None], dtype=pl.Datetime("ms", "Europe/Paris")),
+            "arr": pl.Series([[1, 2], [3, 4]], dtype=pl.Array(pl.UInt16, 2)),
+        }
+    )
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW, "u8", "cat", "ns", "ms"])
+    found = qbeast.read_table(tmp_path / "t").sort(ROW)
+    assert dict(found.schema) == {
+        ROW: pl.Int64,
+        "u8": pl.Int16,
+        "u64": pl.Int64,
+        "cat": pl.String,
+        "ns": pl.Datetime("us"),
+        "ms": pl.Datetime("us", "UTC"),
+        "arr": pl.List(pl.Int32),
+    }
+    assert_frame_equal(
+        found, rows.with_columns(pl.col("ms").dt.convert_time_zone("UTC")).cast(dict(found.schema))
+    )
+
+
+def test_pyarrow_types_keep_their_values(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            ROW: pa.array([0, 1], pa.int8()),
+            "large": pa.array(["x", None], pa.large_string()),
+            "view": pa.array(["y", "z"], pa.string_view()),
+            "dictionary": pa.array(["p", "q"]).dictionary_encode(),
+            "half": pa.array([1.5, None], pa.float16()),
+            "fixed": pa.array([b"ab", b"cd"], pa.binary(2)),
+        }
+    )
+    qbeast.write_table(rows, tmp_path / "t", columns=[ROW, "dictionary"])
+    found = qbeast.read_table(tmp_path / "t").sort(ROW)
+    assert found.rows() == [(0, "x", "y", "p", 1.5, b"ab"), (1, None, "z", "q", None, b"cd")]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_tables_of_no_row_and_of_one_can_be_read_and_grown(tmp_path: Path, rows: int) -> None:
+    path = tmp_path / "t"
+    result = qbeast.write_table(ROWS.head(rows), path, columns=[ROW, "s", "x"])
+    assert (result.rows, result.files) == (rows, min(rows, 1))
+    assert_same_rows(qbeast.read_table(path), ROWS.head(rows))
+    assert qbeast.read_table(path, sample=0.5, filter=pl.col(ROW) > 5).is_empty()
+    assert qbeast.scan_table(path).select(pl.len()).collect().item() == rows
+    assert qbeast.open_table(path).explain(pl.col(ROW) > 5).bytes_opened == 0
+    qbeast.write_table(MORE, path, mode="append")
+    assert_same_rows(qbeast.read_table(path), pl.concat([ROWS.head(rows), MORE]))
+    check_invariants(path)
+
+
+@pytest.mark.parametrize("name", ["sp ace", "100%", "plus+", "ünï", "q?u", "ha#sh", "a=b", "[x]", "*"])
+def test_a_table_can_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name / "t"
+    qbeast.write_table(ROWS, path, columns=[ROW])
+    qbeast.write_table(MORE, str(path), mode="append")
+    assert_same_rows(qbeast.read_table(path), pl.concat([ROWS, MORE]))
+    assert_same_rows(qbeast.read_table(path, filter=pl.col(ROW) > 5), MORE)
+    assert_same_rows(qbeast.read_table(path, sample=1.0), pl.concat([ROWS, MORE]))
+
+
+# fmt: off
+NAMES = [
+    "a b", "a.b", "a,b", "a;b", "a`b", 'a"b', "a'b", "a\\b", "a\nb", "a{b}", "a=b", "a/b", "a%20b", "a:b", "$x",
+    "é", "日本", " ", "x" * 300, "*a", "^a", "__row_key", "__qbeast_row",
+    "file", "path", "low", "high", "rows", "blocks", "literal",
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_columns_can_have_any_name_and_be_indexed(tmp_path: Path, name: str) -> None:
+    rows = pl.DataFrame([pl.Series(ROW, range(300)), pl.Series(name, [*range(299), None])])
+    qbeast.write_table(rows, tmp_path / "t", columns=[name, ROW], cube_size=50)
+    qbeast.write_table(rows.with_columns(pl.col(ROW) + 300), tmp_path / "t", mode="append")
+    table = qbeast.open_table(tmp_path / "t")
+    assert table.indexed_columns == (name, ROW)
+    both = pl.concat([rows, rows.with_columns(pl.col(ROW) + 300)])
+    for expr in (pl.col(name) < 10, pl.col(name).is_null(), pl.col(ROW) == 5):
+        assert_same_rows(table.scan().filter(expr).collect(), both.filter(expr))
+    assert_same_rows(
+        table.scan(sample=0.3).select(ROW).collect(), sampled(both, [name, ROW], 0.3).select(ROW)
+    )
+    assert table.explain(columns=[name]).bytes_opened > 0
+
+
+@pytest.mark.parametrize("name", ["per%cent", "per%20cent"])
+def test_a_folder_whose_name_looks_encoded_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    for call in (
+        lambda: qbeast.write_table(ROWS, path, columns=[ROW]),
+        lambda: qbeast.write_table(ROWS, path.as_uri(), columns=[ROW]),
+        lambda: qbeast.read_table(path),
+    ):
+        with pytest.raises(qbeast.InvalidInputError, match="two hexadecimal digits"):
+            call()
+    assert not path.exists()
+
+
+def test_a_relative_path_and_a_file_address_are_paths_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    qbeast.write_table(ROWS, "t", columns=[ROW])
+    qbeast.write_table(MORE, (tmp_path / "t").as_uri(), mode="append")
+    for path in ("t", "./t", "t/", tmp_path / "t", (tmp_path / "t").as_uri()):
+        assert_same_rows(qbeast.read_table(path), pl.concat([ROWS, MORE]))
