@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from obstore.store import from_url
 
 from qbeast_core.errors import InvalidInputError, StorageError, shown_cause
 from qbeast_core.io.location import is_address, locate_file, resolve_location
+from qbeast_core.io.s3_locking import LOCKING_SETTINGS, other_locking
 from qbeast_core.io.store import Entry, Range, merge_ranges, split_blocks
 
 __all__ = ["RemoteStore", "translate_options"]
@@ -38,10 +38,7 @@ _CLIENT: Final = frozenset(
         "user_agent",
     }
 )
-_OTHER_WRITERS: Final = frozenset(
-    {"allow_unsafe_rename", "aws_s3_allow_unsafe_rename", "aws_s3_locking_provider"}
-)
-_IGNORED: Final = _OTHER_WRITERS | {"object_store_concurrency_limit"}
+_IGNORED: Final = {*LOCKING_SETTINGS, "object_store_concurrency_limit"}
 _SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 
 
@@ -72,7 +69,7 @@ class RemoteStore:
         self.uri = resolve_location(uri)
         self.local_root = None
         self.allow_absolute_paths = allow_absolute_paths
-        self._other_writers = _other_writers(storage_options)
+        self._other_locking = other_locking(self.uri, storage_options)
         options = translate_options(storage_options)
         try:
             open_any: Any = from_url  # typed per kind of store
@@ -124,9 +121,9 @@ class RemoteStore:
         An error may come after the file was stored, and a `FileExistsError` may be about our own file, or
         come before any file is there: read the path back to know.
         """
-        if self._other_writers:
+        if self._other_locking:
             message = (
-                f"cannot write {path!r}: {self._other_writers} says that other writers of this table do not "
+                f"cannot write {path!r}: {self._other_locking} says that other writers of this table do not "
                 "use conditional puts, so commits could be lost. Nothing was written. Remove the setting "
                 "once all of them do."
             )
@@ -225,17 +222,6 @@ def _duration(name: str, value: str) -> timedelta:
         message = f"storage option {name!r} must be a duration like '30s', not {value!r}; nothing was written"
         raise InvalidInputError(message, argument="storage_options")
     return timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
-
-
-def _other_writers(storage_options: Mapping[str, str]) -> str:
-    """Name the setting, if there is one, by which writers of this table commit without conditional puts."""
-    settings = {**os.environ, **storage_options}
-    found = (
-        name
-        for name, value in settings.items()
-        if name.lower() in _OTHER_WRITERS and value.lower() != "false"
-    )
-    return next(found, "")
 
 
 def _refuse_password(uri: str) -> None:

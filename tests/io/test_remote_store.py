@@ -119,6 +119,13 @@ def test_tables_whose_writers_do_not_exclude_each_other_are_not_committed_to(
     store.put("data", b"x")
     with pytest.raises(StorageError, match="conditional puts"):
         store.put_if_absent("0.json", b"x")
+    for off in (
+        {"AWS_S3_ALLOW_UNSAFE_RENAME": "0"},
+        {"AWS_S3_LOCKING_PROVIDER": ""},
+    ):  # as before files are written
+        open_store("s3://bucket/t", {**options, **off}).put_if_absent(
+            f"{len(off)}{next(iter(off))}.json", b"x"
+        )
     monkeypatch.setenv("AWS_S3_LOCKING_PROVIDER", "dynamodb")
     with pytest.raises(StorageError, match="AWS_S3_LOCKING_PROVIDER"):
         open_store("s3://bucket/t", options).put_if_absent("0.json", b"x")

@@ -418,6 +418,8 @@ def test_deletion_vectors_are_repeated_when_their_files_are_removed(tmp_path: Pa
         ("s3a://b/t", {"aws_s3_allow_unsafe_rename": "true"}, {}, True),
         ("s3://b/t", None, {"AWS_S3_ALLOW_UNSAFE_RENAME": "1"}, True),
         ("s3://b/t", {"AWS_S3_ALLOW_UNSAFE_RENAME": "false"}, {"AWS_S3_ALLOW_UNSAFE_RENAME": "1"}, False),
+        ("s3://b/t", {"AWS_S3_ALLOW_UNSAFE_RENAME": "0"}, {}, False),
+        ("s3://b/t", {"AWS_S3_LOCKING_PROVIDER": ""}, {}, False),
         ("s3://b/t", {"AWS_REGION": "x"}, {}, False),
         ("/local/t", None, {"AWS_S3_LOCKING_PROVIDER": "dynamodb"}, False),
     ],
