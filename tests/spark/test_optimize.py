@@ -19,8 +19,6 @@ from hypothesis import Phase, given, settings
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.table.commit import commit as commit_module
-from qbeast_core.table.rewrite import rewrite as rewrite_commit
 from qbeast_core.tree.summary import DOMAIN_LIMITS, SampleLimits
 from qbeast_spark_bridge import optimize as rewrite_tasks
 from qbeast_spark_bridge.session import ensure_java
@@ -29,6 +27,7 @@ from tests.golden.collection import Golden, each
 from tests.golden.test_appends import rows_of
 from tests.golden.test_optimize import assert_sound_after
 from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.races import landing_first
 from tests.helpers.strategies import Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, small_files, write
 from tests.spark import sessions
@@ -173,14 +172,7 @@ def test_a_tree_of_sampled_rows_costs_samples_and_filters_no_more(
 
 def optimize_beside(spark: SparkSession, path: Path, other: Callable[[], Any]) -> qbeast.OptimizeResult:
     """Optimize with Spark; the other writer commits between the data files and the commit of ours."""
-    left = [other]
-
-    def commit_late(*args: Any, **kwargs: Any) -> Any:
-        if left:
-            left.pop()()
-        return commit_module.commit(*args, **kwargs)
-
-    with mock.patch.object(rewrite_commit, "commit", commit_late):
+    with landing_first(other):
         return bridge.optimize_table(spark, path, fold=True)
 
 

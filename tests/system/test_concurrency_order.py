@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,7 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.table.commit import commit as commit_module
 from qbeast_core.table.engine.append_task import write_part
-from qbeast_core.table.rewrite import rewrite as rewrite_commit
 from qbeast_core.table.runtime import RUNTIME
-from qbeast_core.table.write import append as append_commit
-from qbeast_core.table.write import write as publish
 from qbeast_core.table.write.append import begin_append, publish_parts
 from tests.helpers.scattering import scatter
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files
@@ -103,9 +100,7 @@ class Race:
 
     def run(self) -> None:
         self.landed: list[str] = []
-        with ExitStack() as stack:
-            for module in (append_commit, publish, rewrite_commit):
-                stack.enter_context(mock.patch.object(module, "commit", self.commit_late))
+        with mock.patch.object(commit_module, "_put", self.put_late):
             self.go()
 
     def go(self) -> None:
@@ -113,10 +108,13 @@ class Race:
         self.take(how, area)
         self.landed.append(how)
 
-    def commit_late(self, *args: Any, **kwargs: Any) -> Any:
+    def put_late(self, *args: Any) -> Any:
         if self.waiting:
             self.go()
-        return commit_module.commit(*args, **kwargs)
+        return put(*args)
+
+
+put = commit_module._put  # noqa: SLF001 - the one place where versions are put
 
 
 def begin(path: Path, areas: Sequence[Area], cube_size: int, thinned: str) -> pl.DataFrame:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 import polars as pl
 import pytest
 from deltalake import write_deltalake
 
 import qbeast
 from qbeast_core.io.store import open_store
-from qbeast_core.table.commit import commit as commit_module
-from qbeast_core.table.rewrite import rewrite as rewrite_commit
+from tests.helpers.races import landing_first
 from tests.system.test_object_store import ROWS, place, server
 
 __all__ = ["place", "server"]
@@ -36,16 +33,9 @@ def test_an_optimize_that_comes_second_leaves_no_file_in_the_bucket(place):
     for start in range(0, 3000, 1000):
         rows = ROWS.slice(start, 1000)
         qbeast.write_table(rows, uri, columns=["id:hash"], mode="append", storage_options=options)
-    left = [lambda: qbeast.open_table(uri, storage_options=options).optimize()]
-
-    def commit_late(*args, **kwargs):
-        if left:
-            left.pop()()
-        return commit_module.commit(*args, **kwargs)
-
     table = qbeast.open_table(uri, storage_options=options)
     with (
-        mock.patch.object(rewrite_commit, "commit", commit_late),
+        landing_first(lambda: qbeast.open_table(uri, storage_options=options).optimize()),
         pytest.raises(qbeast.CommitConflictError),
     ):
         table.optimize()

@@ -6,7 +6,8 @@ import random
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -21,7 +22,7 @@ from qbeast_core.errors import (
     TableExistsError,
 )
 from qbeast_core.io.store import Store
-from qbeast_core.log.actions import Commit, dump_commit
+from qbeast_core.log.actions import AddFile, Commit, dump_commit
 from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.names import commit_path
@@ -30,6 +31,7 @@ from qbeast_core.log.rebase import Conflict, rebase
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.commit.commit_info import commit_info
 from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
+from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.index.fit import fit_blocks
 from qbeast_core.table.index.state import IndexState, blocks_frame
 from qbeast_core.table.snapshot.delta import delta_errors
@@ -43,6 +45,8 @@ __all__ = [
     "checkpoint_if_due",
     "commit",
     "conflict",
+    "discarding",
+    "publish",
     "table_exists",
 ]
 
@@ -97,6 +101,7 @@ def commit(
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = random.random,
     most_attempts: int = 50,
+    conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
     """Publish `intent` as one version, whatever other writers do meanwhile; all of it or nothing.
 
@@ -117,6 +122,8 @@ def commit(
         Milliseconds since 1970 UTC; a new id, unique among all writers; seconds to wait; a float in [0, 1).
     most_attempts : int
         Versions to try at most.
+    conflict_with : callable, optional
+        Asked with the newest version whenever another writer was first: why the change must not follow it, or None.
 
     Raises
     ------
@@ -168,8 +175,62 @@ def commit(
                 return CommitOutcome(
                     version=head.version, attempts=attempt, snapshot=head, already_applied=True
                 )
+            reason = None if conflict_with is None else conflict_with(head)
+            if reason is not None:
+                raise conflict(store.uri, head.version, attempt, reason)
             fitted = fit_blocks(intent, head)
     raise conflict(store.uri, _version(head), most_attempts, "other writers were faster every time")
+
+
+def publish(
+    store: Store,
+    snapshot: Snapshot | None,
+    intent: WriteIntent,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    conflict_with: Callable[[Snapshot], str | None] | None = None,
+) -> CommitOutcome:
+    """Commit data files that were written; those that no version will ever name are deleted again.
+
+    Parameters
+    ----------
+    store, snapshot, intent, storage_options, conflict_with
+        As for `commit`.
+
+    Raises
+    ------
+    CommitUnknownError
+        The store cannot tell whether the commit landed: the files stay.
+    QbeastError
+        As for `commit`; the files are deleted as far as the store lets us.
+    """
+    with discarding(store, intent.adds):
+        outcome = commit(
+            store, snapshot, intent, storage_options=storage_options, conflict_with=conflict_with
+        )
+    if outcome.already_applied:
+        delete_data_files(store, intent.adds)
+    return outcome
+
+
+@contextmanager
+def discarding(store: Store, adds: Sequence[AddFile]) -> Generator[None]:
+    """Delete data files as far as the store lets us if the commit inside fails, unless nobody knows whether it did.
+
+    Parameters
+    ----------
+    store : Store
+        Where the table is.
+    adds : sequence of AddFile
+        Files written and still invisible.
+    """
+    try:
+        yield
+    except CommitUnknownError:
+        raise  # the commit may have landed: its files must stay
+    except QbeastError:
+        delete_data_files(store, adds)
+        raise
 
 
 def _version(head: Snapshot | None) -> int:

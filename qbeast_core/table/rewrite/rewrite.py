@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, CommitUnknownError, QbeastError, UnsupportedTableError
+from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.removes import removes_of
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.commit.commit import CommitOutcome, catch_up, commit, conflict
+from qbeast_core.table.commit.commit import publish
 from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.index.fit import fit_blocks
 from qbeast_core.table.index.revision import newest_revision, space_for
 from qbeast_core.table.index.state import IndexState, blocks_frame
 from qbeast_core.table.read.reader import Reader
@@ -29,11 +28,6 @@ from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.outside import rows_outside
 
 __all__ = ["OutOfRangeRows", "part_of", "publish_rewrite", "refuse_copies", "rewrite"]
-
-
-_MOST_ATTEMPTS: Final = 50
-
-_MOST_IDLE: Final = 3  # object stores may refuse a put while nobody takes the version
 
 
 def rewrite(
@@ -314,44 +308,13 @@ def publish_rewrite(reader: Reader, job: Rewrite, replaced: Replaced) -> Replace
     CommitUnknownError
         The store did not say whether the commit landed.
     """
-    intent = _intent(reader, job, replaced)
     if job.progress is not None:
         files = len(replaced.adds)
         job.progress(Progress("commit", files, files, replaced.rows))
-    try:
-        outcome = _commit(reader, job, intent)
-    except CommitUnknownError:
-        raise  # the commit may have landed: its files must stay
-    except QbeastError:
-        delete_data_files(reader.store, replaced.adds)
-        raise
+    outcome = publish(
+        reader.store, reader.snapshot, _intent(reader, job, replaced), conflict_with=job.conflict_with
+    )
     return replace(replaced, outcome=outcome)
-
-
-def _commit(reader: Reader, job: Rewrite, intent: WriteIntent) -> CommitOutcome:
-    """Commit; where the change depends on what it read, ask after every lost race whether it still holds."""
-    head = reader.snapshot
-    if job.conflict_with is None:
-        return commit(reader.store, head, intent, storage_options=head.storage_options)
-    idle, fitted = 0, intent
-    for attempt in range(1, _MOST_ATTEMPTS + 1):
-        try:
-            outcome = commit(
-                reader.store, head, fitted, storage_options=head.storage_options, most_attempts=1
-            )
-        except CommitConflictError:
-            newest, _ = catch_up(reader.store, head, intent, attempt=attempt)
-            idle = idle + 1 if newest is head else 0
-            if idle > _MOST_IDLE:
-                raise
-            reason = job.conflict_with(newest)
-            if reason is not None:
-                raise conflict(reader.store.uri, newest.version, attempt, reason) from None
-            head, fitted = newest, fit_blocks(intent, newest)
-        else:
-            return replace(outcome, attempts=attempt)
-    reason = "other writers were faster every time"
-    raise conflict(reader.store.uri, head.version, _MOST_ATTEMPTS, reason)
 
 
 def _intent(reader: Reader, job: Rewrite, replaced: Replaced) -> WriteIntent:

@@ -7,14 +7,14 @@ from typing import Any
 
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, CommitUnknownError, QbeastError, TableNotFoundError
 from qbeast_core.io.location import resolve_location
+from qbeast_core.errors import CommitConflictError, TableNotFoundError
 from qbeast_core.log.actions import AddFile, Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.fitting import texts_changed
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.commit.commit import CommitOutcome, commit
+from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
@@ -71,13 +71,8 @@ def publish_parts(
     if not adds:
         return None
     store = snapshot.source.store
-    try:
+    with discarding(store, adds):
         outcome = _publish(_planned_on(snapshot, parts), parts, txn, operation)
-    except CommitUnknownError:
-        raise  # the commit may have landed: its files must stay
-    except QbeastError:
-        delete_data_files(store, adds)
-        raise
     if outcome.already_applied:
         delete_data_files(store, adds)
     elif outcome.snapshot is not None:

@@ -12,10 +12,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.table.commit import commit as commit_module
 from qbeast_core.table.dml import change as dml_run
-from qbeast_core.table.rewrite import rewrite as rewrite_commit
 from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.races import landing_first
 from tests.helpers.tables import assert_same_rows
 from tests.table.rewrite.test_optimize_conflicts import check_no_orphans, grown, rows
 
@@ -34,14 +33,7 @@ def beside(
     times: int = 1,
 ) -> qbeast.ChangeResult:
     """Change a table; another writer commits between the data files and the commit of ours."""
-    left = [other] * times
-
-    def commit_late(*args: Any, **kwargs: Any) -> Any:
-        if left:
-            left.pop()()
-        return commit_module.commit(*args, **kwargs)
-
-    with mock.patch.object(rewrite_commit, "commit", commit_late):
+    with landing_first(other, times=times):
         return change(qbeast.open_table(path))
 
 

@@ -14,11 +14,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.table.commit import commit as commit_module
 from qbeast_core.table.rewrite import local as rewrite_here
 from qbeast_core.table.rewrite import optimize
-from qbeast_core.table.rewrite import rewrite as rewrite_commit
 from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.races import landing_first
 from tests.helpers.tables import assert_same_rows, small_files
 
 BOUNDS = {"a_min": 0.0, "a_max": 1.0}
@@ -41,14 +40,7 @@ def grown(path: Path, *, appends: int = 5) -> pl.DataFrame:
 def optimize_beside(path: Path, other: Callable[[], Any], **options: Any) -> qbeast.OptimizeResult:
     """Optimize; the other writer commits between the data files and the commit of ours."""
     table = qbeast.open_table(path)
-    left = [other]
-
-    def commit_late(*args: Any, **kwargs: Any) -> Any:
-        if left:
-            left.pop()()
-        return commit_module.commit(*args, **kwargs)
-
-    with mock.patch.object(rewrite_commit, "commit", commit_late):
+    with landing_first(other):
         return table.optimize(**options)
 
 

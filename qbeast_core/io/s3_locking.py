@@ -1,0 +1,46 @@
+"""Which setting says that other writers of a table on S3 do not exclude each other as ours do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["LOCKING_SETTINGS", "other_locking"]
+
+LOCKING_SETTINGS: Final = ("aws_s3_locking_provider", "aws_s3_allow_unsafe_rename", "allow_unsafe_rename")
+"""Settings by which `deltalake` commits to S3 without conditional puts, in lower case."""
+
+_SCHEMES: Final = ("s3://", "s3a://")
+_OFF: Final = ("", "0", "false", "no", "none")
+
+
+def other_locking(
+    uri: str, storage_options: Mapping[str, str] | None = None, *, environ: Mapping[str, str] = os.environ
+) -> str | None:
+    """Name the setting by which writers of this table commit without conditional puts; None: there is none.
+
+    Such a writer and ours could both win the same version, and one commit would be lost.
+
+    Parameters
+    ----------
+    uri : str
+        The table; only S3 has such settings.
+    storage_options : Mapping, optional
+        As `deltalake` takes them; they go before the environment.
+    environ : Mapping
+        Environment variables.
+
+    Examples
+    --------
+    >>> other_locking("s3://bucket/sales", {"AWS_S3_ALLOW_UNSAFE_RENAME": "true"})
+    'AWS_S3_ALLOW_UNSAFE_RENAME'
+    >>> other_locking("s3://bucket/sales", {"AWS_S3_ALLOW_UNSAFE_RENAME": "0"})
+    >>> other_locking("/data/sales", {"AWS_S3_ALLOW_UNSAFE_RENAME": "true"})
+    """
+    if not uri.lower().startswith(_SCHEMES):
+        return None
+    settings = {**environ, **(storage_options or {})}
+    values = {name.lower(): text for name, text in settings.items()}
+    on = {name for name in LOCKING_SETTINGS if values.get(name, "").lower() not in _OFF}
+    return next((name for name in settings if name.lower() in on), None)
