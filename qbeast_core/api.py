@@ -13,6 +13,7 @@ from qbeast_core.io.location import resolve_location
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
+from qbeast_core.table.engine.protocol import FrameSource
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
 from qbeast_core.table.open import open_newest
@@ -22,7 +23,7 @@ from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
 from qbeast_core.table.table import Table
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
-from qbeast_core.table.write.write import WriteResult, write_frame
+from qbeast_core.table.write.write import WriteResult, write_rows
 
 __all__ = ["convert_table", "open_table", "read_table", "scan_table", "upgrade_table", "write_table"]
 
@@ -40,6 +41,7 @@ def write_table(
     txn: tuple[str, int] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
+    dry_run: bool = False,
     progress: ProgressCallback | None = None,
 ) -> WriteResult:
     """Write rows to a table, organised by the indexed columns, in one atomic commit.
@@ -80,6 +82,8 @@ def write_table(
     dialect : {"documented", "qbeast-spark"}, optional
         How blocks are spelled in a new table: as the format documents say (default), or as the JVM
         implementation reads them. Appends follow the table.
+    dry_run : bool, default False
+        Plan the write and throw the plan away: the result says what would be done, and nothing is written.
     progress : callable, optional
         Called with a `Progress` at every step.
 
@@ -130,13 +134,14 @@ def write_table(
         txn=txn,
         commit_metadata=metadata_of(commit_metadata),
         dialect=dialect,
+        dry_run=dry_run,
         progress=progress,
     )
     if is_spark_frame(df):
         bridge = importlib.import_module("qbeast_spark_bridge.write")
         written: WriteResult = bridge.write_rows(df, path, options)
         return written
-    return write_frame(df, path, options, RUNTIME)
+    return write_rows(FrameSource(df), path, options, RUNTIME)
 
 
 def open_table(

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from qbeast_core.api import open_table
-from qbeast_core.space.arrays import I64Array
-from qbeast_core.table.engine.scatter_task import ScatteredFile, ScatterJob, SummaryJob
-from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
-from qbeast_core.table.rewrite.workers import take_by
 from qbeast_core.table.runtime import RUNTIME, ProgressCallback
 from qbeast_core.table.write.options import metadata_of
-from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
-from qbeast_core.tree.summary_bytes import load_summary
-from qbeast_spark_bridge.tasks import TASK_BYTES, tasks_of
-from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
-from qbeast_spark_bridge.worker.read_task import ReadTask
-from qbeast_spark_bridge.worker.rewrite import PACKS, SUMMARIES, merge_partition, pack_files, summarise_files
-from qbeast_spark_bridge.worker.shuffle import task_keys, write_partition
-
-__all__ = ["SparkWorkers", "optimize_table"]
-
-
-_TASKS: Final = "key int, number int, task binary"
-
-_FILES: Final = "file binary"
-
+from qbeast_spark_bridge.engine import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["optimize_table"]
 
 
 def optimize_table(
@@ -96,71 +76,5 @@ def optimize_table(
         progress=progress,
     )
     reader = open_table(path, storage_options=storage_options).explain().reader
-    result, _ = optimize(reader, options, RUNTIME, take=take_by(SparkWorkers(spark)))
+    result, _ = optimize(reader, options, RUNTIME, engine=SparkEngine(spark))
     return result
-
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SparkWorkers:
-    """Rewrites by tasks of Spark, see `qbeast_core.table.rewrite.workers.RewriteWorkers`.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        Classic or Connect.
-    """
-
-    spark: SparkSession
-
-    def summarise(self, reader: Reader, numbers: I64Array, job: SummaryJob) -> IndexSummary:
-        """Summarise the rows of some files: each task sends one summary, tasks merge them."""
-        tasks = _tasks(reader, numbers, list(job.schema))
-        nothing = job.summarise(job.schema.to_frame(), first_row=0)
-        if not tasks:
-            return nothing
-        counts = reader.snapshot.files["num_records"].fill_null(0).to_numpy()[numbers]
-        share = min(DOMAIN_LIMITS.rows / max(int(counts.sum()), 1), 1.0)
-        with OwnErrors():
-            call = WorkerCall.of(summarise_files, (job, share))
-            summaries = self._spread(tasks).mapInArrow(call, SUMMARIES)
-            merge = WorkerCall.of(merge_partition, None)
-            # Adaptive execution makes as many tasks of this shuffle as the summaries are worth.
-            some = summaries.repartition("part").mapInArrow(merge, SUMMARIES)
-            found = some.repartition(1).mapInArrow(merge, SUMMARIES).collect()
-        return load_summary(bytes(found[0]["summary"])) if found else nothing
-
-    def scatter(self, reader: Reader, numbers: I64Array, job: ScatterJob) -> Sequence[ScatteredFile]:
-        """Write the rows of some files to new ones: tasks read and pack, one task per new file writes."""
-        if not job.file_count:
-            return []
-        tasks = _tasks(reader, numbers, list(reader.snapshot.schema))
-        with OwnErrors():
-            pack = WorkerCall.of(pack_files, (job, task_keys(job.file_count)))
-            packs = self._spread(tasks).mapInArrow(pack, PACKS)
-            sent = packs.repartition(job.file_count, "key")
-            files = sent.mapInArrow(WorkerCall.of(write_partition, job), _FILES).collect()
-        return [ScatteredFile.load(bytes(row["file"])) for row in files]
-
-    def _spread(self, tasks: Sequence[ReadTask]) -> DataFrame:
-        """Send each task to a partition of its own, always the same one."""
-        keys = task_keys(len(tasks)).tolist()
-        rows = [
-            (key, number, bytearray(pickle.dumps(task, protocol=5)))
-            for number, (key, task) in enumerate(zip(keys, tasks, strict=True))
-        ]
-        return self.spark.createDataFrame(rows, _TASKS).repartition(len(rows), "key")
-
-
-def _tasks(reader: Reader, numbers: I64Array, columns: list[str]) -> list[ReadTask]:
-    """Cut the read of some files into tasks of about equal bytes."""
-    job = reader.plan(None, None)
-    wanted = np.zeros_like(job.selection.opened)
-    wanted[numbers] = True
-    some = replace(job, selection=replace(job.selection, opened=job.selection.opened & wanted))
-    return tasks_of(reader, some, columns=columns, task_bytes=TASK_BYTES)

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from qbeast_core.table.write.scatter import ScatterWrite
+from qbeast_core.table.engine.tasks import SummaryTask
 from qbeast_core.tree.counted import KEY_BITS, ColumnCounts, counted_summary
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_spark_bridge.schema import numbered, quoted, spark_schema
@@ -44,28 +44,30 @@ _HALF_BITS: Final = 16
 _SECOND: Final = 1_000_000
 
 
-def summarise_rows(df: DataFrame, write: ScatterWrite) -> IndexSummary:
+def summarise_rows(df: DataFrame, task: SummaryTask, schema_json: str) -> IndexSummary:
     """Summarise all rows of a DataFrame on the executors.
 
     Parameters
     ----------
     df : DataFrame
         The rows; those that lack an indexed column count as null.
-    write : ScatterWrite
-        What they are summarised for.
+    task : SummaryTask
+        The indexed columns, and how large a sample has to be.
+    schema_json : str
+        The table's Delta schema.
 
     Returns
     -------
     IndexSummary
         With a sample of at most a million rows and 64 MB, however many rows and partitions there are.
     """
-    table = spark_schema(write.prepared.metadata.schema_string)
-    types = StructType([table[name] for name in write.names])
-    drawn = _drawn(df, types, write.cube_size)
+    table = spark_schema(schema_json)
+    types = StructType([table[name] for name in task.schema])
+    drawn = _drawn(df, types, task.cube_size)
     counts = Observation()
     observed = drawn.observe(counts, *_counted(types))
     sample = _collected(observed.where("drawn < most").drop("most"))
-    return _summary(sample, counts.get, write.index_schema)
+    return _summary(sample, counts.get, task.schema)
 
 
 def send_sample(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -7,27 +7,20 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError, TableExistsError
-from qbeast_core.io.location import resolve_location
+from qbeast_core.errors import InvalidInputError
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.schema import SchemaMode
-from qbeast_core.table.engine.scatter_task import ScatteredFile, ScatterJob
-from qbeast_core.table.runtime import RUNTIME, Progress, ProgressCallback
-from qbeast_core.table.write.creation import MOST_CREATIONS
+from qbeast_core.table.runtime import RUNTIME, ProgressCallback
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
-from qbeast_core.table.write.scatter import ScatterWrite
 from qbeast_core.table.write.target import Mode
 from qbeast_core.table.write.write import WriteResult
-from qbeast_spark_bridge.sample import summarise_rows
-from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
-from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
-from qbeast_spark_bridge.worker.shuffle import FILES, PACKS, pack_partition, task_keys, write_partition
-from qbeast_spark_bridge.worker.transport import decimals_as_longs, short_decimals
+from qbeast_core.table.write.write import write_rows as write_source
+from qbeast_spark_bridge.engine import SparkEngine, SparkSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["scatter_rows", "write_rows", "write_table"]
+__all__ = ["write_rows", "write_table"]
 
 
 def write_table(
@@ -43,6 +36,7 @@ def write_table(
     txn: tuple[str, int] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
+    dry_run: bool = False,
     progress: ProgressCallback | None = None,
     persist: bool = False,
 ) -> WriteResult:
@@ -62,7 +56,7 @@ def write_table(
     path : str or path-like
         Folder or address of the table, as `qbeast.write_table` takes it; executors and this process have to
         reach it under that name.
-    columns, mode, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect
+    columns, mode, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, dry_run
         See `qbeast.write_table`. Strings with a collation cannot be indexed.
     progress : callable, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
@@ -97,6 +91,7 @@ def write_table(
         txn=txn,
         commit_metadata=metadata_of(commit_metadata),
         dialect=dialect,
+        dry_run=dry_run,
         progress=progress,
     )
     return write_rows(df, path, options, persist=persist)
@@ -119,50 +114,9 @@ def write_rows(
             'df is a stream; nothing was written. Use writeStream.format("qbeast"), or write in foreachBatch.'
         )
         raise InvalidInputError(msg, argument="df")
-    uri = resolve_location(path)
     with _persisted(df, wanted=persist) as rows:
-        for left in reversed(range(MOST_CREATIONS)):
-            write = ScatterWrite.begin(empty_frame(df.schema), uri, options, RUNTIME)
-            if isinstance(write, WriteResult):
-                return write
-            _refuse_collations(write.names, collated_columns(df.schema))
-            try:
-                return _write(rows, write)
-            except TableExistsError:
-                if not (left and write.goes_on):
-                    raise
-    raise AssertionError  # the last round returns or raises
-
-
-def _write(df: DataFrame, write: ScatterWrite) -> WriteResult:
-    tell = write.options.progress or _tell_nobody
-    tell(Progress("read"))
-    with OwnErrors():
-        summary = summarise_rows(df, write)
-    tell(Progress("plan", rows=summary.rows))
-    job = write.job(summary)
-    tell(Progress("write", 0, job.file_count, summary.rows))
-    with OwnErrors():
-        files = scatter_rows(df, job)
-    tell(Progress("write", len(files), len(files), summary.rows))
-    tell(Progress("commit", len(files), len(files), summary.rows))
-    result = write.publish(job, files)
-    tell(Progress("done", len(files), len(files), summary.rows))
-    return result
-
-
-def _tell_nobody(_: Progress) -> None:
-    pass
-
-
-def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
-    found = [name for name in names if name in collated]
-    if found:
-        msg = (
-            f"columns {found} have a collation: values that it calls equal would lie far apart in the index. "
-            "Nothing was written. Index other columns, or cast them to plain strings (collate UTF8_BINARY)."
-        )
-        raise InvalidColumnsError(msg, columns=found)
+        engine = SparkEngine(df.sparkSession)
+        return write_source(SparkSource(rows), path, options, RUNTIME, engine=engine)
 
 
 @contextmanager
@@ -177,27 +131,3 @@ def _persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
         yield held
     finally:
         held.unpersist()
-
-
-def scatter_rows(df: DataFrame, job: ScatterJob) -> list[ScatteredFile]:
-    """Write all rows of a DataFrame to data files, on the executors.
-
-    Parameters
-    ----------
-    df : DataFrame
-        The rows.
-    job : ScatterJob
-        Where they go.
-
-    Returns
-    -------
-    list of ScatteredFile
-        One answer for each file, however often Spark ran its task: files of other attempts are orphans.
-    """
-    if not job.file_count:
-        return []
-    decimals = short_decimals(df.schema)
-    pack = WorkerCall.of(pack_partition, (job, task_keys(job.file_count), df.columns, decimals))
-    packs = decimals_as_longs(numbered(df), decimals).mapInArrow(pack, PACKS)
-    files = packs.repartition(job.file_count, "key").mapInArrow(WorkerCall.of(write_partition, job), FILES)
-    return [ScatteredFile.load(bytes(row["file"])) for row in files.collect()]

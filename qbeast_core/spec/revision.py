@@ -74,6 +74,11 @@ class Revision(SpecModel):
         return self.model_dump_json() if self._text is None else self._text
 
     @property
+    def transformer_kinds(self) -> dict[str, str]:
+        """How each column is indexed, in order: ``linear``, ``quantiles``, ``hashing``, ``histogram`` or ``empty``."""
+        return {one.column_name: one.kind for one in self.column_transformers}
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Names of the indexed columns, in order."""
         return tuple(transformer.column_name for transformer in self.column_transformers)

@@ -39,7 +39,6 @@ from qbeast_core.table.runtime import RUNTIME, ProgressCallback
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh, travel
 from qbeast_core.table.write.options import metadata_of
-from qbeast_core.table.write.write import transformers_of
 
 __all__ = ["Table"]
 
@@ -86,7 +85,7 @@ class Table:
         self._snapshot = newest
 
     def __repr__(self) -> str:
-        columns = ", ".join(f"{name}:{kind}" for name, kind in transformers_of(self._reader.latest).items())
+        columns = ", ".join(f"{name}:{kind}" for name, kind in self._reader.latest.transformer_kinds.items())
         files = self._snapshot.files
         return (
             f"Table {self.uri!r}, version {self.version}: {int(files['num_records'].fill_null(0).sum()):,} rows "

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array
-from qbeast_core.table.engine.scatter_task import ScatterJob, SummaryJob
+from qbeast_core.table.engine.tasks import PlaceTask, SummaryTask
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
 from qbeast_core.tree.summary_bytes import dump_summary, load_summary
 from qbeast_spark_bridge.worker.read_task import ReadTask
@@ -35,13 +35,13 @@ _MERGED_AT_ONCE: Final = 8
 
 
 def summarise_files(
-    argument: tuple[SummaryJob, float], batches: Iterator[pa.RecordBatch]
+    argument: tuple[SummaryTask, float], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the summary of a task's rows, in a worker; nothing for no rows.
 
     Parameters
     ----------
-    argument : tuple of SummaryJob and float
+    argument : tuple of SummaryTask and float
         The job, and the share of all rows that the sample of all tasks can hold.
     batches : iterator of pyarrow.RecordBatch
         Numbers of tasks, and the tasks, pickled.
@@ -75,13 +75,13 @@ def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 
 
 def pack_files(
-    argument: tuple[ScatterJob, I32Array], batches: Iterator[pa.RecordBatch]
+    argument: tuple[PlaceTask, I32Array], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield a task's rows as packs, in a worker that holds about 64 MB of rows at a time.
 
     Parameters
     ----------
-    argument : tuple of ScatterJob and ndarray of int32
+    argument : tuple of PlaceTask and ndarray of int32
         Where rows go, and a number that leads to each file's task.
     batches : iterator of pyarrow.RecordBatch
         As for `summarise_files`.

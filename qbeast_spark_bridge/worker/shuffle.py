@@ -12,7 +12,7 @@ import pyarrow as pa
 from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.spark_hash import spark_hash
-from qbeast_core.table.engine.scatter_task import ScatterJob
+from qbeast_core.table.engine.tasks import PlaceTask
 from qbeast_spark_bridge.worker.transport import (
     BUFFER_BYTES,
     gathered,
@@ -74,7 +74,7 @@ def task_keys(files: int) -> I32Array:
 
 
 def pack_partition(
-    argument: tuple[ScatterJob, I32Array, list[str], dict[int, tuple[int, int]]],
+    argument: tuple[PlaceTask, I32Array, list[str], dict[int, tuple[int, int]]],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Yield a partition's rows as packs, in a worker that holds 64 MB of rows at a time at most."""
@@ -87,7 +87,7 @@ def pack_partition(
             yield pa.record_batch([pa.array(keys[numbers]), pa.array(numbers), packs], schema=_PACKS_SCHEMA)
 
 
-def write_partition(job: ScatterJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_partition(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the packs of a task, in a worker, and yield what the driver must know of the files.
 
     A task has the rows of one file. Where they exceed 256 MB they are written as several.
@@ -106,7 +106,7 @@ def write_partition(job: ScatterJob, batches: Iterator[pa.RecordBatch]) -> Itera
 
 
 def _written(
-    job: ScatterJob, held: dict[int, list[tuple[pl.DataFrame, U64Array]]]
+    job: PlaceTask, held: dict[int, list[tuple[pl.DataFrame, U64Array]]]
 ) -> Iterator[pa.RecordBatch]:
     while held:
         _, parts = held.popitem()

@@ -1,23 +1,71 @@
-"""A scattered write without a cluster: parts are summarised, sent through bytes, and written in any order."""
+"""An odd engine: parts are summarised and written apart, through bytes, in any order; no operation may mind."""
 
 from __future__ import annotations
 
 import pickle  # what a worker is sent
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.table.engine.scatter_task import ScatteredFile, ScatterJob
+from qbeast_core.table.engine.distributed import DistributedRows
+from qbeast_core.table.engine.tasks import FileTarget, PlacedFile, PlaceTask, SummaryTask
 from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.scatter import ScatterWrite
-from qbeast_core.table.write.write import WriteResult
+from qbeast_core.table.write.write import WriteResult, write_rows
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries, summarise
+
+Place = Callable[[PlaceTask], Sequence[PlacedFile]]
+
+
+@dataclass(frozen=True)
+class PartsSource:
+    """Rows in parts of which each worker sees one."""
+
+    parts: Sequence[pl.DataFrame]
+
+    @property
+    def empty(self) -> pl.DataFrame:
+        return self.parts[0].clear()
+
+    @property
+    def at_hand(self) -> pl.DataFrame:
+        return self.empty
+
+
+@dataclass(frozen=True)
+class PartsEngine:
+    """Workers without a cluster."""
+
+    flush_rows: int = 1 << 40
+    limits: SampleLimits = DOMAIN_LIMITS
+    place: Place | None = None
+    advice: str = "Read the parts again."
+
+    def open(self, source: PartsSource, target: FileTarget, _: Any, progress: Any) -> DistributedRows:
+        return DistributedRows(_PartsWorkers(source.parts, self), target, progress)
+
+
+@dataclass(frozen=True)
+class _PartsWorkers:
+    parts: Sequence[pl.DataFrame]
+    engine: PartsEngine
+
+    @property
+    def advice(self) -> str:
+        return self.engine.advice
+
+    def summarise(self, task: SummaryTask) -> IndexSummary:
+        return summarise_parts(task.schema, self.parts, limits=self.engine.limits)
+
+    def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
+        if self.engine.place is not None:
+            return self.engine.place(task)
+        return write_parts(sent(task), self.parts, flush_rows=self.engine.flush_rows)
 
 
 def scatter(
@@ -26,14 +74,12 @@ def scatter(
     *,
     flush_rows: int = 1 << 40,
     limits: SampleLimits = DOMAIN_LIMITS,
+    place: Place | None = None,
     **options: Any,
 ) -> WriteResult:
     """Write the parts as workers would."""
-    begun = ScatterWrite.begin(parts[0].clear(), str(path), WriteOptions(**options), RUNTIME)
-    if isinstance(begun, WriteResult):
-        return begun
-    job = sent(begun.job(summarise_parts(begun, parts, limits=limits)))
-    return begun.publish(job, write_parts(job, parts, flush_rows=flush_rows))
+    engine = PartsEngine(flush_rows, limits, place)
+    return write_rows(PartsSource(parts), str(path), WriteOptions(**options), RUNTIME, engine=engine)
 
 
 def sent(value: Any) -> Any:
@@ -42,27 +88,27 @@ def sent(value: Any) -> Any:
 
 
 def summarise_parts(
-    begun: ScatterWrite, parts: Sequence[pl.DataFrame], *, limits: SampleLimits = DOMAIN_LIMITS
+    schema: pl.Schema, parts: Sequence[pl.DataFrame], *, limits: SampleLimits = DOMAIN_LIMITS
 ) -> IndexSummary:
-    fitted = [part.select(begun.names).cast(dict(begun.index_schema)) for part in parts]
+    names = list(schema)
+    fitted = [part.select(names).cast(dict(schema)) for part in parts]
     found = [
-        summarise(part, begun.names, first_row=number << 40, limits=limits)
-        for number, part in enumerate(fitted)
+        summarise(part, names, first_row=number << 40, limits=limits) for number, part in enumerate(fitted)
     ]
-    weights = [frame_weights(part, begun.names) for part in fitted]
+    weights = [frame_weights(part, names) for part in fitted]
     total = sum(int(some.sum(dtype=np.int64)) for some in weights)
     return replace(merge_summaries(found, limits=limits), weight_sum=total)
 
 
 def write_parts(
-    job: ScatterJob, parts: Sequence[pl.DataFrame], *, flush_rows: int = 1 << 40
-) -> list[ScatteredFile]:
+    task: PlaceTask, parts: Sequence[pl.DataFrame], *, flush_rows: int = 1 << 40
+) -> list[PlacedFile]:
     shuffled: dict[int, list[Any]] = {}
     for part in parts:
-        frame = job.fit(part.to_arrow())
-        keys = job.place(frame)
-        files = np.searchsorted(job.file_starts, keys, side="right") - 1
-        assert len(files) == 0 or (files.min() >= 0 and files.max() < job.file_count)
+        frame = task.fit(part.to_arrow())
+        keys = task.place(frame)
+        files = np.searchsorted(task.file_starts, keys, side="right") - 1
+        assert len(files) == 0 or (files.min() >= 0 and files.max() < task.file_count)
         for number in np.unique(files).tolist():
             rows = np.flatnonzero(files == number)
             shuffled.setdefault(number, []).append((frame[pl.Series(rows)], keys[rows]))
@@ -72,8 +118,8 @@ def write_parts(
         for one in shuffled[number]:
             held.append(one)
             if sum(len(keys) for _, keys in held) >= flush_rows:
-                written += job.write_file([f for f, _ in held], [k for _, k in held])
+                written += task.write_file([f for f, _ in held], [k for _, k in held])
                 held = []
         if held:
-            written += job.write_file([f for f, _ in held], [k for _, k in held])
-    return [ScatteredFile.load(file.dump()) for file in written]
+            written += task.write_file([f for f, _ in held], [k for _, k in held])
+    return [PlacedFile.load(file.dump()) for file in written]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 import qbeast_spark_bridge as bridge
-from qbeast_spark_bridge import optimize as rewrite_tasks
+from qbeast_spark_bridge import engine as rewrite_tasks
 from qbeast_spark_bridge.worker import rewrite as rewrite_work
 from tests.helpers.tables import small_files
 from tests.spark import sessions

@@ -20,7 +20,7 @@ from hypothesis import Phase, given, settings
 import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_core.tree.summary import DOMAIN_LIMITS, SampleLimits
-from qbeast_spark_bridge import optimize as rewrite_tasks
+from qbeast_spark_bridge import engine as rewrite_tasks
 from qbeast_spark_bridge.session import ensure_java
 from tests.golden.appends import copy_of
 from tests.golden.collection import Golden, each

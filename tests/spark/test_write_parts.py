@@ -7,7 +7,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,23 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.engine.scatter_task import ScatteredFile
-from qbeast_core.table.runtime import RUNTIME
-from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.scatter import ScatterWrite
-from qbeast_core.table.write.write import WriteResult
+from qbeast_core.table.engine.tasks import PlacedFile, PlaceTask
 from qbeast_spark_bridge.worker import shuffle as pass_two
 from qbeast_spark_bridge.worker import transport as batches
 from qbeast_spark_bridge.worker import transport as packs
 from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall, note_of
 from qbeast_spark_bridge.worker.transport import longs_as_decimals
 from tests.helpers.invariants import check_invariants
-from tests.helpers.scattering import summarise_parts
+from tests.helpers.scattering import scatter
 from tests.helpers.strategies import VALUES, frames_of
 from tests.helpers.tables import assert_same_rows
-
-if TYPE_CHECKING:
-    from qbeast_core.table.engine.scatter_task import ScatterJob
 
 ROOT = Path(__file__).parents[2]
 EVERY_TYPE = {f"c{number}": dtype for number, dtype in enumerate(VALUES)}
@@ -44,22 +37,12 @@ def numbers(count: int = 4_000) -> pl.DataFrame:
     return pl.DataFrame({"row": range(count), "a": rng.integers(0, 900, count), "b": rng.random(count)})
 
 
-def begun(frame: pl.DataFrame, path: Path, columns: list[str], **options: Any) -> ScatterWrite:
-    write = ScatterWrite.begin(frame.clear(), str(path), WriteOptions(columns=columns, **options), RUNTIME)
-    assert not isinstance(write, WriteResult)
-    return write
-
-
 def arrow(frame: pl.DataFrame, *, rows: int = 300) -> list[pa.RecordBatch]:
     """The rows as Spark sends them."""
     numbered = frame.rename({name: f"c{number}" for number, name in enumerate(frame.columns)})
     table = numbered.to_arrow(compat_level=pl.CompatLevel.oldest())
     found: list[pa.RecordBatch] = table.to_batches(max_chunksize=rows)
     return found
-
-
-def job_of(write: ScatterWrite, frame: pl.DataFrame) -> ScatterJob:
-    return write.job(summarise_parts(write, [frame]))
 
 
 @pytest.mark.parametrize("files", [1, 2, 3, 200, 10_007])
@@ -121,22 +104,22 @@ def test_rows_beyond_what_a_worker_may_hold_go_to_more_files(
 ) -> None:
     monkeypatch.setattr(pass_two, "_HELD_BYTES", 24 * 1_000)
     frame = numbers()
-    write = begun(frame, tmp_path / "t", ["a", "b"], cube_size=100)
-    job = job_of(write, frame)
-    assert job.file_count == 1
-    argument = (job, pass_two.task_keys(1), frame.columns, {})
-    sent = [
-        b
-        for part in range(4)
-        for b in pass_two.pack_partition(argument, iter(arrow(frame[part * 1000 :][:1000])))
-    ]
-    answers = [
-        ScatteredFile.load(data.as_py())
-        for batch in pass_two.write_partition(job, iter(sent))
-        for data in batch.column("file")
-    ]
-    assert len(answers) == 4
-    assert write.publish(job, answers).files == 4
+
+    def place(task: PlaceTask) -> list[PlacedFile]:
+        assert task.file_count == 1
+        argument = (task, pass_two.task_keys(1), frame.columns, {})
+        sent = [
+            b
+            for part in range(4)
+            for b in pass_two.pack_partition(argument, iter(arrow(frame[part * 1000 :][:1000])))
+        ]
+        return [
+            PlacedFile.load(data.as_py())
+            for batch in pass_two.write_partition(task, iter(sent))
+            for data in batch.column("file")
+        ]
+
+    assert scatter(tmp_path / "t", [frame], place=place, columns=["a", "b"], cube_size=100).files == 4
     assert_same_rows(qbeast.read_table(tmp_path / "t"), frame)
     check_invariants(tmp_path / "t")
 

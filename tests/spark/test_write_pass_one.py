@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.table.runtime import RUNTIME
-from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.scatter import ScatterWrite
+from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.table.engine.tasks import SummaryTask
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.summary import KEY_COLUMN, IndexSummary, summarise
 from qbeast_spark_bridge import sample as pass_one
@@ -18,22 +17,19 @@ from qbeast_spark_bridge.schema import empty_frame
 from tests.spark.test_write import EVERY_TYPE, INDEXABLE, of_spark
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 
-def found(df: DataFrame, path: Path, columns: list[str], *, cube_size: int | None = None) -> IndexSummary:
-    options = WriteOptions(columns=columns, cube_size=cube_size)
-    write = ScatterWrite.begin(empty_frame(df.schema), str(path / "t"), options, RUNTIME)
-    assert isinstance(write, ScatterWrite)
-    return pass_one.summarise_rows(df, write)
+def found(df: DataFrame, columns: list[str], *, cube_size: int | None = None) -> IndexSummary:
+    schema = empty_frame(df.schema).schema
+    task = SummaryTask(pl.Schema({name: schema[name] for name in columns}), cube_size)
+    return pass_one.summarise_rows(df, task, schema_to_delta(schema))
 
 
-def check_all(df: DataFrame, path: Path, columns: list[str]) -> None:
+def check_all(df: DataFrame, columns: list[str]) -> None:
     """Every row is in the sample, and all that was counted is right."""
     frame = of_spark(df).select(columns)
-    summary, wanted = found(df, path, columns), summarise(frame, columns)
+    summary, wanted = found(df, columns), summarise(frame, columns)
     assert (summary.rows, summary.columns) == (wanted.rows, wanted.columns)
     assert summary.weight_sum == int(frame_weights(frame, columns).sum(dtype=np.int64))
     assert summary.key_limit == wanted.key_limit
@@ -43,11 +39,11 @@ def check_all(df: DataFrame, path: Path, columns: list[str]) -> None:
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "+05:30"])
-def test_every_type_and_session_zone(spark: SparkSession, tmp_path: Path, zone: str) -> None:
+def test_every_type_and_session_zone(spark: SparkSession, zone: str) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        check_all(spark.sql(EVERY_TYPE), tmp_path, INDEXABLE)
+        check_all(spark.sql(EVERY_TYPE), INDEXABLE)
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(before))
 
@@ -64,43 +60,43 @@ def test_every_type_and_session_zone(spark: SparkSession, tmp_path: Path, zone: 
         "SELECT l.id AS a, 'x' AS b FROM range(9) l JOIN range(5) r ON l.id = r.id + 100",
     ],
 )
-def test_no_rows_and_empty_partitions(spark: SparkSession, tmp_path: Path, rows: str) -> None:
-    check_all(spark.sql(rows), tmp_path, ["a", "b"])
+def test_no_rows_and_empty_partitions(spark: SparkSession, rows: str) -> None:
+    check_all(spark.sql(rows), ["a", "b"])
 
 
-def test_moments_beyond_pythons_calendar(spark: SparkSession, tmp_path: Path) -> None:
+def test_moments_beyond_pythons_calendar(spark: SparkSession) -> None:
     df = spark.sql(
         "SELECT timestamp_micros(v) AS at, CAST(timestamp_micros(v) AS TIMESTAMP_NTZ) AS ntz,"
         " date_from_unix_date(CAST(v / 10000000000000 AS INT)) AS day"
         " FROM VALUES (9000000000000000000), (-60000000000000001), (-1), (0), (NULL) AS t(v)"
     )
     names = ["at", "ntz", "day"]
-    summary = found(df, tmp_path, names)
+    summary = found(df, names)
     wanted = summarise(pl.DataFrame(df.toArrow()).select(names), names)
     assert summary.columns == wanted.columns
 
 
-def test_rows_read_after_a_shuffle_and_a_cache(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_read_after_a_shuffle_and_a_cache(spark: SparkSession) -> None:
     shuffled = spark.range(0, 3_000, 1, 4).selectExpr("id % 700 AS a").groupBy("a").count()
-    check_all(shuffled, tmp_path, ["a", "count"])
+    check_all(shuffled, ["a", "count"])
     held = shuffled.persist()
     try:
-        check_all(held, tmp_path, ["count", "a"])
+        check_all(held, ["count", "a"])
     finally:
         held.unpersist()
 
 
 def test_samples_shrink_with_rows_and_partitions_and_stay_uniform(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pass_one, "_WHOLE_ROWS", 1_000)
     rows = 60_000
     df = spark.range(0, rows, 1, 3).selectExpr("id AS a")
-    wide = found(df, tmp_path, ["a"], cube_size=4_096)
+    wide = found(df, ["a"], cube_size=4_096)
     share = wide.sample.height / rows
     assert share == pytest.approx(0.25, rel=0.05)  # a cube of 4,096 rows has 1,024 in the sample
     assert wide.values("a").mean() == pytest.approx(rows / 2, rel=0.03)
     monkeypatch.setattr(pass_one, "DOMAIN_LIMITS", pass_one.DOMAIN_LIMITS.__class__(3_000, 1 << 20))
-    thin = found(df, tmp_path, ["a"], cube_size=4_096)
+    thin = found(df, ["a"], cube_size=4_096)
     assert 2_500 < thin.sample.height <= 3_000
     assert thin.values("a").mean() == pytest.approx(rows / 2, rel=0.05)

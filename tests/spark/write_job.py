@@ -19,7 +19,8 @@ from pyspark.taskcontext import TaskContext
 
 import qbeast_spark_bridge as bridge
 from qbeast_core.errors import QbeastError
-from qbeast_core.table.write.scatter import ScatterWrite
+from qbeast_core.table.write import write as write_module
+from qbeast_spark_bridge import engine
 from qbeast_spark_bridge import sample as pass_one
 from qbeast_spark_bridge.worker import shuffle as pass_two
 from tests.helpers.tables import small_files
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from qbeast_core.table.engine.scatter_task import ScatterJob
+    from qbeast_core.table.engine.tasks import PlaceTask
 
 ROWS = 2_000
 SLOW_SECONDS = 15.0
@@ -53,14 +54,14 @@ def failing_packs(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[
     fail_first()
 
 
-def failing_files(job: ScatterJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def failing_files(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write all files, then fail: they are orphans."""
     answers = list(_real_write(job, batches))
     fail_first()
     yield from answers
 
 
-def slow_files(job: ScatterJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def slow_files(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write all files, then be so slow that Spark starts the task a second time elsewhere."""
     answers = list(_real_write(job, batches))
     task = TaskContext.get()
@@ -73,18 +74,18 @@ def slow_files(job: ScatterJob, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 def retried(spark: SparkSession, path: str) -> dict[str, Any]:
     """Let every task fail once, after its work."""
     pass_one.send_sample = failing_samples
-    pass_two.pack_partition, pass_two.write_partition = failing_packs, failing_files
+    engine.pack_partition, engine.write_partition = failing_packs, failing_files
     return write(spark, path)
 
 
 def speculated(spark: SparkSession, path: str) -> dict[str, Any]:
-    pass_two.write_partition = slow_files
+    engine.write_partition = slow_files
     return write(spark, path)
 
 
 def killed(spark: SparkSession, path: str) -> dict[str, Any]:
     """Die when all files are written and nothing is committed."""
-    ScatterWrite.publish = _die  # type: ignore[method-assign] # it is the driver that dies, not a task
+    write_module.publish = _die  # type: ignore[assignment] # it is the driver that dies, not a task
     return write(spark, path)
 
 

@@ -17,9 +17,7 @@ from qbeast_core.cli.jobs.opening import open_table, warnings_told
 from qbeast_core.cli.sources import SourceFormat, SourceOptions, read_sources, types_by_name
 from qbeast_core.cli.wording import first_line
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.table.runtime import RUNTIME
-from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.write import WritePreview, WriteResult, preview_frame
+from qbeast_core.table.write.write import WriteResult
 
 if TYPE_CHECKING:
     from qbeast_core.table.write.target import Mode
@@ -52,12 +50,11 @@ def write_sources(
     store = dict(storage_options) or None
     with progress_bar("writing") as progress, warnings_told(), _readable():
         rows = read_sources(sources, reading)
-        asked: dict[str, Any] = {**options, "mode": mode, "storage_options": store, "progress": progress}
-        if dry_run:
-            preview = preview_frame(rows, table, WriteOptions(**asked), RUNTIME)
-            return Answer(parts=_preview_text(preview), data=_facts(table, preview, dry_run=True))
-        result = qbeast.write_table(rows, table, **asked)
-    return Answer(parts=_result_text(result), data=_facts(table, result, dry_run=False))
+        result = qbeast.write_table(
+            rows, table, **options, mode=mode, storage_options=store, dry_run=dry_run, progress=progress
+        )
+    parts = _planned_text(result) if dry_run else _result_text(result)
+    return Answer(parts=parts, data={"table": table, **asdict(result)})
 
 
 def _types_of(
@@ -87,10 +84,6 @@ def _readable() -> Generator[None]:
         raise InvalidInputError(msg, argument="sources") from error
 
 
-def _facts(table: str, outcome: WriteResult | WritePreview, *, dry_run: bool) -> dict[str, Any]:
-    return {"table": table, "dry_run": dry_run, **asdict(outcome)}
-
-
 def _result_text(result: WriteResult) -> tuple[Part, ...]:
     if not result.written:
         return (f"nothing was written: version {result.version} stays as it is",)
@@ -100,17 +93,17 @@ def _result_text(result: WriteResult) -> tuple[Part, ...]:
     )
 
 
-def _preview_text(preview: WritePreview) -> tuple[Part, ...]:
-    if not preview.would_write:
-        return (f"a dry run: nothing would be written, version {preview.version} stays as it is",)
-    where = "a new table" if preview.version < 0 else f"version {preview.version + 1}"
+def _planned_text(planned: WriteResult) -> tuple[Part, ...]:
+    if planned.skipped:
+        return (f"a dry run: nothing would be written, version {planned.version} stays as it is",)
+    where = "a new table" if planned.version < 0 else f"version {planned.version + 1}"
     return (
-        f"a dry run: {where} would get {preview.rows:,} rows in {preview.files:,} file(s); nothing was written",
-        _index_text(preview),
+        f"a dry run: {where} would get {planned.rows:,} rows in {planned.files:,} file(s); nothing was written",
+        _index_text(planned),
     )
 
 
-def _index_text(outcome: WriteResult | WritePreview) -> str:
+def _index_text(outcome: WriteResult) -> str:
     kinds = ", ".join(f"{name}:{kind}" for name, kind in outcome.transformers.items())
     new = "new revision" if outcome.new_revision else "revision"
     return f"{new} {outcome.revision_id}, indexed by {kinds}; {outcome.cubes:,} cubes of {outcome.cube_size:,} rows"

@@ -170,14 +170,11 @@ def commit(
             )
         sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**attempt) * (0.5 + jitter() / 2))
         if put == "lost":
-            head, applied = catch_up(store, head, intent, attempt=attempt)
+            head, applied = catch_up(store, head, intent, attempt=attempt, conflict_with=conflict_with)
             if applied:
                 return CommitOutcome(
                     version=head.version, attempts=attempt, snapshot=head, already_applied=True
                 )
-            reason = None if conflict_with is None else conflict_with(head)
-            if reason is not None:
-                raise conflict(store.uri, head.version, attempt, reason)
             fitted = fit_blocks(intent, head)
     raise conflict(store.uri, _version(head), most_attempts, "other writers were faster every time")
 
@@ -291,7 +288,12 @@ def _after(store: Store, head: Snapshot | None, version: int, options: Mapping[s
 
 
 def catch_up(
-    store: Store, head: Snapshot | None, intent: WriteIntent, *, attempt: int
+    store: Store,
+    head: Snapshot | None,
+    intent: WriteIntent,
+    *,
+    attempt: int,
+    conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> tuple[Snapshot, bool]:
     """Return the newest snapshot, and whether a winner says that `intent` is in the table already.
 
@@ -305,6 +307,8 @@ def catch_up(
         What we want to publish.
     attempt : int
         How many attempts there were, for the message.
+    conflict_with : callable, optional
+        As for `commit`.
 
     Raises
     ------
@@ -325,6 +329,9 @@ def catch_up(
             raise conflict(store.uri, newest.version, attempt, reason)
     if intent.removes:
         _refuse_out_of_order(store, newest, intent, attempt)
+    reason = None if conflict_with is None else conflict_with(newest)
+    if reason is not None:
+        raise conflict(store.uri, newest.version, attempt, reason)
     return newest, False
 
 

@@ -13,9 +13,10 @@ from qbeast_core.errors import CommitConflictError, UnsupportedTableError
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.dml.match import Matches
+from qbeast_core.table.engine.protocol import GROUP_BYTES, RowChange
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.job import GROUP_BYTES, Replaced, Rewrite, RowChange
+from qbeast_core.table.rewrite.job import Replaced, Rewrite
 from qbeast_core.table.rewrite.rewrite import refuse_copies, rewrite
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh

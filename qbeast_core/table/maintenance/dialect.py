@@ -30,7 +30,6 @@ from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.write import transformers_of
 
 __all__ = ["DialectResult", "JvmRelease", "switch_dialect"]
 
@@ -82,7 +81,7 @@ def switch_dialect(
         check_columns([ColumnSpec(name) for name in latest.columns], snapshot.schema, dialect)
         if jvm == "0.7":
             _refuse_new_transformations(snapshot)
-        kinds = [f"{name}:{kind}" for name, kind in transformers_of(latest).items()]
+        kinds = [f"{name}:{kind}" for name, kind in latest.transformer_kinds.items()]
         if latest.revision_id == 0:
             kinds = list(snapshot.config.column_specs or latest.columns)
         entries |= qbeast_spark_entries(kinds, cube_size=latest.desired_cube_size)

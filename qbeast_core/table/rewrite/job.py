@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -14,34 +13,11 @@ from qbeast_core.log.protocol import Brings
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome
-from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.runtime import ProgressCallback, Runtime
+from qbeast_core.table.engine.protocol import GROUP_BYTES, PlanSize, RowChange
+from qbeast_core.table.runtime import ProgressCallback
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.existing import ExistingTree
-from qbeast_core.tree.summary import IndexSummary
 
-__all__ = ["GROUP_BYTES", "PlanSize", "PlannedRows", "Replaced", "Rewrite", "RowChange", "Rows", "TakeRows"]
-
-
-GROUP_BYTES: Final = 2 << 30
-"""Rows that are held at once, in bytes of memory, estimated from the columns' types."""
-
-RowChange: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
-"""Rows in, rows out, of the same columns, the same for the same rows each time it is called."""
-
-
-class PlanSize(Protocol):
-    """How much a plan writes."""
-
-    @property
-    def file_count(self) -> int:
-        """Files to write."""
-        ...
-
-    @property
-    def block_count(self) -> int:
-        """Blocks in these files."""
-        ...
+__all__ = ["Replaced", "Rewrite"]
 
 
 def _no_files() -> I64Array:
@@ -143,41 +119,3 @@ class Replaced:
     rows: int
     cubes: int
     outcome: CommitOutcome | None = None
-
-
-class PlannedRows(PlanSize, Protocol):
-    """Rows whose new places are known."""
-
-    def write(self) -> Iterator[Sequence[AddFile]]:
-        """Write the files, invisible until a commit names them; yield them, with their blocks, as they are done.
-
-        Raises
-        ------
-        StorageError
-            If the store refuses. Of the files that were not yielded what can be found is deleted.
-        """
-        ...
-
-
-class Rows(Protocol):
-    """The rows of files that are taken out, and those added to them; the same each time they are read."""
-
-    def summary(self, names: Sequence[str]) -> IndexSummary:
-        """Return what is known of some columns."""
-        ...
-
-    def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
-        """Decide where the rows go.
-
-        Parameters
-        ----------
-        revision : Revision
-            To index them in.
-        tree : ExistingTree or None
-            Of the blocks of that revision that stay.
-        """
-        ...
-
-
-TakeRows: TypeAlias = Callable[[Reader, Rewrite, Runtime, I64Array, pl.DataFrame | None], Rows]
-"""Takes the rows of files of a snapshot, by their numbers, and those that a rewrite adds to them, if any."""

@@ -13,12 +13,13 @@ import polars as pl
 from qbeast_core.errors import CommitConflictError, InvalidInputError
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
+from qbeast_core.table.engine.memory import MEMORY
+from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, PlanSize
 from qbeast_core.table.index.revision import newest_revision
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.candidates import Choice, Scope, choose_files
-from qbeast_core.table.rewrite.job import GROUP_BYTES, PlanSize, Replaced, Rewrite, TakeRows
-from qbeast_core.table.rewrite.local import take_here
+from qbeast_core.table.rewrite.job import Replaced, Rewrite
 from qbeast_core.table.rewrite.rewrite import refuse_copies, rewrite
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
@@ -58,7 +59,7 @@ class _Done:
 
 
 def optimize(
-    reader: Reader, options: OptimizeOptions, runtime: Runtime, *, take: TakeRows = take_here
+    reader: Reader, options: OptimizeOptions, runtime: Runtime, *, engine: Engine = MEMORY
 ) -> tuple[OptimizeResult, Snapshot]:
     """Optimize the table as it is now; see `Table.optimize`.
 
@@ -70,7 +71,7 @@ def optimize(
         What was asked for.
     runtime : Runtime
         Clock and ids.
-    take : callable
+    engine : Engine
         Who reads the rows and writes them; this process by default.
 
     Returns
@@ -82,7 +83,7 @@ def optimize(
     scopes = _scopes(reader, options)
     done: list[_Done] = []
     for scope in scopes:
-        done.append(_one(_renewed(reader), scope, options, runtime, take))
+        done.append(_one(_renewed(reader), scope, options, runtime, engine))
         reader = Reader(done[-1].snapshot, pages=reader.pages)
     if options.progress is not None:
         rows = sum(one.replaced.rows for one in done if one.replaced is not None)
@@ -155,17 +156,17 @@ def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset
     return frozenset(known[name] for name in named)
 
 
-def _one(reader: Reader, scope: Scope, options: OptimizeOptions, runtime: Runtime, take: TakeRows) -> _Done:
+def _one(reader: Reader, scope: Scope, options: OptimizeOptions, runtime: Runtime, engine: Engine) -> _Done:
     """Optimize one scope; where thresholds of another writer are in the way, plan again."""
     for _ in range(_MOST_PLANS - 1):
         try:
-            return _attempt(reader, scope, options, runtime, take)
+            return _attempt(reader, scope, options, runtime, engine)
         except CommitConflictError:
             newest = _renewed(reader)
             if not _still_there(reader, newest, scope):
                 raise
             reader = newest
-    return _attempt(reader, scope, options, runtime, take)
+    return _attempt(reader, scope, options, runtime, engine)
 
 
 def _still_there(before: Reader, now: Reader, scope: Scope) -> bool:
@@ -178,7 +179,7 @@ def _still_there(before: Reader, now: Reader, scope: Scope) -> bool:
 
 
 def _attempt(
-    reader: Reader, scope: Scope, options: OptimizeOptions, runtime: Runtime, take: TakeRows
+    reader: Reader, scope: Scope, options: OptimizeOptions, runtime: Runtime, engine: Engine
 ) -> _Done:
     state = IndexState(reader.snapshot)
     refuse_copies(state)
@@ -200,7 +201,7 @@ def _attempt(
         progress=options.progress,
         group_bytes=GROUP_BYTES,
     )
-    replaced = rewrite(reader, state, job, runtime, take=take)
+    replaced = rewrite(reader, state, job, runtime, engine=engine)
     if replaced is None or replaced.outcome is None:
         return _Done(reader.snapshot, plan, None)
     extra = np.setdiff1d(np.flatnonzero(replaced.gone), choice.numbers)

@@ -13,16 +13,17 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.removes import removes_of
-from qbeast_core.space.arrays import BoolArray
+from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import publish
 from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.engine.memory import MEMORY
+from qbeast_core.table.engine.protocol import Engine, FilesSource, PlannedRows, RowChange, Rows
 from qbeast_core.table.index.revision import newest_revision, space_for
 from qbeast_core.table.index.state import IndexState, blocks_frame
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.job import PlannedRows, Replaced, Rewrite, RowChange, Rows, TakeRows
-from qbeast_core.table.rewrite.local import take_here
+from qbeast_core.table.rewrite.job import Replaced, Rewrite
 from qbeast_core.table.runtime import Progress, Runtime
 from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.outside import rows_outside
@@ -31,7 +32,7 @@ __all__ = ["OutOfRangeRows", "part_of", "publish_rewrite", "refuse_copies", "rew
 
 
 def rewrite(
-    reader: Reader, state: IndexState, job: Rewrite, runtime: Runtime, *, take: TakeRows = take_here
+    reader: Reader, state: IndexState, job: Rewrite, runtime: Runtime, *, engine: Engine = MEMORY
 ) -> Replaced | None:
     """Rewrite files in one commit, built on the reader's version; all of it or nothing.
 
@@ -46,7 +47,7 @@ def rewrite(
         What to do.
     runtime : Runtime
         Clock and ids.
-    take : callable
+    engine : Engine
         Who reads the rows and writes them; this process by default.
 
     Returns
@@ -69,7 +70,7 @@ def rewrite(
     check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings=job.brings)
     refuse_unsafe_locking(reader.store.uri, snapshot.storage_options)
     refuse_copies(state)
-    rewriter = _Rewriter(reader, state, job, runtime, take)
+    rewriter = _Rewriter(reader, state, job, runtime, engine)
     try:
         replaced = rewriter.run()
     except BaseException:  # an interrupt and a panic of Rust too
@@ -99,10 +100,10 @@ class _Rewriter:
     """The state of a rewrite between its rounds."""
 
     def __init__(
-        self, reader: Reader, state: IndexState, job: Rewrite, runtime: Runtime, take: TakeRows
+        self, reader: Reader, state: IndexState, job: Rewrite, runtime: Runtime, engine: Engine
     ) -> None:
         self.reader, self.state, self.job, self.runtime = reader, state, job, runtime
-        self.take = take
+        self.engine = engine
         self.dropped: BoolArray = np.zeros(state.snapshot.files.height, np.bool_)
         self.dropped[job.dropped] = True
         self.gone = self.dropped.copy()
@@ -166,10 +167,16 @@ class _Rewriter:
 
     def _set_apart(self, job: Rewrite, *, reads_files: bool) -> Rows:
         files = np.flatnonzero(self.gone & ~self.dropped & reads_files)
-        return self.take(self.reader, job, self.runtime, files, job.added)
+        return self._open(job, files, job.added)
 
     def _rows(self, files: BoolArray, added: pl.DataFrame | None) -> Rows:
-        return self.take(self.reader, self.job, self.runtime, np.flatnonzero(files), added)
+        return self._open(self.job, np.flatnonzero(files), added)
+
+    def _open(self, job: Rewrite, numbers: I64Array, added: pl.DataFrame | None) -> Rows:
+        source = FilesSource(
+            reader=self.reader, numbers=numbers, change=job.change, added=added, group_bytes=job.group_bytes
+        )
+        return self.engine.open(source, source.target, self.runtime, job.progress)
 
     def _plan(self, rows: Rows) -> PlannedRows | None:
         """Decide where rows go; None where there are none, in a table that has no space for any yet."""

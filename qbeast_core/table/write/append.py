@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from qbeast_core.io.location import resolve_location
 from qbeast_core.errors import CommitConflictError, TableNotFoundError
+from qbeast_core.io.location import resolve_location
 from qbeast_core.log.actions import AddFile, Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.rebase import dialect_of

@@ -80,6 +80,7 @@ class WriteOptions:
     txn: tuple[str, int] | None = None
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     dialect: BlocksDialect | None = None
+    dry_run: bool = False
     progress: ProgressCallback | None = None
 
 

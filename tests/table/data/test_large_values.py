@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from qbeast_core.table.rewrite.local import TakenRows
 
 import qbeast
 from qbeast_core.io import value_bytes
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.local import TakenRows
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.invariants import check_invariants, read_log
 

@@ -12,12 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.runtime import RUNTIME
-from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.scatter import ScatterWrite
 from qbeast_core.tree.summary import SampleLimits
 from tests.helpers.invariants import check_invariants
-from tests.helpers.scattering import scatter, summarise_parts, write_parts
+from tests.helpers.scattering import scatter, write_parts
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files
 
@@ -98,12 +95,11 @@ def test_rows_that_are_too_many_for_a_file_are_spread(tmp_path: Path) -> None:
 
 
 def test_rows_that_changed_in_between_are_refused_and_leave_nothing(rows, tmp_path: Path) -> None:
-    begun = ScatterWrite.begin(rows.clear(), str(tmp_path / "t"), WriteOptions(columns=["a"]), RUNTIME)
-    assert isinstance(begun, ScatterWrite)
-    job = begun.job(summarise_parts(begun, split(rows, 2)))
     changed = rows.with_columns(pl.col("a").reverse() / 2)
-    with pytest.raises(qbeast.InputChangedError, match="persist"):
-        begun.publish(job, write_parts(job, split(changed, 2)))
+    with pytest.raises(qbeast.InputChangedError, match="rows changed"):
+        scatter(
+            tmp_path / "t", [rows], place=lambda task: write_parts(task, split(changed, 2)), columns=["a"]
+        )
     assert not list((tmp_path / "t").rglob("*.parquet"))
 
 

@@ -13,9 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.runtime import RUNTIME
-from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.write import preview_frame
 from tests.helpers.tables import folder, small_files
 
 KEYS = ["user", "kind"]
@@ -126,8 +123,7 @@ def test_the_write_that_crosses_two_warns_and_no_other(tmp_path: Path) -> None:
 def test_a_preview_tells_what_the_write_will_tell(tmp_path: Path) -> None:
     rows = batch(5000, 3000, 1, 0)
     qbeast.write_table(rows, tmp_path, columns=KEYS, mode="append")
-    options = WriteOptions(columns=None, mode="append")
-    told = preview_frame(rows[:2000], str(tmp_path), options, RUNTIME).design_effect
+    told = qbeast.write_table(rows[:2000], tmp_path, mode="append", dry_run=True).design_effect
     written = qbeast.write_table(rows[:2000], tmp_path, mode="append")
     assert (
         told == written.design_effect == pytest.approx(exact(pl.concat([rows, rows[:2000]]), KEYS), rel=0.2)

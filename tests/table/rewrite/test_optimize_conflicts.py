@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.table.rewrite import local as rewrite_here
+from qbeast_core.table.engine import memory
 from qbeast_core.table.rewrite import optimize
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.races import landing_first
@@ -136,7 +136,7 @@ def test_an_error_while_files_are_written_leaves_none(tmp_path: Path) -> None:
     table = qbeast.open_table(path)
     failure = OSError("disk full")
     with (
-        mock.patch.object(rewrite_here, "write_data_files", side_effect=failure),
+        mock.patch.object(memory, "write_data_files", side_effect=failure),
         pytest.raises(OSError, match="disk"),
     ):
         table.optimize()

@@ -10,9 +10,6 @@ import pytest
 from hypothesis import given, settings
 
 import qbeast
-from qbeast_core.table.runtime import RUNTIME
-from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.write import WritePreview, preview_frame
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import folder, small_files
 
@@ -25,8 +22,8 @@ SHARED = (
 ROWS = pl.DataFrame({"id": range(900), "x": [i / 7 for i in range(900)]})
 
 
-def preview(rows: pl.DataFrame, path: Path, **options: Any) -> WritePreview:
-    return preview_frame(rows, str(path), WriteOptions(**options), RUNTIME)
+def preview(rows: pl.DataFrame, path: Path, **options: Any) -> qbeast.WriteResult:
+    return qbeast.write_table(rows, path, dry_run=True, **options)
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -51,13 +48,13 @@ def test_a_write_does_what_its_preview_said(case: Case) -> None:
             assert {key: getattr(planned, key) for key in SHARED} == {
                 key: getattr(done, key) for key in SHARED
             }
-            assert (planned.version, planned.would_write) == (done.version - 1, True)
+            assert (planned.version, planned.dry_run, planned.written) == (done.version - 1, True, False)
 
 
 def test_what_would_be_passed_over_is_told(tmp_path: Path) -> None:
     done = qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
     planned = preview(ROWS, tmp_path / "t", columns=["id"], mode="ignore")
-    assert (planned.would_write, planned.rows, planned.version) == (False, 0, done.version)
+    assert (planned.skipped, planned.rows, planned.version) == (True, 0, done.version)
 
 
 def test_what_would_be_refused_is_refused(tmp_path: Path) -> None:

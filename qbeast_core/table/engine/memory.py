@@ -1,35 +1,44 @@
-"""The rows of a rewrite that this process reads, places and writes itself."""
+"""Rows that this process reads, places and writes itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InputChangedError
+from qbeast_core.errors import InputChangedError, InvalidInputError
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import FileSettings, write_data_files
 from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.engine.protocol import (
+    FilesSource,
+    FrameSource,
+    PlannedRows,
+    Rows,
+    Source,
+)
+from qbeast_core.table.engine.tasks import FileTarget
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import RowFilter, ScanTask, TableFiles, read_scan_task
-from qbeast_core.table.rewrite.job import PlannedRows, Rewrite, RowChange, Rows
-from qbeast_core.table.runtime import Progress, Runtime
+from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.design_effect import design_effect
 from qbeast_core.tree.existing import ExistingTree
+from qbeast_core.tree.key_sketch import KeySketch
+from qbeast_core.tree.key_total import KeyTotal
 from qbeast_core.tree.pack import rows_per_file
 from qbeast_core.tree.plan import IndexPlan, plan_index
 from qbeast_core.tree.plan_part import plan_parts
 from qbeast_core.tree.summary import IndexSummary, summarise
 
-__all__ = ["TakenRows", "read_files", "take_here"]
+__all__ = ["MEMORY", "FileRows", "MemoryEngine", "read_files"]
 
 
 _WIDE: Final = 48
@@ -43,59 +52,102 @@ _FOOTERS_AT_ONCE: Final = 16
 _UNPACKED: Final = 4  # bytes in memory per byte stored, for files that do not tell their rows
 
 
-def take_here(
-    reader: Reader, job: Rewrite, runtime: Runtime, numbers: I64Array, added: pl.DataFrame | None
-) -> Rows:
-    """Take rows into this process; those that are more than a group are read again whenever they are needed.
+class MemoryEngine:
+    """The engine of one process: rows are held, or where files hold too many, read again a few at a time."""
 
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    job : Rewrite
-        What becomes of the rows, and how many are held.
-    runtime : Runtime
-        Clock and ids.
-    numbers : ndarray of int64
-        Of live files.
-    added : polars.DataFrame or None
-        More rows.
-    """
-    return _RowsHere(reader, job, runtime, numbers, added)
+    def open(
+        self, source: Source, target: FileTarget, runtime: Runtime, progress: ProgressCallback | None
+    ) -> Rows:
+        """Take rows into this process; see `Engine`."""
+        match source:
+            case FrameSource():
+                return _Rows(_FrameRows(target.shape.fit(source.frame)), target, runtime, progress)
+            case FilesSource():
+                return _Rows(FileRows(source), target, runtime, progress)
+            case _:
+                msg = f"{type(source).__name__} is no source of rows for one process; nothing was written"
+                raise InvalidInputError(msg, argument="source")
 
 
-class _RowsHere:
+MEMORY: Final = MemoryEngine()
+"""The engine that operations use unless they are told another one."""
+
+
+class _Held(Protocol):
+    """Rows in an order that never changes."""
+
+    @property
+    def held(self) -> pl.DataFrame | None:
+        """All rows; None: they are too many."""
+        ...
+
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of a row in memory."""
+        ...
+
+    @property
+    def group_rows(self) -> int:
+        """Rows that may be held at once."""
+        ...
+
+    def keys(self, names: Sequence[str]) -> pl.DataFrame:
+        """Return some columns of all rows."""
+        ...
+
+    def take(self, numbers: I64Array, total: int) -> pl.DataFrame:
+        """Return some rows by their places among all `total`, ascending."""
+        ...
+
+
+class _FrameRows:
+    """The rows of a frame."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self.held = frame
+        self.row_bytes = frame.estimated_size() / max(frame.height, 1)
+        self.group_rows = max(frame.height, 1)
+
+    def keys(self, names: Sequence[str]) -> pl.DataFrame:
+        return self.held.select(names)
+
+    def take(self, numbers: I64Array, _: int) -> pl.DataFrame:
+        return self.held[numbers]
+
+
+class _Rows:
     def __init__(
-        self, reader: Reader, job: Rewrite, runtime: Runtime, numbers: I64Array, added: pl.DataFrame | None
+        self, rows: _Held, target: FileTarget, runtime: Runtime, progress: ProgressCallback | None
     ) -> None:
-        self._reader, self._job, self._runtime = reader, job, runtime
-        self._rows = TakenRows(reader, numbers, change=job.change, added=added, group_bytes=job.group_bytes)
+        self.rows, self.target, self.runtime, self.progress = rows, target, runtime, progress
 
-    def summary(self, names: Sequence[str]) -> IndexSummary:
-        return summarise(self._rows.keys(names), names)
+    def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
+        del cube_size  # every row is looked at
+        return summarise(self.rows.keys(names), names)
 
     def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
-        keys = self._rows.keys(revision.columns)
-        if self._job.progress is not None:
-            self._job.progress(Progress("plan", rows=keys.height))
-        held = self._rows.held
-        row_bytes = self._rows.row_bytes if held is None else held.estimated_size() / max(held.height, 1)
-        plan = plan_index(
-            keys,
-            revision,
-            frame_weights(keys, revision.columns),
-            existing=tree,
-            file_rows=rows_per_file(row_bytes),
-        )
-        return _PlanHere(self._reader, self._job, self._runtime, self._rows, plan)
+        keys = self.rows.keys(revision.columns)
+        if self.progress is not None:
+            self.progress(Progress("plan", rows=keys.height))
+        weights = frame_weights(keys, revision.columns)
+        with ThreadPoolExecutor(2) as aside:  # while the plan is made
+            effect = aside.submit(design_effect, weights)
+            held = self.rows.held
+            trial = None if held is None else aside.submit(self.settings, held, revision)
+            plan = plan_index(
+                keys, revision, weights, existing=tree, file_rows=rows_per_file(self.rows.row_bytes)
+            )
+            return _Plan(self, plan, effect.result(), None if trial is None else trial.result())
+
+    def settings(self, rows: pl.DataFrame, revision: Revision) -> FileSettings:
+        """Choose how files of such rows are encoded."""
+        return self.target.settings(rows, revision.columns)
 
 
-class _PlanHere:
-    def __init__(
-        self, reader: Reader, job: Rewrite, runtime: Runtime, rows: TakenRows, plan: IndexPlan
-    ) -> None:
-        self._reader, self._job, self._runtime = reader, job, runtime
-        self._rows, self._plan = rows, plan
+class _Plan:
+    def __init__(self, rows: _Rows, plan: IndexPlan, effect: float, settings: FileSettings | None) -> None:
+        self._rows, self._plan, self._settings = rows, plan, settings
+        self.design_effect = effect
 
     @property
     def file_count(self) -> int:
@@ -105,24 +157,33 @@ class _PlanHere:
     def block_count(self) -> int:
         return len(self._plan.packed.block_cube)
 
+    @property
+    def cube_count(self) -> int:
+        return len(self._plan.thresholds)
+
+    def keys(self) -> KeySketch:
+        total = KeyTotal()
+        for number in range(self.file_count):
+            total.add(KeySketch.of(self._plan.file(number).weights))
+        return total.joined(self.design_effect * total.rows)
+
     def write(self) -> Iterator[Sequence[AddFile]]:
-        if self._rows.held is not None:
-            yield self._write(self._rows.held, self._plan)
+        rows = self._rows.rows
+        if rows.held is not None:
+            yield self._write(rows.held, self._plan)
             return
         total = len(self._plan.weights)
-        for places, part in plan_parts(self._plan, most_rows=self._rows.group_rows):
-            yield self._write(self._rows.take(places, total), part)
+        for places, part in plan_parts(self._plan, most_rows=rows.group_rows):
+            yield self._write(rows.take(places, total), part)
 
     def _write(self, rows: pl.DataFrame, plan: IndexPlan) -> list[AddFile]:
-        snapshot = self._reader.snapshot
-        configuration, dialect = snapshot.metadata.configuration, dialect_of(snapshot)
         return write_data_files(
             rows,
             plan,
-            store=self._reader.store,
-            settings=FileSettings.of(rows, plan.revision.columns, configuration, dialect=dialect),
-            runtime=self._runtime,
-            progress=self._job.progress,
+            store=self._rows.target.store,
+            settings=self._settings or self._rows.settings(rows, plan.revision),
+            runtime=self._rows.runtime,
+            progress=self._rows.progress,
         )
 
 
@@ -156,7 +217,7 @@ def read_files(reader: Reader, numbers: I64Array, columns: Sequence[str] | None 
     return pl.concat([none, *read_scan_task(portion, wanted, place)], rechunk=False)
 
 
-class TakenRows:
+class FileRows:
     """The rows of files that are taken out, with what becomes of them, in an order that never changes.
 
     Rows that take less than `group_bytes` are read once and held; others are read again whenever they are
@@ -164,38 +225,28 @@ class TakenRows:
 
     Parameters
     ----------
-    reader : Reader
-        Of the snapshot.
-    numbers : ndarray of int64
-        Numbers of live files.
-    change : callable, optional
-        What becomes of rows; the same of the same rows each time.
-    added : polars.DataFrame, optional
-        More rows, last.
-    group_bytes : int
-        Rows held at once, in bytes: 8 a number, 48 a text or nested value, or what the files hold uncompressed
-        where that is more.
+    source : FilesSource
+        Its bytes held at once are estimated: 8 a number, 48 a text or nested value, or what the files hold
+        uncompressed where that is more.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        numbers: I64Array,
-        *,
-        change: RowChange | None,
-        added: pl.DataFrame | None,
-        group_bytes: int,
-    ) -> None:
-        self._reader, self._change, self._added = reader, change, added
+    def __init__(self, source: FilesSource) -> None:
+        reader, numbers = source.reader, source.numbers
+        self._reader, self._change, self._added = reader, source.change, source.added
         rows, sizes = _rows_and_bytes(reader, numbers)
-        self.row_bytes = max(int(sizes.sum()) // max(int(rows.sum()), 1), 1)
-        self.group_rows = max(group_bytes // self.row_bytes, 1)
+        row_bytes = max(int(sizes.sum()) // max(int(rows.sum()), 1), 1)
+        self.group_rows = max(source.group_bytes // row_bytes, 1)
         """Rows that fit into a group."""
-        chunk = group_bytes if sizes.sum() <= group_bytes else max(group_bytes // _CHUNKS, 1)
+        chunk = source.group_bytes
+        if sizes.sum() > chunk:
+            chunk = max(chunk // _CHUNKS, 1)
         cuts = np.flatnonzero(np.diff(np.maximum(np.cumsum(sizes) - 1, 0) // chunk)) + 1
         self._chunks: list[I64Array] = np.split(numbers, cuts)
         self.held = next(iter(self._frames()), None) if len(self._chunks) == 1 else None
         """All rows; None: they are too many."""
+        self.row_bytes = float(row_bytes)
+        if self.held is not None and self.held.height:
+            self.row_bytes = self.held.estimated_size() / self.held.height
 
     def keys(self, names: Sequence[str]) -> pl.DataFrame:
         """Return some columns of all rows."""

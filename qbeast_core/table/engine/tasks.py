@@ -14,7 +14,7 @@ import numpy.typing as npt
 import orjson
 import polars as pl
 
-from qbeast_core.io.store import open_store
+from qbeast_core.io.store import Store, open_store
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U64Array
 from qbeast_core.space.cubes import Cubes, encode_cubes
@@ -31,7 +31,16 @@ from qbeast_core.tree.pack import page_rows_for
 from qbeast_core.tree.plan import grid_columns
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, summarise
 
-__all__ = ["RowShape", "ScatterJob", "ScatteredFile", "SummaryJob", "count_cubes", "sort_keys", "with_blocks"]
+__all__ = [
+    "FileTarget",
+    "PlaceTask",
+    "PlacedFile",
+    "RowShape",
+    "SummaryTask",
+    "count_cubes",
+    "sort_keys",
+    "with_blocks",
+]
 
 
 _BIAS: Final = 1 << 31
@@ -62,17 +71,73 @@ class RowShape:
         return fit_frame(to_frame(rows), self.schema_json, self.schema, merge=self.merge)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTarget:
+    """Where the files of an operation go, and what they follow; picklable.
+
+    Attributes
+    ----------
+    uri : str
+        The table, as workers reach it too.
+    storage_options : Mapping
+        As `deltalake` takes them.
+    shape : RowShape
+        Of the table's rows.
+    configuration : Mapping
+        The table's properties that files follow: those of Delta.
+    dialect : BlocksDialect
+        Of the table: a JVM may read files without the table's schema.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    shape: RowShape
+    configuration: Mapping[str, str]
+    dialect: BlocksDialect
+
+    @staticmethod
+    def of(
+        uri: str,
+        shape: RowShape,
+        configuration: Mapping[str, str],
+        *,
+        dialect: BlocksDialect,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> FileTarget:
+        """Return the target of files in a table of that configuration."""
+        kept = {key: value for key, value in configuration.items() if key.startswith("delta.")}
+        return FileTarget(
+            uri=uri,
+            storage_options=dict(storage_options or {}),
+            shape=shape,
+            configuration=kept,
+            dialect=dialect,
+        )
+
+    def settings(self, rows: pl.DataFrame, indexed: tuple[str, ...]) -> FileSettings:
+        """Choose how files of such rows are encoded."""
+        return FileSettings.of(rows, indexed, self.configuration, dialect=self.dialect)
+
+    @property
+    def store(self) -> Store:
+        """The store below the table's root."""
+        return open_store(self.uri, self.storage_options)
+
+
 @dataclass(frozen=True, slots=True)
-class SummaryJob:
+class SummaryTask:
     """Summarises rows of the indexed columns; picklable.
 
     Parameters
     ----------
     schema : polars.Schema
         The indexed columns in order, of the table's types.
+    cube_size : int, optional
+        Rows that a cube will aim at, where that is known: how large a sample has to be.
     """
 
     schema: pl.Schema
+    cube_size: int | None = None
 
     @property
     def limits(self) -> SampleLimits:
@@ -101,48 +166,30 @@ class SummaryJob:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScatterJob:
+class PlaceTask:
     """Everything a worker needs; pickles to a few MB at most.
 
     Attributes
     ----------
-    uri : str
-        The table.
-    storage_options : Mapping
-        As `deltalake` takes them.
-    shape : RowShape
-        Of the table's rows.
-    configuration : Mapping
-        The table's properties that files follow.
-    dialect : BlocksDialect
-        Of the table.
+    target : FileTarget
+        Where the files go.
     revision : Revision
         The rows are indexed with.
-    is_new : bool
-        Whether this write makes it.
     outline : Outline
         Where rows go.
     file_starts : ndarray of uint64, shape (files,)
         Sort key of the first row that each file may hold, increasing, the first one 0.
     file_rows : int
         Rows that a file aims at.
-    design_effect : float
-        Of the rows.
     rows, weight_sum : int
         Rows summarised, and the sum of their weights.
     """
 
-    uri: str
-    storage_options: Mapping[str, str] = field(repr=False)
-    shape: RowShape
-    configuration: Mapping[str, str]
-    dialect: BlocksDialect
+    target: FileTarget
     revision: Revision
-    is_new: bool
     outline: Outline
     file_starts: U64Array
     file_rows: int
-    design_effect: float
     rows: int
     weight_sum: int
 
@@ -153,7 +200,7 @@ class ScatterJob:
 
     def fit(self, rows: ArrowStream | pl.DataFrame) -> pl.DataFrame:
         """Return rows as they came as rows of the table; see `RowShape.fit`."""
-        return self.shape.fit(rows)
+        return self.target.shape.fit(rows)
 
     def place(self, frame: pl.DataFrame) -> U64Array:
         """Return the sort key of each row: rows go to files, and lie in them, in the order of their keys.
@@ -172,7 +219,7 @@ class ScatterJob:
         weights = frame_weights(frame, revision.columns)
         return sort_keys(self.outline.place(grid_columns(frame, revision), weights), weights)
 
-    def write_file(self, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[ScatteredFile]:
+    def write_file(self, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
         """Write rows of one file, sorted, under a new name; more files than one where they are too many.
 
         Parameters
@@ -218,7 +265,7 @@ class ScatterJob:
             codes = (codes << 1) | ((cells >> shifts) & np.uint32(1)).astype(np.int64)
         return codes
 
-    def _write(self, rows: pl.DataFrame, keys: U64Array, children: I64Array) -> ScatteredFile:
+    def _write(self, rows: pl.DataFrame, keys: U64Array, children: I64Array) -> PlacedFile:
         nodes, weights = _nodes_and_weights(keys)
         begins: BoolArray = np.concatenate(
             [[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])]
@@ -229,12 +276,12 @@ class ScatterJob:
             rows,
             weights,
             page_rows_for(rows.height, cube_size=revision.desired_cube_size),
-            store=open_store(self.uri, self.storage_options),
+            store=self.target.store,
             path=f"{uuid.uuid4()}.parquet",
-            settings=FileSettings.of(rows, revision.columns, self.configuration, dialect=self.dialect),
+            settings=self.target.settings(rows, revision.columns),
             now_ms=lambda: time.time_ns() // 1_000_000,
         )
-        return ScatteredFile(
+        return PlacedFile(
             add=add,
             nodes=nodes[starts],
             children=children[starts],
@@ -257,7 +304,7 @@ def _nodes_and_weights(keys: U64Array) -> tuple[I32Array, I32Array]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScatteredFile:
+class PlacedFile:
     """A data file, and its blocks by numbers of an outline.
 
     Parameters
@@ -304,11 +351,11 @@ class ScatteredFile:
         )
 
     @staticmethod
-    def load(data: bytes) -> ScatteredFile:
+    def load(data: bytes) -> PlacedFile:
         """Return what was dumped."""
         facts = orjson.loads(data)
         path, size, modified, stats, tags = facts["add"]
-        return ScatteredFile(
+        return PlacedFile(
             add=AddFile(path=path, size=size, modification_time=modified, stats=stats, tags=tags),
             nodes=np.array(facts["nodes"], np.int32),
             children=np.array(facts["children"], np.int64),
@@ -318,12 +365,12 @@ class ScatteredFile:
         )
 
 
-def with_blocks(files: Sequence[ScatteredFile], outline: Outline) -> list[AddFile]:
+def with_blocks(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:
     """Return the files with their blocks: cubes by name, thresholds as they are now that all rows are known.
 
     Parameters
     ----------
-    files : sequence of ScatteredFile
+    files : sequence of PlacedFile
         All files of a write.
     outline : Outline
         By which their rows were placed.
@@ -356,7 +403,7 @@ def with_blocks(files: Sequence[ScatteredFile], outline: Outline) -> list[AddFil
     ]
 
 
-def count_cubes(files: Sequence[ScatteredFile]) -> int:
+def count_cubes(files: Sequence[PlacedFile]) -> int:
     """Return how many cubes took rows.
 
     Examples

@@ -1,0 +1,244 @@
+"""Rows that workers read, place and write; this process plans by a sample of them and knows their files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InputChangedError
+from qbeast_core.log.actions import AddFile
+from qbeast_core.space.arrays import I32Array, U64Array
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.engine.protocol import PlannedRows
+from qbeast_core.table.engine.tasks import (
+    FileTarget,
+    PlacedFile,
+    PlaceTask,
+    SummaryTask,
+    sort_keys,
+    with_blocks,
+)
+from qbeast_core.table.runtime import Progress, ProgressCallback
+from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.design_effect import design_effect
+from qbeast_core.tree.existing import ExistingTree
+from qbeast_core.tree.key_sketch import KeySketch
+from qbeast_core.tree.outline import Outline, draw_outline
+from qbeast_core.tree.pack import pack_files, rows_per_file
+from qbeast_core.tree.plan import grid_columns, smallest_block_rows
+from qbeast_core.tree.summary import IndexSummary
+
+__all__ = ["DistributedRows", "PlacementPlan", "Workers", "guess_row_bytes", "plan_placement"]
+
+_TEXT_BYTES: Final = 24.0
+_OTHER_BYTES: Final = 64.0
+
+
+class Workers(Protocol):
+    """Workers that read the rows of one source, the same each time."""
+
+    @property
+    def advice(self) -> str:
+        """What to do if the rows were not the same when they were read again."""
+        ...
+
+    def summarise(self, task: SummaryTask) -> IndexSummary:
+        """Return the summary of all rows, with a sample of them and the sum of their weights."""
+        ...
+
+    def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
+        """Write all rows to new files; return one answer for each, of those that count."""
+        ...
+
+
+class DistributedRows:
+    """The rows of a source that workers move; see `qbeast_core.table.engine.protocol.Rows`.
+
+    Parameters
+    ----------
+    workers : Workers
+        Of an engine, for one source.
+    target : FileTarget
+        What the rows become.
+    progress : callable or None
+        Told of every step; files are counted once all of them are written.
+    """
+
+    def __init__(self, workers: Workers, target: FileTarget, progress: ProgressCallback | None) -> None:
+        self._workers, self._target, self._progress = workers, target, progress
+        self._summaries: dict[tuple[str, ...], IndexSummary] = {}
+
+    def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
+        """Return what the workers found, once for the same columns."""
+        known = tuple(names)
+        if known not in self._summaries:
+            schema = pl.Schema({name: self._target.shape.schema[name] for name in known})
+            self._summaries[known] = self._workers.summarise(SummaryTask(schema, cube_size))
+        return self._summaries[known]
+
+    def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
+        """Draw the tree from the sample, and cut it into files."""
+        summary = self.summary(revision.columns)
+        if self._progress is not None:
+            self._progress(Progress("plan", rows=summary.rows))
+        row_bytes = guess_row_bytes(self._target.shape.schema)
+        plan = plan_placement(summary, revision, tree, row_bytes=row_bytes)
+        task = PlaceTask(
+            target=self._target,
+            revision=revision,
+            outline=plan.outline,
+            file_starts=plan.file_starts,
+            file_rows=plan.file_rows,
+            rows=summary.rows,
+            weight_sum=summary.weight_sum,
+        )
+        return _Plan(self._workers, plan, task, self._progress)
+
+
+class _Plan:
+    def __init__(
+        self, workers: Workers, plan: PlacementPlan, task: PlaceTask, progress: ProgressCallback | None
+    ) -> None:
+        self._workers, self._task, self._progress = workers, task, progress
+        self.file_count, self.block_count = task.file_count, plan.block_count
+        self.cube_count, self.design_effect = plan.cube_count, plan.design_effect
+        self._weights = plan.weights
+
+    def keys(self) -> KeySketch:
+        return KeySketch.of(self._weights)
+
+    def write(self) -> Iterator[Sequence[AddFile]]:
+        task = self._task
+        self._report(0, self.file_count, task.rows)
+        files = self._workers.place(task)
+        rows = sum(file.rows for file in files)
+        if (rows, sum(file.weight_sum for file in files)) != (task.rows, task.weight_sum):
+            delete_data_files(task.target.store, [file.add for file in files])
+            msg = (
+                f"the rows changed while they were written: {task.rows:,} were counted, then {rows:,} arrived, or "
+                f"indexed values differed. Nothing was written. {self._workers.advice}"
+            )
+            raise InputChangedError(msg, rows_before=task.rows, rows_after=rows)
+        self._report(len(files), len(files), rows)
+        yield with_blocks(files, task.outline)
+
+    def _report(self, done: int, total: int, rows: int) -> None:
+        if self._progress is not None:
+            self._progress(Progress("write", done, total, rows))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacementPlan:
+    """Where rows go that workers will place.
+
+    Attributes
+    ----------
+    outline : Outline
+        The tree.
+    file_starts : ndarray of uint64, shape (files,)
+        Sort key of the first row that each file may hold, increasing, the first one 0.
+    file_rows : int
+        Rows that a file aims at.
+    block_count, cube_count : int
+        Blocks that the sampled rows lie in, a cube that files share counted for each, and cubes.
+    design_effect : float
+        Of the rows.
+    weights : ndarray of int32
+        Of the sampled rows, ascending.
+    """
+
+    outline: Outline
+    file_starts: U64Array
+    file_rows: int
+    block_count: int
+    cube_count: int
+    design_effect: float
+    weights: I32Array
+
+
+def plan_placement(
+    summary: IndexSummary, revision: Revision, tree: ExistingTree | None, *, row_bytes: float
+) -> PlacementPlan:
+    """Draw the tree and cut it into files; of sampled rows alone, or of all of them where the sample is whole.
+
+    Parameters
+    ----------
+    summary : IndexSummary
+        Of the indexed columns, with a sample of the rows.
+    revision : Revision
+        To index them in.
+    tree : ExistingTree or None
+        Of the revision's blocks that stay.
+    row_bytes : float
+        Bytes of a row in memory, see `guess_row_bytes`.
+    """
+    size = revision.desired_cube_size
+    weights = frame_weights(summary.sample, revision.columns)
+    cells = grid_columns(summary.sample, revision)
+    share = summary.sample.height / summary.rows if summary.rows else 1.0
+    outline = draw_outline(
+        cells,
+        weights,
+        rows_each=1.0 / share,
+        cube_size=size,
+        existing=tree,
+        smallest_block_rows=smallest_block_rows(summary.rows, cube_size=size),
+    )
+    file_rows = rows_per_file(row_bytes)
+    keys = np.sort(sort_keys(outline.place(cells, weights), weights))
+    starts = _file_starts(keys, file_rows=file_rows * share)
+    return PlacementPlan(
+        outline=outline,
+        file_starts=starts,
+        file_rows=file_rows,
+        block_count=_count_blocks(keys, starts),
+        cube_count=len(np.unique(keys >> np.uint64(32))),
+        design_effect=design_effect(weights, share=share),
+        weights=np.sort(weights),
+    )
+
+
+def guess_row_bytes(schema: pl.Schema) -> float:
+    """Return the bytes of a row in memory, guessed from the types.
+
+    Examples
+    --------
+    >>> guess_row_bytes(pl.Schema({"id": pl.Int64(), "name": pl.String()}))
+    32.0
+    """
+    return sum(_bytes_of(dtype) for dtype in schema.dtypes())
+
+
+def _file_starts(keys: U64Array, *, file_rows: float) -> U64Array:
+    """Cut the sampled rows into files, at the end of a cube where one is near; return where each begins."""
+    if not len(keys):
+        return np.zeros(0, np.uint64)
+    cubes, counts = np.unique(keys >> np.uint64(32), return_counts=True)
+    packed = pack_files(counts.astype(np.int64), file_rows=max(round(file_rows), 1))
+    cuts = packed.file_starts[:-1]
+    begins = np.cumsum(counts) - counts
+    at = np.minimum(np.searchsorted(begins, cuts), len(begins) - 1)
+    whole = begins[at] == cuts
+    starts = np.where(whole, cubes[at] << np.uint64(32), keys[cuts])
+    starts[0] = 0
+    return np.unique(starts)
+
+
+def _count_blocks(keys: U64Array, starts: U64Array) -> int:
+    if not len(keys):
+        return 0
+    cubes, files = keys >> np.uint64(32), np.searchsorted(starts, keys, side="right")
+    return 1 + int(((cubes[1:] != cubes[:-1]) | (files[1:] != files[:-1])).sum())
+
+
+def _bytes_of(dtype: pl.DataType) -> float:
+    if dtype == pl.String:
+        return _TEXT_BYTES
+    if dtype.is_nested() or dtype == pl.Binary:
+        return _OTHER_BYTES
+    return 16.0 if dtype.is_decimal() else 8.0

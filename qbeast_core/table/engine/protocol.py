@@ -1,0 +1,236 @@
+"""What operations ask of whoever moves rows: sources, engines, and rows whose places are planned.
+
+Rows come from a source, are summarised, placed by a plan, written to files, and published by one commit. An
+operation knows these protocols alone; an engine knows no operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+import polars as pl
+
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.rebase import dialect_of
+from qbeast_core.space.arrays import I64Array
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.data.frames import FrameLike, to_frame
+from qbeast_core.table.engine.tasks import FileTarget, RowShape
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.runtime import ProgressCallback, Runtime
+from qbeast_core.tree.existing import ExistingTree
+from qbeast_core.tree.key_sketch import KeySketch
+from qbeast_core.tree.summary import IndexSummary
+
+__all__ = [
+    "GROUP_BYTES",
+    "Engine",
+    "FilesSource",
+    "FrameSource",
+    "PlanSize",
+    "PlannedRows",
+    "RowChange",
+    "Rows",
+    "Source",
+]
+
+GROUP_BYTES: Final = 2 << 30
+"""Rows that are held at once, in bytes of memory, estimated from the columns' types."""
+
+RowChange: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
+"""Rows in, rows out, of the same columns, the same for the same rows each time it is called."""
+
+
+class Source(Protocol):
+    """Rows that an engine can read, as often as it needs to, the same each time."""
+
+    @property
+    def empty(self) -> pl.DataFrame:
+        """No rows, with the columns and types of those to come."""
+        ...
+
+    @property
+    def at_hand(self) -> pl.DataFrame:
+        """Rows that this process holds anyway, perhaps none: what hints are made from."""
+        ...
+
+
+class FrameSource:
+    """Rows in memory, as they came; taken into a frame when they are first asked for.
+
+    Parameters
+    ----------
+    data : FrameLike
+        What `qbeast_core.table.data.frames.to_frame` takes.
+    """
+
+    def __init__(self, data: FrameLike) -> None:
+        self._data = data
+        self._frame: pl.DataFrame | None = None
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The rows."""
+        if self._frame is None:
+            self._frame = to_frame(self._data)
+        return self._frame
+
+    @property
+    def empty(self) -> pl.DataFrame:
+        """See `Source`."""
+        return self.frame.clear()
+
+    @property
+    def at_hand(self) -> pl.DataFrame:
+        """See `Source`."""
+        return self.frame
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FilesSource:
+    """The rows of live files, with what becomes of them, and rows that are added.
+
+    Attributes
+    ----------
+    reader : Reader
+        Of the snapshot.
+    numbers : ndarray of int64
+        Numbers of live files.
+    change : callable or None
+        What becomes of rows; the same of the same rows each time.
+    added : polars.DataFrame or None
+        More rows, of the table's columns and types, last.
+    group_bytes : int
+        Rows that may be held at once.
+    """
+
+    reader: Reader
+    numbers: I64Array
+    change: RowChange | None = None
+    added: pl.DataFrame | None = None
+    group_bytes: int = GROUP_BYTES
+
+    @property
+    def empty(self) -> pl.DataFrame:
+        """See `Source`."""
+        return self.reader.snapshot.schema.to_frame()
+
+    @property
+    def at_hand(self) -> pl.DataFrame:
+        """See `Source`."""
+        return self.empty
+
+    @property
+    def target(self) -> FileTarget:
+        """Where files that take the place of these go."""
+        snapshot = self.reader.snapshot
+        return FileTarget.of(
+            self.reader.store.uri,
+            RowShape(snapshot.schema_json, snapshot.schema, merge=False),
+            snapshot.metadata.configuration,
+            dialect=dialect_of(snapshot),
+            storage_options=snapshot.storage_options,
+        )
+
+
+class PlanSize(Protocol):
+    """How much a plan writes."""
+
+    @property
+    def file_count(self) -> int:
+        """Files to write."""
+        ...
+
+    @property
+    def block_count(self) -> int:
+        """Blocks in these files."""
+        ...
+
+
+class PlannedRows(PlanSize, Protocol):
+    """Rows whose new places are known."""
+
+    @property
+    def cube_count(self) -> int:
+        """Cubes that take rows; of workers that saw a sample, those that sampled rows lie in."""
+        ...
+
+    @property
+    def design_effect(self) -> float:
+        """Of these rows alone, at least 1.0."""
+        ...
+
+    def keys(self) -> KeySketch:
+        """Return how often index keys repeat in the rows; of workers that saw a sample, in the sampled ones."""
+        ...
+
+    def write(self) -> Iterator[Sequence[AddFile]]:
+        """Write the files, invisible until a commit names them; yield them, with their blocks, as they are done.
+
+        Raises
+        ------
+        InputChangedError
+            If the rows are not those that were summarised.
+        StorageError
+            If the store refuses. Of the files that were not yielded what can be found is deleted.
+        """
+        ...
+
+
+class Rows(Protocol):
+    """The rows of a source, with whoever moves them."""
+
+    def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
+        """Return what is known of some columns.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The indexed columns, in order.
+        cube_size : int, optional
+            Rows that a cube will aim at, where that is known: how large a sample has to be.
+        """
+        ...
+
+    def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
+        """Decide where the rows go.
+
+        Parameters
+        ----------
+        revision : Revision
+            To index them in.
+        tree : ExistingTree or None
+            Of the blocks of that revision that stay.
+        """
+        ...
+
+
+class Engine(Protocol):
+    """Whoever moves rows: in memory, by temporary files, by workers of a cluster."""
+
+    def open(
+        self, source: Source, target: FileTarget, runtime: Runtime, progress: ProgressCallback | None
+    ) -> Rows:
+        """Return the rows of a source.
+
+        Parameters
+        ----------
+        source : Source
+            Of a kind that the engine knows.
+        target : FileTarget
+            What the rows become.
+        runtime : Runtime
+            Clock and ids.
+        progress : callable or None
+            Told of every step.
+
+        Raises
+        ------
+        SchemaMismatchError
+            If the rows do not fit the table.
+        InvalidInputError
+            If the engine cannot take such a source.
+        """
+        ...

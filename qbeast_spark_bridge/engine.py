@@ -1,0 +1,183 @@
+"""The engine of Spark: executors read the rows, summarise them, and write each to its file."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.table.engine.distributed import DistributedRows
+from qbeast_core.table.engine.protocol import FilesSource, Rows, Source
+from qbeast_core.table.engine.tasks import FileTarget, PlacedFile, PlaceTask, SummaryTask
+from qbeast_core.table.runtime import ProgressCallback, Runtime
+from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
+from qbeast_core.tree.summary_bytes import load_summary
+from qbeast_spark_bridge.sample import summarise_rows
+from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
+from qbeast_spark_bridge.tasks import TASK_BYTES, tasks_of
+from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
+from qbeast_spark_bridge.worker.read_task import ReadTask
+from qbeast_spark_bridge.worker.rewrite import PACKS as FILE_PACKS
+from qbeast_spark_bridge.worker.rewrite import SUMMARIES, merge_partition, pack_files, summarise_files
+from qbeast_spark_bridge.worker.shuffle import FILES, PACKS, pack_partition, task_keys, write_partition
+from qbeast_spark_bridge.worker.transport import decimals_as_longs, short_decimals
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["SparkEngine", "SparkSource"]
+
+_TASKS: Final = "key int, number int, task binary"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparkSource:
+    """The rows of a Spark DataFrame, which have to be the same when they are read again.
+
+    Attributes
+    ----------
+    df : DataFrame
+        Of a classic session or of Spark Connect.
+    """
+
+    df: DataFrame
+
+    @property
+    def empty(self) -> pl.DataFrame:
+        """See `Source`."""
+        return empty_frame(self.df.schema)
+
+    @property
+    def at_hand(self) -> pl.DataFrame:
+        """See `Source`."""
+        return self.empty
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparkEngine:
+    """Moves rows by tasks of Spark; see `qbeast_core.table.engine.protocol.Engine`.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    """
+
+    spark: SparkSession
+
+    def open(self, source: Source, target: FileTarget, _: Runtime, progress: ProgressCallback | None) -> Rows:
+        """Return rows that executors move: those of a DataFrame, or of files as they are."""
+        if isinstance(source, SparkSource):
+            return DistributedRows(_FrameWorkers(source.df, target), target, progress)
+        if isinstance(source, FilesSource) and source.change is None and source.added is None:
+            return DistributedRows(_FileWorkers(self.spark, source), target, progress)
+        msg = "Spark puts rows of files back as they are; nothing was changed. Change rows in this process."
+        raise InvalidInputError(msg, argument="source")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FrameWorkers:
+    """Executors that read a DataFrame; see `qbeast_core.table.engine.distributed.Workers`."""
+
+    df: DataFrame
+    target: FileTarget
+
+    @property
+    def advice(self) -> str:
+        return "The input is read twice: persist it first (`persist=True`), or take out what is random or unordered."
+
+    def summarise(self, task: SummaryTask) -> IndexSummary:
+        _refuse_collations(list(task.schema), collated_columns(self.df.schema))
+        with OwnErrors():
+            return summarise_rows(self.df, task, self.target.shape.schema_json)
+
+    def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
+        """Answer once for each file, however often Spark ran its task: files of other attempts are orphans."""
+        if not task.file_count:
+            return []
+        with OwnErrors():
+            decimals = short_decimals(self.df.schema)
+            pack = WorkerCall.of(
+                pack_partition, (task, task_keys(task.file_count), self.df.columns, decimals)
+            )
+            packs = decimals_as_longs(numbered(self.df), decimals).mapInArrow(pack, PACKS)
+            return _written(packs, task)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FileWorkers:
+    """Executors that read live files."""
+
+    spark: SparkSession
+    source: FilesSource
+
+    @property
+    def advice(self) -> str:
+        return "Do all machines reach the same files?"
+
+    def summarise(self, task: SummaryTask) -> IndexSummary:
+        """Each task sends one summary, tasks merge them."""
+        tasks = _tasks(self.source, list(task.schema))
+        nothing = task.summarise(task.schema.to_frame(), first_row=0)
+        if not tasks:
+            return nothing
+        files = self.source.reader.snapshot.files
+        counts = files["num_records"].fill_null(0).to_numpy()[self.source.numbers]
+        share = min(DOMAIN_LIMITS.rows / max(int(counts.sum()), 1), 1.0)
+        with OwnErrors():
+            call = WorkerCall.of(summarise_files, (task, share))
+            summaries = self._spread(tasks).mapInArrow(call, SUMMARIES)
+            merge = WorkerCall.of(merge_partition, None)
+            # Adaptive execution makes as many tasks of this shuffle as the summaries are worth.
+            some = summaries.repartition("part").mapInArrow(merge, SUMMARIES)
+            found = some.repartition(1).mapInArrow(merge, SUMMARIES).collect()
+        return load_summary(bytes(found[0]["summary"])) if found else nothing
+
+    def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
+        """Tasks read and pack, one task per new file writes."""
+        if not task.file_count:
+            return []
+        tasks = _tasks(self.source, list(self.source.reader.snapshot.schema))
+        with OwnErrors():
+            pack = WorkerCall.of(pack_files, (task, task_keys(task.file_count)))
+            return _written(self._spread(tasks).mapInArrow(pack, FILE_PACKS), task)
+
+    def _spread(self, tasks: Sequence[ReadTask]) -> DataFrame:
+        """Send each task to a partition of its own, always the same one."""
+        keys = task_keys(len(tasks)).tolist()
+        rows = [
+            (key, number, bytearray(pickle.dumps(task, protocol=5)))
+            for number, (key, task) in enumerate(zip(keys, tasks, strict=True))
+        ]
+        return self.spark.createDataFrame(rows, _TASKS).repartition(len(rows), "key")
+
+
+def _written(packs: DataFrame, task: PlaceTask) -> list[PlacedFile]:
+    """Shuffle the packs to a task for each file, which writes it."""
+    sent = packs.repartition(task.file_count, "key")
+    files = sent.mapInArrow(WorkerCall.of(write_partition, task), FILES).collect()
+    return [PlacedFile.load(bytes(row["file"])) for row in files]
+
+
+def _tasks(source: FilesSource, columns: list[str]) -> list[ReadTask]:
+    """Cut the read of some files into tasks of about equal bytes."""
+    plan = source.reader.plan(None, None)
+    wanted = np.zeros_like(plan.selection.opened)
+    wanted[source.numbers] = True
+    some = replace(plan, selection=replace(plan.selection, opened=plan.selection.opened & wanted))
+    return tasks_of(source.reader, some, columns=columns, task_bytes=TASK_BYTES)
+
+
+def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
+    found = [name for name in names if name in collated]
+    if found:
+        msg = (
+            f"columns {found} have a collation: values that it calls equal would lie far apart in the index. "
+            "Nothing was written. Index other columns, or cast them to plain strings (collate UTF8_BINARY)."
+        )
+        raise InvalidColumnsError(msg, columns=found)
