@@ -70,8 +70,11 @@ class SparkEngine:
 
     spark: SparkSession
 
-    def open(self, source: Source, target: FileTarget, _: Runtime, progress: ProgressCallback | None) -> Rows:
+    def open(
+        self, source: Source, target: FileTarget, runtime: Runtime, progress: ProgressCallback | None
+    ) -> Rows:
         """Return rows that executors move: those of a DataFrame, or of files as they are."""
+        del runtime  # executors have clocks of their own
         if isinstance(source, SparkSource):
             return DistributedRows(_FrameWorkers(source.df, target), target, progress)
         if isinstance(source, FilesSource) and source.change is None and source.added is None:

@@ -104,15 +104,17 @@ class _FrameRows:
     """The rows of a frame."""
 
     def __init__(self, frame: pl.DataFrame) -> None:
-        self.held = frame
-        self.row_bytes = frame.estimated_size() / max(frame.height, 1)
+        self.held: pl.DataFrame | None = frame
+        self._frame = frame
+        self.row_bytes: float = frame.estimated_size() / max(frame.height, 1)
         self.group_rows = max(frame.height, 1)
 
     def keys(self, names: Sequence[str]) -> pl.DataFrame:
-        return self.held.select(names)
+        return self._frame.select(names)
 
-    def take(self, numbers: I64Array, _: int) -> pl.DataFrame:
-        return self.held[numbers]
+    def take(self, numbers: I64Array, total: int) -> pl.DataFrame:
+        del total
+        return self._frame[numbers]
 
 
 class _Rows:
