@@ -19,6 +19,7 @@ def test_a_full_read_returns_every_row_once(golden: Golden):
     assert_frame_equal(found.sort("id"), golden.expected, check_exact=True)
 
 
+@pytest.mark.filterwarnings("ignore::qbeast.EmptySampleWarning")
 @each()
 def test_a_sample_is_the_rows_that_the_jvm_returned(golden: Golden):
     table = open_golden(golden)

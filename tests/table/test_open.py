@@ -21,6 +21,7 @@ def test_a_table_opened_twice_is_read_once(tmp_path):
         assert qbeast.open_table(tmp_path / "t").scan().collect().height == 5000
 
 
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")  # the same rows again and again
 def test_what_is_committed_is_seen_at_once(tmp_path):
     path = tmp_path / "t"
     for number in range(5):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from unittest import mock
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.table.rewrite import rewrite as rewrite_commit
+from tests.helpers.races import landing_first
 from tests.helpers.tables import assert_same_rows, small_files
 
 COLUMNS = ["email", "age:quantiles", "height:linear", "id:hash"]
@@ -116,14 +115,7 @@ def test_files_without_index_are_drawn_from_too(tmp_path: Path) -> None:
 def test_files_appended_meanwhile_keep_their_revision(tmp_path: Path) -> None:
     rows = written(tmp_path)
     table = qbeast.open_table(tmp_path)
-    publish = rewrite_commit.commit
-
-    def late(*args, **kwargs):
-        if not qbeast.open_table(tmp_path).version > table.version:
-            qbeast.write_table(people(5_200, 40), tmp_path, mode="append")
-        return publish(*args, **kwargs)
-
-    with mock.patch.object(rewrite_commit, "commit", late):
+    with landing_first(lambda: qbeast.write_table(people(5_200, 40), tmp_path, mode="append")):
         table.optimize(redraw=True)
     table = qbeast.open_table(tmp_path)
     assert 2 in {revision.revision_id for revision in table.revisions}
