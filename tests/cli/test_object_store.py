@@ -8,15 +8,15 @@ from uuid import uuid4
 import boto3
 import polars as pl
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.cli.running import ROWS, complaint, run, said
+from tests.helpers.s3_server import S3Server
 
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[tuple[str, list[str]]]:
     """A bucket, and the options that lead there."""
-    server = ThreadedMotoServer(port=0, verbose=False)
+    server = S3Server()
     server.start()
     host, port = server.get_host_and_port()
     address, name = f"http://{host}:{port}", f"b{uuid4().hex[:12]}"

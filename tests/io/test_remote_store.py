@@ -11,13 +11,13 @@ from datetime import timedelta
 import boto3
 import polars as pl
 import pytest
-from moto.server import ThreadedMotoServer
 
 from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.io.pages import PageReader, PageRequest
 from qbeast_core.io.parquet_write import encode_data_file
 from qbeast_core.io.remote import RemoteStore, translate_options
 from qbeast_core.io.store import Store, open_store
+from tests.helpers.s3_server import S3Server
 from tests.io.frames import every_type, weights
 
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
@@ -25,7 +25,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGIO
 
 @pytest.fixture(scope="module")
 def options() -> Iterator[dict[str, str]]:
-    server = ThreadedMotoServer(port=0, verbose=False)
+    server = S3Server()
     server.start()
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import boto3
 import polars as pl
 import pytest
-from moto.server import ThreadedMotoServer
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from tests.helpers.s3_server import S3Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def options() -> Iterator[dict[str, str]]:
     """Give the options of a store with the bucket "spark"."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = S3Server()
     server.start()
     host, port = server.get_host_and_port()
     address = f"http://{host}:{port}"

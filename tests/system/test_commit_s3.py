@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from qbeast_core.errors import QbeastError, StorageError, TableNotFoundError, VersionNotFoundError
 from qbeast_core.io.store import open_store
@@ -14,6 +13,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot, refresh
 from tests.helpers.intents import METADATA, block, revision
+from tests.helpers.s3_server import S3Server
 
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 WRITERS = 3
@@ -22,7 +22,7 @@ COMMITS = 8
 
 @pytest.fixture(scope="module")
 def options() -> Iterator[dict[str, str]]:
-    server = ThreadedMotoServer(port=0, verbose=False)
+    server = S3Server()
     server.start()
     host, port = server.get_host_and_port()
     keys = {name.lower(): value for name, value in KEYS.items() if "KEY" in name}

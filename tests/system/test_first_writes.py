@@ -15,11 +15,11 @@ from uuid import uuid4
 import boto3
 import polars as pl
 import pytest
-from moto.server import ThreadedMotoServer
 
 import qbeast
 from qbeast_core.io.local import LocalStore
 from qbeast_core.table.write import creation
+from tests.helpers.s3_server import S3Server
 from tests.helpers.scattering import scatter
 from tests.helpers.tables import assert_same_rows
 
@@ -97,7 +97,7 @@ def test_first_writes_at_once_on_disk(tmp_path: Path, mode: str) -> None:
 
 @pytest.fixture
 def bucket() -> Iterator[tuple[str, dict[str, str]]]:
-    server = ThreadedMotoServer(port=0, verbose=False)
+    server = S3Server()
     server.start()
     host, port = server.get_host_and_port()
     options = {

@@ -8,10 +8,10 @@ import boto3
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from moto.server import ThreadedMotoServer
 
 import qbeast
 from qbeast_core.io.store import open_store
+from tests.helpers.s3_server import S3Server
 
 ROWS = pl.DataFrame(
     {"id": range(30_000), "x": [(i * 7919) % 30_011 for i in range(30_000)], "t": ["a", "b", None] * 10_000}
@@ -21,7 +21,7 @@ INDEXED = ["id", "x"]
 
 @pytest.fixture(scope="module")
 def server():
-    running = ThreadedMotoServer(port=0, verbose=False)
+    running = S3Server()
     running.start()
     host, port = running.get_host_and_port()
     yield f"http://{host}:{port}"

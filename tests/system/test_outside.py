@@ -11,12 +11,12 @@ import boto3
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-from moto.server import ThreadedMotoServer
 
 import qbeast
 from qbeast_core.cli.exits import FAULTS
 from qbeast_core.io.store import open_store
 from tests.cli.running import run
+from tests.helpers.s3_server import S3Server
 from tests.helpers.tables import small_files
 from tests.table.read.test_deletion_vectors import delete
 
@@ -163,7 +163,7 @@ def test_a_deletion_vector_outside_is_not_opened(table: Path, kind: str) -> None
 
 @pytest.fixture(scope="module")
 def server():
-    running = ThreadedMotoServer(port=0, verbose=False)
+    running = S3Server()
     running.start()
     host, port = running.get_host_and_port()
     yield f"http://{host}:{port}"
