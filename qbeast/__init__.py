@@ -45,6 +45,7 @@ from qbeast_core.table.maintenance.restore import RestoreResult
 from qbeast_core.table.maintenance.upgrade import UpgradeResult
 from qbeast_core.table.maintenance.vacuum import VacuumResult
 from qbeast_core.table.read.explain import Plan
+from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.rewrite.optimize import OptimizeResult
 from qbeast_core.table.runtime import Progress
 from qbeast_core.table.table import Table
@@ -80,6 +81,7 @@ __all__ = [
     "QbeastWarning",
     "RepairResult",
     "RestoreResult",
+    "ScanTask",
     "SchemaMismatchError",
     "StorageError",
     "Table",

@@ -16,10 +16,9 @@ from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.engine.protocol import FrameSource
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
-from qbeast_core.table.open import open_newest
+from qbeast_core.table.open import open_version
 from qbeast_core.table.read.reader import Sample
 from qbeast_core.table.runtime import RUNTIME, ProgressCallback
-from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
 from qbeast_core.table.table import Table
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
@@ -189,17 +188,7 @@ def open_table(
     >>> qbeast.open_table("days", version=0).scan().collect()["day"].to_list()
     [0]
     """
-    number, moment = travel(version)
-    if number is None and moment is None:
-        return open_newest(path, storage_options, allow_absolute_paths=allow_absolute_paths)
-    snapshot = load_snapshot(
-        path,
-        version=number,
-        timestamp=moment,
-        storage_options=storage_options,
-        allow_absolute_paths=allow_absolute_paths,
-    )
-    return Table(snapshot)
+    return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
 
 
 def scan_table(

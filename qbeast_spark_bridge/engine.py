@@ -14,12 +14,13 @@ from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.protocol import FilesSource, Rows, Source
 from qbeast_core.table.engine.tasks import FileTarget, PlacedFile, PlaceTask, SummaryTask
+from qbeast_core.table.read.split_scan import TASK_BYTES
 from qbeast_core.table.runtime import ProgressCallback, Runtime
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_core.tree.summary_bytes import load_summary
 from qbeast_spark_bridge.sample import summarise_rows
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
-from qbeast_spark_bridge.tasks import TASK_BYTES, tasks_of
+from qbeast_spark_bridge.tasks import tasks_of
 from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
 from qbeast_spark_bridge.worker.read_task import ReadTask
 from qbeast_spark_bridge.worker.rewrite import PACKS as FILE_PACKS

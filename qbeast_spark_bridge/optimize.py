@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qbeast_core.api import open_table
+from qbeast_core.table.open import open_reader
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
 from qbeast_core.table.runtime import RUNTIME, ProgressCallback
 from qbeast_core.table.write.options import metadata_of
@@ -75,6 +75,6 @@ def optimize_table(
         commit_metadata=metadata_of(commit_metadata),
         progress=progress,
     )
-    reader = open_table(path, storage_options=storage_options).explain().reader
+    reader = open_reader(path, None, storage_options)
     result, _ = optimize(reader, options, RUNTIME, engine=SparkEngine(spark))
     return result

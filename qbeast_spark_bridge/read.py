@@ -17,12 +17,11 @@ import polars as pl
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from qbeast_core.api import open_table
-from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.table.data.foreign_schema import taken_name
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
+from qbeast_core.table.open import open_reader
 from qbeast_core.table.read.empty_sample import warn_if_empty
 from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
 from qbeast_spark_bridge.predicates.names import keep_where
@@ -114,15 +113,9 @@ def read_table(
     EmptySampleWarning
         If the sample holds no row where many were to be expected.
     """
-    table = open_table(
-        path,
-        version=version,
-        storage_options=storage_options,
-        allow_absolute_paths=allow_absolute_paths,
-    )
-    reader = table.explain().reader
+    reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
     schema = nullable_schema(spark_schema(reader.snapshot.schema_json))
-    chosen = None if columns is None else _checked(columns, schema)
+    chosen = None if columns is None else reader.names_of(columns)
     collated = collated_columns(schema)  # compared in Spark's way, of which the index knows nothing
     condition = understand(
         where, pl.Schema({n: t for n, t in reader.snapshot.schema.items() if n not in collated})
@@ -135,14 +128,6 @@ def read_table(
     elif condition.condition is not None:
         rows = rows.where(condition.condition)  # the caller's own, to mean what it means to Spark
     return rows if chosen is None else rows.select([quoted(name) for name in chosen])
-
-
-def _checked(columns: Sequence[str], schema: StructType) -> list[str]:
-    unknown = [name for name in columns if name not in schema.names]
-    if isinstance(columns, str) or unknown or not columns or len(set(columns)) < len(columns):
-        msg = f"columns must be different names of {schema.names}, at least one, not {columns!r}"
-        raise InvalidInputError(msg, argument="columns")
-    return list(columns)
 
 
 def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:

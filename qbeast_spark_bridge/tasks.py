@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from qbeast_core.table.read.reader import Reader, Sample, ScanPlan, split_scan
+from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
+from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_spark_bridge.schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.read_task import ReadTask
 
-__all__ = ["TASK_BYTES", "arrow_schema", "plan_tasks", "tasks_of"]
-
-TASK_BYTES: Final = 64 << 20
-"""Stored bytes that a task reads, about."""
+__all__ = ["arrow_schema", "plan_tasks", "tasks_of"]
 
 
 def plan_tasks(
@@ -81,23 +78,9 @@ def tasks_of(
     columns, task_bytes, schema
         As for `plan_tasks`.
     """
-    names = list(reader.snapshot.schema) if columns is None else list(columns)
     whole = schema or nullable_schema(spark_schema(reader.snapshot.schema_json))
-    types = arrow_schema(StructType([whole[name] for name in names]))
-    wanted = reader.wanted(job, names)
-    wanted = replace(wanted, schema=pl.Schema({name: wanted.schema[name] for name in wanted.needed}))
-    return [
-        ReadTask(
-            uri=reader.store.uri,
-            version=reader.snapshot.version,
-            portion=portion,
-            wanted=wanted,
-            schema=types,
-            storage_options=dict(reader.snapshot.storage_options),
-            allow_absolute_paths=reader.store.allow_absolute_paths,
-        )
-        for portion in split_scan(reader, job, task_bytes=task_bytes)
-    ]
+    types = arrow_schema(StructType([whole[name] for name in reader.names_of(columns)]))
+    return [ReadTask(task, types) for task in scan_tasks(reader, job, columns, task_bytes=task_bytes)]
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -6,19 +6,54 @@ import copy
 import os
 from collections import OrderedDict
 from collections.abc import Mapping
+from datetime import datetime
 from threading import Lock
 from typing import Final
 
 from qbeast_core.errors import QbeastError
 from qbeast_core.io.location import is_address, resolve_location
-from qbeast_core.table.snapshot.snapshot import load_snapshot
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
 from qbeast_core.table.table import Table
 
-__all__ = ["open_newest"]
+__all__ = ["open_newest", "open_reader", "open_version"]
 
 _KEPT: Final = 8
 _tables: OrderedDict[tuple[str, bool], Table] = OrderedDict()
 _lock = Lock()
+
+
+def open_version(
+    path: str | os.PathLike[str],
+    version: int | str | datetime | None,
+    storage_options: Mapping[str, str] | None,
+    *,
+    allow_absolute_paths: bool = False,
+) -> Table:
+    """Return a table at a version, or its newest one; see `qbeast.open_table`."""
+    number, moment = travel(version)
+    if number is None and moment is None:
+        return open_newest(path, storage_options, allow_absolute_paths=allow_absolute_paths)
+    return Table(
+        load_snapshot(
+            path,
+            version=number,
+            timestamp=moment,
+            storage_options=storage_options,
+            allow_absolute_paths=allow_absolute_paths,
+        )
+    )
+
+
+def open_reader(
+    path: str | os.PathLike[str],
+    version: int | str | datetime | None,
+    storage_options: Mapping[str, str] | None,
+    *,
+    allow_absolute_paths: bool = False,
+) -> Reader:
+    """Return the reader of a table, for engines that plan reads themselves; options and errors as `open_version`."""
+    return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
 
 
 def open_newest(

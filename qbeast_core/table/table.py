@@ -31,9 +31,12 @@ from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease, swi
 from qbeast_core.table.maintenance.metadata import add_columns, set_properties, widen_columns
 from qbeast_core.table.maintenance.restore import RestoreResult, restore
 from qbeast_core.table.maintenance.vacuum import VacuumResult, vacuum
+from qbeast_core.table.read.empty_sample import warn_if_empty
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.reader import Reader, Sample
 from qbeast_core.table.read.scan import scan
+from qbeast_core.table.read.scan_task import ScanTask
+from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
 from qbeast_core.table.runtime import RUNTIME, ProgressCallback
 from qbeast_core.table.snapshot.log_files import read_history
@@ -74,6 +77,11 @@ class Table:
         """The Delta version, 0 or more."""
         return self._snapshot.version
 
+    @property
+    def reader(self) -> Reader:
+        """What plans reads of this version: for engines, and subject to change."""
+        return self._reader
+
     def _newest(self) -> Snapshot:
         """Return the newest version, which a change starts from."""
         return refresh(self._snapshot)
@@ -81,7 +89,7 @@ class Table:
     def _move_to(self, snapshot: Snapshot | None) -> None:
         """Show the version that a change of ours made; reads begun before keep theirs."""
         newest = snapshot if snapshot is not None else refresh(self._snapshot)
-        self._reader = Reader(newest, pages=self._reader.pages)
+        self._reader = self._reader.at(newest)
         self._snapshot = newest
 
     def __repr__(self) -> str:
@@ -179,6 +187,64 @@ class Table:
             msg = f"no such column(s): {unknown}; the table has {list(self.schema)}"
             raise InvalidInputError(msg, argument="columns")
         return explain(self._reader, predicate, sample, None if columns is None else list(columns))
+
+    def scan_tasks(
+        self,
+        predicate: Predicate | None = None,
+        sample: Sample | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        task_bytes: int = TASK_BYTES,
+    ) -> list[ScanTask]:
+        """Cut a read of this version into tasks that any process can do, each without a look at the log.
+
+        Together they return every row that filter and sample keep exactly once. They pickle, for a pool of
+        processes or another machine that reaches the files; their pickles hold the storage options.
+
+        Parameters
+        ----------
+        predicate : polars.Expr or str, optional
+            Rows to keep, exactly. A text is SQL, as in `delete`.
+        sample : float or tuple of float, optional
+            A fraction in [0, 1], or ``(from, to)``.
+        columns : sequence of str, optional
+            Columns to return, in order, at least one; all by default.
+        task_bytes : int, default 64 MiB
+            Stored bytes that a task aims at; larger files are cut between pages where their pages are known.
+
+        Returns
+        -------
+        list of ScanTask
+            Each has `.read()`, which yields frames of bounded size, `.schema` and `.paths`. Empty if no file can
+            hold a wanted row.
+
+        Raises
+        ------
+        InvalidInputError
+            If the sample is no fraction, the columns are not different ones of the table, the predicate is no
+            condition on the rows, or `task_bytes` is no positive integer.
+        UnsupportedTableError
+            If a file to open lies outside the table, see `qbeast.open_table`.
+
+        Warns
+        -----
+        EmptySampleWarning
+            If the sample holds no row where many were to be expected.
+
+        Examples
+        --------
+        >>> import pickle, polars as pl, qbeast
+        >>> rows = pl.DataFrame({"id": range(100_000), "half": [i / 2 for i in range(100_000)]})
+        >>> _ = qbeast.write_table(rows, "halves", columns=["id"])
+        >>> tasks = qbeast.open_table("halves").scan_tasks("id < 70000", columns=["half"], task_bytes=100_000)
+        >>> sent = [pickle.dumps(task) for task in tasks]  # say to the processes of a pool
+        >>> sum(frame.height for task in sent for frame in pickle.loads(task).read())
+        70000
+        """
+        asked = filter_of(predicate, self.schema)
+        plan = self._reader.plan(asked, sample)
+        warn_if_empty(self._reader, sample, plan if asked is None else None)
+        return scan_tasks(self._reader, plan, columns, task_bytes=task_bytes)
 
     def files(self, predicate: Predicate | None = None, sample: Sample | None = None) -> pl.DataFrame:
         """Return the data files that a read opens: a list that any engine can take.
@@ -349,7 +415,7 @@ class Table:
         Repair, version 0: 0 file(s) would be mended
         """
         newest = self._newest()
-        reader = self._reader if newest is self._snapshot else Reader(newest, pages=self._reader.pages)
+        reader = self._reader.at(newest)
         result, made = repair_table(reader, dry_run=dry_run, progress=progress)
         if result.repaired:
             self._move_to(made)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -55,7 +54,7 @@ class SourcePlan:
             allow_absolute_paths=options.allow_absolute_paths,
         )
         plan = SourcePlan(Reader(snapshot), options)
-        plan._names(options.columns)  # what is wrong is said when the table is loaded
+        plan.reader.names_of(options.columns)  # what is wrong is said when the table is loaded
         plan._predicate()
         if options.sample is not None:
             sample_to_weights(options.sample)
@@ -69,7 +68,7 @@ class SourcePlan:
     def schema(self) -> StructType:
         """Return the columns asked for."""
         whole = self._whole()
-        return StructType([whole[name] for name in self._names(self.options.columns)])
+        return StructType([whole[name] for name in self.reader.names_of(self.options.columns)])
 
     def tasks(self, schema: StructType) -> list[ReadTask]:
         """Cut the read into tasks.
@@ -84,7 +83,7 @@ class SourcePlan:
         InvalidInputError
             If Spark expects a column that the table does not have, or another type.
         """
-        names = self._names([field.name for field in schema.fields])
+        names = self.reader.names_of([field.name for field in schema.fields])
         self._refuse_types(schema)
         return plan_tasks(
             self.reader,
@@ -96,14 +95,6 @@ class SourcePlan:
 
     def _whole(self) -> StructType:
         return nullable_schema(spark_schema(self.reader.snapshot.schema_json))
-
-    def _names(self, columns: Sequence[str] | None) -> list[str]:
-        known = list(self.reader.snapshot.schema)
-        names = known if columns is None else list(columns)
-        if not names or set(names) - set(known) or len(set(names)) < len(names):
-            msg = f"the columns asked for must be different ones of {known}, at least one, not {names}"
-            raise InvalidInputError(msg, argument="columns")
-        return names
 
     def _predicate(self) -> pl.Expr | None:
         if self.options.where is None:

@@ -6,16 +6,14 @@ Workers import this alone: what plans a read takes as long to import again.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.io.pages import PageReader
-from qbeast_core.io.store import open_store
-from qbeast_core.table.read.scan_task import RowFilter, ScanTask, TableFiles, read_scan_task
+from qbeast_core.table.read.scan_task import ScanTask
 
 __all__ = ["ReadTask", "run_tasks"]
 
@@ -25,46 +23,18 @@ _BATCH_BYTES: Final = 32 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadTask:
-    """A part of a read of one version. It pickles and needs no log: a worker has all it must know.
+    """A task of a scan, and the types in which Spark takes its rows. It pickles, as the task does.
 
     Attributes
     ----------
-    uri : str
-        The table; local ones as absolute paths.
-    version : int
-        What was planned, for messages.
-    portion : ScanTask
-        Files and pages to open.
-    wanted : RowFilter
-        Rows and columns to return.
+    task : ScanTask
+        What to read.
     schema : pyarrow.Schema
-        Types to return them in.
-    storage_options : Mapping
-        For the store.
-    allow_absolute_paths : bool
-        Whether files may be named by absolute paths.
+        Types to return it in.
     """
 
-    uri: str
-    version: int
-    portion: ScanTask = field(repr=False)
-    wanted: RowFilter = field(repr=False)
+    task: ScanTask
     schema: pa.Schema = field(repr=False)
-    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    allow_absolute_paths: bool = False
-
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield the rows in the table's own types, in frames of bounded size.
-
-        Raises
-        ------
-        StorageError, UnsupportedTableError
-            As `batches`.
-        """
-        store = open_store(self.uri, self.storage_options, allow_absolute_paths=self.allow_absolute_paths)
-        yield from read_scan_task(
-            self.portion, self.wanted, TableFiles(store, PageReader(store), self.storage_options)
-        )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows; no batch for no rows.
@@ -75,7 +45,7 @@ class ReadTask:
             If a file cannot be read, say because the version was vacuumed.
         """
         held: list[pl.DataFrame] = []
-        for frame in self.frames():
+        for frame in self.task.read():
             held.append(frame)
             if sum(f.height for f in held) >= _BATCH_ROWS or _bytes(held) >= _BATCH_BYTES:
                 yield from self._cut(pl.concat(held))

@@ -50,7 +50,7 @@ def summarise_files(
     for number, task in _received(batches):
         first = number << _TASK_BITS
         total: IndexSummary | None = None
-        for rows in _buffered(task.frames()):
+        for rows in _buffered(task.task.read()):
             found = job.summarise(rows, first_row=first)
             first += found.rows
             total = found if total is None else merge_summaries([total, found], limits=DOMAIN_LIMITS)
@@ -88,7 +88,7 @@ def pack_files(
     """
     job, keys = argument
     for _, task in _received(batches):
-        for frame in _buffered(task.frames()):
+        for frame in _buffered(task.task.read()):
             for numbers, packs in pack_rows(frame, job.place(frame), job.file_starts):
                 yield pa.record_batch(
                     [pa.array(keys[numbers]), pa.array(numbers), packs], schema=_PACKS_SCHEMA

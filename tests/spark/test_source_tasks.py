@@ -120,7 +120,7 @@ def test_files_of_others_are_read_whole(tmp_path: Path) -> None:
     found, _ = read(place, task_bytes=1, sample=0.5)
     assert_same_rows(found, qbeast.read_table(place, sample=0.5), key="id")
     reader = Reader(load_snapshot(place))
-    assert sum(len(task.portion.whole) for task in plan_tasks(reader, task_bytes=1)) == 1
+    assert sum(len(task.task.parts.whole) for task in plan_tasks(reader, task_bytes=1)) == 1
 
 
 def test_deleted_rows_stay_hidden(tmp_path: Path) -> None:
@@ -153,5 +153,5 @@ def test_tasks_of_many_files_stay_small(tmp_path: Path) -> None:
 
 def test_secrets_do_not_show(table: Path) -> None:
     (task,) = plan_tasks(Reader(load_snapshot(table, storage_options={"secret": "hush"})))
-    assert task.storage_options == {"secret": "hush"}
+    assert task.task.storage_options == {"secret": "hush"}
     assert "hush" not in repr(task)

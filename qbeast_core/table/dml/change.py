@@ -93,18 +93,13 @@ def run_change(
     """
     check_metadata(options.commit_metadata)
     for _ in range(MOST_PLANS - 1):
-        reader = _renewed(reader)
+        reader = reader.renewed()
         try:
             return _attempt(reader, change, options, runtime)
         except CommitConflictError:
             if refresh(reader.snapshot) is reader.snapshot:
                 raise  # nobody was faster: another plan would fail in the same way
-    return _attempt(_renewed(reader), change, options, runtime)
-
-
-def _renewed(reader: Reader) -> Reader:
-    newest = refresh(reader.snapshot)
-    return reader if newest is reader.snapshot else Reader(newest, pages=reader.pages)
+    return _attempt(reader.renewed(), change, options, runtime)
 
 
 def _attempt(
@@ -183,7 +178,7 @@ class _Outrun:
         fresh = joined["known"].is_null().to_numpy()
         if not np.any(fresh):
             return None
-        if self._change.concerns(Reader(newest, pages=self._reader.pages), fresh):
+        if self._change.concerns(self._reader.at(newest), fresh):
             return "another writer added rows that this change has to look at"
         return None
 

@@ -12,8 +12,9 @@ import polars as pl
 
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition, evaluating
-from qbeast_core.table.read.reader import Reader, ScanPlan, file_portion
-from qbeast_core.table.read.scan_task import TableFiles, read_scan_task
+from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.scan_task import TableFiles, read_parts
+from qbeast_core.table.read.split_scan import file_parts
 
 __all__ = ["UNKNOWN", "Matches", "count_matches", "live_rows", "read_one"]
 
@@ -120,4 +121,4 @@ def read_one(reader: Reader, job: ScanPlan, number: int, columns: Sequence[str])
         Columns to return, at least one.
     """
     place = TableFiles(reader.store, reader.pages, reader.snapshot.storage_options)
-    return list(read_scan_task(file_portion(reader, job, number), reader.wanted(job, columns), place))
+    return list(read_parts(file_parts(reader, job, number), reader.wanted(job, columns), place))

@@ -26,7 +26,7 @@ from qbeast_core.table.engine.protocol import (
 )
 from qbeast_core.table.engine.tasks import FileTarget
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.scan_task import RowFilter, ScanTask, TableFiles, read_scan_task
+from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.design_effect import design_effect
@@ -209,14 +209,14 @@ def read_files(reader: Reader, numbers: I64Array, columns: Sequence[str] | None 
     snapshot = reader.snapshot
     names = list(snapshot.schema) if columns is None else list(columns)
     paths = [(reader.paths[number], reader.deleted_rows.get(number)) for number in numbers.tolist()]
-    portion = ScanTask(
+    parts = FileParts(
         whole=tuple(path for path, hidden in paths if hidden is None),
         hiding=tuple((path, hidden) for path, hidden in paths if hidden is not None),
     )
     wanted = RowFilter(tuple(names), snapshot.schema, reader.indexed, ALL_WEIGHTS)
     place = TableFiles(reader.store, reader.pages, snapshot.storage_options)
     none = pl.DataFrame(schema={name: snapshot.schema[name] for name in names})
-    return pl.concat([none, *read_scan_task(portion, wanted, place)], rechunk=False)
+    return pl.concat([none, *read_parts(parts, wanted, place)], rechunk=False)
 
 
 class FileRows:

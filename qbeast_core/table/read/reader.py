@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import CorruptTagWarning, NotQbeastTableError, UnsupportedTableError
+from qbeast_core.errors import (
+    CorruptTagWarning,
+    InvalidInputError,
+    NotQbeastTableError,
+    UnsupportedTableError,
+)
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store
@@ -24,18 +28,15 @@ from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weight
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
-from qbeast_core.table.read.scan_task import RowFilter, ScanTask
+from qbeast_core.table.read.scan_task import RowFilter
 from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
-from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
-__all__ = ["OPEN_COST_BYTES", "Reader", "Sample", "ScanPlan", "file_portion", "scan_task_of", "split_scan"]
+__all__ = ["Reader", "Sample", "ScanPlan"]
 
 
 Sample = float | tuple[float, float]
 """A fraction in [0, 1], or ``(from, to)`` of such."""
-
-OPEN_COST_BYTES: Final = 1 << 20
-"""What opening a file counts, in bytes that could be read meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,20 @@ class Reader:
         """Pickle the snapshot alone: what was remembered of files is read again where it is needed."""
         return Reader, (self.snapshot,)
 
+    def at(self, snapshot: Snapshot) -> Reader:
+        """Return the reader of another version; what is known of files, which do not change, goes along.
+
+        Parameters
+        ----------
+        snapshot : Snapshot
+            Of the same table.
+        """
+        return self if snapshot is self.snapshot else Reader(snapshot, pages=self.pages)
+
+    def renewed(self) -> Reader:
+        """Return the reader of the newest version; this very one if there is none newer, which is cheap."""
+        return self.at(refresh(self.snapshot))
+
     @property
     def store(self) -> Store:
         """Where the files are."""
@@ -149,6 +164,32 @@ class Reader:
             refuse_lost_columns(self.snapshot.uri, self.indexed, self.snapshot.schema, done="read")
         node = Unknown() if predicate is None else parse_predicate(predicate, self.snapshot.schema)
         return ScanPlan(select(self.blocks, node, weights), weights, predicate)
+
+    def names_of(self, columns: Sequence[str] | None) -> list[str]:
+        """Return the columns to read: those asked for, in order; all of them by default.
+
+        Parameters
+        ----------
+        columns : sequence of str or None
+            Names.
+
+        Raises
+        ------
+        InvalidInputError
+            If they are not different columns of the table, at least one.
+        """
+        known = list(self.snapshot.schema)
+        if columns is None:
+            return known
+        if (
+            isinstance(columns, str)
+            or not columns
+            or len(set(columns)) < len(columns)
+            or set(columns) - set(known)
+        ):
+            msg = f"columns must be different names of {known}, at least one, not {columns!r}"
+            raise InvalidInputError(msg, argument="columns")
+        return list(columns)
 
     def wanted(self, job: ScanPlan, columns: Sequence[str]) -> RowFilter:
         """Return what a read keeps of the rows it meets, in a form that needs no reader."""
@@ -208,128 +249,3 @@ class Reader:
         blocks = np.flatnonzero((table.file == number) & table.replicated)
         starts, rows = table.first_row[blocks], table.rows[blocks]
         return np.concatenate([np.arange(s, s + n) for s, n in zip(starts, rows, strict=True)])
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """One file's part of a read, and what it costs."""
-
-    portion: ScanTask
-    cost: float
-
-
-@dataclass(slots=True)
-class _Share:
-    """Pieces for one task."""
-
-    pages: list[PageRequest] = field(default_factory=list[PageRequest])
-    whole: list[str] = field(default_factory=list[str])
-    hiding: list[tuple[str, I64Array]] = field(default_factory=list[tuple[str, I64Array]])
-
-    def add(self, portion: ScanTask) -> None:
-        self.pages += portion.pages
-        self.whole += portion.whole
-        self.hiding += portion.hiding
-
-    def portion(self) -> ScanTask:
-        return ScanTask(tuple(self.pages), tuple(self.whole), tuple(self.hiding))
-
-
-def scan_task_of(reader: Reader, job: ScanPlan) -> ScanTask:
-    """Return all that a read opens, as one portion.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    job : ScanPlan
-        What it opens.
-    """
-    share = _Share()
-    for number in np.flatnonzero(job.selection.opened).tolist():
-        share.add(file_portion(reader, job, number))
-    return share.portion()
-
-
-def file_portion(reader: Reader, job: ScanPlan, number: int) -> ScanTask:
-    """Return what a read opens of one file.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    job : ScanPlan
-        What it opens.
-    number : int
-        Of an opened file.
-
-    Raises
-    ------
-    UnsupportedTableError
-        If the file lies outside the table.
-    """
-    reader.store.locate(reader.paths[number])  # refused here, not in a worker
-    request = reader.request(job.selection, number)
-    if request is not None:
-        return ScanTask(pages=(request,))
-    hidden = reader.hidden_rows(job.selection, number)
-    if hidden is None:
-        return ScanTask(whole=(reader.paths[number],))
-    return ScanTask(hiding=((reader.paths[number], hidden),))
-
-
-def split_scan(reader: Reader, job: ScanPlan, *, task_bytes: int) -> list[ScanTask]:
-    """Return what a read opens in portions of about equal bytes, in the order of files.
-
-    A file counts with the share of its bytes that its chosen pages have, and `OPEN_COST_BYTES` besides.
-    Files larger than a portion are cut between pages where their pages are known.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    job : ScanPlan
-        What it opens.
-    task_bytes : int
-        Bytes that a portion aims at, 1 or more.
-
-    Returns
-    -------
-    list of Portion
-        Empty where nothing is opened.
-    """
-    pieces = [
-        piece
-        for number in np.flatnonzero(job.selection.opened).tolist()
-        for piece in _pieces(reader, job, number, task_bytes)
-    ]
-    if not pieces:
-        return []
-    ends = np.cumsum([piece.cost for piece in pieces])
-    count = max(round(ends[-1] / task_bytes), 1)
-    middles = ends - np.array([piece.cost for piece in pieces]) / 2
-    shares = np.minimum((middles * (count / ends[-1])).astype(np.int64), count - 1).tolist()
-    parts: dict[int, _Share] = {}
-    for share, piece in zip(shares, pieces, strict=True):
-        parts.setdefault(share, _Share()).add(piece.portion)
-    return [part.portion() for part in parts.values()]
-
-
-def _pieces(reader: Reader, job: ScanPlan, number: int, task_bytes: int) -> Iterator[_Piece]:
-    portion = file_portion(reader, job, number)
-    size = int(reader.snapshot.files["size_bytes"][number])
-    request = portion.pages[0] if portion.pages else None
-    if request is None and portion.whole and size > task_bytes:
-        request = reader.all_pages(job.selection, number)
-    if request is None:
-        yield _Piece(portion, size + OPEN_COST_BYTES)
-        return
-    total = -(-request.num_rows // request.page_rows)
-    stored = size * len(request.pages) / total
-    parts = min(max(round(stored / task_bytes), 1), len(request.pages))
-    if parts == 1:
-        yield _Piece(portion, stored + OPEN_COST_BYTES)
-        return
-    for pages in np.array_split(request.pages, parts):
-        piece = ScanTask(pages=(replace(request, pages=pages),))
-        yield _Piece(piece, size * len(pages) / total + OPEN_COST_BYTES)

@@ -8,8 +8,9 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.table.read.empty_sample import warn_if_empty
-from qbeast_core.table.read.reader import Reader, Sample, scan_task_of
-from qbeast_core.table.read.scan_task import TableFiles, read_scan_task
+from qbeast_core.table.read.reader import Reader, Sample
+from qbeast_core.table.read.scan_task import TableFiles, read_parts
+from qbeast_core.table.read.split_scan import all_parts
 
 __all__ = ["pushed_down", "read_rows", "scan"]
 
@@ -152,7 +153,7 @@ def read_rows(
     place = TableFiles(reader.store, reader.pages, reader.snapshot.storage_options)
     left = limit
     yielded = False
-    for frame in read_scan_task(scan_task_of(reader, job), reader.wanted(job, columns), place, limit=limit):
+    for frame in read_parts(all_parts(reader, job), reader.wanted(job, columns), place, limit=limit):
         cut = frame if left is None else frame.head(left)
         if cut.height or not yielded:
             yielded = True

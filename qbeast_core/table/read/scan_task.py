@@ -11,14 +11,14 @@ import polars as pl
 from qbeast_core.errors import QbeastError, StorageError
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageReader
-from qbeast_core.io.store import Store
+from qbeast_core.io.store import Store, open_store
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.data.parquet_scan import scan_files, scan_without_rows
 from qbeast_core.table.data.whole_batches import whole_batches
 from qbeast_core.tree.columns import frame_weights
 
-__all__ = ["BATCH_BYTES", "RowFilter", "ScanTask", "TableFiles", "read_scan_task", "refuse_missing"]
+__all__ = ["BATCH_BYTES", "FileParts", "RowFilter", "ScanTask", "TableFiles", "read_parts", "refuse_missing"]
 
 _Scan: TypeAlias = Callable[[list[str]], pl.LazyFrame]
 
@@ -71,8 +71,8 @@ class RowFilter:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScanTask:
-    """Files and pages to read.
+class FileParts:
+    """Files, and pages of files, to read.
 
     Attributes
     ----------
@@ -91,21 +91,84 @@ class ScanTask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableFiles:
-    """Where the files of a portion are."""
+    """Where the files are."""
 
     store: Store
     pages: PageReader
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
-def read_scan_task(
-    portion: ScanTask, wanted: RowFilter, place: TableFiles, *, limit: int | None = None
+@dataclass(frozen=True, slots=True, eq=False)
+class ScanTask:
+    """A part of a read of one version, made by `Table.scan_tasks`.
+
+    It pickles and needs no log: any process of this library's version that reaches the files can read it.
+
+    Attributes
+    ----------
+    uri : str
+        The table; local ones as absolute paths.
+    version : int
+        The version that is read.
+    parts : FileParts
+        What is opened.
+    keep : RowFilter
+        Which rows and columns are returned.
+    storage_options : Mapping
+        For the store; part of the pickle, secrets included, and never shown.
+    allow_absolute_paths : bool
+        Whether files may be named by absolute paths.
+    """
+
+    uri: str
+    version: int
+    parts: FileParts = field(repr=False)
+    keep: RowFilter = field(repr=False)
+    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    allow_absolute_paths: bool = False
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Columns that `read` returns, and their types."""
+        return pl.Schema({name: self.keep.schema[name] for name in self.keep.columns})
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Decoded paths of the files that are opened, as the table names them; other tasks may open them too."""
+        return tuple(_paths(self.parts))
+
+    def read(self) -> Iterator[pl.DataFrame]:
+        """Yield exactly the rows of the task, in frames of bounded size.
+
+        Yields
+        ------
+        polars.DataFrame
+            Of `schema`; at least one, perhaps without rows.
+
+        Raises
+        ------
+        StorageError
+            If a file cannot be read, or is gone or damaged.
+        UnsupportedTableError
+            If a path leads out of the table.
+        """
+        store = open_store(self.uri, self.storage_options, allow_absolute_paths=self.allow_absolute_paths)
+        files = TableFiles(store, PageReader(store), self.storage_options)
+        frame = None
+        for frame in read_parts(self.parts, self.keep, files):
+            yield frame
+        if frame is None:
+            yield self.schema.to_frame()
+
+
+def read_parts(
+    parts: FileParts, wanted: RowFilter, place: TableFiles, *, limit: int | None = None
 ) -> Iterator[pl.DataFrame]:
     """Yield exactly the rows that are wanted of these files and pages, in frames of bounded size.
 
     Parameters
     ----------
-    portion : ScanTask
+    parts : FileParts
         What to open.
     wanted : RowFilter
         What to keep.
@@ -122,11 +185,11 @@ def read_scan_task(
         If a path leads out of the table.
     """
     try:
-        yield from _read(portion, wanted, place, limit)
+        yield from _read(parts, wanted, place, limit)
     except QbeastError:
         raise
     except (OSError, pl.exceptions.PolarsError) as error:
-        refuse_missing(place.store, _paths(portion), error)
+        refuse_missing(place.store, _paths(parts), error)
         raise
 
 
@@ -154,32 +217,32 @@ def refuse_missing(store: Store, paths: Iterable[str], cause: Exception) -> None
             raise StorageError(message, path=path) from cause
 
 
-def _paths(portion: ScanTask) -> Iterator[str]:
-    yield from (request.path for request in portion.pages)
-    yield from portion.whole
-    yield from (path for path, _ in portion.hiding)
+def _paths(parts: FileParts) -> Iterator[str]:
+    yield from (request.path for request in parts.pages)
+    yield from parts.whole
+    yield from (path for path, _ in parts.hiding)
 
 
 def _read(
-    portion: ScanTask, wanted: RowFilter, place: TableFiles, limit: int | None
+    parts: FileParts, wanted: RowFilter, place: TableFiles, limit: int | None
 ) -> Iterator[pl.DataFrame]:
     options = dict(place.storage_options)
 
     def scan(paths: list[str]) -> pl.LazyFrame:
         return scan_files(place.store, paths, wanted.needed, wanted.schema, storage_options=options)
 
-    if portion.pages:
+    if parts.pages:
         frames = place.pages.read_batches(
-            portion.pages,
+            parts.pages,
             wanted.needed,
             wanted.schema,
             max_bytes=BATCH_BYTES,
             fallback=lambda request: pl.concat(_every_row(scan([request.path]), [request.path], scan)),
         )
         yield from map(wanted.finish, frames)
-    if portion.whole:
-        yield from _collected(scan(list(portion.whole)), wanted, limit, portion.whole, scan)
-    for path, rows in portion.hiding:
+    if parts.whole:
+        yield from _collected(scan(list(parts.whole)), wanted, limit, parts.whole, scan)
+    for path, rows in parts.hiding:
         lazy = scan_without_rows(
             place.store, path, rows, wanted.needed, wanted.schema, storage_options=options
         )

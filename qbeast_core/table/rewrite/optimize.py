@@ -79,21 +79,16 @@ def optimize(
     tuple of OptimizeResult and Snapshot
         What was done, and the newest version known.
     """
-    reader = _renewed(reader)
+    reader = reader.renewed()
     scopes = _scopes(reader, options)
     done: list[_Done] = []
     for scope in scopes:
-        done.append(_one(_renewed(reader), scope, options, runtime, engine))
-        reader = Reader(done[-1].snapshot, pages=reader.pages)
+        done.append(_one(reader.renewed(), scope, options, runtime, engine))
+        reader = reader.at(done[-1].snapshot)
     if options.progress is not None:
         rows = sum(one.replaced.rows for one in done if one.replaced is not None)
         options.progress(Progress("done", rows=rows))
     return _result(done, options, reader.snapshot), reader.snapshot
-
-
-def _renewed(reader: Reader) -> Reader:
-    newest = refresh(reader.snapshot)
-    return reader if newest is reader.snapshot else Reader(newest, pages=reader.pages)
 
 
 def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
@@ -162,7 +157,7 @@ def _one(reader: Reader, scope: Scope, options: OptimizeOptions, runtime: Runtim
         try:
             return _attempt(reader, scope, options, runtime, engine)
         except CommitConflictError:
-            newest = _renewed(reader)
+            newest = reader.renewed()
             if not _still_there(reader, newest, scope):
                 raise
             reader = newest

@@ -1,0 +1,107 @@
+"""Tasks of a scan: read in other processes they return every row once, whatever they are cut into."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import qbeast
+from tests.helpers.tables import assert_same_rows
+
+ROWS = 60_000
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
+    """A table of several files, some of whose rows a deletion took."""
+    path = tmp_path_factory.mktemp("tasks") / "table"
+    rng = np.random.default_rng(7)
+    rows = pl.DataFrame({"id": np.arange(ROWS), "x": rng.normal(size=ROWS), "s": ["text"] * ROWS})
+    qbeast.write_table(rows, path, columns=["id", "x"])
+    qbeast.write_table(
+        rows.head(500).with_columns(pl.col("id") + ROWS, pl.lit("more").alias("s")), path, mode="append"
+    )
+    opened = qbeast.open_table(path)
+    opened.delete("id < 100")
+    return opened
+
+
+def read(task: bytes) -> pl.DataFrame:
+    """Read a task, as another process does."""
+    return pl.concat(pickle.loads(task).read())  # noqa: S301 - of this test
+
+
+def test_other_processes_return_every_row_once(table: qbeast.Table) -> None:
+    tasks = table.scan_tasks(task_bytes=100_000)
+    assert len(tasks) > 2
+    assert {path for task in tasks for path in task.paths} == set(table.explain().files["path"])
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        found = pl.concat(pool.map(read, map(pickle.dumps, tasks)))
+    assert_same_rows(found, table.scan().collect(), key="id")
+
+
+@pytest.mark.parametrize("task_bytes", [1, 200_000, 1 << 30])
+@pytest.mark.parametrize(
+    ("asked", "columns"),
+    [
+        ({"sample": 0.1}, None),
+        ({"predicate": "x > 1.5 AND id < 40000"}, ["s", "id"]),
+        ({"predicate": pl.col("s") == "more", "sample": (0.2, 0.9)}, ["id"]),
+    ],
+    ids=["sample", "SQL", "expression and sample"],
+)
+def test_tasks_keep_what_a_scan_keeps(
+    table: qbeast.Table, asked: dict[str, Any], columns: list[str] | None, task_bytes: int
+) -> None:
+    tasks = table.scan_tasks(**asked, columns=columns, task_bytes=task_bytes)
+    found = pl.concat([read(pickle.dumps(task)) for task in tasks])
+    wanted = table.scan(sample=asked.get("sample"))
+    if (predicate := asked.get("predicate")) is not None:
+        wanted = wanted.filter(pl.sql_expr(predicate) if isinstance(predicate, str) else predicate)
+    assert_same_rows(found, wanted.collect().select(columns or pl.all()), key="id")
+    assert {task.schema for task in tasks if task.schema != found.schema} == set()
+
+
+def test_a_task_without_rows_yields_an_empty_frame(table: qbeast.Table) -> None:
+    tasks = table.scan_tasks(pl.col("s") == "no such", columns=["x"])
+    assert all(pl.concat(task.read()).equals(pl.DataFrame(schema={"x": pl.Float64})) for task in tasks)
+    assert table.scan_tasks("id > 1000000") == []
+
+
+def test_tasks_need_no_log(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    qbeast.write_table(pl.DataFrame({"id": range(10)}), path, columns=["id"])
+    (task,) = qbeast.open_table(path).scan_tasks()
+    for file in (path / "_delta_log").iterdir():
+        file.unlink()
+    assert pl.concat(task.read()).sort("id")["id"].to_list() == list(range(10))
+    (path / task.paths[0]).unlink()
+    with pytest.raises(qbeast.StorageError):
+        list(task.read())
+
+
+@pytest.mark.parametrize(
+    ("asked", "argument"),
+    [
+        ({"columns": []}, "columns"),
+        ({"columns": "id"}, "columns"),
+        ({"columns": ["id", "id"]}, "columns"),
+        ({"columns": ["nobody"]}, "columns"),
+        ({"task_bytes": 0}, "task_bytes"),
+        ({"task_bytes": True}, "task_bytes"),
+        ({"task_bytes": 1.5}, "task_bytes"),
+        ({"sample": 2}, "sample"),
+        ({"predicate": "nobody > 1"}, "predicate"),
+    ],
+)
+def test_wrong_wishes_are_refused(table: qbeast.Table, asked: dict[str, Any], argument: str) -> None:
+    with pytest.raises(qbeast.InvalidInputError) as caught:
+        table.scan_tasks(**asked)
+    assert caught.value.argument == argument
