@@ -12,6 +12,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.table.engine.distributed import DistributedRows
+from qbeast_core.table.engine.memory import read_files
+from qbeast_core.table.engine.protocol import FilesSource
 from qbeast_core.table.engine.tasks import FileTarget, PlacedFile, PlaceTask, SummaryTask
 from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import WriteOptions
@@ -19,7 +21,7 @@ from qbeast_core.table.write.write import WriteResult, write_rows
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries, summarise
 
-Place = Callable[[PlaceTask], Sequence[PlacedFile]]
+Place = Callable[[PlaceTask, Sequence[pl.DataFrame]], Sequence[PlacedFile]]
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,22 @@ class PartsEngine:
     place: Place | None = None
     advice: str = "Read the parts again."
 
-    def open(self, source: PartsSource, target: FileTarget, _: Any, progress: Any) -> DistributedRows:
-        return DistributedRows(_PartsWorkers(source.parts, self), target, progress)
+    part_rows: int = 1 << 40
+
+    def open(
+        self, source: PartsSource | FilesSource, target: FileTarget, runtime: Any, progress: Any
+    ) -> DistributedRows:
+        del runtime
+        parts = self._read(source) if isinstance(source, FilesSource) else source.parts
+        return DistributedRows(_PartsWorkers(parts, self), target, progress)
+
+    def _read(self, source: FilesSource) -> list[pl.DataFrame]:
+        """Read files from the last to the first, and change their rows in parts."""
+        read = [read_files(source.reader, source.numbers[n : n + 1]) for n in range(len(source.numbers))]
+        frames = read[::-1]
+        change = source.change or (lambda rows: rows)
+        parts = [change(part) for frame in frames for part in frame.iter_slices(self.part_rows)]
+        return [*parts, source.empty if source.added is None else source.added]
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,7 @@ class _PartsWorkers:
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
         if self.engine.place is not None:
-            return self.engine.place(task)
+            return self.engine.place(task, self.parts)
         return write_parts(sent(task), self.parts, flush_rows=self.engine.flush_rows)
 
 

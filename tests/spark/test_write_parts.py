@@ -105,7 +105,7 @@ def test_rows_beyond_what_a_worker_may_hold_go_to_more_files(
     monkeypatch.setattr(pass_two, "_HELD_BYTES", 24 * 1_000)
     frame = numbers()
 
-    def place(task: PlaceTask) -> list[PlacedFile]:
+    def place(task: PlaceTask, _: object) -> list[PlacedFile]:
         assert task.file_count == 1
         argument = (task, pass_two.task_keys(1), frame.columns, {})
         sent = [

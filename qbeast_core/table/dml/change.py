@@ -13,7 +13,8 @@ from qbeast_core.errors import CommitConflictError, UnsupportedTableError
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.dml.match import Matches
-from qbeast_core.table.engine.protocol import GROUP_BYTES, RowChange
+from qbeast_core.table.engine.memory import MEMORY
+from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, RowChange
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.job import Replaced, Rewrite
@@ -71,7 +72,7 @@ class Change(Protocol):
 
 
 def run_change(
-    reader: Reader, change: Change, options: ChangeOptions, runtime: Runtime
+    reader: Reader, change: Change, options: ChangeOptions, runtime: Runtime, *, engine: Engine = MEMORY
 ) -> tuple[ChangeResult, Snapshot]:
     """Apply a change to the table as it is now, as if nobody else wrote meanwhile.
 
@@ -85,6 +86,8 @@ def run_change(
         How.
     runtime : Runtime
         Clock and ids.
+    engine : Engine
+        Who reads the rows of files and writes them again; this process by default.
 
     Returns
     -------
@@ -95,15 +98,15 @@ def run_change(
     for _ in range(MOST_PLANS - 1):
         reader = reader.renewed()
         try:
-            return _attempt(reader, change, options, runtime)
+            return _attempt(reader, change, options, runtime, engine)
         except CommitConflictError:
             if refresh(reader.snapshot) is reader.snapshot:
                 raise  # nobody was faster: another plan would fail in the same way
-    return _attempt(reader.renewed(), change, options, runtime)
+    return _attempt(reader.renewed(), change, options, runtime, engine)
 
 
 def _attempt(
-    reader: Reader, change: Change, options: ChangeOptions, runtime: Runtime
+    reader: Reader, change: Change, options: ChangeOptions, runtime: Runtime, engine: Engine
 ) -> tuple[ChangeResult, Snapshot]:
     snapshot, state = reader.snapshot, IndexState(reader.snapshot)
     _check_changeable(snapshot, change)
@@ -134,7 +137,7 @@ def _attempt(
         progress=options.progress,
         group_bytes=GROUP_BYTES,
     )
-    replaced = rewrite(reader, state, job, runtime)
+    replaced = rewrite(reader, state, job, runtime, engine=engine)
     newest = None if replaced is None or replaced.outcome is None else replaced.outcome.snapshot
     result = work.result(snapshot, change.operation, replaced=replaced)
     _tell(options, Progress("done", result.files, result.files, 0 if replaced is None else replaced.rows))

@@ -98,7 +98,7 @@ def test_rows_that_changed_in_between_are_refused_and_leave_nothing(rows, tmp_pa
     changed = rows.with_columns(pl.col("a").reverse() / 2)
     with pytest.raises(qbeast.InputChangedError, match="rows changed"):
         scatter(
-            tmp_path / "t", [rows], place=lambda task: write_parts(task, split(changed, 2)), columns=["a"]
+            tmp_path / "t", [rows], place=lambda task, _: write_parts(task, split(changed, 2)), columns=["a"]
         )
     assert not list((tmp_path / "t").rglob("*.parquet"))
 

@@ -1,0 +1,92 @@
+"""Operations mind no engine: rows come one by one, from the last file to the first, and are placed twice elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.table.dml.change import ChangeOptions, run_change
+from qbeast_core.table.dml.delete import Delete
+from qbeast_core.table.dml.update import Update
+from qbeast_core.table.engine.tasks import PlacedFile, PlaceTask
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
+from qbeast_core.table.runtime import RUNTIME
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.invariants import check_invariants
+from tests.helpers.scattering import PartsEngine, scatter, write_parts
+from tests.helpers.tables import assert_same_rows
+
+ROWS = pl.DataFrame({"row": range(240), "a": np.random.default_rng(4).random(240), "b": [None, 1, 2, 3] * 60})
+ODD = PartsEngine(flush_rows=7, part_rows=1)
+
+
+def written_twice_elsewhere(task: PlaceTask, parts: Sequence[pl.DataFrame]) -> Sequence[PlacedFile]:
+    """Place all rows in another process, twice; the first answers are lost, their files are orphans."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(write_parts, task, parts).result()
+        return pool.submit(write_parts, task, parts).result()
+
+
+def table(path: Path) -> Reader:
+    for number in range(4):
+        rows = ROWS[number * 60 : number * 60 + 60]
+        scatter(
+            path,
+            list(rows.iter_slices(1)),
+            flush_rows=7,
+            columns=["a:linear", "b:linear"],
+            mode="append",
+            cube_size=10,
+            column_stats={"a_min": 0, "a_max": 1, "b_min": 0, "b_max": 9},
+        )
+    assert_same_rows(qbeast.read_table(path), ROWS)
+    return Reader(load_snapshot(path))
+
+
+def check(path: Path, wanted: pl.DataFrame) -> None:
+    assert_same_rows(qbeast.read_table(path), wanted)
+    check_invariants(path)
+    assert qbeast.open_table(path).check().ok
+
+
+def test_rows_written_one_by_one_are_optimized_one_by_one(tmp_path: Path) -> None:
+    reader = table(tmp_path)
+    sample = qbeast.read_table(tmp_path, sample=0.3)
+    result, _ = optimize(reader, OptimizeOptions(full=True), RUNTIME, engine=ODD)
+    assert (result.optimized, result.rows) == (True, 240)
+    check(tmp_path, ROWS)
+    assert_same_rows(qbeast.read_table(tmp_path, sample=0.3), sample)
+
+
+@pytest.mark.parametrize("engine", [ODD, PartsEngine(part_rows=50, place=written_twice_elsewhere)])
+def test_rows_change_one_by_one(tmp_path: Path, engine: PartsEngine) -> None:
+    reader = table(tmp_path)
+    done, _ = run_change(reader, Delete("a < 0.3"), ChangeOptions(), RUNTIME, engine=engine)
+    kept = ROWS.filter(pl.col("a") >= 0.3)
+    assert done.rows_deleted == 240 - kept.height
+    check(tmp_path, kept)
+    update = Update(pl.col("b") == 2, {"a": "a / 2", "b": pl.lit(7)})
+    run_change(Reader(load_snapshot(tmp_path)), update, ChangeOptions(), RUNTIME, engine=engine)
+    two = pl.col("b") == 2
+    check(
+        tmp_path,
+        kept.with_columns(
+            a=pl.when(two).then(pl.col("a") / 2).otherwise("a"), b=pl.when(two).then(7).otherwise("b")
+        ),
+    )
+
+
+def test_an_overwrite_is_placed_twice_elsewhere(tmp_path: Path) -> None:
+    table(tmp_path)
+    parts = list(ROWS.reverse().iter_slices(100))
+    result = scatter(tmp_path, parts, place=written_twice_elsewhere, columns=["b", "row"], mode="overwrite")
+    assert (result.rows, result.written) == (240, True)
+    check(tmp_path, ROWS)
