@@ -394,7 +394,8 @@ class Table:
         Returns
         -------
         RepairResult
-            Prints well; `.mended` names the files and what was done, `.left` the faults that stay, with advice.
+            Prints well; `.repaired_files` names the files and what was done, `.remaining` the faults that stay,
+            with advice.
 
         Raises
         ------
@@ -417,7 +418,7 @@ class Table:
         newest = self._newest()
         reader = self._reader.at(newest)
         result, made = repair_table(reader, dry_run=dry_run, progress=progress)
-        if result.repaired:
+        if result.committed:
             self._move_to(made)
         return result
 
@@ -590,7 +591,7 @@ class Table:
             progress=progress,
         )
         result, newest = optimize(self._reader, options, RUNTIME)
-        if result.optimized:
+        if result.committed:
             self._move_to(newest)
         return result
 
@@ -724,7 +725,7 @@ class Table:
 
     def _run(self, change: Change, options: ChangeOptions) -> ChangeResult:
         result, newest = run_change(self._reader, change, options, RUNTIME)
-        if result.changed:
+        if result.committed:
             self._move_to(newest)
         return result
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import qbeast
@@ -49,7 +48,7 @@ def convert_folder(
         text = f"a dry run: {held} would be {index}; nothing was changed"
     else:
         text = f"version {result.version} is a qbeast table already, {index}; nothing was changed"
-    return Answer(parts=(text,), data={"table": path, **asdict(result)})
+    return Answer(parts=(text,), data={"table": path, **result.to_dict()})
 
 
 def upgrade_folder(
@@ -71,7 +70,7 @@ def upgrade_folder(
         text = f"a dry run: {', '.join(facts)}; nothing was changed"
     else:
         text = f"version {result.version} is up to date; nothing was changed"
-    return Answer(parts=(text,), data={"table": path, **asdict(result)})
+    return Answer(parts=(text,), data={"table": path, **result.to_dict()})
 
 
 def _is_indexed(path: str, storage_options: Mapping[str, str]) -> bool:

@@ -41,23 +41,7 @@ def optimize_table(
             commit_metadata=commit_metadata,
             progress=progress,
         )
-    data = {
-        "table": table.uri,
-        "version": result.version,
-        "optimized": result.optimized,
-        "dry_run": result.dry_run,
-        "files_removed": result.files_removed,
-        "bytes_removed": result.bytes_removed,
-        "rows": result.rows,
-        "files": result.files,
-        "bytes": result.bytes,
-        "cubes": result.cubes,
-        "revision_id": result.revision_id,
-        "new_revision": result.new_revision,
-        "commits": result.commits,
-        "attempts": result.attempts,
-        "plan": result.plan.to_dicts(),
-    }
+    data = {"table": table.uri, **result.to_dict()}
     return Answer(parts=(repr(result).removeprefix("OptimizeResult: "),), data=data)
 
 
@@ -66,14 +50,7 @@ def repair_table(path: str, *, dry_run: bool, storage_options: Mapping[str, str]
     table = open_table(path, storage_options)
     with progress_bar("checking") as progress, warnings_told():
         result = table.repair(dry_run=dry_run, progress=progress)
-    data = {
-        "table": table.uri,
-        "version": result.version,
-        "repaired": result.repaired,
-        "dry_run": result.dry_run,
-        "mended": result.mended.to_dicts(),
-        "left": result.left.to_dicts(),
-    }
+    data = {"table": table.uri, **result.to_dict()}
     return Answer(parts=(repr(result),), data=data)
 
 
@@ -92,14 +69,7 @@ def restore_table(
         text = f"version {before} is like version {result.restored_version} already; nothing was changed"
     else:
         text = f"version {result.version} is like version {result.restored_version}; {moved}"
-    data = {
-        "table": table.uri,
-        "version": result.version,
-        "restored_version": result.restored_version,
-        "dry_run": result.dry_run,
-        "added_files": result.added_files,
-        "removed_files": result.removed_files,
-    }
+    data = {"table": table.uri, **result.to_dict()}
     return Answer(parts=(text,), data=data)
 
 

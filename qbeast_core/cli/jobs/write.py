@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -54,7 +53,7 @@ def write_sources(
             rows, table, **options, mode=mode, storage_options=store, dry_run=dry_run, progress=progress
         )
     parts = _planned_text(result) if dry_run else _result_text(result)
-    return Answer(parts=parts, data={"table": table, **asdict(result)})
+    return Answer(parts=parts, data={"table": table, **result.to_dict()})
 
 
 def _types_of(

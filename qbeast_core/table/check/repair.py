@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import orjson
 import polars as pl
@@ -24,6 +24,7 @@ from qbeast_core.table.check.rows import stored_size
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.results import Result
 from qbeast_core.table.runtime import ProgressCallback
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -114,39 +115,53 @@ _UNREAD: Final = "the file cannot be read, so nothing of it is changed"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RepairResult:
+class RepairResult(Result):
     """Outcome of `Table.repair`; prints well.
 
     Attributes
     ----------
     version : int
         Version that holds the mended tags; the one looked at when nothing was changed.
-    repaired : bool
-        Whether anything was committed.
+    committed : bool
+        Whether anything was.
     dry_run : bool
         Whether this is only what would be done.
-    mended : polars.DataFrame
+    repaired_files : polars.DataFrame
         One row a file: `path` (decoded), `actions` (``"drop index"``, ``"drop layout"``, ``"spell blocks"``,
         ``"set size"``, ``"set statistics"``), `codes` of the faults that this mends.
-    left : polars.DataFrame
+    remaining : polars.DataFrame
         Faults that stay, as in `CheckReport.faults`, with `advice`.
     """
 
-    version: int
-    repaired: bool
-    dry_run: bool
-    mended: pl.DataFrame = field(repr=False)
-    left: pl.DataFrame = field(repr=False)
+    repaired_files: pl.DataFrame = field(repr=False)
+    remaining: pl.DataFrame = field(repr=False)
+
+    also: ClassVar[tuple[str, ...]] = ("repaired", "mended", "left")
+
+    @property
+    def repaired(self) -> bool:
+        """The older name of `committed`."""
+        return self.committed
+
+    @property
+    def mended(self) -> pl.DataFrame:
+        """The older name of `repaired_files`."""
+        return self.repaired_files
+
+    @property
+    def left(self) -> pl.DataFrame:
+        """The older name of `remaining`."""
+        return self.remaining
 
     def __repr__(self) -> str:
         would = "would be " if self.dry_run else ""
-        lines = [f"Repair, version {self.version}: {self.mended.height:,} file(s) {would}mended"]
-        for path, actions, codes in self.mended.head(20).iter_rows():
+        lines = [f"Repair, version {self.version}: {self.repaired_files.height:,} file(s) {would}mended"]
+        for path, actions, codes in self.repaired_files.head(20).iter_rows():
             lines.append(f"  {path}: {', '.join(actions)} ({', '.join(codes)})")
-        if self.left.height:
-            lines.append(f"  {self.left.height:,} fault(s) stay")
+        if self.remaining.height:
+            lines.append(f"  {self.remaining.height:,} fault(s) stay")
         for code, path, message, advice in (
-            self.left.select("code", "path", "message", "advice").head(20).iter_rows()
+            self.remaining.select("code", "path", "message", "advice").head(20).iter_rows()
         ):
             lines.append(f"  {code}: {path or 'the table'}: {message}; {advice}")
         return "\n".join(lines)
@@ -164,25 +179,25 @@ def repair_table(
     plan = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
     left = pl.concat([plan.left.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, plan)])
     if dry_run or not plan.mends:
-        return _result(snapshot.version, plan.mends.values(), left, dry_run=dry_run, repaired=False), None
+        return _result(snapshot.version, plan.mends.values(), left, dry_run=dry_run, committed=False), None
     repair = _Repair(plan.mends, _truth(snapshot, plan))
     intent = WriteIntent(mode="metadata", brings="files", files=repair, operation="REPAIR")
     outcome = commit(snapshot.source.store, snapshot, intent)
     done = not outcome.already_applied
     mends = [plan.mends[add.path] for add in repair.change.adds]
-    return _result(outcome.version, mends, left, dry_run=False, repaired=done), outcome.snapshot
+    return _result(outcome.version, mends, left, dry_run=False, committed=done), outcome.snapshot
 
 
 def _result(
-    version: int, mends: Iterable[Mend], left: pl.DataFrame, *, dry_run: bool, repaired: bool
+    version: int, mends: Iterable[Mend], left: pl.DataFrame, *, dry_run: bool, committed: bool
 ) -> RepairResult:
     rows = [(FilePath.of_log(mend.path).text, list(mend.actions), list(mend.codes)) for mend in mends]
     return RepairResult(
         version=version,
-        repaired=repaired,
+        committed=committed,
         dry_run=dry_run,
-        mended=pl.DataFrame(rows, schema=_MENDED, orient="row"),
-        left=left,
+        repaired_files=pl.DataFrame(rows, schema=_MENDED, orient="row"),
+        remaining=left,
     )
 
 
@@ -293,7 +308,7 @@ class RepairPlan:
     ----------
     mends : dict of str to Mend
         By path as the log spells it.
-    left : polars.DataFrame
+    remaining : polars.DataFrame
         Faults that stay, columns of `FAULT_SCHEMA` and `advice`.
     """
 

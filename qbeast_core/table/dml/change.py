@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -17,6 +17,7 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, RowChange
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.results import RewriteResult
 from qbeast_core.table.rewrite.job import Replaced, Rewrite
 from qbeast_core.table.rewrite.rewrite import refuse_copies, rewrite
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
@@ -187,7 +188,7 @@ class _Outrun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class ChangeResult:
+class ChangeResult(RewriteResult):
     """What a change of rows did; prints as a few lines.
 
     Attributes
@@ -196,7 +197,7 @@ class ChangeResult:
         As the history calls it.
     version : int
         The version it made; the table's newest if it made none.
-    changed : bool
+    committed : bool
         Whether it changed the table. False: no row was meant, or it was a dry run.
     dry_run : bool
         Whether it was only asked what it would do.
@@ -221,29 +222,17 @@ class ChangeResult:
     """
 
     operation: ChangedBy
-    version: int
-    changed: bool
-    dry_run: bool
     rows_deleted: int
     rows_updated: int
     rows_inserted: int
     rows_copied: int
-    plan: pl.DataFrame = field(repr=False)
-    files: int
-    bytes: int
-    revision_id: int
-    new_revision: bool
-    attempts: int
+
+    also: ClassVar[tuple[str, ...]] = (*RewriteResult.also, "changed")
 
     @property
-    def files_removed(self) -> int:
-        """Files taken out, or that would be."""
-        return self.plan.height
-
-    @property
-    def bytes_removed(self) -> int:
-        """Their bytes."""
-        return int(self.plan["bytes"].sum())
+    def changed(self) -> bool:
+        """The older name of `committed`."""
+        return self.committed
 
     def __repr__(self) -> str:
         """Say it in a few lines."""
@@ -350,7 +339,7 @@ class ChangePlan:
         return ChangeResult(
             operation=operation,
             version=snapshot.version if outcome is None else outcome.version,
-            changed=outcome is not None,
+            committed=outcome is not None,
             dry_run=dry_run,
             rows_deleted=self.deleted,
             rows_updated=self.updated,

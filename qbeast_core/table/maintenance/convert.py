@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 import polars as pl
@@ -30,6 +30,7 @@ from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.column_names import refuse_names
 from qbeast_core.table.index.revision import check_columns, resolve_specs
 from qbeast_core.table.maintenance.parquet_folder import AddFiles, ParquetFolder, add_files, find_parquet
+from qbeast_core.table.results import Result
 from qbeast_core.table.runtime import Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions, check_options
@@ -41,7 +42,7 @@ _DEFAULT: Final[BlocksDialect] = "documented"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConvertResult:
+class ConvertResult(Result):
     """Outcome of `qbeast.convert_table`.
 
     Attributes
@@ -49,7 +50,7 @@ class ConvertResult:
     version : int
         Version of the table that knows its index; the present one when it knew it before, and after a dry run
         (-1 where there is no table yet).
-    converted : bool
+    committed : bool
         False when the table was one of qbeast's already, with the same columns, and after a dry run.
     dry_run : bool
         Whether this is only what would be done.
@@ -65,15 +66,19 @@ class ConvertResult:
         Rows that a cube of the first revision will aim to hold.
     """
 
-    version: int
-    converted: bool
-    dry_run: bool
     created_log: bool
     files: int
     bytes: int
     rows: int | None
     columns: tuple[str, ...]
     cube_size: int
+
+    also: ClassVar[tuple[str, ...]] = ("converted",)
+
+    @property
+    def converted(self) -> bool:
+        """The older name of `committed`."""
+        return self.committed
 
 
 def convert(
@@ -117,7 +122,7 @@ def _convert(
         return _convert_parquet(store, folder, specs, options, runtime, dry_run=dry_run, add=add)
     if snapshot.config.latest is not None:
         _refuse_other_index(snapshot, specs, options)
-        return replace(_result(snapshot, converted=False, created_log=False), dry_run=dry_run)
+        return replace(_result(snapshot, committed=False, created_log=False), dry_run=dry_run)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="settings")
     rows = _rows(snapshot)
     metadata = _indexed(
@@ -163,7 +168,7 @@ def _published(
 ) -> ConvertResult:
     outcome = commit(store, snapshot, intent, storage_options=options.storage_options)
     newest = outcome.snapshot or load_snapshot(store.uri, storage_options=options.storage_options)
-    done = _result(newest, converted=True, created_log=snapshot is None)
+    done = _result(newest, committed=True, created_log=snapshot is None)
     return replace(done, version=outcome.version)
 
 
@@ -228,11 +233,11 @@ def _rows(snapshot: Snapshot) -> int | None:
     return None if counts.null_count() else int(counts.sum())
 
 
-def _result(snapshot: Snapshot, *, converted: bool, created_log: bool) -> ConvertResult:
+def _result(snapshot: Snapshot, *, committed: bool, created_log: bool) -> ConvertResult:
     latest = snapshot.config.latest
     return ConvertResult(
         version=snapshot.version,
-        converted=converted,
+        committed=committed,
         dry_run=False,
         created_log=created_log,
         files=snapshot.files.height,
@@ -250,7 +255,7 @@ def _planned(
     latest = TableConfig.from_configuration(metadata.configuration).latest
     return ConvertResult(
         version=version,
-        converted=False,
+        committed=False,
         dry_run=True,
         created_log=version < 0,
         files=files,

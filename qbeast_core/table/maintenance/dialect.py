@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from qbeast_core.errors import (
     HiddenColumnWarning,
@@ -29,6 +29,7 @@ from qbeast_core.table.check.hidden_column import hidden_column_files, hidden_co
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.results import Result
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 __all__ = ["DialectResult", "JvmRelease", "switch_dialect"]
@@ -47,14 +48,14 @@ _NEW_IN_0_8: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DialectResult:
+class DialectResult(Result):
     """Outcome of `Table.switch_dialect`.
 
     Attributes
     ----------
     version : int
         The version in which every block is spelled as asked for.
-    switched : bool
+    committed : bool
         False when that was so already.
     retagged_files : int
         Files that got new tags.
@@ -63,10 +64,15 @@ class DialectResult:
         an optimize by qbeast-spark 0.7 fails; ``optimize(full=True)`` takes it out.
     """
 
-    version: int
-    switched: bool
     retagged_files: int
     hidden_column_files: tuple[str, ...] = ()
+
+    also: ClassVar[tuple[str, ...]] = ("switched",)
+
+    @property
+    def switched(self) -> bool:
+        """The older name of `committed`."""
+        return self.committed
 
 
 def switch_dialect(
@@ -97,7 +103,7 @@ def switch_dialect(
     outcome = commit(snapshot.source.store, snapshot, intent)
     result = DialectResult(
         version=outcome.version,
-        switched=not outcome.already_applied,
+        committed=not outcome.already_applied,
         retagged_files=len(plan.change.adds),
         hidden_column_files=_hidden_columns(outcome.snapshot or snapshot, jvm, dialect),
     )

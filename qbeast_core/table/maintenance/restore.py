@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Final
+from typing import ClassVar, Final
 
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
 from qbeast_core.io.store import Store
@@ -18,6 +18,7 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import HIGHEST_REVISION_ID
 from qbeast_core.table.commit.commit import CommitOutcome, commit
+from qbeast_core.table.results import Result
 from qbeast_core.table.snapshot.snapshot import Snapshot, read_live_files
 
 __all__ = ["RestoreResult", "restore"]
@@ -27,7 +28,7 @@ _SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreResult:
+class RestoreResult(Result):
     """Outcome of `Table.restore`.
 
     Attributes
@@ -36,17 +37,29 @@ class RestoreResult:
         The new version; the present one when the table was as asked for already, or it was a dry run.
     restored_version : int
         The version it is like.
+    committed : bool
+        Whether it made a version.
     dry_run : bool
         Whether the numbers are only what would be done.
-    added_files, removed_files : int
+    files_added, files_removed : int
         Files that came back, and files that went.
     """
 
-    version: int
     restored_version: int
-    dry_run: bool
-    added_files: int
-    removed_files: int
+    files_added: int
+    files_removed: int
+
+    also: ClassVar[tuple[str, ...]] = ("added_files", "removed_files")
+
+    @property
+    def added_files(self) -> int:
+        """The older name of `files_added`."""
+        return self.files_added
+
+    @property
+    def removed_files(self) -> int:
+        """The older name of `files_removed`."""
+        return self.files_removed
 
 
 def restore(
@@ -73,7 +86,7 @@ def restore(
     plan = _Restore(wanted)
     if dry_run:
         plan(read_live_files(newest), newest.config.dialect or "documented")
-        return _result(plan, newest.version, old.version, dry_run=True), None
+        return _result(plan, newest.version, old.version, committed=False, dry_run=True), None
     intent = WriteIntent(
         mode="metadata",
         metadata=_metadata(newest, old),
@@ -82,16 +95,19 @@ def restore(
         commit_info={"operationParameters": {"version": str(old.version)}},
     )
     outcome = commit(store, newest, intent)
-    return _result(plan, outcome.version, old.version, dry_run=False), outcome
+    return _result(
+        plan, outcome.version, old.version, committed=not outcome.already_applied, dry_run=False
+    ), outcome
 
 
-def _result(plan: _Restore, version: int, restored: int, *, dry_run: bool) -> RestoreResult:
+def _result(plan: _Restore, version: int, restored: int, *, committed: bool, dry_run: bool) -> RestoreResult:
     return RestoreResult(
         version=version,
+        committed=committed,
         restored_version=restored,
         dry_run=dry_run,
-        added_files=len(plan.change.adds),
-        removed_files=len(plan.change.removed),
+        files_added=len(plan.change.adds),
+        files_removed=len(plan.change.removed),
     )
 
 

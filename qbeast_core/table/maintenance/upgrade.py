@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from qbeast_core.errors import InvalidInputError, InvalidMetadataError, NotQbeastTableError, QbeastWarning
 from qbeast_core.io.location import resolve_location
@@ -16,6 +16,7 @@ from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.block import Block, BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
 from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.results import Result
 from qbeast_core.table.snapshot.snapshot import load_snapshot, read_live_files
 
 __all__ = ["Copies", "UpgradeResult", "upgrade"]
@@ -27,14 +28,14 @@ _CALLER: Final = 3  # of upgrade_table: past this module and api_admin.py
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpgradeResult:
+class UpgradeResult(Result):
     """Outcome of `qbeast.upgrade_table`.
 
     Attributes
     ----------
     version : int
         Version of the table that is up to date; the present one when there was nothing to do, or a dry run.
-    upgraded : bool
+    committed : bool
         Whether anything was committed.
     dry_run : bool
         Whether the numbers are only what would be done.
@@ -46,12 +47,21 @@ class UpgradeResult:
         Files that this call took out of the table. Their rows are in other files.
     """
 
-    version: int
-    upgraded: bool
-    dry_run: bool
     retagged_files: int
     kept_copies: int
     dropped_copies: int
+
+    also: ClassVar[tuple[str, ...]] = ("upgraded", "files_removed")
+
+    @property
+    def upgraded(self) -> bool:
+        """The older name of `committed`."""
+        return self.committed
+
+    @property
+    def files_removed(self) -> int:
+        """Files that this call took out of the table, or would; `dropped_copies` says the same."""
+        return self.dropped_copies
 
 
 def upgrade(
@@ -78,7 +88,7 @@ def upgrade(
     plan = _Upgrade(drop=replicated == "drop")
     if dry_run:
         plan(read_live_files(snapshot), snapshot.config.dialect or "documented")
-        return _result(plan, snapshot.version, upgraded=False, dry_run=True)
+        return _result(plan, snapshot.version, committed=False, dry_run=True)
     intent = WriteIntent(
         mode="metadata",
         brings="files",
@@ -95,13 +105,13 @@ def upgrade(
             'of the table, or "keep" to silence this warning.'
         )
         warnings.warn(message, QbeastWarning, stacklevel=_CALLER)
-    return _result(plan, outcome.version, upgraded=not outcome.already_applied, dry_run=False)
+    return _result(plan, outcome.version, committed=not outcome.already_applied, dry_run=False)
 
 
-def _result(plan: _Upgrade, version: int, *, upgraded: bool, dry_run: bool) -> UpgradeResult:
+def _result(plan: _Upgrade, version: int, *, committed: bool, dry_run: bool) -> UpgradeResult:
     return UpgradeResult(
         version=version,
-        upgraded=upgraded,
+        committed=committed,
         dry_run=dry_run,
         retagged_files=len(plan.change.adds),
         kept_copies=plan.kept,

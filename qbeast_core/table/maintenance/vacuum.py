@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.store import Entry, Store
 from qbeast_core.log.named_files import names_of_files, names_removed_since, paths_of_adds
 from qbeast_core.log.names import LOG_DIRECTORY
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.table.results import Result
 from qbeast_core.table.snapshot.log_files import read_state
 from qbeast_core.table.snapshot.snapshot import Snapshot, has_old_layout, read_live_files, refresh
 
@@ -39,11 +40,15 @@ _AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VacuumResult:
-    """Outcome of `Table.vacuum`.
+class VacuumResult(Result):
+    """Outcome of `Table.vacuum`, which makes no version: `committed` is False.
 
     Attributes
     ----------
+    version : int
+        The newest version, whose files were spared.
+    dry_run : bool
+        Whether it was only asked what it would delete.
     files : tuple of str
         Paths of the files, relative to the table, sorted.
     bytes : int
@@ -56,8 +61,24 @@ class VacuumResult:
 
     files: tuple[str, ...]
     bytes: int
-    deleted: bool
     retention_hours: float
+
+    also: ClassVar[tuple[str, ...]] = ("deleted", "files_removed", "bytes_removed")
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the files are gone: False after a dry run."""
+        return not self.dry_run
+
+    @property
+    def files_removed(self) -> int:
+        """How many files were deleted, or would be."""
+        return len(self.files)
+
+    @property
+    def bytes_removed(self) -> int:
+        """Their bytes; `bytes` says the same."""
+        return self.bytes
 
 
 def vacuum(
@@ -80,7 +101,9 @@ def vacuum(
     return VacuumResult(
         files=tuple(one.path for one in gone),
         bytes=sum(one.size for one in gone),
-        deleted=not dry_run,
+        version=newest.version,
+        committed=False,
+        dry_run=dry_run,
         retention_hours=hours,
     )
 

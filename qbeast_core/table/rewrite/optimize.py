@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,7 @@ from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, PlanSize
 from qbeast_core.table.index.revision import newest_revision
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.results import RewriteResult
 from qbeast_core.table.rewrite.candidates import Choice, Scope, choose_files
 from qbeast_core.table.rewrite.job import Replaced, Rewrite
 from qbeast_core.table.rewrite.rewrite import refuse_copies, rewrite
@@ -231,7 +232,7 @@ def _result(done: Sequence[_Done], options: OptimizeOptions, snapshot: Snapshot)
     plan = pl.concat([one.plan for one in told]).unique("path", keep="first", maintain_order=True)
     return OptimizeResult(
         version=snapshot.version if last is None else last.version,
-        optimized=last is not None,
+        committed=last is not None,
         dry_run=options.dry_run,
         plan=plan,
         rows=sum(one.rows for one in replaced),
@@ -246,14 +247,14 @@ def _result(done: Sequence[_Done], options: OptimizeOptions, snapshot: Snapshot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class OptimizeResult:
+class OptimizeResult(RewriteResult):
     """What an optimize did; prints as a few lines.
 
     Attributes
     ----------
     version : int
         The version it made; the table's newest if it made none.
-    optimized : bool
+    committed : bool
         Whether it changed the table. False: all was in shape, or it was a dry run.
     dry_run : bool
         Whether it was only asked what it would do.
@@ -276,32 +277,20 @@ class OptimizeResult:
         Versions made, and tried.
     """
 
-    version: int
-    optimized: bool
-    dry_run: bool
-    plan: pl.DataFrame = field(repr=False)
     rows: int
-    files: int
-    bytes: int
     cubes: int
-    revision_id: int
-    new_revision: bool
     commits: int
-    attempts: int
+
+    also: ClassVar[tuple[str, ...]] = (*RewriteResult.also, "optimized")
 
     @property
-    def files_removed(self) -> int:
-        """Files taken out, or that would be."""
-        return self.plan.height
-
-    @property
-    def bytes_removed(self) -> int:
-        """Their bytes."""
-        return int(self.plan["bytes"].sum())
+    def optimized(self) -> bool:
+        """The older name of `committed`."""
+        return self.committed
 
     def __repr__(self) -> str:
         """Say it in a few lines."""
-        if self.optimized and not self.plan.height:
+        if self.committed and not self.plan.height:
             return f"OptimizeResult: version {self.version} begins revision {self.revision_id}; there are no rows"
         if not self.plan.height:
             return f"OptimizeResult: version {self.version} is in shape; nothing was changed"
@@ -314,7 +303,7 @@ class OptimizeResult:
         ]
         if self.dry_run:
             return "\n".join([f"OptimizeResult: a dry run on version {self.version} would rewrite", *lines])
-        if not self.optimized:
+        if not self.committed:
             head = (
                 f"OptimizeResult: version {self.version} would gain nothing; nothing was changed. Looked at"
             )

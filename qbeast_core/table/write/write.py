@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from qbeast_core.errors import TableExistsError
 from qbeast_core.io.location import resolve_location
@@ -24,6 +24,7 @@ from qbeast_core.table.index.design_effect import (
     warn_if_clustered,
     with_write,
 )
+from qbeast_core.table.results import FilesResult
 from qbeast_core.table.runtime import Progress, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.creation import MOST_CREATIONS, goes_on, target_once_created
@@ -135,7 +136,7 @@ def _done(planned: WriteResult, adds: Sequence[AddFile], outcome: CommitOutcome)
     return replace(
         planned,
         version=outcome.version,
-        written=True,
+        committed=True,
         dry_run=False,
         files=len(adds),
         bytes=sum(add.size for add in adds),
@@ -193,7 +194,7 @@ def _planned(
     revision = chosen.revision
     return WriteResult(
         version=-1 if target is None else target.version,
-        written=False,
+        committed=False,
         rows=rows,
         files=plan.file_count,
         bytes=0,
@@ -208,8 +209,8 @@ def _planned(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class WriteResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteResult(FilesResult):
     """Outcome of `qbeast.write_table`.
 
     Attributes
@@ -217,7 +218,7 @@ class WriteResult:
     version : int
         Version of the table that holds the rows; the present one when nothing was written, -1 where a dry run
         found no table.
-    written : bool
+    committed : bool
         False when there was nothing to do, and of a dry run.
     rows, files, bytes : int
         Rows, data files and bytes added.
@@ -246,11 +247,7 @@ class WriteResult:
         Whether there was nothing to do: mode ``"ignore"`` met a table, or `txn` had been applied before.
     """
 
-    version: int
-    written: bool
     rows: int
-    files: int
-    bytes: int
     cubes: int
     revision_id: int
     new_revision: bool
@@ -259,8 +256,14 @@ class WriteResult:
     design_effect: float | None
     attempts: int
     staged_files: int = 0
-    dry_run: bool = False
     skipped: bool = False
+
+    also: ClassVar[tuple[str, ...]] = (*FilesResult.also, "written")
+
+    @property
+    def written(self) -> bool:
+        """The older name of `committed`."""
+        return self.committed
 
     @staticmethod
     def untouched(
@@ -273,7 +276,7 @@ class WriteResult:
         """Return the outcome of a write that had nothing to do."""
         return WriteResult(
             version=version,
-            written=False,
+            committed=False,
             rows=0,
             files=0,
             bytes=0,

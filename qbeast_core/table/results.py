@@ -1,0 +1,109 @@
+"""What operations return has in common: the version, whether a commit was made, what came and what went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+import polars as pl
+
+__all__ = ["FilesResult", "Result", "RewriteResult"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Result:
+    """Outcome of an operation on a table.
+
+    Attributes
+    ----------
+    version : int
+        The version that it made; the one it left the table at if it made none, -1 where there is no table.
+    committed : bool
+        Whether it made a version. False: there was nothing to do, or it was a dry run.
+    dry_run : bool
+        Whether it was only asked what it would do.
+    """
+
+    version: int
+    committed: bool
+    dry_run: bool = False
+
+    also: ClassVar[tuple[str, ...]] = ()
+    """Names of properties that `to_dict` gives besides."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that is told, under older names too, as plain values; frames are lists of dicts.
+
+        Examples
+        --------
+        >>> Result(version=3, committed=True).to_dict()
+        {'version': 3, 'committed': True, 'dry_run': False}
+        """
+        names = dict.fromkeys([*(one.name for one in fields(self)), *self.also])
+        return {name: _plain(getattr(self, name)) for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FilesResult(Result):
+    """Outcome of an operation that writes data files.
+
+    Attributes
+    ----------
+    files, bytes : int
+        Data files written, and their bytes.
+    """
+
+    files: int
+    bytes: int
+
+    also: ClassVar[tuple[str, ...]] = ("files_added", "bytes_added")
+
+    @property
+    def files_added(self) -> int:
+        """Data files written; `files` says the same."""
+        return self.files
+
+    @property
+    def bytes_added(self) -> int:
+        """Their bytes; `bytes` says the same."""
+        return self.bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class RewriteResult(FilesResult):
+    """Outcome of an operation that puts data files in the place of others.
+
+    Attributes
+    ----------
+    plan : polars.DataFrame
+        The files that are, or would be, taken out, and why.
+    revision_id : int
+        Of the files written last; the newest of the table if there are none.
+    new_revision : bool
+        Whether rows needed a new one.
+    attempts : int
+        Versions tried.
+    """
+
+    plan: pl.DataFrame = field(repr=False)
+    revision_id: int
+    new_revision: bool
+    attempts: int
+
+    also: ClassVar[tuple[str, ...]] = (*FilesResult.also, "files_removed", "bytes_removed")
+
+    @property
+    def files_removed(self) -> int:
+        """Files taken out, or that would be."""
+        return self.plan.height
+
+    @property
+    def bytes_removed(self) -> int:
+        """Their bytes."""
+        return int(self.plan["bytes"].sum())
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, pl.DataFrame):
+        return value.to_dicts()
+    return list(value) if isinstance(value, tuple) else value

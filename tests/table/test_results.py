@@ -1,0 +1,92 @@
+"""What operations return says the same in the same words, keeps its older names, and is JSON."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.cli.as_json import to_json
+from qbeast_core.table.results import Result
+
+OLDER = {
+    "WriteResult": "written",
+    "OptimizeResult": "optimized",
+    "ChangeResult": "changed",
+    "RepairResult": "repaired",
+    "DialectResult": "switched",
+    "UpgradeResult": "upgraded",
+    "ConvertResult": "converted",
+}
+
+OPERATIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "delete": (("id < 10",), {}),
+    "optimize": ((), {"full": True}),
+    "restore": ((0,), {}),
+    "vacuum": ((), {}),
+    "repair": ((), {}),
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, Result]]:
+    """What every operation returned, done in earnest and dry, and the version that the table had before."""
+    place = tmp_path_factory.mktemp("results")
+    path, files = place / "table", place / "files"
+    files.mkdir()
+    rows = pl.DataFrame({"id": range(1000)})
+    rows.write_parquet(files / "a.parquet")
+    found: list[tuple[int, Result]] = []
+
+    def version(of: Path) -> int:
+        return qbeast.open_table(of).version if (of / "_delta_log").exists() else -1
+
+    for dry_run in (True, False):
+        before = version(path)
+        found.append((before, qbeast.write_table(rows, path, ["id"], cube_size=100, dry_run=dry_run)))
+        found.append((version(files), qbeast.convert_table(files, ["id"], dry_run=dry_run)))
+    for dry_run in (True, False):
+        for name, asked in OPERATIONS.items():
+            table = qbeast.open_table(path)
+            found.append((table.version, getattr(table, name)(*asked[0], **asked[1], dry_run=dry_run)))
+        found.append((version(path), qbeast.upgrade_table(path, dry_run=dry_run)))
+    found.append((version(path), qbeast.open_table(path).switch_dialect("qbeast-spark", jvm="0.8")))
+    return found
+
+
+def test_committed_says_whether_a_version_was_made(told: list[tuple[int, Result]]) -> None:
+    assert {type(result).__name__ for _, result in told} >= {*OLDER, "RestoreResult", "VacuumResult"}
+    for before, result in told:
+        assert result.version == before + result.committed, result
+        assert not (result.committed and result.dry_run)
+    assert {type(result).__name__ for _, result in told if result.committed} >= {
+        *(OLDER.keys() - {"RepairResult", "UpgradeResult"}),
+        "RestoreResult",
+    }
+
+
+def test_older_names_say_the_same(told: list[tuple[int, Result]]) -> None:
+    for _, result in told:
+        older = OLDER.get(type(result).__name__)
+        if older is not None:
+            assert getattr(result, older) is result.committed
+            assert result.to_dict()[older] is result.committed
+        if isinstance(result, qbeast.RepairResult):
+            assert result.mended is result.repaired_files
+            assert result.left is result.remaining
+        if isinstance(result, qbeast.RestoreResult):
+            assert (result.added_files, result.removed_files) == (result.files_added, result.files_removed)
+        if isinstance(result, qbeast.VacuumResult):
+            assert result.deleted is not result.dry_run
+
+
+def test_results_are_plain_values_and_pickle(told: list[tuple[int, Result]]) -> None:
+    for _, result in told:
+        data = result.to_dict()
+        assert to_json(data)
+        assert pickle.loads(pickle.dumps(result)).to_dict() == data  # noqa: S301 - our own
+        assert {"version", "committed", "dry_run"} <= set(data)
