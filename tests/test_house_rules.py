@@ -61,3 +61,14 @@ def _listed(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]
     ]
     return {str(name) for value in values for name in ast.literal_eval(value)}
+
+
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=_name)
+def test_no_test_is_imported(path: Path) -> None:
+    """What tests share stands beside them or in tests/helpers: a test may be moved or removed alone."""
+    imported = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    names = {f"{node.module}.{alias.name}" for node in imported for alias in node.names}
+    assert not {name for name in names if name.startswith("tests.") and ".test_" in name}

@@ -18,8 +18,20 @@ from qbeast_core.tree.columns import frame_weights, to_index_column
 from tests.golden.blocks import assert_above_its_ancestors, assert_holds_its_rows
 from tests.golden.collection import Golden
 
-__all__ = ["SHIFT", "assert_sound", "copy_of", "last_commit", "shifted"]
+__all__ = [
+    "KEYS",
+    "SHIFT",
+    "assert_sound",
+    "assert_sound_after",
+    "copy_of",
+    "has_copies",
+    "last_commit",
+    "rows_of",
+    "shifted",
+]
 
+KEYS = ["cubeId", "minWeight", "maxWeight", "elementCount", "replicated"]
+"""Of a block in the tags, as the JVM spells them."""
 SHIFT = 10_000_000
 
 
@@ -57,3 +69,20 @@ def assert_sound(path: Path, before: set[str], result: qbeast.WriteResult) -> No
         assert_holds_its_rows(added, np.stack(points, axis=1), frame_weights(rows, revision.columns))
         assert added["element_count"].sum() == rows.height == records
         assert_above_its_ancestors(added, live, dimensions=len(points))
+
+
+def rows_of(golden: Golden, lazy: pl.LazyFrame) -> pl.DataFrame:
+    found = lazy.collect()
+    return (found.unique() if golden.is_doubled else found).sort("id")
+
+
+def has_copies(path: Path) -> bool:
+    return bool(qbeast.open_table(path).blocks()["replicated"].any())
+
+
+def assert_sound_after(path: Path, result: qbeast.OptimizeResult) -> None:
+    log = sorted((path / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for line in log[-1].read_text("utf-8").splitlines()]
+    added = {action["add"]["path"] for action in actions if "add" in action}
+    live = set(load_snapshot(path).files["path"])
+    assert_sound(path, live - added, result)

@@ -12,9 +12,9 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from tests.golden.appends import SHIFT, assert_sound, copy_of, last_commit, shifted
+from tests.golden.appends import KEYS, SHIFT, assert_sound, copy_of, last_commit, rows_of, shifted
 from tests.golden.collection import Golden, each, find
-from tests.golden.test_filters import questions
+from tests.golden.questions import questions
 
 # Rows of one key in tens of copies cluster a sample, and the write says so.
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -41,12 +41,6 @@ APPENDED = {
     "qbeast-spark-0.8/single_double",
 }
 KNOWN_TO_0_7_1 = {"LinearTransformation", "HashTransformation", "StringHistogramTransformation"}
-KEYS = ["cubeId", "minWeight", "maxWeight", "elementCount", "replicated"]
-
-
-def rows_of(golden: Golden, lazy: pl.LazyFrame) -> pl.DataFrame:
-    found = lazy.collect()
-    return (found.unique() if golden.is_doubled else found).sort("id")
 
 
 @each(bundled=APPENDED)

@@ -11,10 +11,17 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from tests.golden.appends import assert_sound, copy_of, last_commit, shifted
+from tests.golden.appends import (
+    KEYS,
+    assert_sound_after,
+    copy_of,
+    has_copies,
+    last_commit,
+    rows_of,
+    shifted,
+)
 from tests.golden.collection import Golden, each
-from tests.golden.test_appends import KEYS, rows_of
-from tests.golden.test_filters import questions
+from tests.golden.questions import questions
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -28,10 +35,6 @@ OPTIMIZED = {
     "qbeast-spark-0.8/convert_parquet_append",
     "qbeast-spark-0.8/quant_string",
 }
-
-
-def has_copies(path: Path) -> bool:
-    return bool(qbeast.open_table(path).blocks()["replicated"].any())
 
 
 @each(bundled=OPTIMIZED)
@@ -73,14 +76,6 @@ def test_what_is_written_is_spelled_as_the_jvm_spells_it(golden: Golden, tmp_pat
         assert add["tags"]["revision"] == str(result.revision_id)
         assert all(list(block) == KEYS for block in json.loads(add["tags"]["blocks"]))
     assert_sound_after(path, result)
-
-
-def assert_sound_after(path: Path, result: qbeast.OptimizeResult) -> None:
-    log = sorted((path / "_delta_log").glob("*.json"))
-    actions = [json.loads(line) for line in log[-1].read_text("utf-8").splitlines()]
-    added = {action["add"]["path"] for action in actions if "add" in action}
-    live = set(load_snapshot(path).files["path"])
-    assert_sound(path, live - added, result)
 
 
 @each(lambda golden: golden.name == "v050_mixed_states")

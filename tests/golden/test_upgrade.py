@@ -15,7 +15,7 @@ import qbeast
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.appends import SHIFT, assert_sound, copy_of, last_commit, shifted
 from tests.golden.collection import Golden, each, find
-from tests.golden.test_filters import questions
+from tests.golden.questions import questions
 from tests.helpers.handmade_log import features, write_log
 
 pytestmark = [

@@ -4,38 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import boto3
 import polars as pl
 import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from tests.helpers.s3_server import S3Server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(scope="module")
-def options() -> Iterator[dict[str, str]]:
-    """Give the options of a store with the bucket "spark"."""
-    server = S3Server()
-    server.start()
-    host, port = server.get_host_and_port()
-    address = f"http://{host}:{port}"
-    keys = {"aws_access_key_id": "someone", "aws_secret_access_key": "something"}
-    boto3.client("s3", endpoint_url=address, region_name="us-east-1", **keys).create_bucket(Bucket="spark")
-    yield {"aws_endpoint_url": address, "aws_allow_http": "true", "aws_region": "us-east-1", **keys}
-    server.stop()
+@pytest.fixture
+def options(s3_options: dict[str, str]) -> dict[str, str]:
+    """Options in small letters, as they are often given to Spark."""
+    return {name.lower(): value for name, value in s3_options.items()}
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
 def test_options_of_the_store_reach_the_workers(
-    spark: SparkSession, options: dict[str, str], scheme: str
+    spark: SparkSession, bucket: str, options: dict[str, str], scheme: str
 ) -> None:
-    address = f"{scheme}://spark/{scheme}/a table"
+    address = f"{scheme}://{bucket}/a table"
     rows = spark.range(3_000, numPartitions=2).selectExpr("id AS key", "id * 7919 % 1009 AS value")
     bridge.write_table(rows, address, columns=["key", "value"], storage_options=options)
     assert sorted(qbeast.read_table(address, storage_options=options)["key"]) == list(range(3_000))

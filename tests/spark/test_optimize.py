@@ -22,10 +22,8 @@ import qbeast_spark_bridge as bridge
 from qbeast_core.tree.summary import DOMAIN_LIMITS, SampleLimits
 from qbeast_spark_bridge import engine as rewrite_tasks
 from qbeast_spark_bridge.session import ensure_java
-from tests.golden.appends import copy_of
+from tests.golden.appends import assert_sound_after, copy_of, rows_of
 from tests.golden.collection import Golden, each
-from tests.golden.test_appends import rows_of
-from tests.golden.test_optimize import assert_sound_after
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.races import landing_first
 from tests.helpers.strategies import Case, cases, with_key_in_rows

@@ -8,7 +8,6 @@ import json
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -18,6 +17,7 @@ from qbeast_spark_bridge import read_table
 from tests.golden.collection import Golden, each, open_golden
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import small_files
+from tests.spark.frames import INDEXED, every_type, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,39 +27,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 SAMPLES = (0.01, 0.1, 0.5, (0.2, 0.7), (0.9, 1.0))
-INDEXED = ("whole", "real", "x.y", "`day`", "moment", "naive", "single", "small", "money", "wide")
-
-
-def every_type(rows: int = 600) -> pl.DataFrame:
-    """Columns of all types, the indexed ones first, with nulls, NaN, zeros of both signs, old and late times."""
-    rng = np.random.default_rng(3)
-    real = rng.normal(0, 10, rows).round(1)
-    real[:60] = np.resize([np.nan, -0.0, 0.0, np.inf, -np.inf, 5e-324], 60)
-    instants = pl.Series(
-        rng.integers(-62_135_596_800, 253_402_300_799, rows) * 1_000_000 + rng.integers(0, 10**6)
-    )
-    units = pl.Series(rng.integers(-(10**9), 10**9, rows))
-    frame = pl.DataFrame(
-        {
-            ROW: range(rows),
-            "whole": rng.integers(-(2**62), 2**62, rows),
-            "real": real,
-            "x.y": [f"é'\\{number % 97}" for number in range(rows)],
-            "`day`": instants.cast(pl.Datetime("us")).cast(pl.Date),
-            "moment": instants.cast(pl.Datetime("us")).dt.replace_time_zone("UTC"),
-            "naive": instants.reverse().cast(pl.Datetime("us")),
-            "single": pl.Series(real[::-1].copy(), dtype=pl.Float32),
-            "small": pl.Series(rng.integers(-128, 128, rows), dtype=pl.Int8),
-            "money": units.cast(pl.Decimal(18, 4)),
-            "wide": units.cast(pl.Decimal(25, 3)),
-            "flag": rng.random(rows) < 0.5,
-            "bytes": [bytes([number % 256, 0]) for number in range(rows)],
-            "list": [[number, None] if number % 3 else None for number in range(rows)],
-            "struct": [{"n": number, "s": None if number % 5 else "s"} for number in range(rows)],
-        },
-    )
-    holes = pl.Series(rng.random(rows) < 0.1)
-    return frame.with_columns(pl.when(~holes).then(pl.col(name)) for name in INDEXED)
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +65,6 @@ def collected(rows: DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col(name).dt.convert_time_zone("UTC") for name in zoned).sort(
         frame.columns[0]
     )
-
-
-def numbers(rows: DataFrame) -> list[int]:
-    return sorted(rows.select(ROW).toArrow()[ROW].to_pylist())
 
 
 def plan_of(rows: DataFrame) -> str:

@@ -13,10 +13,10 @@ import pytest
 
 import qbeast
 from qbeast_spark_bridge import read_table
+from tests.helpers.deletion_vectors import GONE, ROWS, delete, left
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import small_files
-from tests.spark.test_read import numbers
-from tests.table.read.test_deletion_vectors import GONE, ROWS, delete, left
+from tests.spark.frames import numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

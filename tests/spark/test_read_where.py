@@ -18,8 +18,8 @@ from qbeast_spark_bridge.predicates.predicates import from_sql, understand
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import small_files
+from tests.spark.frames import INDEXED, every_type, numbers
 from tests.spark.sql_conditions import conditions
-from tests.spark.test_read import INDEXED, every_type, numbers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,6 +19,7 @@ from qbeast_core.io.local import LocalStore
 from qbeast_spark_bridge import sample as pass_one
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.tables import assert_same_rows, small_files
+from tests.spark.frames import EVERY_TYPE, INDEXABLE, of_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,33 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from qbeast_core.tree.summary import IndexSummary
-
-EVERY_TYPE = """
-SELECT id AS row,
-       CAST(id % 7 AS TINYINT) AS tiny, CAST(id AS SMALLINT) AS small, CAST(id * 3 AS INT) AS int,
-       IF(id % 5 = 0, NULL, id * 10000000000) AS long,
-       CAST(IF(id % 11 = 0, 'NaN', id / 7) AS FLOAT) AS float,
-       CAST(IF(id % 13 = 0, 'NaN', IF(id % 17 = 0, '-Infinity', id / 3)) AS DOUBLE) AS double,
-       CAST(id AS DECIMAL(5, 2)) AS small_decimal, CAST(id * 100000000000 AS DECIMAL(38, 10)) AS big_decimal,
-       id % 2 = 0 AS flag, CAST(concat('b', id) AS BINARY) AS bytes,
-       date_add(DATE'0001-01-01', CAST(id * 1000 AS INT)) AS day,
-       timestamp_micros(id * 1000000007 - 60000000000000) AS at,
-       CAST(timestamp_micros(id * 1000000007) AS TIMESTAMP_NTZ) AS at_ntz,
-       concat('n', id % 40) AS text,
-       array(id, NULL) AS list, map(concat('k', id), timestamp_micros(id)) AS map,
-       named_struct('a', id, 'b', array(named_struct('at', timestamp_micros(id)))) AS struct
-FROM range(0, 300, 1, 3)
-"""
-INDEXABLE = [
-    *("tiny", "small", "int", "long", "float", "double"),
-    *("small_decimal", "big_decimal", "day", "at", "at_ntz", "text"),
-]
-
-
-def of_spark(df: DataFrame) -> pl.DataFrame:
-    """Return the rows as Spark itself hands them over."""
-    frame: pl.DataFrame = pl.DataFrame(df.toArrow())
-    return frame
 
 
 def check(path: Path, wanted: pl.DataFrame, key: str = "row") -> None:

@@ -14,7 +14,7 @@ from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.summary import KEY_COLUMN, IndexSummary, summarise
 from qbeast_spark_bridge import sample as pass_one
 from qbeast_spark_bridge.schema import empty_frame
-from tests.spark.test_write import EVERY_TYPE, INDEXABLE, of_spark
+from tests.spark.frames import EVERY_TYPE, INDEXABLE, of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from deltalake import DeltaTable, write_deltalake
@@ -12,18 +9,9 @@ from qbeast_core.io.local import LocalStore
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot, refresh
+from tests.helpers.at_once import COMMITS, ours, run
 from tests.helpers.handmade_log import replay
 from tests.helpers.intents import create, data_file, revision
-
-COMMITS = 12
-Job = Callable[[str, int], Any]
-
-
-def run(root: Path, *jobs: Job) -> list[Any]:
-    """Run the jobs at once, each in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(len(jobs)) as pool:
-        waiting = [pool.apply_async(job, (str(root), writer)) for writer, job in enumerate(jobs)]
-        return [result.get(timeout=120) for result in waiting]
 
 
 def mixed(root: str, writer: int) -> tuple[int, dict[str, str]]:
@@ -42,13 +30,6 @@ def mixed(root: str, writer: int) -> tuple[int, dict[str, str]]:
         spaces[name] = space.with_id(0).to_json()
         snapshot = snapshot if number % 2 else refresh(snapshot)  # every other time planned on something old
     return attempts, spaces
-
-
-def ours(root: str, writer: int) -> None:
-    store, snapshot = LocalStore(root), load_snapshot(root)
-    for number in range(COMMITS):
-        adds = (data_file(store, f"{writer}-{number}.parquet"),)
-        commit(store, snapshot, WriteIntent(mode="append", adds=adds, revision=snapshot.config.latest))
 
 
 def theirs(root: str, writer: int) -> None:

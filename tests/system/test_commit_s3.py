@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import boto3
 import pytest
 
 from qbeast_core.errors import QbeastError, StorageError, TableNotFoundError, VersionNotFoundError
@@ -13,37 +11,22 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot, refresh
 from tests.helpers.intents import METADATA, block, revision
-from tests.helpers.s3_server import S3Server
 
-KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 WRITERS = 3
 COMMITS = 8
 
 
-@pytest.fixture(scope="module")
-def options() -> Iterator[dict[str, str]]:
-    server = S3Server()
-    server.start()
-    host, port = server.get_host_and_port()
-    keys = {name.lower(): value for name, value in KEYS.items() if "KEY" in name}
-    client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1", **keys)
-    client.create_bucket(Bucket="bucket")
-    yield {
-        **KEYS,
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ALLOW_HTTP": "true",
-        "max_retries": "1",
-        "retry_timeout": "5s",
-    }
-    server.stop()
+@pytest.fixture
+def options(s3_options: dict[str, str]) -> dict[str, str]:
+    return {**s3_options, "max_retries": "1", "retry_timeout": "5s"}
 
 
 def add(name: str) -> AddFile:
     return AddFile(path=name, size=1, modification_time=1, stats='{"numRecords":1}', blocks=(block(),))
 
 
-def test_writers_race_for_a_table_in_an_object_store(options: dict[str, str]) -> None:
-    uri = "s3://bucket/a table"
+def test_writers_race_for_a_table_in_an_object_store(bucket: str, options: dict[str, str]) -> None:
+    uri = f"s3://{bucket}/a table"
     store = open_store(uri, options)
     intent = WriteIntent(mode="create", metadata=METADATA, revision=revision(), adds=(add("first"),))
     first = commit(store, None, intent, storage_options=options).snapshot
@@ -72,10 +55,10 @@ def test_writers_race_for_a_table_in_an_object_store(options: dict[str, str]) ->
         load_snapshot(uri, version=99, storage_options=options)
 
 
-def test_nothing_there_and_nobody_there_are_told_apart(options: dict[str, str]) -> None:
+def test_nothing_there_and_nobody_there_are_told_apart(bucket: str, options: dict[str, str]) -> None:
     with pytest.raises(TableNotFoundError, match="no Delta table"):
-        load_snapshot("s3://bucket/nothing", storage_options=options)
+        load_snapshot(f"s3://{bucket}/nothing", storage_options=options)
     nobody = {**options, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "retry_timeout": "1s"}
     with pytest.raises(QbeastError) as caught:
-        load_snapshot("s3://bucket/nothing", storage_options=nobody)
+        load_snapshot(f"s3://{bucket}/nothing", storage_options=nobody)
     assert isinstance(caught.value, StorageError)

@@ -7,19 +7,16 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-import boto3
 import polars as pl
 import pytest
 
 import qbeast
 from qbeast_core.io.local import LocalStore
 from qbeast_core.table.write import creation
-from tests.helpers.s3_server import S3Server
 from tests.helpers.scattering import scatter
 from tests.helpers.tables import assert_same_rows
 
@@ -95,28 +92,10 @@ def test_first_writes_at_once_on_disk(tmp_path: Path, mode: str) -> None:
     check(uri, {}, mode, run(uri, {}, mode))
 
 
-@pytest.fixture
-def bucket() -> Iterator[tuple[str, dict[str, str]]]:
-    server = S3Server()
-    server.start()
-    host, port = server.get_host_and_port()
-    options = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "k",
-        "AWS_SECRET_ACCESS_KEY": "s",
-        "AWS_REGION": "us-east-1",
-        "AWS_ALLOW_HTTP": "true",
-    }
-    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
-    name = f"b{uuid4().hex[:12]}"
-    boto3.client("s3", endpoint_url=options["AWS_ENDPOINT_URL"], **keys).create_bucket(Bucket=name)
-    yield f"s3://{name}/t", options
-    server.stop()
-
-
 @pytest.mark.timeout(600)
-def test_first_writes_at_once_in_a_bucket(bucket: tuple[str, dict[str, str]]) -> None:
-    check(*bucket, "append", run(*bucket, "append"))
+def test_first_writes_at_once_in_a_bucket(bucket: str, s3_options: dict[str, str]) -> None:
+    uri = f"s3://{bucket}/t"
+    check(uri, s3_options, "append", run(uri, s3_options, "append"))
 
 
 @pytest.fixture(params=["here", "scattered"])

@@ -16,8 +16,8 @@ import qbeast
 from qbeast_core.errors import CommitConflictError
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.commit import commit as commit_module
+from tests.helpers.deletion_vectors import bitmap, z85
 from tests.helpers.tables import sampled, small_files
-from tests.table.read.test_deletion_vectors import bitmap, z85
 
 CHARACTERS = [chr(code) for code in range(32, 127) if chr(code) != "/"] + [*"é日😀\u00a0\u0301"]
 # In a folder: deltalake takes a backslash for a slash; %41 would be an A.

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
-
-import boto3
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.io.store import open_store
-from tests.helpers.s3_server import S3Server
 
 ROWS = pl.DataFrame(
     {"id": range(30_000), "x": [(i * 7919) % 30_011 for i in range(30_000)], "t": ["a", "b", None] * 10_000}
@@ -19,28 +15,9 @@ ROWS = pl.DataFrame(
 INDEXED = ["id", "x"]
 
 
-@pytest.fixture(scope="module")
-def server():
-    running = S3Server()
-    running.start()
-    host, port = running.get_host_and_port()
-    yield f"http://{host}:{port}"
-    running.stop()
-
-
 @pytest.fixture
-def place(server):
-    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
-    bucket = f"b{uuid4().hex[:12]}"
-    boto3.client("s3", endpoint_url=server, **keys).create_bucket(Bucket=bucket)
-    options = {
-        "AWS_ENDPOINT_URL": server,
-        "AWS_ACCESS_KEY_ID": "k",
-        "AWS_SECRET_ACCESS_KEY": "s",
-        "AWS_REGION": "us-east-1",
-        "AWS_ALLOW_HTTP": "true",
-    }
-    return f"s3://{bucket}/some tables/t", options
+def place(bucket: str, s3_options: dict[str, str]) -> tuple[str, dict[str, str]]:
+    return f"s3://{bucket}/some tables/t", s3_options
 
 
 def test_a_table_in_a_bucket_is_written_appended_filtered_and_sampled(place):

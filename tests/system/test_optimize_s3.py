@@ -9,9 +9,13 @@ from deltalake import write_deltalake
 import qbeast
 from qbeast_core.io.store import open_store
 from tests.helpers.races import landing_first
-from tests.system.test_object_store import ROWS, place, server
 
-__all__ = ["place", "server"]
+ROWS = pl.DataFrame({"id": range(30_000), "x": [(i * 7919) % 30_011 for i in range(30_000)]})
+
+
+@pytest.fixture
+def place(bucket: str, s3_options: dict[str, str]) -> tuple[str, dict[str, str]]:
+    return f"s3://{bucket}/some tables/t", s3_options
 
 
 def test_a_table_in_a_bucket_is_optimized(place):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import boto3
 import polars as pl
 import pytest
 from deltalake import DeltaTable
@@ -16,9 +15,9 @@ import qbeast
 from qbeast_core.cli.exits import FAULTS
 from qbeast_core.io.store import open_store
 from tests.cli.running import run
-from tests.helpers.s3_server import S3Server
+from tests.helpers.buckets import client, new_bucket
+from tests.helpers.deletion_vectors import delete
 from tests.helpers.tables import small_files
-from tests.table.read.test_deletion_vectors import delete
 
 ROWS = pl.DataFrame({"id": range(400), "x": [(i * 7919) % 401 for i in range(400)]})
 SECRET = pl.DataFrame({"id": [-1], "x": [-1]})
@@ -161,47 +160,29 @@ def test_a_deletion_vector_outside_is_not_opened(table: Path, kind: str) -> None
     assert "It was not opened" in fault["message"]
 
 
-@pytest.fixture(scope="module")
-def server():
-    running = S3Server()
-    running.start()
-    host, port = running.get_host_and_port()
-    yield f"http://{host}:{port}"
-    running.stop()
-
-
-def test_credentials_go_to_the_tables_own_bucket_alone(server: str, tmp_path: Path) -> None:
-    options = {
-        "AWS_ENDPOINT_URL": server,
-        "AWS_ACCESS_KEY_ID": "k",
-        "AWS_SECRET_ACCESS_KEY": "s",
-        "AWS_REGION": "us-east-1",
-        "AWS_ALLOW_HTTP": "true",
-    }
-    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
-    client = boto3.client("s3", endpoint_url=server, **keys)
-    client.create_bucket(Bucket="own-bucket")
-    client.create_bucket(Bucket="other-bucket")
-    root = "s3://own-bucket/some/t"
+def test_credentials_go_to_the_tables_own_bucket_alone(s3_options: dict[str, str], tmp_path: Path) -> None:
+    options, server = s3_options, client(s3_options)
+    own_bucket, other_bucket = new_bucket(options), new_bucket(options)
+    root = f"s3://{own_bucket}/some/t"
     qbeast.write_table(ROWS, root, columns=["id", "x"], storage_options=options)
     (name,) = DeltaTable(root, storage_options=options).get_add_actions()["path"].to_pylist()
-    body = client.get_object(Bucket="own-bucket", Key=f"some/t/{name}")["Body"].read()
-    client.put_object(Bucket="own-bucket", Key="else where/x.parquet", Body=body)
-    client.put_object(Bucket="other-bucket", Key="x.parquet", Body=body)
+    body = server.get_object(Bucket=own_bucket, Key=f"some/t/{name}")["Body"].read()
+    server.put_object(Bucket=own_bucket, Key="else where/x.parquet", Body=body)
+    server.put_object(Bucket=other_bucket, Key="x.parquet", Body=body)
     (tmp_path / "x.parquet").write_bytes(body)
     log = open_store(root, options)
     text = log.get("_delta_log/00000000000000000000.json").decode()
     for spelled, own in (
-        ("s3://own-bucket/else%20where/x.parquet", True),
-        ("s3://other-bucket/x.parquet", False),
+        (f"s3://{own_bucket}/else%20where/x.parquet", True),
+        (f"s3://{other_bucket}/x.parquet", False),
         (f"{tmp_path}/x.parquet", False),
         (f"file://{tmp_path}/x.parquet", False),
         ("../../else%20where/x.parquet", False),
-        (f"{server}/other-bucket/x.parquet", False),
+        (f"{options['AWS_ENDPOINT_URL']}/{other_bucket}/x.parquet", False),
     ):
         respelled = text.replace(f'"{name}"', f'"{spelled}"').encode()
-        client.put_object(
-            Bucket="own-bucket", Key="some/t/_delta_log/00000000000000000000.json", Body=respelled
+        server.put_object(
+            Bucket=own_bucket, Key="some/t/_delta_log/00000000000000000000.json", Body=respelled
         )
         for filtered in (pl.lit(value=True), pl.col("id") < 100):
             with pytest.raises(qbeast.UnsupportedTableError, match="It was not opened"):

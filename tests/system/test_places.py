@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 import qbeast
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from tests.table.read.test_deletion_vectors import delete
+from tests.helpers.deletion_vectors import delete
 
 ROWS = pl.DataFrame({"row": range(100)})
 OTHER = pl.DataFrame({"row": range(1000, 1070)})

@@ -16,9 +16,9 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import FileChange, LiveFiles, retag
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
+from tests.helpers.at_once import Job, ours, run
 from tests.helpers.handmade_log import replay
 from tests.helpers.intents import append, create, data_file
-from tests.system.test_commit_race import Job, ours, run
 
 ROUNDS = 12
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qbeast_core.tree.grid import grid
 from qbeast_core.tree.outline import draw_outline
-from tests.tree.test_build import MAX, MIN, assign, batches, live_blocks, misplaced, tree_of
+from tests.tree.batches import MAX, MIN, assign, batches, live_blocks, misplaced, tree_of
 
 
 def table(d, points):

@@ -13,9 +13,9 @@ from deltalake import write_deltalake
 import qbeast
 from tests.golden.collection import find
 from tests.helpers import damage as d
+from tests.helpers.deletion_vectors import delete
 from tests.helpers.invariants import read_log
 from tests.helpers.tables import small_files
-from tests.table.read.test_deletion_vectors import delete
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
 

@@ -16,9 +16,9 @@ import qbeast
 from qbeast_core.table.check import repair as module
 from tests.golden.collection import Golden, each, find
 from tests.helpers import damage as d
+from tests.helpers.faults import DATA_FAULTS, INDEXED, LOG_FAULTS, ORDER
 from tests.helpers.invariants import read_log
 from tests.helpers.tables import assert_same_rows, sampled, small_files
-from tests.table.check.test_check import DATA_FAULTS, INDEXED, LOG_FAULTS, ORDER
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
+from tests.helpers.changes import spread, written
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
@@ -22,27 +22,6 @@ from tests.helpers.tables import assert_same_rows, folder, sampled, samples, sma
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
-
-
-def spread(count: int = 400, start: int = 0) -> pl.DataFrame:
-    """Rows with nulls, texts, days and a float that is NaN now and then."""
-    number = pl.int_range(start, start + count, eager=True).alias(ROW)
-    mixed = (number * 7919) % 397
-    return pl.select(
-        number,
-        a=pl.when(mixed % 11 > 0).then(mixed).cast(pl.Int64),
-        s=pl.when(mixed % 7 > 0).then(pl.format("key {}", mixed % 13)),
-        f=pl.when(mixed % 29 > 0).then(mixed / 8).otherwise(float("nan")),
-        d=date(2024, 1, 1) + pl.duration(days=mixed % 60),
-    ).with_columns(pl.col("d").cast(pl.Date))
-
-
-def written(path: Path, *, appends: int = 2, count: int = 200) -> pl.DataFrame:
-    frames = [spread(count, number * count) for number in range(appends)]
-    with small_files():
-        for frame in frames:
-            qbeast.write_table(frame, path, columns=[ROW, "a", "s"], mode="append", cube_size=30)
-    return pl.concat(frames)
 
 
 @st.composite

@@ -13,34 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.table.dml import change as dml_run
-from tests.helpers.invariants import check_invariants, read_log
-from tests.helpers.races import landing_first
-from tests.helpers.tables import assert_same_rows
-from tests.table.rewrite.test_optimize_conflicts import check_no_orphans, grown, rows
-
-CONDITION = pl.col("a") < 0.4
-
-
-def delete(opened: qbeast.Table) -> qbeast.ChangeResult:
-    return opened.delete(CONDITION)
-
-
-def beside(
-    path: Path,
-    other: Callable[[], Any],
-    change: Callable[[qbeast.Table], qbeast.ChangeResult] = delete,
-    *,
-    times: int = 1,
-) -> qbeast.ChangeResult:
-    """Change a table; another writer commits between the data files and the commit of ours."""
-    with landing_first(other, times=times):
-        return change(qbeast.open_table(path))
-
-
-def check(path: Path, wanted: pl.DataFrame, *, may_stage: bool = False) -> None:
-    assert_same_rows(qbeast.read_table(path), wanted)
-    check_invariants(path, may_stage=may_stage)
-    check_no_orphans(path)
+from tests.helpers.change_races import CONDITION, beside, check, grown, rows
+from tests.helpers.invariants import read_log
 
 
 def test_an_append_without_such_rows_costs_no_second_plan(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 import qbeast
+from tests.helpers.deletion_vectors import GONE, ROWS, delete
 from tests.helpers.tables import assert_same_rows
-from tests.table.read.test_deletion_vectors import GONE, ROWS, delete
 
 FEW = pl.col("x") < 40
 MARKED = ROWS.filter(FEW).with_columns(x=pl.lit(0, pl.Int64))

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
+from tests.helpers.changes import changes, written
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import ROW, Case, cases, frames_of, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
-from tests.table.dml.test_delete import spread, written
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -145,14 +145,6 @@ def test_rows_are_merged_as_one_by_one(case: tuple[Any, ...], sample: Any) -> No
 @settings(RELAXED, max_examples=400)
 def test_so_they_are_whatever_the_clauses(case: tuple[Any, ...], sample: Any) -> None:
     check_merge(*case, sample)
-
-
-def changes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Some rows with other values, some new ones, and keys that are null."""
-    again = rows.filter(pl.col(ROW) % 7 == 0).with_columns(f=pl.lit(0.25), s=pl.lit("changed"))
-    new = spread(40, 9000)
-    without = spread(5, 20_000).with_columns(pl.lit(None, pl.Int64).alias("a"))
-    return pl.concat([again, new, without]).unique(["a", "s"], keep="first", maintain_order=True)
 
 
 def everything(merger: Any) -> Any:

@@ -11,11 +11,10 @@ import pytest
 from deltalake import write_deltalake
 
 import qbeast
+from tests.helpers.changes import changes, spread, written
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, small_files
-from tests.table.dml.test_delete import spread, written
-from tests.table.dml.test_merge import changes
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 

@@ -8,9 +8,8 @@ import polars as pl
 import pytest
 
 import qbeast
-from tests.table.dml.test_delete_conflicts import beside, check
-from tests.table.rewrite.test_optimize_conflicts import grown
-from tests.table.rewrite.test_optimize_conflicts import rows as more_rows
+from tests.helpers.change_races import beside, check, grown
+from tests.helpers.change_races import rows as more_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 

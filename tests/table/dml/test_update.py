@@ -16,15 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
+from tests.helpers.change_races import beside, grown
+from tests.helpers.change_races import check as check_beside
+from tests.helpers.change_races import rows as more_rows
+from tests.helpers.changes import spread, written
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW, VALUES, Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
-from tests.table.dml.test_delete import spread, written
-from tests.table.dml.test_delete_conflicts import beside
-from tests.table.dml.test_delete_conflicts import check as check_beside
-from tests.table.rewrite.test_optimize_conflicts import grown
-from tests.table.rewrite.test_optimize_conflicts import rows as more_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))

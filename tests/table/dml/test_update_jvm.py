@@ -11,10 +11,8 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from tests.golden.appends import SHIFT, assert_sound, copy_of, last_commit, shifted
+from tests.golden.appends import KEYS, SHIFT, assert_sound, copy_of, has_copies, last_commit, rows_of, shifted
 from tests.golden.collection import Golden, each
-from tests.golden.test_appends import KEYS, rows_of
-from tests.golden.test_optimize import has_copies
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 

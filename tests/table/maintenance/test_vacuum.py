@@ -18,7 +18,7 @@ import qbeast
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.appends import copy_of
 from tests.golden.collection import find
-from tests.table.read.test_deletion_vectors import bitmap, delete, z85
+from tests.helpers.deletion_vectors import bitmap, delete, z85
 
 ROWS = pl.DataFrame({"id": range(100)})
 NOW: dict[str, object] = {"retention_hours": 0, "allow_short_retention": True, "dry_run": False}

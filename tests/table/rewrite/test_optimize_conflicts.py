@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,25 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 import qbeast
 from qbeast_core.table.engine import memory
 from qbeast_core.table.rewrite import optimize
+from tests.helpers.change_races import BOUNDS, check_no_orphans, grown, rows
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.races import landing_first
 from tests.helpers.tables import assert_same_rows, small_files
-
-BOUNDS = {"a_min": 0.0, "a_max": 1.0}
-
-
-def rows(start: int, count: int = 200) -> pl.DataFrame:
-    rng = np.random.default_rng(start)
-    return pl.DataFrame({"row": range(start, start + count), "a": rng.random(count)})
-
-
-def grown(path: Path, *, appends: int = 5) -> pl.DataFrame:
-    frames = [rows(number * 200) for number in range(appends + 1)]
-    for frame in frames:
-        qbeast.write_table(
-            frame, path, columns=["row:hash", "a:linear"], mode="append", cube_size=20, column_stats=BOUNDS
-        )
-    return pl.concat(frames)
 
 
 def optimize_beside(path: Path, other: Callable[[], Any], **options: Any) -> qbeast.OptimizeResult:
@@ -47,14 +31,6 @@ def optimize_beside(path: Path, other: Callable[[], Any], **options: Any) -> qbe
 def check(path: Path, wanted: pl.DataFrame, *, may_stage: bool = False) -> None:
     assert_same_rows(qbeast.open_table(path).scan().collect(), wanted)
     check_invariants(path, may_stage=may_stage)
-
-
-def check_no_orphans(path: Path) -> None:
-    """No data file is there that no version names."""
-    log = [line for file in (path / "_delta_log").glob("*.json") for line in file.read_text().splitlines()]
-    lines = map(json.loads, log)
-    named = {line["add"]["path"] for line in lines if "add" in line}
-    assert {file.name for file in path.glob("*.parquet")} == named
 
 
 @pytest.mark.parametrize("options", [{}, {"full": True}])

@@ -14,9 +14,9 @@ import qbeast
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.appends import copy_of
 from tests.golden.collection import find
+from tests.helpers.deletion_vectors import delete
 from tests.helpers.invariants import check_invariants
 from tests.helpers.tables import assert_same_rows
-from tests.table.read.test_deletion_vectors import delete
 
 COLUMNS = ["row", "a"]
 

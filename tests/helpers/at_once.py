@@ -1,0 +1,31 @@
+"""Writers at once, each in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from qbeast_core.io.local import LocalStore
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.intents import data_file
+
+COMMITS = 12
+Job = Callable[[str, int], Any]
+
+
+def run(root: Path, *jobs: Job) -> list[Any]:
+    """Run the jobs at once, each in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(len(jobs)) as pool:
+        waiting = [pool.apply_async(job, (str(root), writer)) for writer, job in enumerate(jobs)]
+        return [result.get(timeout=120) for result in waiting]
+
+
+def ours(root: str, writer: int) -> None:
+    store, snapshot = LocalStore(root), load_snapshot(root)
+    for number in range(COMMITS):
+        adds = (data_file(store, f"{writer}-{number}.parquet"),)
+        commit(store, snapshot, WriteIntent(mode="append", adds=adds, revision=snapshot.config.latest))
