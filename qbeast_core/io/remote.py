@@ -99,12 +99,14 @@ class RemoteStore:
     def get_ranges(self, path: str, ranges: Sequence[Range]) -> list[memoryview]:
         """Read several ranges, in parallel."""
         merged = merge_ranges(ranges)
-        starts, lengths = [start for start, _ in merged], [length for _, length in merged]
+        asked = [(start, length) for start, length in merged if length]  # a range of no bytes is no request
+        starts, lengths = [start for start, _ in asked], [length for _, length in asked]
         store, key = self._at(path)
         with _errors("read", path):  # coalesce=0: not a byte more than was asked for
             found = obstore.get_ranges(store, key, starts=starts, lengths=lengths, coalesce=0)
-        blocks = [memoryview(block) for block in found]
-        if [len(block) for block in blocks] != lengths:
+        given = iter(found)
+        blocks = [memoryview(next(given) if length else b"") for _, length in merged]
+        if [len(block) for block in blocks] != [length for _, length in merged]:
             message = f"{path!r} is too short: it was cut or replaced. Restore it and try again."
             raise StorageError(message, path=path)
         return split_blocks(merged, blocks, ranges)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
-import boto3
 import polars as pl
 import pytest
 
@@ -17,75 +14,17 @@ from qbeast_core.io.pages import PageReader, PageRequest
 from qbeast_core.io.parquet_write import encode_data_file
 from qbeast_core.io.remote import RemoteStore, translate_options
 from qbeast_core.io.store import Store, open_store
-from tests.helpers.s3_server import S3Server
 from tests.io.frames import every_type, weights
-
-KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
-
-
-@pytest.fixture(scope="module")
-def options() -> Iterator[dict[str, str]]:
-    server = S3Server()
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    client = boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
-    )
-    client.create_bucket(Bucket="bucket")
-    yield {
-        **KEYS,
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ALLOW_HTTP": "true",
-        "max_retries": "1",
-        "retry_timeout": "5s",
-    }
-    server.stop()
 
 
 @pytest.fixture
-def store(options: dict[str, str], request: pytest.FixtureRequest) -> Store:
-    return open_store(f"s3://bucket/{request.node.name}", options)
+def options(s3_options: dict[str, str]) -> dict[str, str]:
+    return {**s3_options, "max_retries": "1", "retry_timeout": "5s"}
 
 
-def test_what_is_put_is_there(store: Store) -> None:
-    store.put("a/b c/é.bin", b"0123456789")
-    store.put("top", memoryview(b"x"))
-    assert store.list("") == ["a/b c/é.bin", "top"]
-    assert (store.list("a"), store.list("none")) == (["a/b c/é.bin"], [])
-    assert store.get("a/b c/é.bin") == b"0123456789"
-    assert store.size("top") == 1
-    assert store.get_range("a/b c/é.bin", 2, 3) == b"234"
-    assert [bytes(p) for p in store.get_ranges("a/b c/é.bin", [(0, 2), (2, 1), (8, 2)])] == [
-        b"01",
-        b"2",
-        b"89",
-    ]
-    with pytest.raises(StorageError, match="too short"):
-        store.get_range("a/b c/é.bin", 8, 5)
-    store.delete("top")
-    store.delete("top")
-    for read in (store.get, store.size, lambda path: store.get_range(path, 0, 1)):
-        with pytest.raises(FileNotFoundError):
-            read("top")
-
-
-def test_one_of_many_writers_wins(store: Store) -> None:
-    def write(number: int) -> bool:
-        try:
-            store.put_if_absent("0.json", b"%d" % number)
-        except FileExistsError:
-            return False
-        return True
-
-    with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(write, range(16)))
-    assert won.count(True) == 1
-    assert store.get("0.json") == b"%d" % won.index(True)
+@pytest.fixture
+def store(bucket: str, options: dict[str, str]) -> Store:
+    return open_store(f"s3://{bucket}/t", options)
 
 
 def test_pages_are_read_from_afar(store: Store) -> None:
@@ -100,22 +39,22 @@ def test_pages_are_read_from_afar(store: Store) -> None:
     assert read["id"].to_list() == [*range(100, 200), *range(300, 400)] * 3
 
 
-def test_a_store_that_refuses_is_a_storage_error(options: dict[str, str]) -> None:
+def test_a_store_that_refuses_is_a_storage_error(bucket: str, options: dict[str, str]) -> None:
     store = open_store("s3://no-such-bucket/t", options)
     for write in (store.put, store.put_if_absent):
         with pytest.raises((StorageError, FileNotFoundError)):
             write("f", b"x")
     closed = open_store(
-        "s3://bucket/t", {**options, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "max_retries": "0"}
+        f"s3://{bucket}/t", {**options, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "max_retries": "0"}
     )
     with pytest.raises(StorageError, match="cannot read 'f'"):
         closed.get("f")
 
 
 def test_tables_whose_writers_do_not_exclude_each_other_are_not_committed_to(
-    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    bucket: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = open_store("s3://bucket/t", {**options, "AWS_S3_ALLOW_UNSAFE_RENAME": "true"})
+    store = open_store(f"s3://{bucket}/t", {**options, "AWS_S3_ALLOW_UNSAFE_RENAME": "true"})
     store.put("data", b"x")
     with pytest.raises(StorageError, match="conditional puts"):
         store.put_if_absent("0.json", b"x")
@@ -123,12 +62,12 @@ def test_tables_whose_writers_do_not_exclude_each_other_are_not_committed_to(
         {"AWS_S3_ALLOW_UNSAFE_RENAME": "0"},
         {"AWS_S3_LOCKING_PROVIDER": ""},
     ):  # as before files are written
-        open_store("s3://bucket/t", {**options, **off}).put_if_absent(
+        open_store(f"s3://{bucket}/t", {**options, **off}).put_if_absent(
             f"{len(off)}{next(iter(off))}.json", b"x"
         )
     monkeypatch.setenv("AWS_S3_LOCKING_PROVIDER", "dynamodb")
     with pytest.raises(StorageError, match="AWS_S3_LOCKING_PROVIDER"):
-        open_store("s3://bucket/t", options).put_if_absent("0.json", b"x")
+        open_store(f"s3://{bucket}/t", options).put_if_absent("0.json", b"x")
 
 
 def test_options_go_where_obstore_wants_them() -> None:
