@@ -18,7 +18,7 @@ _HOMES = {
     "convert_table": "convert",
     "optimize_table": "optimize",
     "read_table": "read",
-    "register": "registration",
+    "register": "session",
     "write_table": "write",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,9 @@ def test_no_test_is_imported(path: Path) -> None:
     imported = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
     names = {f"{node.module}.{alias.name}" for node in imported for alias in node.names}
     assert not {name for name in names if name.startswith("tests.") and ".test_" in name}
+
+
+@pytest.mark.parametrize("package", ["qbeast", "qbeast_spark_bridge", "pyspark_qbeast"])
+def test_every_name_that_is_offered_is_there(package: str) -> None:
+    module = import_module(package)
+    assert set(module.__all__) == {name for name in module.__all__ if hasattr(module, name)}
