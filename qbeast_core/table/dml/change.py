@@ -15,7 +15,6 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.dml.match import Matches
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, RowChange
-from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.results import RewriteResult
 from qbeast_core.table.rewrite.job import Replaced, Rewrite
@@ -109,7 +108,7 @@ def run_change(
 def _attempt(
     reader: Reader, change: Change, options: ChangeOptions, runtime: Runtime, engine: Engine
 ) -> tuple[ChangeResult, Snapshot]:
-    snapshot, state = reader.snapshot, IndexState(reader.snapshot)
+    snapshot, state = reader.snapshot, reader.index_state
     _check_changeable(snapshot, change)
     refuse_copies(state)
     begun = runtime.now_ms()

@@ -28,6 +28,7 @@ from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weight
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
+from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.scan_task import RowFilter
 from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
@@ -137,6 +138,11 @@ class Reader:
             )
             warnings.warn(message, CorruptTagWarning, stacklevel=2)
         return table
+
+    @cached_property
+    def index_state(self) -> IndexState:
+        """Where every live file is indexed, for changes: its blocks are decoded once for all who ask."""
+        return IndexState(self.snapshot)
 
     @cached_property
     def deleted_rows(self) -> dict[int, I64Array]:

@@ -95,7 +95,7 @@ def optimize(
 def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
     """Return what to look at, one commit each."""
     _check(options)
-    state = IndexState(reader.snapshot)
+    state = reader.index_state
     newest = newest_revision(state)
     latest = None if newest is None else newest.revision_id
     shared: dict[str, Any] = {"fraction": options.fraction, "every": options.full}
@@ -167,7 +167,7 @@ def _one(reader: Reader, scope: Scope, options: OptimizeOptions, runtime: Runtim
 
 def _still_there(before: Reader, now: Reader, scope: Scope) -> bool:
     """Tell whether the files to rewrite are as they were, so that another plan may do better."""
-    state = IndexState(before.snapshot)
+    state = before.index_state
     columns = ["path", "deletion_vector"]
     wanted = before.snapshot.files[choose_files(state, scope).numbers].select(columns)
     live = now.snapshot.files.select(columns)
@@ -177,7 +177,7 @@ def _still_there(before: Reader, now: Reader, scope: Scope) -> bool:
 def _attempt(
     reader: Reader, scope: Scope, options: OptimizeOptions, runtime: Runtime, engine: Engine
 ) -> _Done:
-    state = IndexState(reader.snapshot)
+    state = reader.index_state
     refuse_copies(state)
     choice = choose_files(state, scope)
     plan = choice.frame(state)
