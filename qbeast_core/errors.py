@@ -247,7 +247,7 @@ class QbeastWarning(UserWarning):
 
 
 class CorruptTagWarning(QbeastWarning):
-    """The index tags of a file cannot be read, or cannot be true: the file is read whole, no row is lost."""
+    """Index tags or settings cannot be read, or cannot be true: the files are read whole, no row is lost."""
 
 
 class HiddenColumnWarning(QbeastWarning):

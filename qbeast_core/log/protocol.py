@@ -12,10 +12,11 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
-from qbeast_core.errors import UnsupportedTableError
+from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.field_marks import is_mapped, marks_in_use
-from qbeast_core.log.refusals import APPEND_ONLY, PARTITIONING, refusal
+from qbeast_core.log.refusals import APPEND_ONLY, PARTITIONING, damaged_index, refusal
+from qbeast_core.spec.table_config import TableConfig
 
 __all__ = [
     "Brings",
@@ -141,6 +142,8 @@ def check_writable(
     ------
     UnsupportedTableError
         Names every feature, version, property or partitioning in the way, and the cure.
+    InvalidMetadataError
+        Rows would be indexed, and the newest revision is not known.
     """
     check_readable(protocol, metadata, path=path)
     named = set(protocol.writer_features or ()) - _WRITER_FEATURES - _WHILE_INACTIVE
@@ -153,6 +156,10 @@ def check_writable(
     if mode == "overwrite" and _is_bound("appendOnly", protocol) and _is_true(metadata, APPEND_ONLY):
         refused.append(APPEND_ONLY)
     _refuse(refused, "written", protocol, metadata, path)
+    if mode == "append":
+        config = TableConfig.from_configuration(metadata.configuration)
+        if config.newest_fault is not None:
+            raise InvalidMetadataError(damaged_index(config, path=path, refused="written"))
 
 
 def in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:

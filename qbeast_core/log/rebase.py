@@ -26,6 +26,7 @@ from qbeast_core.spec.table_config import (
     BLOCKS_DIALECT,
     COLUMN_SPECS,
     LAST_REVISION_ID,
+    MOST_REVISION_ID,
     REPLICATED_SET_PREFIX,
     REVISION_PREFIX,
     TableConfig,
@@ -143,7 +144,7 @@ def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame |
     config = TableConfig.from_configuration(metadata.configuration)
     if config.dialect is not None:
         return config.dialect
-    if config.last_revision_id is not None:
+    if config.is_indexed:
         return "qbeast-spark"
     return intent.dialect or "documented"
 
@@ -221,7 +222,7 @@ def _without_unused(
     needed |= {int(number) for add in intent.adds if (number := (add.tags or {}).get("revision"))}
     needed |= {STAGING_REVISION_ID, newest.revision_id}
     config = TableConfig.from_configuration(metadata.configuration)
-    unused = {f"{REVISION_PREFIX}{number}" for number in config.revisions if number not in needed}
+    unused = {f"{REVISION_PREFIX}{number}" for number in config.revision_ids if number not in needed}
     kept = {
         key: "" if key in _USER_STATISTICS else text
         for key, text in config.entries.items()
@@ -241,8 +242,9 @@ def _staging(revision: Revision, *, timestamp_ms: int) -> Revision:
 
 def _free_id(config: TableConfig, head: TableState | None) -> int:
     """Return a number nothing refers to: files may still name a revision that the configuration lost."""
-    tagged = None if head is None else head.files["revision"].max()
-    return max(config.next_revision_id, (tagged if isinstance(tagged, int) else 0) + 1)
+    named = pl.col("revision").filter(pl.col("revision") <= MOST_REVISION_ID)
+    tagged = None if head is None else head.files.select(named.max()).item()
+    return config.free_revision_id(tagged if isinstance(tagged, int) else 0)
 
 
 def _removes(files: pl.DataFrame, now_ms: int) -> list[RemoveFile]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from qbeast_core.log.actions import Metadata, Protocol
+from qbeast_core.spec.table_config import TableConfig
 
-__all__ = ["APPEND_ONLY", "COPIES", "PARTITIONING", "copy_of", "refusal"]
+__all__ = ["APPEND_ONLY", "COPIES", "PARTITIONING", "copy_of", "damaged_index", "refusal"]
 
 PARTITIONING: Final = "partitioning by"
 APPEND_ONLY: Final = "delta.appendOnly"
@@ -49,6 +50,40 @@ _ALL: Final = "SELECT * FROM old"
 # What `polars.scan_delta` reads, and what deltalake's own engine does.
 _POLARS: Final = frozenset({"deletionVectors", "timestampNtz", "variantType", "variantType-preview"})
 _DELTALAKE: Final = _POLARS | {"columnMapping", "v2Checkpoint"}
+
+
+def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "written"]) -> str:
+    """Say that the newest revision of a table cannot be read, what still works, and the cure.
+
+    Parameters
+    ----------
+    config : TableConfig
+        Of the table; it has a `newest_fault`.
+    path : str
+        The table.
+    refused : {"read", "written"}
+        What was not done.
+
+    Examples
+    --------
+    >>> config = TableConfig.from_configuration({"qbeast.lastRevisionID": "one"})
+    >>> "convert_table('t'" in damaged_index(config, path="t", refused="written")
+    True
+    """
+    if config.last_revision_id is None:
+        cure = (
+            f"qbeast.convert_table({path!r}, columns=[...]) begins a new index and moves no data; or go back to a "
+            'version that can be read (Table.restore), or replace the table with mode="overwrite"'
+        )
+    else:
+        cure = (
+            f"Table.repair() goes back to revision {config.last_revision_id} and stages what cannot be placed; or go "
+            "back to a version that can be read (Table.restore)"
+        )
+    return (
+        f"the newest revision of {path!r} is not known: {config.newest_fault} Nothing was {refused}; whole reads and "
+        f"filters still return every row. {cure}."
+    )
 
 
 def refusal(

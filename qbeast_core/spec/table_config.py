@@ -1,16 +1,22 @@
-"""Qbeast's keys in a Delta table's ``configuration``; all other keys are kept as they are (format 2)."""
+"""Qbeast's keys in a Delta table's ``configuration``; all other keys are kept as they are (format 2).
+
+A key that cannot be read costs what it would have told, never the table: `TableConfig.faults` names it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self, get_args
+from functools import partial
+from typing import Final, Self, TypeVar, get_args
 
 from pydantic import TypeAdapter
 
+from qbeast_core.errors import InvalidColumnsError, InvalidMetadataError
 from qbeast_core.spec._base import invalid_metadata, read_text
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.column_spec import parse_column_spec
 from qbeast_core.spec.revision import Revision
 
 __all__ = [
@@ -18,6 +24,7 @@ __all__ = [
     "COLUMN_SPECS",
     "HIGHEST_REVISION_ID",
     "LAST_REVISION_ID",
+    "MOST_REVISION_ID",
     "REPLICATED_SET_PREFIX",
     "REVISION_PREFIX",
     "TableConfig",
@@ -30,6 +37,11 @@ REPLICATED_SET_PREFIX: Final = "qbeast.replicatedSet."
 BLOCKS_DIALECT: Final = "qbeast.blocksDialect"
 COLUMN_SPECS: Final = "qbeast.columnSpecs"
 HIGHEST_REVISION_ID: Final = "qbeast.highestRevisionID"
+
+MOST_REVISION_ID: Final = 10**9
+"""Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them."""
+
+T = TypeVar("T")
 
 _TEXTS: Final = TypeAdapter(tuple[str, ...])
 _MOST_DIGITS: Final = 18  # more is no id, and Python refuses to read very long ones
@@ -44,15 +56,18 @@ class TableConfig:
     entries : Mapping of str to str
         The whole configuration as it was read, in order; nothing is respelled or dropped.
     last_revision_id : int or None
-        Id of the newest revision; None: not a Qbeast table.
+        Id of the newest revision. Where its key cannot be read, or names a revision that cannot be, it is the newest
+        of those that can, if all of them index the same columns. None: not a Qbeast table, or no revision tells.
     revisions : Mapping of int to Revision
-        By id, ascending.
+        By id, ascending; those that can be read.
     dialect : {"documented", "qbeast-spark"} or None
         What ``qbeast.blocksDialect`` says; None: no such key. The spelling of live tags goes before it.
     column_specs : tuple of str or None
         Column specs asked for at conversion, until the first real revision.
     replicated_sets : Mapping of int to tuple of str
-        Per revision, the cubes with copied rows; layouts before 0.6.0 only.
+        Per revision, the cubes with copied rows; layouts before 0.6.0 only. Empty where it cannot be read.
+    faults : Mapping of str to str
+        Keys of ours that cannot be read, or be true, and why; they are kept as they are.
     """
 
     entries: Mapping[str, str]
@@ -61,38 +76,55 @@ class TableConfig:
     dialect: BlocksDialect | None
     column_specs: tuple[str, ...] | None
     replicated_sets: Mapping[int, tuple[str, ...]]
+    faults: Mapping[str, str]
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, str]) -> Self:
-        """Return what a ``configuration`` says.
-
-        Raises
-        ------
-        InvalidMetadataError
-            If a key of Qbeast's holds what the format does not allow; the message names the key.
+        """Return what a ``configuration`` says; nothing raises.
 
         Examples
         --------
         >>> TableConfig.from_configuration({"delta.appendOnly": "true"}).last_revision_id is None
         True
+        >>> list(TableConfig.from_configuration({"qbeast.revision.1": "oops"}).faults)
+        ['qbeast.revision.1']
         """
-        revisions = _read_revisions(configuration)
-        last = configuration.get(LAST_REVISION_ID)
-        last_id = None if last is None else _read_id(last)
-        if last is not None and (last_id is None or last_id not in revisions):
-            raise invalid_metadata(LAST_REVISION_ID, last, [f"the revisions are {list(revisions)}"])
-        specs = configuration.get(COLUMN_SPECS)
+        faults: dict[str, str] = {}
+        revisions: dict[int, Revision] = {}
+        for number, key, text in sorted(_numbered(configuration, REVISION_PREFIX)):
+            revision = _read(_read_revision, key, text, faults)
+            if revision is not None:
+                revisions[number] = revision
+        last = _last_revision_id(configuration, revisions, faults)
+        specs_of = partial(_read_specs, indexed=None if last is None else revisions[last].columns)
+        _read(_read_highest, HIGHEST_REVISION_ID, configuration.get(HIGHEST_REVISION_ID), faults)
         return cls(
             entries=dict(configuration),
-            last_revision_id=last_id,
+            last_revision_id=last,
             revisions=revisions,
-            dialect=_read_dialect(configuration),
-            column_specs=None if specs is None else _read_texts(COLUMN_SPECS, specs),
+            dialect=_read(_read_dialect, BLOCKS_DIALECT, configuration.get(BLOCKS_DIALECT), faults),
+            column_specs=_read(specs_of, COLUMN_SPECS, configuration.get(COLUMN_SPECS), faults),
             replicated_sets={
-                number: _read_texts(key, text)
+                number: _read(_read_texts, key, text, faults) or ()
                 for number, key, text in _numbered(configuration, REPLICATED_SET_PREFIX)
             },
+            faults=faults,
         )
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether it is the configuration of a Qbeast table, readable or not."""
+        return LAST_REVISION_ID in self.entries
+
+    @property
+    def newest_fault(self) -> str | None:
+        """Why the newest revision is not known for sure, so that nothing may be indexed in it; None: it is."""
+        return self.faults.get(LAST_REVISION_ID)
+
+    @property
+    def revision_ids(self) -> tuple[int, ...]:
+        """Ids of all revisions, ascending, whether they can be read or not."""
+        return tuple(sorted(number for number, _, _ in _numbered(self.entries, REVISION_PREFIX)))
 
     def to_configuration(self) -> dict[str, str]:
         """Return the ``configuration``: a new dict, every key and text as it was read or set."""
@@ -106,13 +138,21 @@ class TableConfig:
     @property
     def next_revision_id(self) -> int:
         """One more than any id the table has or had; 1 where there is none, for 0 is the staging revision."""
-        return self.highest_revision_id + 1
+        return self.free_revision_id(0)
+
+    def free_revision_id(self, seen: int) -> int:
+        """Return an id that the table neither has nor had, larger than `seen`, the largest that files name."""
+        taken = set(self.revision_ids)
+        free = max(self.highest_revision_id, seen) + 1
+        while free in taken:  # one that no table comes to, and so is not counted from
+            free += 1
+        return free
 
     @property
     def highest_revision_id(self) -> int:
         """The largest id that the table has, or had before an older version was restored; 0 if there is none."""
         had = _read_id(self.entries.get(HIGHEST_REVISION_ID, "")) or 0
-        return max(had, *self.revisions, 0)
+        return max((one for one in (had, *self.revision_ids) if one <= MOST_REVISION_ID), default=0)
 
     def with_revisions(self, revisions: Sequence[Revision]) -> Self:
         """Return the configuration with these added; the last of them, at least one, becomes the newest."""
@@ -133,6 +173,26 @@ class TableConfig:
         """Return the configuration without the keys that begin with `prefix`."""
         kept = {key: text for key, text in self.entries.items() if not key.startswith(prefix)}
         return self.from_configuration(kept)
+
+    def without_faults(self) -> Self:
+        """Return the configuration with what can be read alone, and the newest revision that can.
+
+        Ids of revisions that are left out are remembered, so that they are not given again.
+
+        Examples
+        --------
+        >>> config = TableConfig.from_configuration({"qbeast.revision.7": "oops", "owner": "me"})
+        >>> config.without_faults().to_configuration()
+        {'owner': 'me', 'qbeast.highestRevisionID': '7'}
+        """
+        kept = {key: text for key, text in self.entries.items() if key not in self.faults}
+        if self.newest_fault is not None and self.last_revision_id is not None:
+            kept[LAST_REVISION_ID] = str(self.last_revision_id)
+        left = self.from_configuration(kept)
+        highest = self.highest_revision_id
+        if highest == left.highest_revision_id:
+            return left
+        return left.with_entries({HIGHEST_REVISION_ID: str(highest)})
 
 
 def qbeast_spark_entries(
@@ -160,25 +220,61 @@ def qbeast_spark_entries(
     return entries if column_stats is None else {**entries, "columnstats": column_stats}
 
 
-def _read_revisions(configuration: Mapping[str, str]) -> dict[int, Revision]:
-    revisions: dict[int, Revision] = {}
-    for number, key, text in sorted(_numbered(configuration, REVISION_PREFIX)):
-        revision = Revision.from_json(text)
-        if revision.revision_id != number:
-            raise invalid_metadata(key, text, [f"it calls itself revision {revision.revision_id}"])
-        revisions[number] = revision
-    return revisions
-
-
-def _read_dialect(configuration: Mapping[str, str]) -> BlocksDialect | None:
-    text = configuration.get(BLOCKS_DIALECT)
-    if text is None:
+def _read(read: Callable[[str, str], T], key: str, text: str | None, faults: dict[str, str]) -> T | None:
+    """Return what the text of a key says, or take down why it cannot be read."""
+    try:
+        return None if text is None else read(key, text)
+    except InvalidMetadataError as error:
+        faults[key] = str(error)
         return None
+
+
+def _read_revision(key: str, text: str) -> Revision:
+    revision = Revision.from_json(text)
+    if key != f"{REVISION_PREFIX}{revision.revision_id}":
+        raise invalid_metadata(key, text, [f"it calls itself revision {revision.revision_id}"])
+    return revision
+
+
+def _last_revision_id(
+    configuration: Mapping[str, str], revisions: Mapping[int, Revision], faults: dict[str, str]
+) -> int | None:
+    """Return the id of the newest revision; where it cannot be told, of the newest that speaks for all."""
+    text = configuration.get(LAST_REVISION_ID)
+    number = None if text is None else _read_id(text)
+    if text is None or number in revisions:
+        return number
+    problem = f"the revisions that can be read are {list(revisions)}"
+    faults[LAST_REVISION_ID] = str(invalid_metadata(LAST_REVISION_ID, text, [problem]))
+    known = {one.columns for one in revisions.values()}
+    return max(revisions) if len(known) == 1 else None
+
+
+def _read_highest(key: str, text: str) -> int:
+    number = _read_id(text)
+    if number is None or number > MOST_REVISION_ID:
+        raise invalid_metadata(key, text, ["no table comes to such an id"])
+    return number
+
+
+def _read_dialect(key: str, text: str) -> BlocksDialect:
     known: tuple[BlocksDialect, ...] = get_args(BlocksDialect)
     for dialect in known:
         if text == dialect:
             return dialect
-    raise invalid_metadata(BLOCKS_DIALECT, text, [f"the dialects are {', '.join(known)}"])
+    raise invalid_metadata(key, text, [f"the dialects are {', '.join(known)}"])
+
+
+def _read_specs(key: str, text: str, *, indexed: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the column specs; they must name the columns that the table is indexed by, if these are known."""
+    specs = _read_texts(key, text)
+    try:
+        named = tuple(parse_column_spec(spec).name for spec in specs)
+    except InvalidColumnsError as error:
+        raise invalid_metadata(key, text, [str(error)]) from error
+    if indexed is not None and named != indexed:
+        raise invalid_metadata(key, text, [f"the table is indexed by {', '.join(indexed)}"])
+    return specs
 
 
 def _numbered(configuration: Mapping[str, str], prefix: str) -> list[tuple[int, str, str]]:

@@ -93,7 +93,9 @@ class Table:
         self._snapshot = newest
 
     def __repr__(self) -> str:
-        columns = ", ".join(f"{name}:{kind}" for name, kind in self._reader.latest.transformer_kinds.items())
+        latest = self._snapshot.config.latest
+        kinds = {} if latest is None else latest.transformer_kinds
+        columns = ", ".join(f"{name}:{kind}" for name, kind in kinds.items()) or "columns that cannot be told"
         files = self._snapshot.files
         return (
             f"Table {self.uri!r}, version {self.version}: {int(files['num_records'].fill_null(0).sum()):,} rows "
@@ -112,7 +114,7 @@ class Table:
 
     @property
     def indexed_columns(self) -> tuple[str, ...]:
-        """Names of the indexed columns, in order."""
+        """Names of the indexed columns, in order; none where no revision can be read."""
         return self._reader.indexed
 
     @property
@@ -380,9 +382,10 @@ class Table:
 
         The newest version is checked, log and data. Files whose tags are wrong lose them and become staging: they
         are read whole, and `optimize` indexes them again. Where pages alone are wrong, only the page layout goes;
-        wrong sizes are set right, and wrong statistics replaced by the number of rows. Everything else of a file,
-        and every other file, stays as it is; what others commit meanwhile is kept. No row is lost or returned
-        twice: files with copies of rows (format 11) keep their tags.
+        wrong sizes are set right, and wrong statistics replaced by the number of rows. Settings of the table that
+        cannot be read go, and it goes on with the newest revision that can; files of others are staged. Everything
+        else of a file, and every other file, stays as it is; what others commit meanwhile is kept. No row is lost
+        or returned twice: files with copies of rows (format 11) keep their tags.
 
         Parameters
         ----------

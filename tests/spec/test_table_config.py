@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.spec.revision import staging_revision
 from qbeast_core.spec.table_config import (
     BLOCKS_DIALECT,
     COLUMN_SPECS,
+    HIGHEST_REVISION_ID,
+    LAST_REVISION_ID,
     REPLICATED_SET_PREFIX,
     TableConfig,
     qbeast_spark_entries,
@@ -84,14 +85,16 @@ def test_a_configuration_survives_pickling():
 
 
 def test_dialect_and_column_specs_are_read():
-    made = config(0, **{BLOCKS_DIALECT: "qbeast-spark", COLUMN_SPECS: '["a,b:linear","c"]'})
+    made = TableConfig.from_configuration(
+        {BLOCKS_DIALECT: "qbeast-spark", COLUMN_SPECS: '["a,b:linear","c"]'}
+    )
     assert made.dialect == "qbeast-spark"
     assert made.column_specs == ("a,b:linear", "c")
     assert config(0).dialect is None
     assert config(0).column_specs is None
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
+@pytest.mark.parametrize("specs", [["x"], ["x:linear"], ["x:hashing"], []])
 def test_column_specs_are_set_and_removed(specs):
     made = config(0).with_column_specs(specs)
     assert made.column_specs == (tuple(specs) or None)
@@ -109,23 +112,63 @@ def test_replicated_sets_are_read_and_dropped():
     }
 
 
-@pytest.mark.parametrize(
-    ("broken", "problem"),
-    [
-        ({"qbeast.lastRevisionID": "1"}, "qbeast.lastRevisionID"),
-        ({"qbeast.lastRevisionID": "one"}, "qbeast.lastRevisionID"),
-        ({"qbeast.lastRevisionID": ""}, "qbeast.lastRevisionID"),
-        ({"qbeast.revision.1": "{}"}, "revisionID"),
-        ({"qbeast.revision.1": STAGING.to_json()}, "calls itself revision 0"),
-        ({BLOCKS_DIALECT: "klingon"}, "the dialects are documented, qbeast-spark"),
-        ({COLUMN_SPECS: "x,y"}, COLUMN_SPECS),
-        ({"qbeast.replicatedSet.1": "[1]"}, "qbeast.replicatedSet.1"),
-    ],
-)
-def test_malformed_keys_are_refused_by_name(broken, problem):
-    with pytest.raises(InvalidMetadataError) as caught:
-        TableConfig.from_configuration(broken)
-    assert problem in str(caught.value)
+MALFORMED = {
+    "qbeast.lastRevisionID": ("one", "the revisions that can be read are"),
+    "qbeast.revision.1": ("{}", "revisionID"),
+    "qbeast.revision.2": (STAGING.to_json(), "calls itself revision 0"),
+    BLOCKS_DIALECT: ("klingon", "the dialects are documented, qbeast-spark"),
+    COLUMN_SPECS: ("x,y", COLUMN_SPECS),
+    "qbeast.replicatedSet.1": ("[1]", "qbeast.replicatedSet.1"),
+    HIGHEST_REVISION_ID: ("9" * 18, "no table comes to such an id"),
+}
+
+
+def test_malformed_keys_are_named_and_kept():
+    broken = {key: text for key, (text, _) in MALFORMED.items()} | {"owner": "me"}
+    read = TableConfig.from_configuration(broken)
+    assert set(read.faults) == set(MALFORMED)
+    for key, (_, problem) in MALFORMED.items():
+        assert problem in read.faults[key]
+    assert read.to_configuration() == broken
+    assert read.is_indexed
+    assert (read.latest, read.dialect, read.column_specs) == (None, None, None)
+    assert read.replicated_sets == {1: ()}
+    assert read.without_faults().to_configuration() == {"owner": "me", HIGHEST_REVISION_ID: "2"}
+
+
+@pytest.mark.parametrize("last", ["1", "one", "", "7"])
+def test_the_newest_revision_that_can_be_read_speaks_for_one_that_cannot(last: str) -> None:
+    broken = config(0, 1).to_configuration() | {"qbeast.revision.2": "oops", LAST_REVISION_ID: last}
+    read = TableConfig.from_configuration(broken)
+    assert read.latest == STAGING.with_id(1)
+    assert (read.newest_fault is None) == (last == "1")
+    assert read.next_revision_id == 3
+    mended = read.without_faults()
+    assert not mended.faults
+    assert (mended.last_revision_id, mended.next_revision_id) == (1, 3)
+
+
+def test_revisions_of_other_columns_do_not_speak_for_one_that_cannot_be_read():
+    other = staging_revision(["y"], timestamp_ms=1, table_id="/t", cube_size=5).with_id(1)
+    broken = config(0).to_configuration() | {"qbeast.revision.1": other.to_json(), LAST_REVISION_ID: "2"}
+    assert TableConfig.from_configuration(broken).latest is None
+
+
+@pytest.mark.parametrize("had", ["9" * 18, "9" * 17, str(10**9), str(10**9 + 1)])
+def test_no_id_is_given_twice_however_large_the_one_before(had: str) -> None:
+    made = config(0, **{HIGHEST_REVISION_ID: had})
+    for _ in range(3):
+        free = made.next_revision_id
+        assert free not in made.revisions
+        made = made.with_revisions([STAGING.with_id(free)])
+        assert made.last_revision_id == free
+
+
+@pytest.mark.parametrize("specs", ['["y"]', '["x","y"]', '["x:nope"]', "[]"])
+def test_column_specs_of_other_columns_are_not_believed(specs: str) -> None:
+    read = TableConfig.from_configuration(config(0).to_configuration() | {COLUMN_SPECS: specs})
+    assert read.column_specs is None
+    assert list(read.faults) == [COLUMN_SPECS]
 
 
 def test_statistics_have_a_twin_only_if_given():

@@ -51,6 +51,7 @@ Code: TypeAlias = Literal[
     "row-weight",
     "rows-count",
     "rows-doubled",
+    "settings-unreadable",
     "stats-bounds",
     "stats-missing",
     "stats-nulls",

@@ -16,6 +16,7 @@ from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect
 from qbeast_core.spec.layout import PageLayout, parse_layout
 from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.table_config import REVISION_PREFIX
 from qbeast_core.table.check.faults import FAULT_SCHEMA, Code, Fault, fault_frame, faults_at
 from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -96,8 +97,8 @@ def check_log(snapshot: Snapshot) -> tuple[LiveBlocks, list[pl.DataFrame], list[
 def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
     config = snapshot.config
     newest = max(config.revisions, default=None)
-    faults: list[Fault] = []
-    if newest is not None and config.last_revision_id != newest:
+    faults = [_settings_fault(key, why) for key, why in config.faults.items()]
+    if newest is not None and config.newest_fault is None and config.last_revision_id != newest:
         message = f"qbeast.lastRevisionID is {config.last_revision_id}, and the newest revision is {newest}"
         faults.append(Fault(code="last-revision", message=message, revision=newest))
     indexed = () if config.latest is None else config.latest.columns
@@ -109,6 +110,12 @@ def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
         message = f"another writer added a column {taken!r}, the name of a column of ours: no read shows it"
         faults.append(Fault(code="reserved-column", message=message))
     return fault_frame(faults)
+
+
+def _settings_fault(key: str, why: str) -> Fault:
+    ending = key.removeprefix(REVISION_PREFIX)
+    revision = int(ending) if ending != key else None
+    return Fault(code="settings-unreadable", message=f"{key}: {why}", revision=revision)
 
 
 def _tag_faults(files: pl.DataFrame, found: LiveBlocks) -> list[pl.DataFrame]:

@@ -14,7 +14,9 @@ from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import FileChange, LiveFiles, retag
+from qbeast_core.log.mended_settings import mended_settings
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.rebase import dialect_of
 from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.check.check import check_table
@@ -53,13 +55,22 @@ _INDEX_COLUMNS: Final = (
 
 _ORDER: Final = ("weight-order", "threshold-order", "leaf-threshold")
 
+_SETTINGS: Final[Code] = "settings-unreadable"
+
+_Row: TypeAlias = tuple[str | None, list[str], list[str]]
+
+_SETTINGS_ROW: Final[_Row] = (None, ["set settings"], [_SETTINGS])
+
 _TEXTS: Final = pl.List(pl.String())
 
 _MENDED: Final = pl.Schema({"path": pl.String(), "actions": _TEXTS, "codes": _TEXTS})
 
-RepairAction: TypeAlias = Literal["drop index", "drop layout", "spell blocks", "set size", "set statistics"]
+RepairAction: TypeAlias = Literal[
+    "drop index", "drop layout", "set settings", "spell blocks", "set size", "set statistics"
+]
 """``drop index``: the file becomes staging, and optimize indexes it again. ``drop layout``: it is read by row
-groups. ``spell blocks``: as the table's dialect has them. ``set size``: to what it is. ``set statistics``: to its
+groups. ``set settings``: keys of the table that cannot be read go, and it goes on with the newest revision
+that can. ``spell blocks``: as the table's dialect has them. ``set size``: to what it is. ``set statistics``: to its
 number of rows alone."""
 
 _INDEX: Final[frozenset[Code]] = frozenset(
@@ -100,6 +111,10 @@ ADVICE: Final[Mapping[Code, str]] = {
     ),
     "last-revision": "append rows: a newer revision is made where they need one",
     "leaf-threshold": "optimize(full=True) draws the tree anew",
+    "settings-unreadable": (
+        "no revision tells the indexed columns: convert_table(path, columns=[...]) begins a new index and moves no "
+        "data; or restore an older version"
+    ),
     "reserved-column": "rename it, or drop it, with the program that added it",
     "rows-doubled": "the tags cannot tell which: compare the rows by a key of your own",
     "threshold-order": "optimize(full=True) draws the tree anew",
@@ -127,8 +142,9 @@ class RepairResult(Result):
     dry_run : bool
         Whether this is only what would be done.
     repaired_files : polars.DataFrame
-        One row a file: `path` (decoded), `actions` (``"drop index"``, ``"drop layout"``, ``"spell blocks"``,
-        ``"set size"``, ``"set statistics"``), `codes` of the faults that this mends.
+        One row a file: `path` (decoded; null: the table itself), `actions` (``"drop index"``, ``"drop layout"``,
+        ``"set settings"``, ``"spell blocks"``, ``"set size"``, ``"set statistics"``), `codes` of the faults that
+        this mends.
     remaining : polars.DataFrame
         Faults that stay, as in `CheckReport.faults`, with `advice`.
     """
@@ -155,9 +171,11 @@ class RepairResult(Result):
 
     def __repr__(self) -> str:
         would = "would be " if self.dry_run else ""
-        lines = [f"Repair, version {self.version}: {self.repaired_files.height:,} file(s) {would}mended"]
+        lines = [
+            f"Repair, version {self.version}: {self.repaired_files['path'].count():,} file(s) {would}mended"
+        ]
         for path, actions, codes in self.repaired_files.head(20).iter_rows():
-            lines.append(f"  {path}: {', '.join(actions)} ({', '.join(codes)})")
+            lines.append(f"  {path or 'the table'}: {', '.join(actions)} ({', '.join(codes)})")
         if self.remaining.height:
             lines.append(f"  {self.remaining.height:,} fault(s) stay")
         for code, path, message, advice in (
@@ -177,21 +195,29 @@ def repair_table(
             snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files"
         )
     plan = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
+    settings = mended_settings(snapshot.metadata, dialect_of(snapshot))
     left = pl.concat([plan.left.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, plan)])
-    if dry_run or not plan.mends:
-        return _result(snapshot.version, plan.mends.values(), left, dry_run=dry_run, committed=False), None
+    head = [] if settings is None else [_SETTINGS_ROW]
+    if settings is not None:
+        left = left.filter(pl.col("code") != _SETTINGS)
+    if dry_run or not (plan.mends or head):
+        rows = head + _rows(plan.mends.values())
+        return _result(snapshot.version, rows, left, dry_run=dry_run, committed=False), None
     repair = _Repair(plan.mends, _truth(snapshot, plan))
-    intent = WriteIntent(mode="metadata", brings="files", files=repair, operation="REPAIR")
+    intent = WriteIntent(mode="metadata", brings="files", metadata=settings, files=repair, operation="REPAIR")
     outcome = commit(snapshot.source.store, snapshot, intent)
     done = not outcome.already_applied
-    mends = [plan.mends[add.path] for add in repair.change.adds]
-    return _result(outcome.version, mends, left, dry_run=False, committed=done), outcome.snapshot
+    rows = head + _rows(plan.mends[add.path] for add in repair.change.adds)
+    return _result(outcome.version, rows, left, dry_run=False, committed=done), outcome.snapshot
+
+
+def _rows(mends: Iterable[Mend]) -> list[_Row]:
+    return [(FilePath.of_log(mend.path).text, list(mend.actions), list(mend.codes)) for mend in mends]
 
 
 def _result(
-    version: int, mends: Iterable[Mend], left: pl.DataFrame, *, dry_run: bool, committed: bool
+    version: int, rows: list[_Row], left: pl.DataFrame, *, dry_run: bool, committed: bool
 ) -> RepairResult:
-    rows = [(FilePath.of_log(mend.path).text, list(mend.actions), list(mend.codes)) for mend in mends]
     return RepairResult(
         version=version,
         committed=committed,

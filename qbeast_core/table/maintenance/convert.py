@@ -223,7 +223,7 @@ def _indexed(
     more: Mapping[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
         more = {**more, **qbeast_spark_entries(listed, cube_size=size)}
-    config = TableConfig.from_configuration(plain.configuration).with_entries(more)
+    config = TableConfig.from_configuration(plain.configuration).without_faults().with_entries(more)
     config = config.with_revisions([staging]).with_column_specs(listed)
     return plain.model_copy(update={"configuration": config.to_configuration()})
 

@@ -77,7 +77,7 @@ def restore(
         Commit nothing: there is no outcome then.
     """
     store = newest.source.store
-    if old.config.latest is None:
+    if not old.config.is_indexed:
         msg = f"version {old.version} of {newest.uri!r} has no Qbeast index; nothing was changed. Restore a later one."
         raise NotQbeastTableError(msg, path=newest.uri)
     check_writable(newest.protocol, newest.metadata, mode="overwrite", path=newest.uri)

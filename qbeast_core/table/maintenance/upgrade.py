@@ -77,7 +77,7 @@ def upgrade(
         raise InvalidInputError(msg, argument="replicated")
     uri = resolve_location(uri)
     snapshot = load_snapshot(uri, storage_options=storage_options)
-    if snapshot.config.latest is None:
+    if not snapshot.config.is_indexed:
         msg = (
             f"{uri!r} is a Delta table without Qbeast index; nothing was changed. Convert it instead: "
             f"qbeast.convert_table({uri!r}, columns=[...])."

@@ -13,12 +13,14 @@ import polars as pl
 from qbeast_core.errors import (
     CorruptTagWarning,
     InvalidInputError,
+    InvalidMetadataError,
     NotQbeastTableError,
     UnsupportedTableError,
 )
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store
+from qbeast_core.log.refusals import damaged_index
 from qbeast_core.query.blocks import BlockTable
 from qbeast_core.query.build import build_block_table
 from qbeast_core.query.nodes import Unknown
@@ -82,15 +84,13 @@ class Reader:
     """
 
     def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
-        latest = snapshot.config.latest
-        if latest is None:
+        if not snapshot.config.is_indexed:
             msg = (
                 f"{snapshot.uri!r} is a Delta table without Qbeast index. Convert it, which moves no data: "
                 f"qbeast.convert_table({snapshot.uri!r}, columns=[...]); or read it with polars.scan_delta."
             )
             raise NotQbeastTableError(msg, path=snapshot.uri)
         self.snapshot = snapshot
-        self.latest: Revision = latest
         self.pages = pages or PageReader(self.store)
 
     def __reduce__(self) -> tuple[type[Reader], tuple[Snapshot]]:
@@ -117,9 +117,24 @@ class Reader:
         return self.snapshot.source.store
 
     @property
+    def latest(self) -> Revision:
+        """The newest revision, or the newest that can be read.
+
+        Raises
+        ------
+        InvalidMetadataError
+            None of them can be read, or they disagree on the columns.
+        """
+        config = self.snapshot.config
+        if config.latest is None:
+            raise InvalidMetadataError(damaged_index(config, path=self.snapshot.uri, refused="read"))
+        return config.latest
+
+    @property
     def indexed(self) -> tuple[str, ...]:
-        """Indexed columns, in order."""
-        return self.latest.columns
+        """Indexed columns, in order; none where no revision tells them."""
+        latest = self.snapshot.config.latest
+        return () if latest is None else latest.columns
 
     @cached_property
     def paths(self) -> list[str]:
@@ -128,7 +143,8 @@ class Reader:
 
     @cached_property
     def blocks(self) -> BlockTable:
-        """Blocks of every live file; warns of tags that cannot be read."""
+        """Blocks of every live file; warns of tags and settings that cannot be read."""
+        self._warn_of_settings()
         table = build_block_table(self.snapshot.files, self.snapshot.config.revisions, self.snapshot.schema)
         if table.corrupt:
             shown = ", ".join(table.corrupt[:3])
@@ -138,6 +154,16 @@ class Reader:
             )
             warnings.warn(message, CorruptTagWarning, stacklevel=2)
         return table
+
+    def _warn_of_settings(self) -> None:
+        faults = self.snapshot.config.faults
+        if faults:
+            message = (
+                f"settings of {self.snapshot.uri!r} cannot be read, or cannot be true ({', '.join(faults)}): files of "
+                "such revisions are read whole. No row is lost; Table.check() tells why, Table.repair() mends what "
+                "can be mended."
+            )
+            warnings.warn(message, CorruptTagWarning, stacklevel=3)
 
     @cached_property
     def index_state(self) -> IndexState:
@@ -164,10 +190,12 @@ class Reader:
         InvalidInputError
             If the sample is no fraction or pair of fractions in [0, 1], or other writers took away the columns
             that it is chosen by.
+        InvalidMetadataError
+            If no revision tells the columns that it is chosen by.
         """
         weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
         if not weights.is_full:
-            refuse_lost_columns(self.snapshot.uri, self.indexed, self.snapshot.schema, done="read")
+            refuse_lost_columns(self.snapshot.uri, self.latest.columns, self.snapshot.schema, done="read")
         node = Unknown() if predicate is None else parse_predicate(predicate, self.snapshot.schema)
         return ScanPlan(select(self.blocks, node, weights), weights, predicate)
 

@@ -58,7 +58,7 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
         raise TableExistsError(msg, path=uri)
     if mode == "ignore":
         return snapshot
-    if mode == "append" and snapshot.config.latest is None:
+    if mode == "append" and not snapshot.config.is_indexed:
         msg = (
             f"{uri!r} is a Delta table without Qbeast index; nothing was written. Convert it "
             f"(qbeast.convert_table({uri!r}, columns=[...])), or write to another path, or replace it with "

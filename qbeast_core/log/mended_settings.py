@@ -1,0 +1,52 @@
+"""A table's settings without what cannot be read of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from qbeast_core.log.actions import Metadata
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.revision import STAGING_REVISION_ID, staging_revision
+from qbeast_core.spec.table_config import BLOCKS_DIALECT, REVISION_PREFIX, TableConfig
+
+__all__ = ["mended_settings"]
+
+_STAGING: Final = f"{REVISION_PREFIX}{STAGING_REVISION_ID}"
+
+
+def mended_settings(metadata: Metadata, dialect: BlocksDialect) -> Metadata | None:
+    """Return the metadata of a table with the settings that can be read alone; None: nothing can be mended.
+
+    It goes on with the newest revision that can be read; where none tells the indexed columns, nothing is mended.
+
+    Parameters
+    ----------
+    metadata : Metadata
+        The newest of the table.
+    dialect : {"documented", "qbeast-spark"}
+        How its blocks are spelled.
+
+    Examples
+    --------
+    >>> staging = staging_revision(["x"], timestamp_ms=9, table_id="t", cube_size=9)
+    >>> broken = {"qbeast.revision.0": staging.to_json(), "qbeast.lastRevisionID": "one"}
+    >>> found = mended_settings(Metadata(id="a", schema_string="{}", configuration=broken), "documented")
+    >>> found.configuration["qbeast.lastRevisionID"]
+    '0'
+    """
+    config = TableConfig.from_configuration(metadata.configuration)
+    if not config.faults or (config.newest_fault is not None and config.last_revision_id is None):
+        return None
+    mended = config.without_faults()
+    if BLOCKS_DIALECT in config.faults:
+        mended = mended.with_entries({BLOCKS_DIALECT: dialect})
+    latest = mended.latest
+    if _STAGING in config.faults and latest is not None:
+        staging = staging_revision(
+            latest.columns,
+            timestamp_ms=latest.timestamp_ms - 1,
+            table_id=latest.table_id,
+            cube_size=latest.desired_cube_size,
+        )
+        mended = mended.with_entries({_STAGING: staging.to_json()})
+    return metadata.model_copy(update={"configuration": mended.to_configuration()})

@@ -1,0 +1,260 @@
+"""Settings that cannot be read cost pruning, or a write with the cure named, and no row; a repair mends them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.spec.revision import Revision
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import assert_same_rows, sampled, small_files
+
+INDEXED = [ROW, "a"]
+OLD = pl.DataFrame({ROW: range(200)}).with_columns(a=pl.col(ROW) * 37 % 101, s=pl.col(ROW).cast(pl.String))
+NEW = OLD.with_columns(pl.col(ROW) + 5_000)  # beyond the first revision's range
+ROWS = pl.concat([OLD, NEW])
+MORE = OLD.with_columns(pl.col(ROW) + 50_000)
+
+Settings = dict[str, str]
+Edit = Callable[[Settings], object]
+
+
+def put(**texts: str) -> Edit:
+    return lambda settings: settings.update({f"qbeast.{key}": text for key, text in texts.items()})
+
+
+def revision(number: int, text: str | None = None, **values: Any) -> Edit:
+    key = f"qbeast.revision.{number}"
+    if text is not None:
+        return lambda settings: settings.update({key: text})
+    return lambda settings: settings.update({key: json.dumps(json.loads(settings[key]) | values)})
+
+
+def each(*edits: Edit) -> Edit:
+    def every(settings: Settings) -> None:
+        for edit in edits:
+            edit(settings)
+
+    return every
+
+
+OLDER: dict[str, Edit] = {
+    "an older revision is no JSON": revision(1, '{"revisionID":'),
+    "an older revision is empty": revision(1, ""),
+    "an older revision too deep": revision(1, "[" * 100_000),
+    "an older revision lacks its space": revision(1, transformations=[{"className": "nope"}] * 2),
+    "an older revision names itself wrong": revision(1, revisionID=2),
+    "the staging revision is no JSON": revision(0, "oops"),
+    "no dialect": put(blocksDialect="klingon"),
+    "column specs are no list": put(columnSpecs="x,y"),
+    "column specs of other columns": put(columnSpecs='["nope"]'),
+    "copies are no list": lambda settings: settings.update({"qbeast.replicatedSet.1": "[1]"}),
+    "the highest id is no number": put(highestRevisionID="many"),
+    "the highest id is of 18 nines": put(highestRevisionID="9" * 18),
+}
+"""What the newest revision does not need."""
+
+NEWEST: dict[str, Edit] = {
+    "the newest revision is no JSON": revision(2, "oops"),
+    "the newest revision is of no kind": revision(2, columnTransformers=[{"className": "nope"}]),
+    "the last id is no number": put(lastRevisionID="two"),
+    "the last id names no revision": put(lastRevisionID="7"),
+    "the last id is of 18 nines": put(lastRevisionID="9" * 18),
+    "two revisions are no JSON": each(revision(2, "oops"), revision(1, "oops")),
+}
+"""Without it nothing can be indexed; others tell the columns."""
+
+NOTHING = each(*(revision(number, "oops") for number in range(3)))
+"""No revision tells the columns."""
+
+
+def damage(table: Path, edit: Edit) -> Settings:
+    """Change the settings in the log's newest metadata; give what they are then."""
+    for commit in sorted((table / "_delta_log").glob("*.json"), reverse=True):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
+            if "metaData" in action:
+                settings: Settings = action["metaData"]["configuration"]
+                edit(settings)
+                commit.write_text("".join(json.dumps(one) + "\n" for one in actions))
+                return settings
+    raise AssertionError
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "t"
+    with small_files(file_rows=50, page_rows=8):
+        qbeast.write_table(OLD, path, columns=INDEXED, cube_size=20)
+        qbeast.write_table(NEW, path, mode="append")
+    assert len(qbeast.open_table(path).revisions) == 3
+    return path
+
+
+def check_reads(table: Path, rows: pl.DataFrame, *, samples: bool = True) -> None:
+    opened = qbeast.open_table(table)
+    assert_same_rows(opened.scan().collect(), rows)
+    narrow = pl.col("a") < 10
+    assert_same_rows(opened.scan().filter(narrow).collect(), rows.filter(narrow))
+    opened.explain(narrow)
+    assert str(table) in repr(opened)
+    opened.metrics()
+    if samples:
+        wanted = sampled(rows, INDEXED, 0.3)
+        assert_same_rows(opened.scan(sample=0.3).collect(), wanted)
+        assert opened.explain(sample=0.3).rows_opened >= wanted.height
+
+
+@pytest.mark.parametrize("fault", OLDER | NEWEST)
+def test_settings_that_cannot_be_read_are_told_once_and_no_row_is_lost(table: Path, fault: str) -> None:
+    kept = damage(table, (OLDER | NEWEST)[fault])
+    opened = qbeast.open_table(table)
+    with pytest.warns(qbeast.CorruptTagWarning, match="settings") as told:
+        found = [opened.scan().filter(pl.col("a") < 10).collect() for _ in range(3)]
+    assert len(told) == 1
+    assert all(one.height == ROWS.filter(pl.col("a") < 10).height for one in found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", qbeast.CorruptTagWarning)
+        check_reads(table, ROWS)
+        opened.set_properties({"owner": "me"})
+    version = table / "_delta_log" / f"{opened.version:020}.json"
+    (about,) = [json.loads(line) for line in version.read_text().splitlines() if "metaData" in line]
+    assert about["metaData"]["configuration"] == kept | {"owner": "me"}
+
+
+@pytest.mark.parametrize("fault", OLDER)
+@pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
+def test_what_the_newest_revision_does_not_need_stops_no_write(table: Path, fault: str) -> None:
+    damage(table, OLDER[fault])
+    qbeast.write_table(MORE, table, mode="append")  # beyond the range: a new revision
+    check_reads(table, pl.concat([ROWS, MORE]))
+    opened = qbeast.open_table(table)
+    assert opened.revisions[-1].revision_id == 3
+    opened.optimize()
+    opened.delete("a < 10")
+    check_reads(table, pl.concat([ROWS, MORE]).filter(pl.col("a") >= 10))
+
+
+@pytest.mark.parametrize("fault", NEWEST)
+@pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
+def test_without_the_newest_revision_writes_are_refused_with_the_cure(table: Path, fault: str) -> None:
+    damage(table, NEWEST[fault])
+    opened = qbeast.open_table(table)
+    writes: list[Callable[[], object]] = [
+        lambda: qbeast.write_table(MORE, table, mode="append"),
+        lambda: opened.optimize(full=True),
+        lambda: opened.delete("a < 10"),
+        lambda: opened.update("a < 10", {"a": "a + 1"}),
+    ]
+    for write in writes:
+        with pytest.raises(qbeast.InvalidMetadataError, match=r"Table\.repair\(\)"):
+            write()
+    check_reads(table, ROWS)
+    qbeast.write_table(OLD, table, mode="overwrite", columns=INDEXED)
+    check_reads(table, OLD)
+    assert qbeast.open_table(table).check().faults.is_empty()
+
+
+@pytest.mark.parametrize("fault", OLDER | NEWEST)
+@pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
+def test_a_check_names_settings_and_a_repair_mends_them(table: Path, fault: str) -> None:
+    damage(table, (OLDER | NEWEST)[fault])
+    opened = qbeast.open_table(table)
+    assert "settings-unreadable" in opened.check().faults["code"]
+    planned = opened.repair(dry_run=True)
+    result = opened.repair()
+    assert planned.mended.equals(result.mended)
+    assert result.mended.row(0) == (None, ["set settings"], ["settings-unreadable"])
+    assert "the table: set settings" in repr(result)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", qbeast.CorruptTagWarning)
+        check_reads(table, ROWS)
+        qbeast.write_table(MORE, table, mode="append")
+        assert qbeast.open_table(table).revisions[-1].revision_id == 3
+        qbeast.open_table(table).optimize()
+        check_reads(table, pl.concat([ROWS, MORE]))
+    assert qbeast.open_table(table).check().faults.is_empty()
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
+def test_without_any_revision_whole_reads_go_on_and_a_conversion_begins_anew(table: Path) -> None:
+    damage(table, NOTHING)
+    check_reads(table, ROWS, samples=False)
+    opened = qbeast.open_table(table)
+    assert opened.indexed_columns == ()
+    cured: list[Callable[[], object]] = [
+        lambda: opened.scan(sample=0.1).collect(),
+        lambda: opened.explain(sample=0.1),
+        lambda: qbeast.write_table(MORE, table, mode="append"),
+        opened.optimize,
+        lambda: opened.delete("a < 10"),
+        lambda: opened.update("a < 10", {"a": "a + 1"}),
+        lambda: opened.cube_size,
+    ]
+    for operation in cured:
+        with pytest.raises(qbeast.InvalidMetadataError, match="convert_table"):
+            operation()
+    assert "convert_table" in opened.repair().left.filter(code="settings-unreadable")["advice"][0]
+    qbeast.convert_table(table, columns=INDEXED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", qbeast.CorruptTagWarning)
+        check_reads(table, ROWS)
+        opened = qbeast.open_table(table)
+        opened.optimize()
+        assert opened.revisions[-1].revision_id == 3
+        check_reads(table, ROWS)
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
+def test_an_older_version_that_can_be_read_is_restored(table: Path) -> None:
+    damage(table, NOTHING)
+    opened = qbeast.open_table(table)
+    opened.restore(0)
+    check_reads(table, OLD)
+    assert opened.check().faults.is_empty()
+
+
+SPACES = {
+    "texts": {
+        "className": "io.qbeast.core.transform.CDFStringQuantilesTransformation",
+        "quantiles": ["a", "b"],
+    },
+    "one text": {"className": "io.qbeast.core.transform.IdentityToZeroTransformation", "identityValue": "a"},
+    "ranks": {"className": "io.qbeast.core.transform.StringHistogramTransformation", "histogram": ["a", "b"]},
+    "numbers": {
+        "className": "io.qbeast.core.transform.CDFNumericQuantilesTransformation",
+        "quantiles": [0.0, 1.0],
+        "dataType": "LongDataType",
+    },
+}
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_a_space_that_does_not_fit_its_column_gives_way_to_a_new_revision(tmp_path: Path, space: str) -> None:
+    table, indexed = tmp_path / "t", [ROW, "s" if space == "numbers" else "a"]
+    qbeast.write_table(OLD, table, columns=indexed, cube_size=20)
+
+    def edit(settings: Settings) -> None:
+        known = Revision.from_json(settings["qbeast.revision.1"])
+        raw = json.loads(known.to_json())
+        raw["transformations"][1] = SPACES[space]
+        settings["qbeast.revision.1"] = json.dumps(raw)
+
+    damage(table, edit)
+    opened = qbeast.open_table(table)
+    assert_same_rows(opened.scan().filter(pl.col("a") < 10).collect(), OLD.filter(pl.col("a") < 10))
+    assert set(opened.check().faults["code"]) == {"revision-types"}
+    qbeast.write_table(NEW, table, mode="append")
+    opened = qbeast.open_table(table)
+    assert opened.revisions[-1].revision_id == 2
+    assert_same_rows(opened.scan().collect(), ROWS)
+    assert_same_rows(opened.scan(sample=0.3).collect(), sampled(ROWS, indexed, 0.3))
+    opened.optimize()
+    assert opened.check().faults.is_empty()
