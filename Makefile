@@ -66,8 +66,8 @@ lint: $(VENV)/.dev ## ruff and the layers of the packages
 	$(BIN)/lint-imports --no-cache --no-logo
 
 types: $(VENV)/.dev ## mypy and pyright, both strict
-	$(BIN)/mypy
-	$(BIN)/python -m pyright
+	@# At once, for each keeps one core busy; a failure of either is one, and both are told.
+	$(BIN)/python -m pyright & pyright=$$!; $(BIN)/mypy; mypy=$$?; wait $$pyright && exit $$mypy
 
 format: $(VENV)/.dev ## put the code into shape
 	$(BIN)/ruff check --fix-only --quiet .

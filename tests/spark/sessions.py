@@ -34,7 +34,10 @@ def settings(directory: Path) -> dict[str, str]:
     """What every session of the tests runs under; `directory` takes all that Spark writes by itself."""
     log4j = directory / "log4j2.properties"
     log4j.write_text(LOG4J)
-    java = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Djava.io.tmpdir={directory} -XX:-UsePerfData"
+    # A session of a minute or two never pays back what the optimizing compiler and a parallel collector cost it:
+    # without them a test file takes half the processor time.
+    brief = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+    java = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Djava.io.tmpdir={directory} {brief}"
     return {
         "spark.driver.memory": "1500m",
         "spark.driver.host": "127.0.0.1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,14 +33,21 @@ def respell(path: Path, edit: Callable[[Add], None]) -> None:
     log.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    """A table of two files, and a file beside it that is nobody's business."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table of two files, and a file beside it that is nobody's business; to be copied."""
+    folder = tmp_path_factory.mktemp("outside")
     with small_files(file_rows=400, page_rows=16):
-        qbeast.write_table(ROWS, tmp_path / "t", columns=["id", "x"], cube_size=50)
-        qbeast.write_table(ROWS.with_columns(pl.col("id") + 400), tmp_path / "t", mode="append")
-    SECRET.write_parquet(tmp_path / "secret.parquet")
-    return tmp_path / "t"
+        qbeast.write_table(ROWS, folder / "t", columns=["id", "x"], cube_size=50)
+        qbeast.write_table(ROWS.with_columns(pl.col("id") + 400), folder / "t", mode="append")
+    SECRET.write_parquet(folder / "secret.parquet")
+    return folder
+
+
+@pytest.fixture
+def table(made: Path, tmp_path: Path) -> Path:
+    """The table of a copy of that folder."""
+    return shutil.copytree(made, tmp_path, dirs_exist_ok=True) / "t"
 
 
 WAYS = {
