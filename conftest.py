@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # CI repeats itself: a new counterexample is found by whoever runs the tests next, not by chance in a landing.
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+# --slow: many more examples where a test says so (tests/helpers/examples.py).
+settings.register_profile("slow", settings.get_profile("ci" if os.environ.get("CI") else "default"))
 
 
 def _no_fork() -> NoReturn:
@@ -26,7 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("ci" if os.environ.get("CI") else "default")
+    usual = "ci" if os.environ.get("CI") else "default"
+    settings.load_profile("slow" if config.getoption("--slow") else usual)
     multiprocessing.set_start_method("spawn", force=True)
     patch = pytest.MonkeyPatch()
     patch.setattr(os, "fork", _no_fork)

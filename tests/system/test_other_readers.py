@@ -9,10 +9,11 @@ import polars as pl
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
+from tests.helpers.examples import examples, is_slow
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import assert_same_rows, folder, small_files, write
@@ -56,19 +57,9 @@ def check_readers(path: Path, rows: pl.DataFrame, data: st.DataObject) -> None:
         assert_same_rows(in_types_of(stored.drop("_qbeast_weight", strict=False), rows), rows)
 
 
-@settings(max_examples=25)
-@given(case=cases(most_frames=2, most_columns=6), data=st.data())
+@examples(25, slow=300)
+@given(case=cases(most_frames=3 if is_slow() else 2, most_columns=6), data=st.data())
 def test_other_readers_see_the_same_rows(case: Case, data: st.DataObject) -> None:
-    with folder() as path:
-        with small_files(file_rows=30, page_rows=4):
-            write(path, case)
-        check_readers(path, case.rows, data)
-
-
-@pytest.mark.slow
-@settings(max_examples=300)
-@given(case=cases(most_frames=3, most_columns=6), data=st.data())
-def test_other_readers_see_the_same_rows_of_many_tables(case: Case, data: st.DataObject) -> None:
     with folder() as path:
         with small_files(file_rows=30, page_rows=4):
             write(path, case)

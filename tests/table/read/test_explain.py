@@ -7,10 +7,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import qbeast
+from tests.helpers.examples import examples, is_slow
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.invariants import read_log
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
@@ -85,17 +86,10 @@ def check_named_bytes(case: Case, data: st.DataObject, times: int) -> None:
             assert_same_rows(found, wanted if columns is None else wanted.select(columns))
 
 
-@settings(max_examples=30)
+@examples(30, slow=300)
 @given(case=CASES, data=st.data())
 def test_bytes_that_a_plan_does_not_name_change_no_answer(case: Case, data: st.DataObject) -> None:
-    check_named_bytes(case, data, 3)
-
-
-@pytest.mark.slow
-@settings(max_examples=300)
-@given(case=CASES, data=st.data())
-def test_bytes_that_many_plans_do_not_name_change_no_answer(case: Case, data: st.DataObject) -> None:
-    check_named_bytes(case, data, 6)
+    check_named_bytes(case, data, 6 if is_slow() else 3)
 
 
 def test_a_selective_read_of_a_large_table_names_few_bytes(tmp_path: Path) -> None:

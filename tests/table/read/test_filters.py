@@ -8,11 +8,12 @@ from typing import Literal, get_args
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
+from tests.helpers.examples import examples, is_slow
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
@@ -77,7 +78,7 @@ CASES = st.builds(
 )
 
 
-@settings(max_examples=40)
+@examples(40, slow=300)
 @given(
     case=CASES,
     file_rows=st.sampled_from([7, 25, 1 << 16]),
@@ -90,19 +91,7 @@ def test_a_filtered_scan_returns_what_the_filter_keeps(
     with folder() as path:
         with small_files(file_rows=file_rows, page_rows=page_rows):
             write(path, case)
-        check_filters(case, path, data, 5)
-
-
-@pytest.mark.slow
-@settings(max_examples=300)
-@given(case=CASES, file_rows=st.sampled_from([7, 25]), page_rows=st.sampled_from([1, 4]), data=st.data())
-def test_many_filtered_scans_return_what_the_filters_keep(
-    case: Case, file_rows: int, page_rows: int, data: st.DataObject
-) -> None:
-    with folder() as path:
-        with small_files(file_rows=file_rows, page_rows=page_rows):
-            write(path, case)
-        check_filters(case, path, data, 15)
+        check_filters(case, path, data, 15 if is_slow() else 5)
 
 
 def test_threads_share_an_opened_table_and_a_scan(tmp_path: Path) -> None:

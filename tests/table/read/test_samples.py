@@ -7,10 +7,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
+from tests.helpers.examples import examples
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files, write
 
@@ -46,18 +47,9 @@ def check_samples(case: Case, bounds: list[float]) -> None:
         assert read(path, (0.5, 0.5)).is_empty()
 
 
-@settings(max_examples=20)
+@examples(20, slow=300)
 @given(case=CASES, bounds=BOUNDS)
 def test_samples_are_nested_cut_the_table_and_stay_after_appends(case: Case, bounds: list[float]) -> None:
-    check_samples(case, bounds)
-
-
-@pytest.mark.slow
-@settings(max_examples=300)
-@given(case=CASES, bounds=BOUNDS)
-def test_many_samples_are_nested_cut_the_table_and_stay_after_appends(
-    case: Case, bounds: list[float]
-) -> None:
     check_samples(case, bounds)
 
 

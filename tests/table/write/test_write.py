@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
+from tests.helpers.examples import examples, is_slow
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files, write
@@ -54,18 +55,9 @@ WHOLE_TYPES = {"IntegerDataType", "LongDataType", "TimestampDataType", "DateData
 SHAPES = {"file_rows": st.sampled_from([5, 30, 1 << 16]), "page_rows": st.sampled_from([1, 4, 32])}
 
 
-@settings(max_examples=50)
-@given(case=cases(), **SHAPES)
+@examples(50, slow=400)
+@given(case=cases(most_rows=200) if is_slow() else cases(), **SHAPES)
 def test_no_row_is_lost_and_the_index_holds(case: Case, file_rows: int, page_rows: int) -> None:
-    check_written(case, file_rows, page_rows)
-
-
-@pytest.mark.slow
-@settings(max_examples=400)
-@given(case=cases(most_rows=200), **SHAPES)
-def test_no_row_is_lost_and_the_index_holds_in_many_tables(
-    case: Case, file_rows: int, page_rows: int
-) -> None:
     check_written(case, file_rows, page_rows)
 
 
