@@ -21,7 +21,7 @@ from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult, run_change
 from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.merge import Merge
-from qbeast_core.table.dml.merge_clauses import Clauses, WhenLonely, WhenMatched, WhenNew
+from qbeast_core.table.dml.merge_clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
 from qbeast_core.table.dml.update import Update
 from qbeast_core.table.index.design_effect import table_design_effect
 from qbeast_core.table.index.state import block_frame
@@ -744,7 +744,7 @@ class Table:
         when_not_matched: WhenNew = "insert",
         not_matched_if: Predicate | None = None,
         insert: Mapping[str, Value] | None = None,
-        when_not_matched_by_source: WhenLonely = "ignore",
+        when_not_matched_by_source: WhenNotMatchedBySource = "ignore",
         not_matched_by_source_if: Predicate | None = None,
         source_name: str = "source",
         dry_run: bool = False,

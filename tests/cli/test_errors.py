@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import qbeast
 from qbeast_core import errors
 from qbeast_core.cli.exits import EXIT_CODES, FAULTS, exit_code_of
-from qbeast_core.cli.jobs import look
+from qbeast_core.cli.jobs import inspect as inspect_jobs
 from qbeast_core.cli.program import program
 from qbeast_core.cli.wording import spoken
 from qbeast_core.errors import QbeastError
@@ -139,7 +139,7 @@ def test_nothing_gets_past_the_door(
     def fail(*_: Any, **__: Any) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(look, "check_table", fail)
+    monkeypatch.setattr(inspect_jobs, "check_table", fail)
     assert words in complaint("check", sales, code=code)
 
 

@@ -96,17 +96,17 @@ class Merge:
         wanted = conditions.new if clauses.when_not_matched == "insert" else None
         added = _added(source, found, wanted, insert, snapshot)
         same = assignments is None or not set(assignments.columns) & set(reader.indexed)
-        deleted, lonely = int(found.deleted.sum()), int(found.lonely.sum())
+        deleted, not_matched = int(found.deleted.sum()), int(found.not_matched.sum())
         return ChangePlan(
             matches=found.matches,
-            drops=np.equal(found.deleted + found.lonely, found.matches.live),
+            drops=np.equal(found.deleted + found.not_matched, found.matches.live),
             change=_Merged(source, found, clauses, conditions, assignments),
             keeps_keys=same,
             added=added if added.height else None,
-            deleted=deleted + lonely,
+            deleted=deleted + not_matched,
             updated=int(found.updated.sum()),
             parameters=self._parameters(),
-            counts=_counts(source, added, int(found.updated.sum()), deleted, lonely),
+            counts=_counts(source, added, int(found.updated.sum()), deleted, not_matched),
             spelling=_SPELLING,
         )
 
@@ -148,7 +148,7 @@ class _Merged:
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         numbered = rows.with_row_index(ROW)
         verdict = judge(numbered, self._partners, self._clauses, self._conditions)
-        frames = (verdict.updated, verdict.deleted, verdict.lonely)
+        frames = (verdict.updated, verdict.deleted, verdict.not_matched)
         gone = pl.concat([frame.select(ROW) for frame in frames])
         kept = numbered.join(gone, on=ROW, how="anti", maintain_order="left").select(rows.columns)
         if self._assignments is None:
@@ -207,16 +207,16 @@ def _added(
 
 
 def _counts(
-    source: MergeSource, added: pl.DataFrame, updated: int, deleted: int, lonely: int
+    source: MergeSource, added: pl.DataFrame, updated: int, deleted: int, not_matched: int
 ) -> dict[str, int]:
     return {
         "numSourceRows": source.frame.height,
         "numTargetRowsInserted": added.height,
         "numTargetRowsUpdated": updated,
         "numTargetRowsMatchedUpdated": updated,
-        "numTargetRowsDeleted": deleted + lonely,
+        "numTargetRowsDeleted": deleted + not_matched,
         "numTargetRowsMatchedDeleted": deleted,
-        "numTargetRowsNotMatchedBySourceDeleted": lonely,
+        "numTargetRowsNotMatchedBySourceDeleted": not_matched,
     }
 
 
@@ -228,7 +228,7 @@ class Verdict:
     ----------
     updated : polars.DataFrame
         Those that change, each with its partner.
-    deleted, lonely : polars.DataFrame
+    deleted, not_matched : polars.DataFrame
         Those that go, with a partner and without one.
     matched : polars.Series
         Numbers of the rows of the source that have a partner here.
@@ -236,7 +236,7 @@ class Verdict:
 
     updated: pl.DataFrame
     deleted: pl.DataFrame
-    lonely: pl.DataFrame
+    not_matched: pl.DataFrame
     matched: pl.Series
 
 
@@ -250,7 +250,7 @@ class Found:
         Files with rows that change or go.
     matched : ndarray of bool, shape (source rows,)
         Rows of the source that have a partner, to be changed or not.
-    updated, deleted, lonely : ndarray of int64, shape (files,)
+    updated, deleted, not_matched : ndarray of int64, shape (files,)
         Rows of each file of `matches` that change, that go with a partner, and that go without one.
     """
 
@@ -258,7 +258,7 @@ class Found:
     matched: BoolArray
     updated: I64Array
     deleted: I64Array
-    lonely: I64Array
+    not_matched: I64Array
 
 
 def judge(
@@ -292,12 +292,12 @@ def judge(
     if clauses.when_matched == "delete":
         acting = acting.unique(ROW, keep="first", maintain_order=True)
     _refuse_several(acting, keys)
-    lonely = rows.clear()
+    not_matched = rows.clear()
     if clauses.when_not_matched_by_source == "delete":
         alone = rows.join(partners, on=keys, how="anti", maintain_order="left")
-        lonely = alone.filter(conditions.lonely.mask(alone))
+        not_matched = alone.filter(conditions.not_matched.mask(alone))
     updated = acting.filter(_FATE).drop(_FATE)
-    return Verdict(updated, acting.filter(~pl.col(_FATE)), lonely, pairs[SOURCE_ROW].unique())
+    return Verdict(updated, acting.filter(~pl.col(_FATE)), not_matched, pairs[SOURCE_ROW].unique())
 
 
 def _refuse_several(acting: pl.DataFrame, keys: list[str]) -> None:
@@ -350,7 +350,7 @@ def match_files(
     for part in _parts(files, live):
         verdict = judge(_rows(reader, job, part, columns), partners, clauses, conditions)
         matched[verdict.matched.to_numpy()] = True
-        for fate, rows in enumerate((verdict.updated, verdict.deleted, verdict.lonely)):
+        for fate, rows in enumerate((verdict.updated, verdict.deleted, verdict.not_matched)):
             counts[fate] += np.bincount(rows[_FILE].to_numpy(), minlength=len(live))
     touched = np.flatnonzero(counts.sum(axis=0))
     matches = Matches(touched, counts[:, touched].sum(axis=0), live[touched])
@@ -362,8 +362,8 @@ def _job(reader: Reader, source: MergeSource, clauses: Clauses, conditions: Merg
     schema = reader.snapshot.schema
     nodes = [source.node(schema)]
     if clauses.when_not_matched_by_source == "delete":
-        lonely = conditions.lonely
-        nodes.append(Unknown() if lonely.constant else parse_predicate(lonely.expr, schema))
+        not_matched = conditions.not_matched
+        nodes.append(Unknown() if not_matched.constant else parse_predicate(not_matched.expr, schema))
     return ScanPlan(select(reader.blocks, any_of(nodes), ALL_WEIGHTS), ALL_WEIGHTS, None)
 
 

@@ -12,7 +12,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["Clauses", "MergeConditions", "WhenLonely", "WhenMatched", "WhenNew"]
+__all__ = ["Clauses", "MergeConditions", "WhenMatched", "WhenNew", "WhenNotMatchedBySource"]
 
 WhenMatched: TypeAlias = Literal["update", "delete", "ignore"]
 """What becomes of rows that have a partner in the source."""
@@ -20,7 +20,7 @@ WhenMatched: TypeAlias = Literal["update", "delete", "ignore"]
 WhenNew: TypeAlias = Literal["insert", "ignore"]
 """What becomes of rows of the source that have none in the table."""
 
-WhenLonely: TypeAlias = Literal["delete", "ignore"]
+WhenNotMatchedBySource: TypeAlias = Literal["delete", "ignore"]
 """What becomes of rows of the table that have none in the source."""
 
 _IDLE = "ignore"
@@ -38,7 +38,7 @@ class Clauses:
     when_not_matched: WhenNew = "insert"
     not_matched_if: Predicate | None = None
     insert: Mapping[str, Value] | None = None
-    when_not_matched_by_source: WhenLonely = "ignore"
+    when_not_matched_by_source: WhenNotMatchedBySource = "ignore"
     not_matched_by_source_if: Predicate | None = None
     source_name: str = "source"
 
@@ -68,7 +68,7 @@ class Clauses:
         """
         _check_choice("when_matched", self.when_matched, WhenMatched)
         _check_choice("when_not_matched", self.when_not_matched, WhenNew)
-        _check_choice("when_not_matched_by_source", self.when_not_matched_by_source, WhenLonely)
+        _check_choice("when_not_matched_by_source", self.when_not_matched_by_source, WhenNotMatchedBySource)
         if (self.when_matched, self.when_not_matched, self.when_not_matched_by_source) == (_IDLE,) * 3:
             _refuse("when_matched", "a merge that ignores every row does nothing")
         for argument, given, needs, has in (
@@ -127,7 +127,7 @@ class Clauses:
             if self.delete_if is None
             else condition_of(self.delete_if, both, argument="delete_if"),
             new=condition_of(self.not_matched_if, alone, argument="not_matched_if"),
-            lonely=condition_of(
+            not_matched=condition_of(
                 self.not_matched_by_source_if, snapshot.schema, argument="not_matched_by_source_if"
             ),
         )
@@ -138,11 +138,11 @@ class Clauses:
         if self.delete_if is not None:
             matched.insert(0, _clause("delete", self.delete_if))
         new = [] if self.when_not_matched == _IDLE else [_clause("insert", self.not_matched_if)]
-        lonely = [_clause("delete", self.not_matched_by_source_if)]
+        not_matched = [_clause("delete", self.not_matched_by_source_if)]
         return {
             "matchedPredicates": matched,
             "notMatchedPredicates": new,
-            "notMatchedBySourcePredicates": [] if self.when_not_matched_by_source == _IDLE else lonely,
+            "notMatchedBySourcePredicates": [] if self.when_not_matched_by_source == _IDLE else not_matched,
         }
 
 
@@ -158,18 +158,18 @@ class MergeConditions:
         Those among them to delete instead.
     new : Condition
         Rows of the source alone.
-    lonely : Condition
+    not_matched : Condition
         Rows of the table alone.
     """
 
     matched: Condition
     delete: Condition | None
     new: Condition
-    lonely: Condition
+    not_matched: Condition
 
     def columns_of_rows(self, schema: pl.Schema) -> list[str]:
         """Return the columns of the table that decide about its rows."""
-        asked = [self.matched, self.lonely, *([] if self.delete is None else [self.delete])]
+        asked = [self.matched, self.not_matched, *([] if self.delete is None else [self.delete])]
         named = [name for condition in asked for name in condition.columns]
         return [name for name in dict.fromkeys(named) if name in schema]
 

@@ -27,7 +27,7 @@ __all__ = ["check", "history", "metrics", "plot"]
 @common
 def metrics(table: str, **options: Any) -> Answer:
     """Count cubes, blocks, files and rows of the index; no data file is opened."""
-    from qbeast_core.cli.jobs.look import show_metrics
+    from qbeast_core.cli.jobs.inspect import show_metrics
 
     return show_metrics(table, **options)
 
@@ -40,7 +40,7 @@ def metrics(table: str, **options: Any) -> Answer:
 @common
 def check(table: str, **options: Any) -> Answer:
     """Verify a table against the format; exits with 1 if there are faults."""
-    from qbeast_core.cli.jobs.look import check_table
+    from qbeast_core.cli.jobs.inspect import check_table
 
     return check_table(table, **options)
 
@@ -54,7 +54,7 @@ def check(table: str, **options: Any) -> Answer:
 @common
 def history(table: str, **options: Any) -> Answer:
     """List what was committed, newest first."""
-    from qbeast_core.cli.jobs.look import show_history
+    from qbeast_core.cli.jobs.inspect import show_history
 
     return show_history(table, **options)
 

@@ -36,7 +36,7 @@ __all__ = ["optimize", "repair", "restore", "vacuum"]
 @common
 def optimize(table: str, **options: Any) -> Answer:
     """Rewrite what is out of shape: small appends, files of other writers, overfull cubes."""
-    from qbeast_core.cli.jobs.keep import optimize_table
+    from qbeast_core.cli.jobs.maintenance import optimize_table
 
     return optimize_table(table, **options)
 
@@ -47,7 +47,7 @@ def optimize(table: str, **options: Any) -> Answer:
 @common
 def repair(table: str, **options: Any) -> Answer:
     """Mend what `qbeast check` finds and the log alone can mend; no row is touched."""
-    from qbeast_core.cli.jobs.keep import repair_table
+    from qbeast_core.cli.jobs.maintenance import repair_table
 
     return repair_table(table, **options)
 
@@ -59,7 +59,7 @@ def repair(table: str, **options: Any) -> Answer:
 @common
 def restore(table: str, **options: Any) -> Answer:
     """Make an older VERSION (a number, or a time) the newest again, in one commit."""
-    from qbeast_core.cli.jobs.keep import restore_table
+    from qbeast_core.cli.jobs.maintenance import restore_table
 
     return restore_table(table, **options)
 
@@ -80,6 +80,6 @@ def restore(table: str, **options: Any) -> Answer:
 @common
 def vacuum(table: str, **options: Any) -> Answer:
     """List, or delete, data files that no version needs any more."""
-    from qbeast_core.cli.jobs.keep import vacuum_table
+    from qbeast_core.cli.jobs.maintenance import vacuum_table
 
     return vacuum_table(table, **options)
