@@ -9,13 +9,14 @@ import polars as pl
 from qbeast_core.query.nodes import Atom, Compare, IsIn, IsNotNull, IsNull, Operand, StartsWith
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-__all__ = ["Statistics"]
+__all__ = ["Statistics", "known_text_high"]
 
 _SAFE_DIGITS = 15
 """Decimals of more digits may have lost some in a writer that goes through float64."""
 
 _PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _ABOVE_CUT_TEXT = "\U0010ffff" * 8
+_MISREAD = "[\U000f0000-\U000fffff]"
 _low, _high, _foreign = pl.col("low"), pl.col("high"), pl.col("foreign")
 _nulls, _rows = pl.col("nulls"), pl.col("rows")
 _never = pl.lit(value=False)
@@ -89,6 +90,25 @@ class Statistics:
         return pl.Series(column, [None], dtype=dtype).new_from_index(0, self.files.height)
 
 
+def known_text_high(high: pl.Expr) -> pl.Expr:
+    r"""Return upper bounds of texts, null where they may have been misread.
+
+    deltalake takes a character from U+100000 on that a log spells by two escapes (``\udbff\udfff``) for one that is
+    0x10000 lower. Lower bounds bear that.
+
+    Parameters
+    ----------
+    high : polars.Expr
+        Of type String.
+
+    Examples
+    --------
+    >>> pl.DataFrame({"high": ["b", "z\U000fffff"]}).select(known_text_high(pl.col("high")))["high"].to_list()
+    ['b', None]
+    """
+    return pl.when(~high.str.contains(_MISREAD)).then(high)
+
+
 def _same_kind(stored: pl.DataType, dtype: pl.DataType) -> bool:
     return stored == dtype or any(
         isinstance(stored, kinds) and isinstance(dtype, kinds)
@@ -104,7 +124,9 @@ def _honest(dtype: pl.DataType) -> tuple[pl.Expr, pl.Expr]:
         raised = pl.when(physical < 2**63 - 1 - step).then(physical + step)
         return _low, raised.cast(dtype)
     if isinstance(dtype, pl.String):
-        return _low, _high + pl.when(_foreign).then(pl.lit(_ABOVE_CUT_TEXT)).otherwise(pl.lit(""))
+        return _low, known_text_high(_high) + pl.when(_foreign).then(pl.lit(_ABOVE_CUT_TEXT)).otherwise(
+            pl.lit("")
+        )
     if isinstance(dtype, pl.Decimal) and (dtype.precision or 38) > _SAFE_DIGITS:
         return pl.when(~_foreign).then(_low), pl.when(~_foreign).then(_high)
     return _low, _high

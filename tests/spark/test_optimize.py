@@ -257,7 +257,7 @@ def test_steps_and_history_tell_what_happened(spark: SparkSession, tmp_path: Pat
     qbeast.convert_table(tmp_path / "t", COLUMNS)
     told: list[qbeast.Progress] = []
     bridge.optimize_table(spark, tmp_path / "t", progress=told.append, commit_metadata={"who": "nightly"})
-    assert [one.stage for one in told] == ["read", "plan", "write", "commit", "done"]
+    assert [one.stage for one in told] == ["read", "plan", "write", "write", "commit", "done"]
     assert {one.rows for one in told} == {300}
     newest = qbeast.open_table(tmp_path / "t").history(1)[0]
     assert (newest["operation"], newest["who"], newest["isBlindAppend"]) == ("OPTIMIZE", "nightly", False)

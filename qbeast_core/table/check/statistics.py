@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from qbeast_core.query.statistics import known_text_high
 from qbeast_core.table.check.faults import Finding
 
 __all__ = ["Leaf", "compare_statistics", "leaves_of", "summaries_of"]
@@ -119,8 +120,8 @@ def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> b
             told.dt.cast_time_unit("us").to_physical() + (999 if side == "max" and not ours else 0),
             held.dt.cast_time_unit("us").to_physical(),
         )
-    elif dtype == pl.String and side == "max" and not ours:
-        frame = frame.with_columns(told + _ABOVE_CUT_TEXT)
+    elif dtype == pl.String and bound.dtype == pl.String and side == "max":
+        frame = frame.with_columns(known_text_high(told) + ("" if ours else _ABOVE_CUT_TEXT))
     elif dtype.is_float() and bound.dtype.is_float():
         frame = frame.with_columns(told.fill_nan(None))
     return _in_order(frame, side)
