@@ -116,7 +116,7 @@ def _write(
     before, counts = with_write(None if found is None else found.files, adds, keys)
     planned = _planned(target, chosen, plan, rows=summary.rows, design_effect=counts.design_effect)
     effects = (before, counts.lower_bound)
-    warn_if_clustered(effects, prepared.names, source.at_hand, own_effect=plan.design_effect)
+    warn_if_clustered(effects, prepared.names, shape.fit(source.at_hand), own_effect=plan.design_effect)
     return _done(planned, adds, outcome)
 
 
