@@ -74,6 +74,7 @@ def test_rows_outside_the_space_are_staged_in_the_same_commit(
     assert sorted(row["id"] for row in read.select("id").collect()) == sorted(sample["id"])
 
 
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")  # the same rows several times
 def test_appends_and_polars_alternate(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     for turn in range(2):
         append(to_spark(spark, numbers(1_000), tmp_path / f"rows {turn}", parts=1), table)

@@ -40,6 +40,7 @@ def files(table: str) -> int:
     return len(list(Path(table).glob("*.parquet")))
 
 
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")  # the same rows several times
 def test_a_task_indexes_bounded_parts(table: str) -> None:
     written = write_rows(begin(table, SCHEMA, {}), batches(10), part_bytes=2_000)
     parts = pickle.loads(written)

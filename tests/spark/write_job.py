@@ -116,7 +116,7 @@ def fail_first() -> None:
         raise RuntimeError(message)
 
 
-def _die(*_: object) -> Any:
+def _die(*_: object, **__: object) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -105,9 +105,13 @@ def in_spark(
         "day": "unix_date(day)",
         **{name: f"cast({name} AS string)" for name in ("dec9", "dec18", "dec38")},
     }
+    zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
-    frame = spark.read.parquet(*map(str, folder.glob("*.parquet"))).where(where)
-    found = frame.selectExpr(*(f"{told.get(name, name)} AS {name}" for name in rows.columns)).collect()
+    try:
+        frame = spark.read.parquet(*map(str, folder.glob("*.parquet"))).where(where)
+        found = frame.selectExpr(*(f"{told.get(name, name)} AS {name}" for name in rows.columns)).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))  # other tests share the session
     plain = rows.with_columns(
         pl.col("moment", "local").to_physical(),
         pl.col("day").to_physical(),
