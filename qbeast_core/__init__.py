@@ -8,7 +8,7 @@
     tree                   the OTree on NumPy and Polars (pure)
     space                  kernels: hashes, weights, coordinates, cubes, boxes (pure)
     spec                   the format as frozen values (pure)
-    errors
+    errors | hints         what is raised, and what its messages advise
 
 Imports point down only.
 """

@@ -24,7 +24,8 @@
     │   └── EmptySampleWarning                               no row, where many were to be expected
     └── HiddenColumnWarning                                  files hold a column that a JVM minds
 
-Catch `QbeastError` to catch them all. Codes never change; facts are attributes; errors survive pickling.
+Catch `QbeastError` to catch them all. Codes never change; facts are attributes; errors survive pickling. What a message
+advises is in `hints` too.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from qbeast_core.hints import Hint, Message
 from qbeast_core.plain_text import for_people, without_secrets
 
 __all__ = [
@@ -78,7 +80,29 @@ def _rebuild(cls: type[QbeastError], args: tuple[Any, ...], state: dict[str, Any
     return error
 
 
-class QbeastError(Exception):
+class _Told:
+    """What errors and warnings have in common: messages that may be shown to people, with hints in them."""
+
+    args: tuple[Any, ...]
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*map(_shown, args))
+
+    @property
+    def hints(self) -> tuple[Hint, ...]:
+        """What the message advises: arguments and calls, by name and value."""
+        message = self.args[0] if self.args else ""
+        parts = message.parts if isinstance(message, Message) else ()
+        return tuple(part for part in parts if isinstance(part, Hint))
+
+
+def _shown(arg: object) -> object:
+    if isinstance(arg, Message):
+        return arg.for_people()
+    return for_people(arg) if isinstance(arg, str) else arg
+
+
+class QbeastError(_Told, Exception):
     """Base of every error raised on purpose; catch this one to catch them all.
 
     Messages quote names, data and other libraries: they hold no password or signature of an address, no colours and
@@ -87,9 +111,6 @@ class QbeastError(Exception):
 
     code: ClassVar[str] = "qbeast"
     """Stable and machine-readable: codes may be added, never renamed."""
-
-    def __init__(self, *args: object) -> None:
-        super().__init__(*(for_people(arg) if isinstance(arg, str) else arg for arg in args))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without calling ``__init__``, so that errors survive leaving a worker process."""
@@ -239,11 +260,8 @@ class MissingDependencyError(QbeastError, RuntimeError):
         super().__init__(message)
 
 
-class QbeastWarning(UserWarning):
+class QbeastWarning(_Told, UserWarning):
     """Base of every warning qbeast gives; its messages are like those of `QbeastError`."""
-
-    def __init__(self, *args: object) -> None:
-        super().__init__(*(for_people(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class CorruptTagWarning(QbeastWarning):

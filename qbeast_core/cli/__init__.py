@@ -3,7 +3,7 @@
 ::
 
     program     the commands by name, and what becomes of answers and errors
-    commands    arguments and options, one function a command; loads nothing heavy
+    commands    arguments and options of each command; loads nothing heavy
     jobs        what the commands do, with `import qbeast`; they return an `Answer`
 """
 

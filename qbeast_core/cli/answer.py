@@ -1,4 +1,4 @@
-"""What a command has to say: for people, for machines, and as an exit code."""
+"""What a command is asked and has to say: for people, for machines, and as an exit code."""
 
 from __future__ import annotations
 
@@ -8,13 +8,28 @@ from typing import Any, TypeAlias
 
 import click
 
-from qbeast_core.cli.settings import Settings
 from qbeast_core.plain_text import visible
 
-__all__ = ["Answer", "Part", "print_answer"]
+__all__ = ["Answer", "Part", "Settings", "print_answer"]
 
 Part: TypeAlias = Any
 """Text, or something that rich can draw."""
+
+
+@dataclass(slots=True)
+class Settings:
+    """What every command is told; filled in while the command line is read.
+
+    Attributes
+    ----------
+    json : bool
+        One JSON document on the standard output instead of text.
+    traceback : bool
+        Show where errors come from.
+    """
+
+    json: bool = False
+    traceback: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

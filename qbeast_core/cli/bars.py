@@ -45,7 +45,7 @@ def progress_bar(what: str) -> Generator[ProgressCallback | None]:
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as screen:
         task = screen.add_task(what, total=None, count="")
 
-        def tell(step: Progress) -> None:
+        def report(step: Progress) -> None:
             screen.update(
                 task,
                 description=f"{what}: {_STAGES[step.stage]}",
@@ -54,7 +54,7 @@ def progress_bar(what: str) -> Generator[ProgressCallback | None]:
                 count=_count(step),
             )
 
-        yield tell
+        yield report
 
 
 def _count(step: Progress) -> str:

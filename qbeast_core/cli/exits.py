@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import click
 
-from qbeast_core.cli.settings import Settings
+from qbeast_core.cli.answer import Settings
 from qbeast_core.cli.wording import one_line, spoken
 from qbeast_core.errors import QbeastError
 from qbeast_core.plain_text import for_people
@@ -84,17 +84,17 @@ class Reported:
         if error is None or _is_clicks_own(error):
             return False
         if self._settings.traceback:
-            told = for_people("".join(traceback.format_exception(kind, error, trace)))
-            click.echo(told, err=True, nl=False)
-        code, exit_code, told = _told(error)
-        message = for_people(told)
+            shown = for_people("".join(traceback.format_exception(kind, error, trace)))
+            click.echo(shown, err=True, nl=False)
+        code, exit_code, text = _described(error)
+        message = for_people(text)
         if isinstance(error, BrokenPipeError):
             _silence_stdout()  # as other tools do: nobody is there to read
         else:
-            self._tell(code, exit_code, message)
+            self._print(code, exit_code, message)
         raise click.exceptions.Exit(exit_code) from error
 
-    def _tell(self, code: str, exit_code: int, message: str) -> None:
+    def _print(self, code: str, exit_code: int, message: str) -> None:
         click.echo(f"{click.style('error:', fg='red')} {message}", err=True)
         if self._settings.json:
             from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
@@ -107,13 +107,13 @@ def _is_clicks_own(error: BaseException) -> bool:
     return isinstance(error, SystemExit | click.exceptions.Exit | click.exceptions.NoArgsIsHelpError)
 
 
-def _told(error: BaseException) -> tuple[str, int, str]:
+def _described(error: BaseException) -> tuple[str, int, str]:
     """Return code, exit code and message of an error."""
     match error:
         case QbeastError():
-            told = spoken(str(error))
-            cure = "" if "`qbeast " in told else _CURES.get(error.code, "")  # one is enough
-            return error.code, exit_code_of(error), told + cure
+            text = spoken(error)
+            cure = "" if "`qbeast " in text else _CURES.get(error.code, "")  # one is enough
+            return error.code, exit_code_of(error), text + cure
         case click.UsageError():
             code, text = "usage", _usage(error)
         case click.ClickException():

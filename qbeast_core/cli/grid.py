@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import orjson
 import polars as pl
+from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from qbeast_core.cli.screen import faint, width_of_screen
+from qbeast_core.cli.screen import remark, width_of_screen
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.plain_text import visible
@@ -20,7 +22,9 @@ __all__ = ["frame_grid", "grid", "size_text", "type_text"]
 
 _LONGEST: Final = 40
 _GAP: Final = 2
-_UNITS: Final = ("bytes", "kB", "MB", "GB", "TB", "PB")
+
+size_text: Final = partial(decimal, precision=2)
+"""Spells a number of bytes: ``8.09 MB``."""
 
 
 def frame_grid(rows: pl.DataFrame) -> list[Any]:
@@ -35,9 +39,9 @@ def frame_grid(rows: pl.DataFrame) -> list[Any]:
         table.add_column(header, justify="right" if of_schema.is_numeric() else "left", no_wrap=True)
     for row in zip(*cells[:shown], strict=True):
         table.add_row(*row)
-    left = rows.columns[shown:]
-    note = f"and {len(left)} more column(s), see --select: {', '.join(left)}"
-    return [table, faint(note)] if left else [table]
+    others = rows.columns[shown:]
+    note = f"and {len(others)} more column(s), see --select: {', '.join(others)}"
+    return [table, remark(note)] if others else [table]
 
 
 def grid(heads: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> Table:
@@ -48,20 +52,6 @@ def grid(heads: Sequence[str], rows: Sequence[Sequence[object]], *, right: Seque
     for row in rows:
         table.add_row(*("" if cell is None else visible(str(cell)) for cell in row))
     return table
-
-
-def size_text(size: int) -> str:
-    """Return a number of bytes to three digits.
-
-    Examples
-    --------
-    >>> size_text(999), size_text(1_234_567), size_text(45_600_000_000)
-    ('999 bytes', '1.23 MB', '45.6 GB')
-    """
-    number, unit = float(size), 0
-    while number >= 999.5 and unit < len(_UNITS) - 1:
-        number, unit = number / 1000, unit + 1
-    return f"{size:,} {_UNITS[0]}" if unit == 0 else f"{number:.3g} {_UNITS[unit]}"
 
 
 def type_text(dtype: pl.DataType) -> str:

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import click
 
-from qbeast_core.cli.answer import Answer, print_answer
+from qbeast_core.cli.answer import Answer, Settings, print_answer
 from qbeast_core.cli.exits import Reported
-from qbeast_core.cli.settings import Settings
 
 __all__ = ["Program", "program"]
 
@@ -18,7 +17,7 @@ __all__ = ["Program", "program"]
 _COMMANDS: Final = {
     "write": "write",
     "append": "write",
-    "convert": "convert",
+    "convert": "maintenance",
     "show": "read",
     "sample": "read",
     "explain": "read",
@@ -29,7 +28,7 @@ _COMMANDS: Final = {
     "optimize": "maintenance",
     "repair": "maintenance",
     "restore": "maintenance",
-    "upgrade": "convert",
+    "upgrade": "maintenance",
     "vacuum": "maintenance",
     "completion": "completion",
 }

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from qbeast_core.plain_text import visible
 
-__all__ = ["draw", "faint", "width_of_screen"]
+__all__ = ["draw", "remark", "width_of_screen"]
 
 _UNLIMITED: Final = 100_000
 
@@ -29,8 +29,8 @@ def draw(parts: Sequence[Any]) -> None:
         click.echo(line.rstrip())  # rich fills lines up with blanks
 
 
-def faint(text: str) -> Text:
-    """Return a remark."""
+def remark(text: str) -> Text:
+    """Return a text beside the answer, shown faintly."""
     return Text(visible(text), style="dim")
 
 

@@ -52,7 +52,7 @@ class SourceOptions:
         Between the fields of CSV.
     null_values : sequence of str
         Texts that mean null in CSV.
-    storage_options : mapping of str to str
+    storage_options : mapping of str to str, optional
         For sources in object stores.
     """
 
@@ -61,7 +61,7 @@ class SourceOptions:
     expected: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
     separator: str = ","
     null_values: Sequence[str] = ()
-    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
 
 
 def read_sources(sources: Sequence[str], options: SourceOptions) -> pl.LazyFrame:
@@ -150,7 +150,7 @@ def _read_folder(path: Path, options: SourceOptions) -> pl.LazyFrame:
 
 def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.LazyFrame:
     """Read paths that are meant literally, an address, or bytes."""
-    store = dict(options.storage_options) or None
+    store = None if options.storage_options is None else dict(options.storage_options)
     patterns = isinstance(where, str)  # an address; paths have been expanded
     if options.types and file_format in ("parquet", "delta"):
         msg = f"--type is for CSV and JSON lines; {file_format} has types of its own{_NOTHING}"

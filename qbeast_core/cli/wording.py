@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["first_line", "one_line", "spoken"]
+from qbeast_core.hints import Hint, Message
 
-# Where an option of the library is a command here.
-_PHRASES: Final = {
-    'Pass mode="append", "overwrite" or "ignore"': "Use `qbeast append`, say --mode overwrite or --mode ignore",
-    "Use Table.switch_dialect.": "Table.switch_dialect does that in Python.",
-    "Table.files() lists them": "`qbeast explain --files` lists them",
-    "give one of `revision`, `files`, `all_revisions` and `fold`": "give one of --revision, --file, --all-revisions "
-    "and --fold",
+__all__ = ["first_line", "in_shell", "one_line", "spoken"]
+
+_COMMANDS: Final[Mapping[str, str]] = {
+    "Table.files": "explain --files",
+    "Table.repair": "repair",
+    "convert_table": "convert",
+    "upgrade_table": "upgrade",
+    "write_table": "write",
 }
-_TEXT_OPTION: Final = re.compile(r"\b(mode|schema_mode|dialect|replicated|jvm)=\"([^\"]*)\"")
-_FLAG_OPTION: Final = re.compile(
-    r"\b(allow_absolute_paths|allow_short_retention|all_revisions|full|fold)=True\b"
-)
-_NUMBER_OPTION: Final = re.compile(r"\b(retention_hours|cube_size)=(?=[\d.])")
-_COLUMNS_OPTION: Final = re.compile(r"(?<!new, )\bcolumns=\[([^\]]*)\]")  # not that of other calls in Python
-_COPY: Final = re.compile(r"qbeast\.write_table\(pl\.scan_\w+\('([^']*)'\), new, columns=\[([^\]]*)\]\)")
-_CONVERT: Final = re.compile(r"qbeast\.convert_table\('([^']*)', columns=\[([^\]]*)\]\)")
+_RENAMED: Final[Mapping[str, str]] = {
+    "--files": "--file",
+    "--predicate": "--where",
+    "--mode append": "`qbeast append`",
+}
 
 
 def one_line(text: str) -> str:
@@ -47,32 +45,49 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def spoken(message: str) -> str:
-    """Return a message with Python's arguments spelled as options, in one line.
+def spoken(told: BaseException | str) -> str:
+    """Return a message in one line, its hints spelled as options and commands.
 
     Examples
     --------
-    >>> spoken('Replace it with mode="overwrite".')
+    >>> spoken(ValueError(Message("Replace it with ", Hint({"mode": "overwrite"}), ".")))
     'Replace it with --mode overwrite.'
-    >>> spoken('Pass columns=["a", "b:quantiles"].')
-    'Pass --columns a,b:quantiles.'
-    >>> spoken("Copy it: qbeast.write_table(pl.scan_delta('old'), new, columns=['day', ...]).")
-    'Copy it: `qbeast write old new --columns day,...`.'
     """
-    text = one_line(message)
-    for phrase, ours in _PHRASES.items():
-        text = text.replace(phrase, ours)
-    text = _COPY.sub(lambda found: f"`qbeast write {found[1]} new --columns {_listed(found[2])}`", text)
-    text = _CONVERT.sub(lambda found: f"`qbeast convert {found[1]} --columns {_listed(found[2])}`", text)
-    text = _COLUMNS_OPTION.sub(lambda found: f"--columns {_listed(found[1])}", text)
-    text = _TEXT_OPTION.sub(lambda found: f"--{_dashed(found[1])} {found[2]}", text)
-    text = _FLAG_OPTION.sub(lambda found: f"--{_dashed(found[1])}", text)
-    return _NUMBER_OPTION.sub(lambda found: f"--{_dashed(found[1])} ", text)
+    message = told.args[0] if isinstance(told, BaseException) and told.args else told
+    return one_line(message.spelled(in_shell) if isinstance(message, Message) else str(told))
 
 
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")
+def in_shell(hint: Hint) -> str:
+    """Return a hint as options, or as a command.
+
+    Examples
+    --------
+    >>> in_shell(Hint({"columns": ["a", "b:quantiles"]})), in_shell(Hint({"full": True, "retention_hours": 1.5}))
+    ('--columns a,b:quantiles', '--full --retention-hours 1.5')
+    >>> in_shell(Hint({"columns": ["day", ...]}, "write_table", "old", "scan_delta"))
+    '`qbeast write old new --columns day,...`'
+    """
+    named = [f"--{name.replace('_', '-')}" for name in hint.arguments]
+    options = [_option(name, value) for name, value in zip(named, hint.arguments.values(), strict=True)]
+    if not hint.call:
+        return (", " if None in hint.arguments.values() else " ").join(options)
+    if hint.call not in _COMMANDS:
+        return f"{hint} in Python"
+    paths = [*([] if hint.path is None else [hint.path]), *([] if hint.scan is None else ["new"])]
+    return f"`{' '.join(['qbeast', _COMMANDS[hint.call], *paths, *options])}`"
 
 
-def _listed(text: str) -> str:
-    return ",".join(part.strip().strip("\"'") for part in text.split(","))
+def _option(name: str, value: object) -> str:
+    match value:
+        case None | True:
+            text = name
+        case tuple():
+            *first, last = (_option(name, one) for one in value)
+            return f"{', '.join(first)} or {last}"
+        case list():
+            text = f"{name} {','.join('...' if one is ... else str(one) for one in value)}"
+        case float():
+            text = f"{name} {value:g}"
+        case _:
+            text = f"{name} {value}"
+    return _RENAMED.get(text, text)

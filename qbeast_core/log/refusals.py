@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from qbeast_core.hints import Message, argument, call
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.spec.table_config import TableConfig
 
@@ -52,7 +53,7 @@ _POLARS: Final = frozenset({"deletionVectors", "timestampNtz", "variantType", "v
 _DELTALAKE: Final = _POLARS | {"columnMapping", "v2Checkpoint"}
 
 
-def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "written"]) -> str:
+def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "written"]) -> Message:
     """Say that the newest revision of a table cannot be read, what still works, and the cure.
 
     Parameters
@@ -71,18 +72,22 @@ def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "w
     True
     """
     if config.last_revision_id is None:
-        cure = (
-            f"qbeast.convert_table({path!r}, columns=[...]) begins a new index and moves no data; or go back to a "
-            'version that can be read (Table.restore), or replace the table with mode="overwrite"'
+        cure = Message(
+            call("convert_table", path, columns=[...]),
+            " begins a new index and moves no data; or go back to a version that can be read (Table.restore), or "
+            "replace the table with ",
+            argument(mode="overwrite"),
         )
     else:
-        cure = (
-            f"Table.repair() goes back to revision {config.last_revision_id} and stages what cannot be placed; or go "
-            "back to a version that can be read (Table.restore)"
+        cure = Message(
+            call("Table.repair"),
+            f" goes back to revision {config.last_revision_id} and stages what cannot be placed; or go back to a "
+            "version that can be read (Table.restore)",
         )
-    return (
+    return Message(
         f"the newest revision of {path!r} is not known: {config.newest_fault} Nothing was {refused}; whole reads and "
-        f"filters still return every row. {cure}."
+        "filters still return every row. ",
+        *(cure, "."),
     )
 
 
@@ -93,7 +98,7 @@ def refusal(
     metadata: Metadata,
     *,
     path: str,
-) -> str:
+) -> Message:
     """Return why a table is refused, what works with it here, and what to do.
 
     Parameters
@@ -108,19 +113,18 @@ def refusal(
         The table.
     """
     if list(features) == [APPEND_ONLY]:
-        return (
+        return Message(
             f"{path} takes appends alone ({APPEND_ONLY} is true); nothing was changed. Appends, optimize and reads "
             f"work. If its rows may be changed after all: Table.set_properties({{{APPEND_ONLY!r}: None}})."
         )
     told = ", ".join(_meant(feature) for feature in features)
     cannot = "cannot be read by qbeast" if verb == "read" else "cannot be written in this way by qbeast"
     works = "" if verb == "read" else _works(set(features), metadata)
-    cure = _cure(features, protocol, path)
-    cure = f"Or {cure[0].lower()}{cure[1:]}" if works else cure
-    return f"{path} {cannot}: it uses {told}. Nothing was changed. {works}{cure}"
+    before = f"{path} {cannot}: it uses {told}. Nothing was changed. {works}"
+    return Message(before, *_cure(features, protocol, path, start="Or " if works else ""))
 
 
-def copy_of(protocol: Protocol, path: str, *, columns: str = "...") -> str:
+def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> Message:
     """Return the call that copies a Delta table's rows into a new table.
 
     Parameters
@@ -129,25 +133,28 @@ def copy_of(protocol: Protocol, path: str, *, columns: str = "...") -> str:
         Of the table: not everything reads every one.
     path : str
         The table.
-    columns : str, default "..."
-        What to index, as it stands in a list.
+    columns : sequence of str
+        Some that are to be indexed.
 
     Examples
     --------
-    >>> copy_of(Protocol(min_reader_version=1, min_writer_version=2), "old", columns="'day', ...")
-    "qbeast.write_table(pl.scan_delta('old'), new, columns=['day', ...])"
+    >>> print(copy_of(Protocol(min_reader_version=1, min_writer_version=2), "old", columns=["day"]))
+    qbeast.write_table(pl.scan_delta('old'), new, columns=['day', ...])
     """
     features = protocol.reader_features
     if features is None:
         features = ("columnMapping",) if protocol.min_reader_version == 2 else ()
     if _POLARS.issuperset(features):
-        return f"qbeast.write_table(pl.scan_delta({path!r}), new, columns=[{columns}])"
+        return Message(call("write_table", path, scan="scan_delta", columns=[*columns, ...]))
+    listed = argument(columns=[*columns, ...])
     if _DELTALAKE.issuperset(features):
         rows = f'QueryBuilder().register("old", DeltaTable({path!r})).execute("{_ALL}")'
-        return f"from deltalake import DeltaTable, QueryBuilder; qbeast.write_table({rows}, new, columns=[{columns}])"
+        return Message(
+            f"from deltalake import DeltaTable, QueryBuilder; qbeast.write_table({rows}, new, {listed})"
+        )
     spark = f'spark.read.format("delta").load({path!r})'
-    return (
-        f"qbeast_spark_bridge.write_table({spark}, new, columns=[{columns}]), where Spark with Delta reads it"
+    return Message(
+        f"qbeast_spark_bridge.write_table({spark}, new, {listed}), where Spark with Delta reads it"
     )
 
 
@@ -174,16 +181,19 @@ def _works(features: set[str], metadata: Metadata) -> str:
     return "Reads and samples work. " if indexed else ""
 
 
-def _cure(features: Sequence[str], protocol: Protocol, path: str) -> str:
+def _cure(features: Sequence[str], protocol: Protocol, path: str, *, start: str) -> tuple[str, ...]:
+    """Return a sentence in parts; `start` is what it begins with, if anything."""
+    first = "copy" if start else "Copy"
     for feature in features:
         special = COPIES.get(feature.removesuffix("-preview"))
         if special is not None:
-            return special.format(path=path)
+            cure = special.format(path=path)
+            return (f"{start}{cure[0].lower()}{cure[1:]}" if start else cure,)
     partitions = next(
         (one.removeprefix(PARTITIONING) for one in features if one.startswith(PARTITIONING)), None
     )
     if partitions is None:
-        return f"Copy it into a table without: {copy_of(protocol, path)}."
+        return f"{start}{first} it into a table without: ", copy_of(protocol, path), "."
     names = [name.strip() for name in partitions.split(", ")]
-    copy = copy_of(protocol, path, columns=f"{', '.join(map(repr, names))}, ...")
-    return f"Copy it into a new table, where an index on these columns does their work: {copy}."
+    into = f"{start}{first} it into a new table, where an index on these columns does their work: "
+    return into, copy_of(protocol, path, columns=names), "."

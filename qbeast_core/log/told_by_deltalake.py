@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from qbeast_core.hints import Message
 from qbeast_core.log.actions import Protocol
 from qbeast_core.log.names import commit_path
 from qbeast_core.log.refusals import COPIES, copy_of
@@ -117,7 +118,8 @@ def feature_told(told: str, *, path: str) -> tuple[str, str] | None:
         return None
     found = _FEATURE.search(told)
     what = told if found is None else f"it uses {found[1]}, which neither qbeast nor deltalake knows"
-    message = f"{path} cannot be read: {what}. Nothing was changed. Copy it with {copy_of(_FUTURE, path)}."
+    copy = copy_of(_FUTURE, path)
+    message = Message(f"{path} cannot be read: {what}. Nothing was changed. Copy it with ", copy, ".")
     return message, told if found is None else found[1]
 
 

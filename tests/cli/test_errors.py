@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pickle
 import warnings
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,6 +21,7 @@ from qbeast_core.cli.jobs import inspect as inspect_jobs
 from qbeast_core.cli.program import program
 from qbeast_core.cli.wording import spoken
 from qbeast_core.errors import QbeastError
+from qbeast_core.hints import Message, argument, call
 from tests.cli.running import complaint, run, said
 
 CLASSES = [
@@ -139,7 +141,7 @@ def test_nothing_gets_past_the_door(
     def fail(*_: Any, **__: Any) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(inspect_jobs, "check_table", fail)
+    monkeypatch.setattr(inspect_jobs, "check", fail)
     assert words in complaint("check", sales, code=code)
 
 
@@ -152,14 +154,29 @@ def test_without_a_command_the_help_is_shown() -> None:
 
 
 def test_messages_speak_of_options() -> None:
-    for said_by_library, wanted in (
-        ('or use mode="overwrite".', "or use --mode overwrite."),
-        ('Pass schema_mode="merge".', "Pass --schema-mode merge."),
-        ("Pass allow_short_retention=True only", "Pass --allow-short-retention only"),
-        ('Say replicated="drop" to', "Say --replicated drop to"),
-        ("retention_hours=1.5 is less", "--retention-hours 1.5 is less"),
+    for hint, in_python, wanted in (
+        (argument(mode="overwrite"), 'mode="overwrite"', "--mode overwrite"),
+        (
+            argument(mode=("append", "ignore")),
+            'mode="append" or "ignore"',
+            "`qbeast append` or --mode ignore",
+        ),
+        (argument(schema_mode="merge"), 'schema_mode="merge"', "--schema-mode merge"),
+        (argument(allow_short_retention=True), "allow_short_retention=True", "--allow-short-retention"),
+        (argument(retention_hours=1.5), "retention_hours=1.5", "--retention-hours 1.5"),
+        (argument(files=None, fold=None), "`files`, `fold`", "--file, --fold"),
+        (
+            call("upgrade_table", "t", replicated="drop"),
+            "qbeast.upgrade_table('t', replicated=\"drop\")",
+            "`qbeast upgrade t --replicated drop`",
+        ),
+        (call("Table.switch_dialect"), "Table.switch_dialect()", "Table.switch_dialect() in Python"),
     ):
-        assert spoken(said_by_library) == wanted
+        error = QbeastError(Message("Cure: ", hint, "."))
+        assert (str(error), error.hints) == (f"Cure: {in_python}.", (hint,))
+        assert spoken(error) == f"Cure: {wanted}."
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301 - made a moment ago
+        assert (str(again), again.hints, spoken(again)) == (str(error), (hint,), spoken(error))
 
 
 def test_the_commands_leave_the_filters_of_warnings_alone(sales: Path) -> None:

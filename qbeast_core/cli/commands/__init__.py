@@ -1,1 +1,1 @@
-"""Arguments and options of the commands, one function each; the work is in `jobs`, loaded when a command runs."""
+"""Arguments and options of the commands; the work is in `jobs`, loaded when a command runs."""

@@ -1,85 +1,102 @@
-"""`qbeast optimize`, `repair`, `restore` and `vacuum`."""
+"""`qbeast convert`, `upgrade`, `optimize`, `repair`, `restore` and `vacuum`."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.commands.parameters import (
     as_version,
+    columns_option,
+    command,
     commit_metadata_option,
-    common,
+    dialect_option,
     dry_run_option,
     table_argument,
 )
 
-__all__ = ["optimize", "repair", "restore", "vacuum"]
+__all__ = ["convert", "optimize", "repair", "restore", "upgrade", "vacuum"]
 
-
-@click.command(short_help="Rewrite what is out of shape.")
-@table_argument
-@click.option("--revision", type=int, help="Look at this revision alone; 0 is what is not indexed.")
-@click.option("--all-revisions", is_flag=True, help="Look at every revision, one commit each.")
-@click.option("--fraction", type=float, help="Only what samples up to this fraction read.")
-@click.option(
-    "--file", "files", multiple=True, help="Rewrite this file, whatever its shape; may be repeated."
+convert = command(
+    "maintenance.convert",
+    "Give a Delta table, or a folder of Parquet files, an index to come; no data is moved.",
+    table_argument,
+    columns_option("Columns to index, as for `qbeast write`.", required=True),
+    click.option(
+        "--cube-size", type=int, help="Rows a cube aims to hold; by default chosen from the number of rows."
+    ),
+    dialect_option("How blocks will be spelled."),
+    commit_metadata_option,
+    dry_run_option,
+    short_help="Give a Delta table or Parquet files an index.",
 )
-@click.option("--full", is_flag=True, help="Rewrite every file looked at into a fresh tree.")
-@click.option("--fold", is_flag=True, help="Index rows of older revisions with the newest.")
-@click.option(
-    "--redraw", is_flag=True, help="Rewrite all files with quantiles and ranges of the rows there are now."
+
+upgrade = command(
+    "maintenance.upgrade",
+    "Bring a table of qbeast-spark before 0.6.0 up to date; no data is touched.",
+    table_argument,
+    click.option(
+        "--replicated",
+        type=click.Choice(("keep", "drop")),
+        help="What becomes of files with copies of rows; kept, with a warning, by default.",
+    ),
+    dry_run_option,
+    short_help="Bring an old table of qbeast-spark up to date.",
 )
-@commit_metadata_option
-@dry_run_option
-@common
-def optimize(table: str, **options: Any) -> Answer:
-    """Rewrite what is out of shape: small appends, files of other writers, overfull cubes."""
-    from qbeast_core.cli.jobs.maintenance import optimize_table
 
-    return optimize_table(table, **options)
-
-
-@click.command(short_help="Mend what the log alone can mend.")
-@table_argument
-@dry_run_option
-@common
-def repair(table: str, **options: Any) -> Answer:
-    """Mend what `qbeast check` finds and the log alone can mend; no row is touched."""
-    from qbeast_core.cli.jobs.maintenance import repair_table
-
-    return repair_table(table, **options)
-
-
-@click.command(short_help="Make an older version the newest again.")
-@table_argument
-@click.argument("version", callback=as_version)
-@dry_run_option
-@common
-def restore(table: str, **options: Any) -> Answer:
-    """Make an older VERSION (a number, or a time) the newest again, in one commit."""
-    from qbeast_core.cli.jobs.maintenance import restore_table
-
-    return restore_table(table, **options)
-
-
-@click.command(short_help="List or delete files nobody needs any more.")
-@table_argument
-@click.option(
-    "--retention-hours", type=float, help="Spare younger files; by default what the table says, or a week."
+optimize = command(
+    "maintenance.optimize",
+    "Rewrite what is out of shape: small appends, files of other writers, overfull cubes.",
+    table_argument,
+    click.option("--revision", type=int, help="Look at this revision alone; 0 is what is not indexed."),
+    click.option("--all-revisions", is_flag=True, help="Look at every revision, one commit each."),
+    click.option("--fraction", type=float, help="Only what samples up to this fraction read."),
+    click.option(
+        "--file", "files", multiple=True, help="Rewrite this file, whatever its shape; may be repeated."
+    ),
+    click.option("--full", is_flag=True, help="Rewrite every file looked at into a fresh tree."),
+    click.option("--fold", is_flag=True, help="Index rows of older revisions with the newest."),
+    click.option(
+        "--redraw",
+        is_flag=True,
+        help="Rewrite all files with quantiles and ranges of the rows there are now.",
+    ),
+    commit_metadata_option,
+    dry_run_option,
+    short_help="Rewrite what is out of shape.",
 )
-@click.option(
-    "--allow-short-retention",
-    is_flag=True,
-    help="Accept less than the table promises.",
-)
-@click.option(
-    "--dry-run/--delete", default=True, show_default=True, help="List the files, or delete them for good."
-)
-@common
-def vacuum(table: str, **options: Any) -> Answer:
-    """List, or delete, data files that no version needs any more."""
-    from qbeast_core.cli.jobs.maintenance import vacuum_table
 
-    return vacuum_table(table, **options)
+repair = command(
+    "maintenance.repair",
+    "Mend what `qbeast check` finds and the log alone can mend; no row is touched.",
+    table_argument,
+    dry_run_option,
+    short_help="Mend what the log alone can mend.",
+)
+
+restore = command(
+    "maintenance.restore",
+    "Make an older VERSION (a number, or a time) the newest again, in one commit.",
+    table_argument,
+    click.argument("older", metavar="VERSION", callback=as_version),
+    dry_run_option,
+    short_help="Make an older version the newest again.",
+)
+
+vacuum = command(
+    "maintenance.vacuum",
+    "List, or delete, data files that no version needs any more.",
+    table_argument,
+    click.option(
+        "--retention-hours",
+        type=float,
+        help="Spare younger files; by default what the table says, or a week.",
+    ),
+    click.option("--allow-short-retention", is_flag=True, help="Accept less than the table promises."),
+    click.option(
+        *("--dry-run/--delete",),
+        default=True,
+        show_default=True,
+        help="List the files, or delete them for good.",
+    ),
+    short_help="List or delete files nobody needs any more.",
+)

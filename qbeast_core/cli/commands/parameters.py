@@ -1,14 +1,15 @@
-"""Arguments and options that commands share."""
+"""How a command is made, and the arguments and options that commands share."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Final, TypeVar
 
 import click
 
-from qbeast_core.cli.settings import Settings
+from qbeast_core.cli.answer import Answer, Settings
 
 __all__ = [
     "absolute_paths_option",
@@ -16,8 +17,9 @@ __all__ = [
     "as_mapping",
     "as_version",
     "columns_option",
+    "command",
     "commit_metadata_option",
-    "common",
+    "dialect_option",
     "dry_run_option",
     "json_option",
     "sample_option",
@@ -29,6 +31,33 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def command(
+    job: str, text: str, *parameters: Callable[[Any], Any], short_help: str | None = None
+) -> click.Command:
+    """Return a command that opens a table, with the options of all of these.
+
+    Parameters
+    ----------
+    job : str
+        ``"<module>.<function>"`` below `qbeast_core.cli.jobs`, loaded when the command runs; it takes the arguments and
+        options by name, and gives the answer.
+    text : str
+        What ``--help`` says.
+    *parameters : decorators
+        Arguments and options in order; those that all commands share come last.
+    short_help : str, optional
+        What the list of commands says; by default the text.
+    """
+    module, _, name = job.partition(".")
+
+    def run(**options: Any) -> Answer:
+        answer: Answer = getattr(import_module(f"qbeast_core.cli.jobs.{module}"), name)(**options)
+        return answer
+
+    made = click.command(name, help=text, short_help=short_help or text)
+    return made(together(*parameters, _common)(run))
 
 
 def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -63,8 +92,10 @@ def as_version(_ctx: click.Context, _parameter: click.Parameter, text: str | Non
     return int(text) if text is not None and text.isdecimal() else text
 
 
-def as_mapping(_ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    """Collect ``key=value`` texts; the last one of a key counts."""
+def as_mapping(
+    _ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, str] | None:
+    """Collect ``key=value`` texts, if there are any; the last one of a key counts."""
     found: dict[str, str] = {}
     for text in texts:
         key, sign, value = text.partition("=")
@@ -72,7 +103,7 @@ def as_mapping(_ctx: click.Context, parameter: click.Parameter, texts: tuple[str
             msg = "write it as key=value"  # what was given may be a secret: it is not repeated
             raise click.BadParameter(msg, param=parameter)
         found[key] = value
-    return found
+    return found or None
 
 
 def _share(text: str) -> float:
@@ -111,7 +142,7 @@ json_option: Final = click.option(
     help="Print one JSON document instead of text.",
 )
 
-common: Final = together(
+_common: Final = together(
     click.option(
         *("--storage-option", "storage_options"),
         metavar="KEY=VALUE",
@@ -129,7 +160,6 @@ common: Final = together(
         help="Show where an error comes from.",
     ),
 )
-"""The options that every command has which opens a table."""
 
 table_argument: Final = click.argument("table", type=click.Path())
 
@@ -190,3 +220,8 @@ def columns_option(help_text: str, *, required: bool = False) -> Callable[[F], F
         callback=_as_names,
         help=help_text,
     )
+
+
+def dialect_option(help_text: str) -> Callable[[F], F]:
+    """Return the option ``--dialect``."""
+    return click.option("--dialect", type=click.Choice(("documented", "qbeast-spark")), help=help_text)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from qbeast_core.cli.answer import Answer
+from qbeast_core.cli.answer import Settings
 from qbeast_core.cli.commands.parameters import (
     absolute_paths_option,
     as_fraction,
-    common,
+    command,
     sample_option,
     select_option,
     table_argument,
@@ -19,7 +18,6 @@ from qbeast_core.cli.commands.parameters import (
     version_option,
     where_option,
 )
-from qbeast_core.cli.settings import Settings
 
 __all__ = ["explain", "sample", "show"]
 
@@ -60,48 +58,38 @@ _rows_options = together(
     click.option("--overwrite", is_flag=True, help="Replace the output file if there is one."),
 )
 
+show = command(
+    "read.show",
+    "Show what a table is and some of its rows.",
+    table_argument,
+    sample_option,
+    _rows_options,
+    click.option("--schema", is_flag=True, help="Print columns and types instead of rows."),
+    click.option("--count", is_flag=True, help="Print the number of rows instead of rows."),
+    short_help="Show what a table is, and rows of it.",
+)
 
-@click.command(short_help="Show what a table is, and rows of it.")
-@table_argument
-@sample_option
-@_rows_options
-@click.option("--schema", is_flag=True, help="Print columns and types instead of rows.")
-@click.option("--count", is_flag=True, help="Print the number of rows instead of rows.")
-@common
-def show(table: str, storage_options: Mapping[str, str], **options: Any) -> Answer:
-    """Show what a table is and some of its rows."""
-    from qbeast_core.cli.jobs.read import ReadRequest, show_table
-
-    wanted = {name: options.pop(name) for name in ("schema", "count")}
-    return show_table(table, ReadRequest(storage_options=storage_options, **options), **wanted)
-
-
-@click.command(short_help="Draw a sample: always the same rows.")
-@table_argument
-@click.argument("fraction", callback=as_fraction)
-@_rows_options
-@common
-def sample(table: str, fraction: float | tuple[float, float], **options: Any) -> Answer:
+sample = command(
+    "read.sample",
     """Draw a sample: always the same rows, and a larger FRACTION contains them.
 
     FRACTION is 0.01 or 1%, or 0.1:0.2 for the rows between two fractions.
-    """
-    from qbeast_core.cli.jobs.read import ReadRequest, sample_table
+    """,
+    table_argument,
+    click.argument("sample", metavar="FRACTION", callback=as_fraction),
+    _rows_options,
+    short_help="Draw a sample: always the same rows.",
+)
 
-    return sample_table(table, ReadRequest(sample=fraction, **options))
-
-
-@click.command(short_help="Tell what a read would open, and why.")
-@table_argument
-@where_option
-@sample_option
-@select_option
-@version_option
-@absolute_paths_option
-@click.option("--files", "list_files", is_flag=True, help="List the files as well.")
-@common
-def explain(table: str, **options: Any) -> Answer:
-    """Tell what a read would open, to the byte, and why the rest stays closed."""
-    from qbeast_core.cli.jobs.explain import explain_read
-
-    return explain_read(table, **options)
+explain = command(
+    "read.explain",
+    "Tell what a read would open, to the byte, and why the rest stays closed.",
+    table_argument,
+    where_option,
+    sample_option,
+    select_option,
+    version_option,
+    absolute_paths_option,
+    click.option("--files", "list_files", is_flag=True, help="List the files as well."),
+    short_help="Tell what a read would open, and why.",
+)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.commands.parameters import (
     as_mapping,
     columns_option,
+    command,
     commit_metadata_option,
-    common,
+    dialect_option,
     dry_run_option,
+    table_argument,
     together,
 )
 
@@ -33,7 +34,7 @@ def _transaction(_ctx: click.Context, parameter: click.Parameter, text: str | No
 
 _sources_and_table = together(
     click.argument("sources", nargs=-1, required=True, type=click.Path(allow_dash=True), metavar="SOURCE..."),
-    click.argument("table", type=click.Path()),
+    table_argument,
 )
 
 _columns = columns_option(
@@ -79,59 +80,51 @@ _writing = together(
     ),
     commit_metadata_option,
     dry_run_option,
-    common,
 )
 
 
-@click.command(short_help="Write files to a new table, in one commit.")
-@_sources_and_table
-@_columns
-@click.option(
-    "--mode",
-    type=click.Choice(("error", "overwrite", "ignore")),
-    default="error",
-    show_default=True,
-    help="What to do where there is a table.",
-)
-@click.option(
-    "--schema-mode",
-    type=click.Choice(("merge", "overwrite")),
-    help="How --mode overwrite treats other columns.",
-)
-@click.option(
-    "--dialect",
-    type=click.Choice(("documented", "qbeast-spark")),
-    help="How a new table spells its index: qbeast-spark is for readers on the JVM.",
-)
-@_reading
-@_writing
-def write(sources: tuple[str, ...], table: str, **options: Any) -> Answer:
+write = command(
+    "write.write",
     """Write SOURCEs to a new table, organised by the indexed columns, in one commit.
 
     A SOURCE is a file, a folder or a pattern of Parquet, CSV or JSON lines, a Delta table, or - for the standard
     input (with --format).
-    """
-    from qbeast_core.cli.jobs.write import write_sources
-
-    return write_sources(sources, table, **options)
-
-
-@click.command(short_help="Append files to a table, in one commit.")
-@_sources_and_table
-@_columns
-@click.option(
-    "--schema-mode",
-    type=click.Choice(("merge",)),
-    help="merge: rows may lack columns (null) or bring new ones.",
+    """,
+    _sources_and_table,
+    _columns,
+    click.option(
+        "--mode",
+        type=click.Choice(("error", "overwrite", "ignore")),
+        default="error",
+        show_default=True,
+        help="What to do where there is a table.",
+    ),
+    click.option(
+        "--schema-mode",
+        type=click.Choice(("merge", "overwrite")),
+        help="How --mode overwrite treats other columns.",
+    ),
+    dialect_option("How a new table spells its index: qbeast-spark is for readers on the JVM."),
+    _reading,
+    _writing,
+    short_help="Write files to a new table, in one commit.",
 )
-@_reading
-@_writing
-def append(sources: tuple[str, ...], table: str, **options: Any) -> Answer:
+
+append = command(
+    "write.append",
     """Append SOURCEs to a table, indexed as it is, in one commit.
 
     Columns of CSV and JSON are read with the types that the table has. SOURCEs are as for `qbeast write`. Where
     there is no table one is made if --columns are given.
-    """
-    from qbeast_core.cli.jobs.write import write_sources
-
-    return write_sources(sources, table, mode="append", **options)
+    """,
+    _sources_and_table,
+    _columns,
+    click.option(
+        "--schema-mode",
+        type=click.Choice(("merge",)),
+        help="merge: rows may lack columns (null) or bring new ones.",
+    ),
+    _reading,
+    _writing,
+    short_help="Append files to a table, in one commit.",
+)

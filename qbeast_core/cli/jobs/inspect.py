@@ -1,47 +1,42 @@
-"""Metrics, faults and history of a table."""
+"""Metrics, faults, history and pictures of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import qbeast
 from qbeast_core.cli.answer import Answer
-from qbeast_core.cli.bars import progress_bar
 from qbeast_core.cli.exits import FAULTS
-from qbeast_core.cli.grid import grid
-from qbeast_core.cli.jobs.opening import open_table, warnings_told
+from qbeast_core.cli.files import fresh_file
+from qbeast_core.cli.grid import grid, size_text
+from qbeast_core.cli.jobs.opening import on_table
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.table.runtime import ProgressCallback
 
-__all__ = ["check_table", "show_history", "show_metrics"]
+if TYPE_CHECKING:
+    from qbeast_core.table.inspect.plot import PlotKind
 
-_METRICS: Final = (("numOutputRows", "rows"), ("numFiles", "files"))
+__all__ = ["check", "history", "metrics", "plot"]
+
+_COUNTS: Final = (("numOutputRows", "rows"), ("numFiles", "files"))
+_DPI: Final = 150
+_ENDINGS: Final = (".png", ".svg", ".pdf")
 
 
-def show_metrics(
-    path: str, *, revision: int | None, version: int | str | None, storage_options: Mapping[str, str]
-) -> Answer:
+@on_table("counting")
+def metrics(table: qbeast.Table, _progress: ProgressCallback | None, *, revision: int | None) -> Answer:
     """Count what the index consists of."""
-    table = open_table(path, storage_options, version)
-    with progress_bar("counting"), warnings_told():
-        metrics = table.metrics(revision=revision)
-    return Answer(parts=(repr(metrics),), data={"table": table.uri, **metrics.model_dump(mode="json")})
+    found = table.metrics(revision=revision)
+    return Answer(parts=(repr(found),), data=found.model_dump(mode="json"))
 
 
-def check_table(
-    path: str,
-    *,
-    log_only: bool,
-    version: int | str | None,
-    allow_absolute_paths: bool,
-    storage_options: Mapping[str, str],
-) -> Answer:
+@on_table("checking")
+def check(table: qbeast.Table, progress: ProgressCallback | None, *, log_only: bool) -> Answer:
     """Verify a table; faults make the exit code."""
-    table = open_table(path, storage_options, version, allow_absolute_paths=allow_absolute_paths)
-    with progress_bar("checking") as progress, warnings_told():
-        report = table.check(data=not log_only, progress=progress)
+    report = table.check(data=not log_only, progress=progress)
     data = {
-        "table": report.uri,
-        "version": report.version,
         "ok": report.ok,
         "data": report.data,
         "files": report.files,
@@ -53,16 +48,38 @@ def check_table(
     return Answer(parts=(repr(report),), data=data, exit_code=0 if report.ok else FAULTS)
 
 
-def show_history(
-    path: str, *, limit: int | None, version: int | str | None, storage_options: Mapping[str, str]
-) -> Answer:
+@on_table("reading")
+def history(table: qbeast.Table, _progress: ProgressCallback | None, *, limit: int | None) -> Answer:
     """List commits, newest first."""
-    table = open_table(path, storage_options, version)
-    with progress_bar("reading"):
-        commits = table.history(limit)
-    listed = [(one["version"], _time(one), one.get("operation"), _did(one), _by(one)) for one in commits]
+    commits = table.history(limit)
+    listed = [(one["version"], _time(one), one.get("operation"), _added(one), _by(one)) for one in commits]
     shown = grid(("version", "time (UTC)", "operation", "added", "by"), listed, right=("version",))
-    return Answer(parts=(shown,), data={"table": table.uri, "version": table.version, "commits": commits})
+    return Answer(parts=(shown,), data={"commits": commits})
+
+
+@on_table("drawing")
+def plot(
+    table: qbeast.Table,
+    _progress: ProgressCallback | None,
+    *,
+    kind: PlotKind,
+    output: str | None,
+    overwrite: bool,
+    columns: Sequence[str] | None,
+    where: str | None,
+    sample: float | tuple[float, float] | None,
+    revision: int | None,
+) -> Answer:
+    """Draw a picture into a file."""
+    name = output or f"{kind}.png"
+    if not name.endswith(_ENDINGS):
+        msg = f"{name!r} is no picture; nothing was drawn. Choose one of {', '.join(_ENDINGS)}."
+        raise InvalidInputError(msg, argument="output")
+    file = fresh_file(name, overwrite=overwrite)
+    figure = table.plot(kind, columns=columns, predicate=where, sample=sample, revision=revision)
+    figure.savefig(file, dpi=_DPI)
+    size = file.stat().st_size
+    return Answer(parts=(f"{name}: {size_text(size)}",), data={"kind": kind, "output": name, "bytes": size})
 
 
 def _time(commit: Mapping[str, Any]) -> str | None:
@@ -70,11 +87,11 @@ def _time(commit: Mapping[str, Any]) -> str | None:
     return None if stamp is None else f"{datetime.fromtimestamp(stamp / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _did(commit: Mapping[str, Any]) -> str:
+def _added(commit: Mapping[str, Any]) -> str:
     """Say how many rows and files a commit brought, where it tells."""
-    metrics = commit.get("operationMetrics") or {}
+    counts = commit.get("operationMetrics") or {}
     return ", ".join(
-        f"{int(metrics[key]):,} {unit}" for key, unit in _METRICS if str(metrics.get(key, "")).isdecimal()
+        f"{int(counts[key]):,} {unit}" for key, unit in _COUNTS if str(counts.get(key, "")).isdecimal()
     )
 
 

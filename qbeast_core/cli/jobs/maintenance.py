@@ -1,67 +1,85 @@
-"""Keep a table in shape: optimize, repair, restore, vacuum."""
+"""Bring tables into the format, up to date and into shape: convert, upgrade, optimize, repair, restore, vacuum."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import qbeast
 from qbeast_core.cli.answer import Answer
-from qbeast_core.cli.bars import progress_bar
 from qbeast_core.cli.grid import size_text
-from qbeast_core.cli.jobs.opening import open_table, warnings_told
+from qbeast_core.cli.jobs.opening import on_table, working
+from qbeast_core.table.runtime import ProgressCallback
 
-__all__ = ["optimize_table", "repair_table", "restore_table", "vacuum_table"]
+if TYPE_CHECKING:
+    from qbeast_core.table.maintenance.upgrade import Copies
+
+__all__ = ["convert", "optimize", "repair", "restore", "upgrade", "vacuum"]
 
 
-def optimize_table(
-    path: str,
-    *,
-    revision: int | None,
-    all_revisions: bool,
-    fraction: float | None,
-    files: Sequence[str],
-    full: bool,
-    fold: bool,
-    redraw: bool,
-    commit_metadata: Mapping[str, str],
-    dry_run: bool,
-    storage_options: Mapping[str, str],
+def convert(
+    table: str, columns: Sequence[str], *, storage_options: Mapping[str, str] | None, **options: Any
+) -> Answer:
+    """Give a Delta table or Parquet files an index to come."""
+    with working("converting"):
+        result = qbeast.convert_table(table, columns, storage_options=storage_options, **options)
+    rows = "rows that the log does not count" if result.rows is None else f"{result.rows:,} rows"
+    held = f"{result.files:,} file(s), {size_text(result.bytes)}, {rows}"
+    index = f"indexed by {', '.join(result.columns)}, cubes of {result.cube_size:,} rows"
+    if result.converted:
+        text = f"version {result.version}: {held}; {index} as soon as `qbeast optimize` runs"
+    elif result.dry_run and not _is_indexed(table, storage_options):
+        text = f"a dry run: {held} would be {index}; nothing was changed"
+    else:
+        text = f"version {result.version} is a qbeast table already, {index}; nothing was changed"
+    return Answer(parts=(text,), data={"table": table, **result.to_dict()})
+
+
+def upgrade(
+    table: str, *, replicated: Copies | None, dry_run: bool, storage_options: Mapping[str, str] | None
+) -> Answer:
+    """Give files of old tables the tags of today."""
+    with working("upgrading"):
+        result = qbeast.upgrade_table(
+            table, replicated=replicated, dry_run=dry_run, storage_options=storage_options
+        )
+    facts = [f"{result.retagged_files:,} file(s) with new tags"]
+    if result.dropped_copies:
+        facts.append(f"{result.dropped_copies:,} with copies of rows dropped")
+    if result.kept_copies:
+        facts.append(f"{result.kept_copies:,} with copies of rows kept")
+    if result.upgraded:
+        text = f"version {result.version}: {', '.join(facts)}"
+    elif result.dry_run:
+        text = f"a dry run: {', '.join(facts)}; nothing was changed"
+    else:
+        text = f"version {result.version} is up to date; nothing was changed"
+    return Answer(parts=(text,), data={"table": table, **result.to_dict()})
+
+
+@on_table("optimizing")
+def optimize(
+    table: qbeast.Table, progress: ProgressCallback | None, *, files: Sequence[str], **options: Any
 ) -> Answer:
     """Rewrite what is out of shape."""
-    table = open_table(path, storage_options)
-    with progress_bar("optimizing") as progress, warnings_told():
-        result = table.optimize(
-            revision=revision,
-            all_revisions=all_revisions,
-            fraction=fraction,
-            files=list(files) or None,
-            full=full,
-            fold=fold,
-            redraw=redraw,
-            dry_run=dry_run,
-            commit_metadata=commit_metadata,
-            progress=progress,
-        )
-    data = {"table": table.uri, **result.to_dict()}
-    return Answer(parts=(repr(result).removeprefix("OptimizeResult: "),), data=data)
+    result = table.optimize(files=list(files) or None, progress=progress, **options)
+    return Answer(parts=(repr(result).removeprefix("OptimizeResult: "),), data=result.to_dict())
 
 
-def repair_table(path: str, *, dry_run: bool, storage_options: Mapping[str, str]) -> Answer:
+@on_table("checking")
+def repair(table: qbeast.Table, progress: ProgressCallback | None, *, dry_run: bool) -> Answer:
     """Mend what the log alone can mend."""
-    table = open_table(path, storage_options)
-    with progress_bar("checking") as progress, warnings_told():
-        result = table.repair(dry_run=dry_run, progress=progress)
-    data = {"table": table.uri, **result.to_dict()}
-    return Answer(parts=(repr(result),), data=data)
+    result = table.repair(dry_run=dry_run, progress=progress)
+    return Answer(parts=(repr(result),), data=result.to_dict())
 
 
-def restore_table(
-    path: str, *, version: int | str, dry_run: bool, storage_options: Mapping[str, str]
+@on_table("restoring")
+def restore(
+    table: qbeast.Table, _progress: ProgressCallback | None, *, older: int | str, dry_run: bool
 ) -> Answer:
     """Make an older version the newest."""
-    table = open_table(path, storage_options)
     before = table.version
-    with progress_bar("restoring"), warnings_told():
-        result = table.restore(version, dry_run=dry_run)
+    result = table.restore(older, dry_run=dry_run)
     moved = f"{result.added_files:,} file(s) come back, {result.removed_files:,} go"
     if dry_run:
         text = f"a dry run: version {result.restored_version} would be the newest again; {moved}"
@@ -69,27 +87,14 @@ def restore_table(
         text = f"version {before} is like version {result.restored_version} already; nothing was changed"
     else:
         text = f"version {result.version} is like version {result.restored_version}; {moved}"
-    data = {"table": table.uri, **result.to_dict()}
-    return Answer(parts=(text,), data=data)
+    return Answer(parts=(text,), data=result.to_dict())
 
 
-def vacuum_table(
-    path: str,
-    *,
-    retention_hours: float | None,
-    allow_short_retention: bool,
-    dry_run: bool,
-    storage_options: Mapping[str, str],
-) -> Answer:
+@on_table("looking for files")
+def vacuum(table: qbeast.Table, _progress: ProgressCallback | None, **options: Any) -> Answer:
     """List, or delete, files that no version needs."""
-    table = open_table(path, storage_options)
-    with progress_bar("looking for files"), warnings_told():
-        result = table.vacuum(
-            retention_hours=retention_hours, allow_short_retention=allow_short_retention, dry_run=dry_run
-        )
+    result = table.vacuum(**options)
     data = {
-        "table": table.uri,
-        "version": table.version,
         "deleted": result.deleted,
         "retention_hours": result.retention_hours,
         "bytes": result.bytes,
@@ -102,3 +107,11 @@ def vacuum_table(
     if result.deleted:
         return Answer(parts=(f"deleted {found}",), data=data)
     return Answer(parts=(*result.files, f"{found}; say --delete to delete them for good"), data=data)
+
+
+def _is_indexed(table: str, storage_options: Mapping[str, str] | None) -> bool:
+    try:
+        qbeast.open_table(table, storage_options=storage_options)
+    except (qbeast.NotQbeastTableError, qbeast.TableNotFoundError):
+        return False
+    return True

@@ -1,41 +1,72 @@
-"""Open the table that a command is about."""
+"""What every command does round its own work: open the table, show progress, print warnings."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import wraps
+from typing import Any
 
 import click
 
 import qbeast
+from qbeast_core.cli.answer import Answer
+from qbeast_core.cli.bars import progress_bar
 from qbeast_core.cli.wording import spoken
+from qbeast_core.table.runtime import ProgressCallback
 
-__all__ = ["open_table", "warnings_told"]
+__all__ = ["on_table", "working"]
 
 
-def open_table(
-    table: str,
-    storage_options: Mapping[str, str],
-    version: int | str | None = None,
-    *,
-    allow_absolute_paths: bool = False,
-) -> qbeast.Table:
-    """Open a table; see `qbeast.open_table`."""
-    return qbeast.open_table(
-        table,
-        version=version,
-        storage_options=dict(storage_options) or None,
-        allow_absolute_paths=allow_absolute_paths,
-    )
+def on_table(doing: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """Decorate what is done with an open table: it is given the table, what reports progress, and the other options.
+
+    Parameters
+    ----------
+    doing : str
+        The verb beside the bar, ``"counting"``.
+    """
+
+    def decorate(job: Callable[..., Answer]) -> Callable[..., Answer]:
+        @wraps(job)
+        def run(
+            table: str,
+            *,
+            storage_options: Mapping[str, str] | None,
+            version: int | str | None = None,
+            allow_absolute_paths: bool = False,
+            **options: Any,
+        ) -> Answer:
+            with working(doing) as progress:
+                opened = qbeast.open_table(
+                    table,
+                    version=version,
+                    storage_options=storage_options,
+                    allow_absolute_paths=allow_absolute_paths,
+                )
+                answer = job(opened, progress, **options)
+            return replace(answer, data={"table": opened.uri, "version": opened.version, **answer.data})
+
+        return run
+
+    return decorate
 
 
 @contextmanager
-def warnings_told() -> Generator[None]:
-    """Print warnings of the library on the standard error, one line each, when the work is done."""
+def working(doing: str) -> Generator[ProgressCallback | None]:
+    """Show a bar, and print warnings of the library on the standard error, one line each, when the work is done.
+
+    Yields
+    ------
+    callable or None
+        For `progress=` of the library; None where nobody looks.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", qbeast.QbeastWarning)
-        yield
+        with progress_bar(doing) as progress:
+            yield progress
     for warning in caught:
         if issubclass(warning.category, qbeast.QbeastWarning):
-            click.echo(f"{click.style('warning:', fg='yellow')} {spoken(str(warning.message))}", err=True)
+            click.echo(f"{click.style('warning:', fg='yellow')} {spoken(warning.message)}", err=True)

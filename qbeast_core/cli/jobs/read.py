@@ -1,80 +1,115 @@
-"""Rows of a table: on the screen, as JSON, or into a file."""
+"""Rows of a table, on the screen, as JSON, or into a file; and what a read would open."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 
 import qbeast
-from qbeast_core.cli.answer import Answer
-from qbeast_core.cli.bars import progress_bar
+from qbeast_core.cli.answer import Answer, Part
 from qbeast_core.cli.files import FileFormat, OutputFile
-from qbeast_core.cli.filters import evaluated, parse_where
 from qbeast_core.cli.grid import frame_grid, grid, size_text, type_text
-from qbeast_core.cli.jobs.opening import open_table, warnings_told
-from qbeast_core.cli.screen import faint
+from qbeast_core.cli.jobs.opening import on_table
+from qbeast_core.cli.screen import remark
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.table.data.expressions import evaluating, filter_of
+from qbeast_core.table.runtime import ProgressCallback
 
-__all__ = ["ReadRequest", "sample_table", "show_table"]
+__all__ = ["explain", "sample", "show"]
 
 _SHOWN: Final = 10
+_OUTCOME: Final = "nothing was read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadRequest:
+class _Request:
     """Which rows and columns, and where to: the options of the command."""
 
-    sample: float | tuple[float, float] | None = None
-    where: str | None = None
-    select: Sequence[str] | None = None
-    limit: int | None = None
-    version: int | str | None = None
-    output: str | None = None
-    file_format: FileFormat | None = None
-    overwrite: bool = False
-    allow_absolute_paths: bool = False
-    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    sample: float | tuple[float, float] | None
+    where: str | None
+    select: Sequence[str] | None
+    limit: int | None
+    output: str | None
+    file_format: FileFormat | None
+    overwrite: bool
 
 
-def show_table(path: str, wanted: ReadRequest, *, schema: bool, count: bool) -> Answer:
+@on_table("reading")
+def show(
+    table: qbeast.Table, _progress: ProgressCallback | None, *, schema: bool, count: bool, **options: Any
+) -> Answer:
     """Show a table and some rows, or its columns, or how many rows there are."""
-    table = _open(path, wanted)
     if schema:
         return _columns(table)
+    wanted = _Request(**options)
     rows = _rows(table, wanted)
     if count:
-        return _counted(table, rows, wanted)
+        number = _count(rows, wanted)
+        return Answer(parts=(f"{number:,} rows",), data={**_facts(table), "count": number})
     if wanted.output is not None:
-        return _into_file(table, rows, wanted)
-    return _on_screen(table, rows, wanted, ())
+        return _into_file(table, rows, wanted, wanted.output)
+    return _on_screen(table, rows, wanted)
 
 
-def sample_table(path: str, wanted: ReadRequest) -> Answer:
+@on_table("reading")
+def sample(table: qbeast.Table, _progress: ProgressCallback | None, **options: Any) -> Answer:
     """Draw a sample: show some of it and say how many rows it has, or write it to a file."""
-    table = _open(path, wanted)
+    wanted = _Request(**options)
     rows = _rows(table, wanted)
     if wanted.output is not None:
-        return _into_file(table, rows, wanted)
-    number = _count(rows, wanted)
-    total = _total(table)
-    said = f"{number:,} rows in the sample" + (
-        f", {number / total:.2%} of {total:,}" if total and wanted.where is None else ""
-    )
-    return _on_screen(table, rows, wanted, (faint(said),), rows_in_all=number)
+        return _into_file(table, rows, wanted, wanted.output)
+    return _on_screen(table, rows, wanted, rows_in_all=_count(rows, wanted))
 
 
-def _open(path: str, wanted: ReadRequest) -> qbeast.Table:
-    return open_table(
-        path, wanted.storage_options, wanted.version, allow_absolute_paths=wanted.allow_absolute_paths
-    )
+@on_table("planning")
+def explain(
+    table: qbeast.Table,
+    _progress: ProgressCallback | None,
+    *,
+    where: str | None,
+    sample: float | tuple[float, float] | None,
+    select: Sequence[str] | None,
+    list_files: bool,
+) -> Answer:
+    """Plan a read without reading rows."""
+    plan = table.explain(where, sample, select)
+    files = plan.files
+    facts = {
+        "where": where,
+        "sample": sample,
+        "columns": list(plan.columns),
+        "files_opened": int(files["opened"].sum()),
+        "files_total": files.height,
+        "rows_opened": plan.rows_opened,
+        "rows_total": plan.rows_total,
+        "bytes_opened": plan.bytes_opened,
+        "bytes_total": plan.bytes_total,
+        "share": plan.share,
+        "design_effect": plan.design_effect,
+        "design_effect_scope": plan.design_effect_scope,
+        "files": files.to_dicts(),
+    }
+    parts: list[Part] = [repr(plan)]
+    if list_files:
+        listed = [
+            (
+                one["path"],
+                "yes" if one["opened"] else f"no: {one['reason']}",
+                f"{one['pages_opened']} of {one['pages_total']}" if one["pages_total"] else "",
+                size_text(one["bytes_opened"]),
+            )
+            for one in files.iter_rows(named=True)
+        ]
+        parts += ["", grid(("file", "opened", "pages", "bytes"), listed, right=("pages", "bytes"))]
+    return Answer(parts=tuple(parts), data=facts)
 
 
-def _rows(table: qbeast.Table, wanted: ReadRequest) -> pl.LazyFrame:
+def _rows(table: qbeast.Table, wanted: _Request) -> pl.LazyFrame:
     """Return the rows that are wanted, all of them, not read yet."""
-    condition = parse_where(wanted.where, table.schema)
+    condition = filter_of(wanted.where, table.schema)
     unknown = [name for name in wanted.select or () if name not in table.schema]
     if unknown:
         msg = f"no such column(s): {unknown}; the table has {list(table.schema)}"
@@ -85,46 +120,35 @@ def _rows(table: qbeast.Table, wanted: ReadRequest) -> pl.LazyFrame:
 
 
 def _on_screen(
-    table: qbeast.Table,
-    rows: pl.LazyFrame,
-    wanted: ReadRequest,
-    remarks: Sequence[Any],
-    *,
-    rows_in_all: int | None = None,
+    table: qbeast.Table, rows: pl.LazyFrame, wanted: _Request, *, rows_in_all: int | None = None
 ) -> Answer:
     limit = _SHOWN if wanted.limit is None else wanted.limit
-    with progress_bar("reading"), warnings_told(), evaluated(wanted.where):
+    with evaluating(wanted.where, outcome=_OUTCOME):
         found = rows.head(limit).collect()
-    data = {
-        **_facts(table),
-        "rows": found.to_dicts(),
-        **({} if rows_in_all is None else {"rows_in_all": rows_in_all}),
-    }
-    if not remarks and found.height == limit:
-        remarks = (
-            faint(f"the first {limit:,} rows found; --limit shows more, --output writes them to a file"),
-        )
-    return Answer(parts=(repr(table), "", *frame_grid(found), *remarks), data=data)
+    data: dict[str, Any] = {**_facts(table), "rows": found.to_dicts()}
+    remarks: list[str] = []
+    if rows_in_all is not None:
+        data["rows_in_all"] = rows_in_all
+        total = data["rows_total"] if wanted.where is None else 0
+        share = f", {rows_in_all / total:.2%} of {total:,}" if total else ""
+        remarks.append(f"{rows_in_all:,} rows in the sample{share}")
+    elif found.height == limit:
+        remarks.append(f"the first {limit:,} rows found; --limit shows more, --output writes them to a file")
+    return Answer(parts=(repr(table), "", *frame_grid(found), *map(remark, remarks)), data=data)
 
 
-def _counted(table: qbeast.Table, rows: pl.LazyFrame, wanted: ReadRequest) -> Answer:
-    number = _count(rows, wanted)
-    return Answer(parts=(f"{number:,} rows",), data={**_facts(table), "count": number})
-
-
-def _count(rows: pl.LazyFrame, wanted: ReadRequest) -> int:
-    with progress_bar("counting"), warnings_told(), evaluated(wanted.where):
+def _count(rows: pl.LazyFrame, wanted: _Request) -> int:
+    with evaluating(wanted.where, outcome=_OUTCOME):
         return int(rows.select(pl.len()).collect().item())
 
 
-def _into_file(table: qbeast.Table, rows: pl.LazyFrame, wanted: ReadRequest) -> Answer:
-    name = wanted.output or "-"
+def _into_file(table: qbeast.Table, rows: pl.LazyFrame, wanted: _Request, name: str) -> Answer:
     file = OutputFile(name, file_format=wanted.file_format, overwrite=wanted.overwrite)
     kept = rows if wanted.limit is None else rows.head(wanted.limit)
-    with progress_bar("writing"), warnings_told(), evaluated(wanted.where):
+    with evaluating(wanted.where, outcome=_OUTCOME):
         size = file.write(kept)
     if size is None:
-        return Answer(parts=(), data={})
+        return Answer(parts=())
     number = file.count()
     return Answer(
         parts=(f"{name}: {number:,} rows, {size_text(size)}",),
@@ -144,13 +168,5 @@ def _columns(table: qbeast.Table) -> Answer:
 
 
 def _facts(table: qbeast.Table) -> dict[str, Any]:
-    return {
-        "table": table.uri,
-        "version": table.version,
-        "indexed_columns": list(table.indexed_columns),
-        "rows_total": _total(table),
-    }
-
-
-def _total(table: qbeast.Table) -> int:
-    return table.explain(sample=0.0).rows_total
+    rows = table.explain(sample=0.0).rows_total
+    return {"indexed_columns": list(table.indexed_columns), "rows_total": rows}

@@ -10,9 +10,8 @@ import polars as pl
 
 import qbeast
 from qbeast_core.cli.answer import Answer, Part
-from qbeast_core.cli.bars import progress_bar
 from qbeast_core.cli.grid import size_text
-from qbeast_core.cli.jobs.opening import open_table, warnings_told
+from qbeast_core.cli.jobs.opening import working
 from qbeast_core.cli.sources import SourceFormat, SourceOptions, read_sources, types_by_name
 from qbeast_core.cli.wording import first_line
 from qbeast_core.errors import InvalidInputError
@@ -21,49 +20,59 @@ from qbeast_core.table.write.write import WriteResult
 if TYPE_CHECKING:
     from qbeast_core.table.write.target import Mode
 
-__all__ = ["write_sources"]
+__all__ = ["append", "write"]
 
 
-def write_sources(
+def append(**options: Any) -> Answer:
+    """Append the rows of all sources to a table; as `write`."""
+    return write(mode="append", **options)
+
+
+def write(
     sources: Sequence[str],
     table: str,
     *,
     mode: Mode,
     file_format: SourceFormat | None,
-    types: Mapping[str, str],
+    types: Mapping[str, str] | None,
     separator: str,
     null_values: Sequence[str],
-    storage_options: Mapping[str, str],
+    storage_options: Mapping[str, str] | None,
     dry_run: bool,
     **options: Any,
 ) -> Answer:
-    """Write or append the rows of all sources in one commit, or say what that would do."""
+    """Write the rows of all sources in one commit, or say what that would do."""
     reading = SourceOptions(
         file_format=file_format,
-        types=types_by_name(types),
+        types=types_by_name(types or {}),
         expected=_types_of(table, mode, options["columns"], storage_options),
         separator=separator,
         null_values=null_values,
         storage_options=storage_options,
     )
-    store = dict(storage_options) or None
-    with progress_bar("writing") as progress, warnings_told(), _readable():
+    with working("writing") as progress, _readable():
         rows = read_sources(sources, reading)
         result = qbeast.write_table(
-            rows, table, **options, mode=mode, storage_options=store, dry_run=dry_run, progress=progress
+            rows,
+            table,
+            **options,
+            mode=mode,
+            storage_options=storage_options,
+            dry_run=dry_run,
+            progress=progress,
         )
     parts = _planned_text(result) if dry_run else _result_text(result)
     return Answer(parts=parts, data={"table": table, **result.to_dict()})
 
 
 def _types_of(
-    table: str, mode: Mode, columns: Sequence[str] | None, storage_options: Mapping[str, str]
+    table: str, mode: Mode, columns: Sequence[str] | None, storage_options: Mapping[str, str] | None
 ) -> Mapping[str, pl.DataType]:
     """Return the types that an append brings text into; none where the table is still to be made."""
     if mode != "append":
         return {}
     try:
-        return dict(open_table(table, storage_options).schema)
+        return dict(qbeast.open_table(table, storage_options=storage_options).schema)
     except qbeast.TableNotFoundError:
         if columns is None:
             raise

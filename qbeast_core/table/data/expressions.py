@@ -12,6 +12,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
+from qbeast_core.hints import Message, argument
 from qbeast_core.query.sql_expressions import sql_expression
 from qbeast_core.query.sql_tokens import SqlRefused
 
@@ -182,8 +183,8 @@ class _Asked:
     outcome: str = _UNCHANGED
 
     def refuse(self, what: str, cause: BaseException | None = None) -> NoReturn:
-        msg = f"{self.argument} {what}; {self.outcome}"
-        raise InvalidInputError(msg, argument=self.argument.lstrip("-")) from cause
+        msg = Message(argument(**{self.argument: None}), f" {what}; {self.outcome}")
+        raise InvalidInputError(msg, argument=self.argument) from cause
 
     @contextmanager
     def understanding(self, given: object) -> Generator[None]:

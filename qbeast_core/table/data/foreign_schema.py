@@ -8,6 +8,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.hints import Message, argument
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.tree.columns import data_type_of
 
@@ -106,9 +107,10 @@ def refuse_taken_name(uri: str, schema_json: str) -> None:
     name = taken_name(schema_json)
     if name is None:
         return
-    message = (
+    message = Message(
         f"another writer added a column {name!r} to {uri!r}: {WEIGHT_COLUMN} is the name of a column of qbeast's own, "
         "so no read shows it. Nothing was written. Rename it or drop it with the program that added it, or replace the "
-        "table with mode='overwrite', schema_mode='overwrite'."
+        "table with ",
+        *(argument(mode="overwrite", schema_mode="overwrite"), "."),
     )
     raise InvalidInputError(message)

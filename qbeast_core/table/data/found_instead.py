@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from qbeast_core.hints import Message, call
 from qbeast_core.log.names import LOG_DIRECTORY
 
 __all__ = ["found_instead", "hive_copy"]
@@ -44,16 +45,17 @@ def found_instead(uri: str, root: Path) -> str:
     kinds = Counter(Path(one.name).suffix.lower() for one in seen if one.is_file())
     hive = list(dict.fromkeys(one.name.partition("=")[0] for one in seen if "=" in one.name and one.is_dir()))
     if kinds[".parquet"]:
-        cure = f"qbeast.convert_table({uri!r}, columns=[...]) makes it one and moves no data"
-        return f"{uri} is a directory of Parquet files, {no_table}: {cure}"
+        convert = call("convert_table", uri, columns=[...])
+        what = f"{uri} is a directory of Parquet files, {no_table}: "
+        return Message(what, convert, " makes it one and moves no data")
     if hive:
         return f"{uri} is a directory of partitions, {no_table}: {hive_copy(uri, hive)} makes one of Parquet files"
     suffix = next((suffix for suffix, _ in kinds.most_common() if suffix in _SCANS), None)
     if suffix is not None:
         what, scan = _SCANS[suffix]
         files = f"{uri.rstrip('/')}/*{suffix}"
-        cure = f"qbeast.write_table(pl.{scan}({files!r}), new, columns=[...]) makes one elsewhere"
-        return f"{uri} is a directory of {what} files, {no_table}: {cure}"
+        copy = call("write_table", files, scan=scan, columns=[...])
+        return Message(f"{uri} is a directory of {what} files, {no_table}: ", copy, " makes one elsewhere")
     return f"{uri} is a directory, {no_table}"
 
 

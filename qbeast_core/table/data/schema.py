@@ -8,6 +8,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import SchemaMismatchError
+from qbeast_core.hints import Hint, Message, argument
 from qbeast_core.log.schema import schema_to_delta
 
 __all__ = ["SchemaMode", "fit_frame", "merged_schema"]
@@ -63,14 +64,17 @@ def fit_frame(
         columns.append(column)
     if problems:
         named = not merge and any(name not in given for name in schema) | bool(new)
-        cure = (
-            ' With schema_mode="overwrite" the columns of the table are replaced too.'
-            if replaces
-            else ' With schema_mode="merge" columns may be new or missing.'
-            if named
-            else " Cast or fill them."
-        )
-        msg = f"the rows do not fit the table: {'; '.join(problems)}. Nothing was written.{cure}"
+        cure: tuple[str | Hint, ...] = (" Cast or fill them.",)
+        if replaces:
+            cure = (
+                " With ",
+                argument(schema_mode="overwrite"),
+                " the columns of the table are replaced too.",
+            )
+        elif named:
+            cure = (" With ", argument(schema_mode="merge"), " columns may be new or missing.")
+        what = f"the rows do not fit the table: {'; '.join(problems)}. Nothing was written."
+        msg = Message(what, *cure)
         raise SchemaMismatchError(msg, problems=problems)
     return frame.select(*columns, *new)
 

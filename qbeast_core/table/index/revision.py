@@ -9,6 +9,7 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
+from qbeast_core.hints import Message, argument
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.fitting import fits_schema, texts_changed
 from qbeast_core.space.arrays import BoolArray
@@ -135,10 +136,10 @@ def resolve_specs(columns: Sequence[str] | None, current: Revision | None) -> tu
     """
     if columns is None:
         if current is None:
-            msg = (
-                'a new table needs columns to index; nothing was written. Pass columns=["a", "b:quantiles"].'
+            listed = argument(columns=["a", "b:quantiles"])
+            raise InvalidColumnsError(
+                Message("a new table needs columns to index; nothing was written. Pass ", listed, ".")
             )
-            raise InvalidColumnsError(msg)
         return tuple(ColumnSpec(name) for name in current.columns)
     specs = tuple(parse_column_spec(text) for text in _texts(columns))
     names = [spec.name for spec in specs]
@@ -150,9 +151,10 @@ def resolve_specs(columns: Sequence[str] | None, current: Revision | None) -> tu
         msg = f"columns to index named twice: {twice}; nothing was written. Name each once."
         raise InvalidColumnsError(msg, columns=twice)
     if current is not None and tuple(names) != current.columns:
-        msg = (
-            f"the table is indexed by {list(current.columns)}, not by {names}; nothing was written. Append with "
-            'its own columns in that order (or leave `columns` out), or use mode="overwrite".'
+        msg = Message(
+            f"the table is indexed by {list(current.columns)}, not by {names}; nothing was written. Append with its "
+            "own columns in that order (or leave ",
+            *(argument(columns=None), " out), or use ", argument(mode="overwrite"), "."),
         )
         raise InvalidColumnsError(msg, columns=names)
     return specs

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from qbeast_core.errors import InvalidInputError, InvalidMetadataError, NotQbeastTableError, QbeastWarning
+from qbeast_core.hints import Message, argument, call
 from qbeast_core.io.location import resolve_location
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
@@ -78,10 +79,9 @@ def upgrade(
     uri = resolve_location(uri)
     snapshot = load_snapshot(uri, storage_options=storage_options)
     if not snapshot.config.is_indexed:
-        msg = (
-            f"{uri!r} is a Delta table without Qbeast index; nothing was changed. Convert it instead: "
-            f"qbeast.convert_table({uri!r}, columns=[...])."
-        )
+        convert = call("convert_table", uri, columns=[...])
+        what = f"{uri!r} is a Delta table without Qbeast index; nothing was changed. Convert it instead: "
+        msg = Message(what, convert, ".")
         raise NotQbeastTableError(msg, path=uri)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="files")
     configuration = snapshot.config.without(REPLICATED_SET_PREFIX).to_configuration()
@@ -99,12 +99,15 @@ def upgrade(
     )
     outcome = commit(snapshot.source.store, snapshot, intent, storage_options=storage_options)
     if plan.kept and replicated is None:
-        message = (
+        message = Message(
             f"{plan.kept} file(s) of {uri!r} hold copies of rows that other files hold too. qbeast passes over them; "
-            'other readers of Delta tables return those rows twice. Say replicated="drop" to take the files out '
-            'of the table, or "keep" to silence this warning.'
+            "other readers of Delta tables return those rows twice. Say ",
+            *(
+                argument(replicated="drop"),
+                ' to take the files out of the table, or "keep" to silence this warning.',
+            ),
         )
-        warnings.warn(message, QbeastWarning, stacklevel=_CALLER)
+        warnings.warn(QbeastWarning(message), stacklevel=_CALLER)
     return _result(plan, outcome.version, committed=not outcome.already_applied, dry_run=False)
 
 

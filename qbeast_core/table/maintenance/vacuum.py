@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.hints import Message, argument
 from qbeast_core.io.store import Entry, Store
 from qbeast_core.log.named_files import names_of_files, names_removed_since, paths_of_adds
 from qbeast_core.log.names import LOG_DIRECTORY
@@ -130,10 +131,12 @@ def _retention(snapshot: Snapshot, asked: float | None, *, allow_short: bool) ->
         msg = f"retention_hours must be a number of hours, at least 0, got {asked!r}; nothing was deleted"
         raise InvalidInputError(msg, argument="retention_hours")
     if asked < least and not allow_short:
-        msg = (
-            f"retention_hours={asked:g} is less than the {least:g} hours that {snapshot.uri!r} promises to keep files: "
+        msg = Message(
+            argument(retention_hours=float(asked)),
+            f" is less than the {least:g} hours that {snapshot.uri!r} promises to keep files: "
             "readers of older versions, and writers at work right now, could lose theirs. Nothing was deleted. "
-            "Pass allow_short_retention=True only if there are none."
+            "Pass ",
+            *(argument(allow_short_retention=True), " only if there are none."),
         )
         raise InvalidInputError(msg, argument="retention_hours")
     return asked

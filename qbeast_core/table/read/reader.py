@@ -17,6 +17,7 @@ from qbeast_core.errors import (
     NotQbeastTableError,
     UnsupportedTableError,
 )
+from qbeast_core.hints import Message, call
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store
@@ -85,9 +86,10 @@ class Reader:
 
     def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
         if not snapshot.config.is_indexed:
-            msg = (
-                f"{snapshot.uri!r} is a Delta table without Qbeast index. Convert it, which moves no data: "
-                f"qbeast.convert_table({snapshot.uri!r}, columns=[...]); or read it with polars.scan_delta."
+            msg = Message(
+                f"{snapshot.uri!r} is a Delta table without Qbeast index. Convert it, which moves no data: ",
+                call("convert_table", snapshot.uri, columns=[...]),
+                "; or read it with polars.scan_delta.",
             )
             raise NotQbeastTableError(msg, path=snapshot.uri)
         self.snapshot = snapshot

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import CommitConflictError, InvalidInputError
+from qbeast_core.hints import Message, argument, call
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.table.engine.memory import MEMORY
@@ -125,19 +126,19 @@ def _check(options: OptimizeOptions) -> None:
     check_metadata(options.commit_metadata)
     given = [options.revision is not None, options.files is not None, options.all_revisions or options.fold]
     if sum(given) > 1 or (options.all_revisions and options.fold):
-        msg = "give one of `revision`, `files`, `all_revisions` and `fold`; nothing was changed"
+        choices = argument(revision=None, files=None, all_revisions=None, fold=None)
+        msg = Message("give one of ", choices, "; nothing was changed")
         raise InvalidInputError(msg, argument="revision")
     if options.redraw and (any(given) or options.fraction is not None):
-        msg = (
-            "`redraw` rewrites the whole table: leave out the options that choose files; nothing was changed"
-        )
+        what = " rewrites the whole table: leave out the options that choose files; nothing was changed"
+        msg = Message(argument(redraw=None), what)
         raise InvalidInputError(msg, argument="redraw")
     share = cast("object", options.fraction)  # callers without a type checker pass anything
     if share is None:
         return
     if isinstance(share, bool) or not isinstance(share, float | int) or not 0.0 <= share <= 1.0:
-        msg = f"fraction must be a number between 0 and 1, not {share!r}; nothing was changed"
-        raise InvalidInputError(msg, argument="fraction")
+        what = f"fraction must be a number between 0 and 1, not {share!r}; nothing was changed"
+        raise InvalidInputError(what, argument="fraction")
 
 
 def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:
@@ -147,7 +148,8 @@ def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset
     named = [os.fspath(file) for file in ([files] if isinstance(files, str) else files)]
     strange = [name for name in named if name not in known]
     if strange:
-        msg = f"no live file(s) of the table: {strange[:3]}; nothing was changed. Table.files() lists them."
+        what = f"no live file(s) of the table: {strange[:3]}; nothing was changed. "
+        msg = Message(what, call("Table.files"), " lists them.")
         raise InvalidInputError(msg, argument="files")
     return frozenset(known[name] for name in named)
 

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError
+from qbeast_core.hints import Message, call
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
@@ -89,10 +90,9 @@ def refuse_copies(state: IndexState) -> None:
     """
     if state.has_copies:
         uri = state.snapshot.uri
-        msg = (
-            f"{uri} holds copies of rows, as tables of before 0.6.0 do; nothing was changed. "
-            'Bring it up to date first: qbeast.upgrade_table(path, replicated="drop").'
-        )
+        what = f"{uri} holds copies of rows, as tables of before 0.6.0 do; nothing was changed. "
+        cure = call("upgrade_table", uri, replicated="drop")
+        msg = Message(what, "Bring it up to date first: ", cure, ".")
         raise UnsupportedTableError(msg, path=uri, feature="replicated blocks")
 
 

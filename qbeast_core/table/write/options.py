@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.hints import Message, argument
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.block import BlocksDialect
@@ -112,7 +113,8 @@ def check_options(options: WriteOptions) -> None:
         msg = f'schema_mode must be "merge" or "overwrite", got {options.schema_mode!r}; nothing was written'
         raise InvalidInputError(msg, argument="schema_mode")
     if options.schema_mode == "overwrite" and options.mode == "append":
-        msg = 'schema_mode="overwrite" needs mode="overwrite"; nothing was written'
+        alone, both = argument(schema_mode="overwrite"), argument(mode="overwrite")
+        msg = Message(alone, " needs ", both, "; nothing was written")
         raise InvalidInputError(msg, argument="schema_mode")
     if options.dialect not in (None, "documented", "qbeast-spark"):
         msg = f'dialect must be "documented" or "qbeast-spark", got {options.dialect!r}; nothing was written'

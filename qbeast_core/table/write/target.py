@@ -14,6 +14,7 @@ from qbeast_core.errors import (
     TableExistsError,
     TableNotFoundError,
 )
+from qbeast_core.hints import Message, argument, call
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
@@ -51,18 +52,20 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
         _refuse_what_is_there(uri, error)
         return None
     if mode == "error":
-        msg = (
-            f"a table is at {uri!r} already; nothing was written. "
-            'Pass mode="append", "overwrite" or "ignore", or choose another path.'
+        msg = Message(
+            f"a table is at {uri!r} already; nothing was written. Use ",
+            argument(mode=("append", "overwrite", "ignore")),
+            ", or choose another path.",
         )
         raise TableExistsError(msg, path=uri)
     if mode == "ignore":
         return snapshot
     if mode == "append" and not snapshot.config.is_indexed:
-        msg = (
-            f"{uri!r} is a Delta table without Qbeast index; nothing was written. Convert it "
-            f"(qbeast.convert_table({uri!r}, columns=[...])), or write to another path, or replace it with "
-            'mode="overwrite".'
+        msg = Message(
+            f"{uri!r} is a Delta table without Qbeast index; nothing was written. Convert it (",
+            call("convert_table", uri, columns=[...]),
+            "), or write to another path, or replace it with ",
+            *(argument(mode="overwrite"), "."),
         )
         raise NotQbeastTableError(msg, path=uri)
     check_writable(snapshot.protocol, snapshot.metadata, mode=mode, path=uri)
@@ -87,9 +90,10 @@ def _refuse_what_is_there(uri: str, error: TableNotFoundError) -> None:
         )
         raise TableExistsError(msg, path=uri) from error
     if files or (root / "_delta_log").exists():
-        msg = (
-            f"{uri!r} holds files but no readable Delta table; nothing was written. Convert it to a table first "
-            f"(qbeast.convert_table({uri!r}, columns=[...])), or choose an empty place."
+        msg = Message(
+            f"{uri!r} holds files but no readable Delta table; nothing was written. Convert it to a table first (",
+            call("convert_table", uri, columns=[...]),
+            "), or choose an empty place.",
         )
         raise TableExistsError(msg, path=uri) from error
 
