@@ -8,10 +8,9 @@ from typing import Final, Literal, TypeAlias
 
 import polars as pl
 
-from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.query.fitting import fits_schema
-from qbeast_core.query.tags import BLOCK_SCHEMA, decode_blocks, flat_blocks
-from qbeast_core.space.cubes import decode_cubes
+from qbeast_core.query.tags import decode_tags, misnamed_cubes
+from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.revision import Revision
 
 __all__ = ["LiveBlocks", "Unusable", "characters_per_level", "live_blocks"]
@@ -41,9 +40,12 @@ class LiveBlocks:
 
 
 def live_blocks(
-    files: pl.DataFrame, revisions: Mapping[int, Revision], schema: pl.Schema | None = None
+    files: pl.DataFrame,
+    revisions: Mapping[int, Revision],
+    schema: pl.Schema,
+    tags: tuple[pl.DataFrame, list[int]] | None = None,
 ) -> LiveBlocks:
-    """Decode the index tags of a snapshot's files.
+    """Return what the index tags of a snapshot's files say, as far as it can be used.
 
     Parameters
     ----------
@@ -51,8 +53,10 @@ def live_blocks(
         As a snapshot has them.
     revisions : mapping of int to Revision
         The table's revisions.
-    schema : polars.Schema, optional
-        The table's columns; with it, files of a revision indexed with other types are unplaced.
+    schema : polars.Schema
+        The table's columns: files of a revision indexed with other types are unplaced.
+    tags : tuple of polars.DataFrame and list of int, optional
+        What `qbeast_core.query.tags.decode_tags` gives, where it is there already.
 
     Examples
     --------
@@ -61,28 +65,20 @@ def live_blocks(
     ...     "blocks": ['[{"cube":"","minWeight":-9,"maxWeight":9,"elementCount":3}]', "oops"],
     ...     "state": [None, None], "cube": [None, None], "min_weight": [None, None],
     ...     "max_weight": [None, None], "element_count": [None, None]})
-    >>> found = live_blocks(files, {})
+    >>> found = live_blocks(files, {}, pl.Schema())
     >>> found.blocks.height, found.unplaced.rows()
     (0, [(0, 'unknown revision'), (1, 'unreadable')])
     """
+    found, unread = decode_tags(files) if tags is None else tags
+    # Readers must not use the threshold of an old layout; here it is shown.
+    found = found.with_columns(pl.col("max_weight").fill_null(MAX_WEIGHT))
     numbered = files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
         pl.col("revision").cast(pl.Int64),
         pl.col("rules").cast(pl.String).eq("1").fill_null(value=False).alias("ours"),
-        pl.col("blocks", "cube", "state", "layout").cast(pl.String),
-        pl.col("min_weight", "max_weight", "element_count").cast(pl.Int64),
+        pl.col("blocks", "cube", "layout"),
     )
-    tagged, unread = decode_blocks(numbered.filter(pl.col("blocks").is_not_null()).select("file", "blocks"))
-    flat = numbered.filter(pl.col("blocks").is_null() & pl.col("cube").is_not_null())
-    # `flat_blocks` leaves the threshold out, which readers must not use; here it is shown.
-    old = flat_blocks(flat).with_columns(pl.coalesce(flat["max_weight"], pl.col("max_weight")))
-    found = pl.concat(
-        [
-            tagged.cast(BLOCK_SCHEMA).with_columns(legacy=pl.lit(value=False)),
-            old.cast(BLOCK_SCHEMA).with_columns(legacy=pl.lit(value=True)),
-        ]
-    )
-    fitting = {n: r for n, r in revisions.items() if schema is None or fits_schema(r, schema)}
+    fitting = {n: r for n, r in revisions.items() if fits_schema(r, schema)}
     reasons = _reasons(numbered, unread, found, revisions, list(fitting))
     placed = found.join(numbered.select("file", "revision", "ours"), on="file", how="left")
     placed = placed.filter(~pl.col("file").is_in(reasons["file"].implode()))
@@ -128,10 +124,7 @@ def _with_depth(blocks: pl.DataFrame, revisions: Mapping[int, Revision]) -> tupl
     bad: list[pl.Series] = [pl.Series("file", [], pl.Int64)]
     for number, revision in revisions.items():
         mine = blocks.filter(pl.col("revision") == number)
-        texts = mine["cube"].unique()
-        wrong = texts.filter(
-            pl.Series(_are_no_cubes(texts.to_list(), len(revision.columns)), dtype=pl.Boolean)
-        )
+        wrong = misnamed_cubes(mine["cube"], dimensions=len(revision.columns))
         faulty = mine.filter(pl.col("cube").is_in(wrong.implode()))["file"].unique()
         bad.append(faulty)
         depth = pl.col("cube").str.len_bytes().cast(pl.Int64) // characters_per_level(revision)
@@ -139,19 +132,3 @@ def _with_depth(blocks: pl.DataFrame, revisions: Mapping[int, Revision]) -> tupl
     misnamed = pl.concat(bad).to_frame().with_columns(reason=pl.lit("no cube")).cast(_UNPLACED)
     order = ["file", "revision", "cube", "depth", "min_weight", "max_weight", "rows"]
     return pl.concat(good).select(*order, "replicated", "legacy", "ours"), misnamed
-
-
-def _are_no_cubes(texts: list[str], dimensions: int) -> list[bool]:
-    try:
-        decode_cubes(texts, dimensions=dimensions)
-    except InvalidMetadataError:
-        return [_is_no_cube(text, dimensions) for text in texts]
-    return [False] * len(texts)
-
-
-def _is_no_cube(text: str, dimensions: int) -> bool:
-    try:
-        decode_cubes([text], dimensions=dimensions)
-    except InvalidMetadataError:
-        return True
-    return False

@@ -117,7 +117,7 @@ def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
     >>> from qbeast_core.query.build import build_block_table
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [None], "rules": [None],
     ...     "blocks": [None], "layout": [None], "state": [None], "cube": [None], "min_weight": [None],
-    ...     "element_count": [None]})
+    ...     "max_weight": [None], "element_count": [None]})
     >>> select(build_block_table(files, {}, pl.Schema()), Unknown()).frame().rows()
     [('a', True, 3, 0, 0, 'matches')]
     """

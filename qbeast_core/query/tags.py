@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MOST_ROWS, parse_blocks
 
-__all__ = ["BLOCK_SCHEMA", "contradicted_files", "decode_blocks", "flat_blocks"]
+__all__ = ["BLOCK_SCHEMA", "contradicted_files", "decode_blocks", "decode_tags", "misnamed_cubes"]
 
 BLOCK_SCHEMA = pl.Schema(
     {
@@ -39,6 +40,43 @@ _JSON = pl.List(
 _SLICE_FILES = 2_500  # slices are decoded side by side
 _COPIES = ("REPLICATED", "ANNOUNCED")
 _LEAST_KEYS = 4  # of a block; the fifth is `replicated`
+
+
+def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
+    """Decode the index tags of a snapshot's files, whatever their layout.
+
+    Parameters
+    ----------
+    files : polars.DataFrame
+        Columns `blocks`, and those of the layout before 0.6.0, of which a file is one block (format 11): `cube`,
+        `state`, `min_weight`, `max_weight` and `element_count`.
+
+    Returns
+    -------
+    blocks : polars.DataFrame
+        `BLOCK_SCHEMA` and `legacy` (of the layout before 0.6.0), in the order of files and of each tag. No row is
+        promised to lie below the threshold of a block that is `legacy`; it may be null.
+    corrupt : list of int
+        Files whose tag cannot be read; they have no blocks here.
+    """
+    numbered = files.select(
+        pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
+        pl.col("blocks", "cube", "state").cast(pl.String),
+        pl.col("min_weight", "max_weight", "element_count").cast(pl.Int64),
+    )
+    texts = pl.col("blocks").is_not_null()
+    tagged, corrupt = decode_blocks(numbered.filter(texts).select("file", "blocks"))
+    flat = numbered.filter(~texts & pl.col("cube").is_not_null()).select(
+        "file",
+        "cube",
+        pl.col("min_weight").fill_null(MIN_WEIGHT),
+        "max_weight",
+        pl.col("element_count").fill_null(0).alias("rows"),
+        pl.col("state").is_in(_COPIES).fill_null(value=False).alias("replicated"),
+        pl.lit(value=True).alias("legacy"),
+    )
+    every = pl.concat([tagged.cast(BLOCK_SCHEMA).with_columns(legacy=pl.lit(value=False)), flat])
+    return every.sort("file", maintain_order=True), corrupt
 
 
 def decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
@@ -90,7 +128,7 @@ def contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
     files : polars.DataFrame
         As a snapshot has them, file i in row i: `num_records` and, where it tells, `miscounted`.
     blocks : polars.DataFrame
-        Columns of `BLOCK_SCHEMA`, and `legacy` where flat tags are among them.
+        As `decode_tags` gives them.
 
     Returns
     -------
@@ -102,7 +140,7 @@ def contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
     --------
     >>> files = pl.DataFrame({"num_records": [2, 2, None]})
     >>> blocks = pl.DataFrame({"file": [0, 1, 2], "min_weight": [1, 1, 9], "max_weight": [5, 5, 5],
-    ...     "rows": [2, 3, 4], "replicated": [False, False, False]})
+    ...     "rows": [2, 3, 4], "replicated": [False] * 3, "legacy": [False] * 3})
     >>> contradicted_files(files, blocks).to_list()
     [1, 2]
     """
@@ -111,38 +149,43 @@ def contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
         pl.col("num_records").cast(pl.Int64),
         _miscounted(files),
     )
-    legacy = pl.col("legacy") if "legacy" in blocks.columns else pl.lit(value=False)
     held = blocks.group_by("file").agg(
         pl.col("rows").sum(),
-        ((pl.col("min_weight") > pl.col("max_weight")) & ~legacy).any().alias("turned"),
-        (legacy & pl.col("replicated")).all().alias("copies"),
+        ((pl.col("min_weight") > pl.col("max_weight")) & ~pl.col("legacy")).any().alias("turned"),
+        (pl.col("legacy") & pl.col("replicated")).all().alias("copies"),
     )
     wrong = (pl.col("rows") != pl.col("num_records")) | pl.col("miscounted") | pl.col("turned")
     both = held.join(told, on="file", how="inner")
     return both.filter(wrong.fill_null(value=False) & ~pl.col("copies")).get_column("file").sort()
 
 
-def flat_blocks(files: pl.DataFrame) -> pl.DataFrame:
-    """Give the one block of each file of the layout before 0.6.0 (format 11).
+def misnamed_cubes(texts: pl.Series, *, dimensions: int) -> pl.Series:
+    """Return the texts that name no cube, each once.
 
     Parameters
     ----------
-    files : polars.DataFrame
-        Columns `file`, `cube`, `state`, `min_weight` and `element_count` of files with such tags.
+    texts : polars.Series
+        As blocks have them.
+    dimensions : int
+        Number of indexed columns, 1 or more.
 
-    Returns
-    -------
-    polars.DataFrame
-        Schema `BLOCK_SCHEMA`. No row is promised to lie below the tag's `maxWeight`, so it is not used.
+    Examples
+    --------
+    >>> misnamed_cubes(pl.Series(["", "w", "#", "#"]), dimensions=2).to_list()
+    ['#']
     """
-    return files.select(
-        "file",
-        "cube",
-        pl.col("min_weight").cast(pl.Int64).fill_null(MIN_WEIGHT),
-        pl.lit(MAX_WEIGHT, pl.Int64).alias("max_weight"),
-        pl.col("element_count").cast(pl.Int64).fill_null(0).alias("rows"),
-        pl.col("state").is_in(_COPIES).fill_null(value=False).alias("replicated"),
-    )
+    each = texts.unique()
+    if _are_cubes(each.to_list(), dimensions):
+        return each.clear()
+    return each.filter(pl.Series([not _are_cubes([text], dimensions) for text in each], dtype=pl.Boolean))
+
+
+def _are_cubes(texts: list[str], dimensions: int) -> bool:
+    try:
+        decode_cubes(texts, dimensions=dimensions)
+    except InvalidMetadataError:
+        return False
+    return True
 
 
 def _miscounted(files: pl.DataFrame) -> pl.Expr:

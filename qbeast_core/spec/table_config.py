@@ -87,7 +87,7 @@ class TableConfig:
         >>> TableConfig.from_configuration({"delta.appendOnly": "true"}).last_revision_id is None
         True
         >>> list(TableConfig.from_configuration({"qbeast.revision.1": "oops"}).faults)
-        ['qbeast.revision.1']
+        ['qbeast.revision.1', 'qbeast.lastRevisionID']
         """
         faults: dict[str, str] = {}
         revisions: dict[int, Revision] = {}
@@ -114,7 +114,7 @@ class TableConfig:
     @property
     def is_indexed(self) -> bool:
         """Whether it is the configuration of a Qbeast table, readable or not."""
-        return LAST_REVISION_ID in self.entries
+        return LAST_REVISION_ID in self.entries or bool(self.revision_ids)
 
     @property
     def newest_fault(self) -> str | None:
@@ -242,10 +242,13 @@ def _last_revision_id(
     """Return the id of the newest revision; where it cannot be told, of the newest that speaks for all."""
     text = configuration.get(LAST_REVISION_ID)
     number = None if text is None else _read_id(text)
-    if text is None or number in revisions:
+    if number in revisions or (text is None and not _numbered(configuration, REVISION_PREFIX)):
         return number
     problem = f"the revisions that can be read are {list(revisions)}"
-    faults[LAST_REVISION_ID] = str(invalid_metadata(LAST_REVISION_ID, text, [problem]))
+    missing = f"{LAST_REVISION_ID} is missing; {problem}."
+    faults[LAST_REVISION_ID] = (
+        missing if text is None else str(invalid_metadata(LAST_REVISION_ID, text, [problem]))
+    )
     known = {one.columns for one in revisions.values()}
     return max(revisions) if len(known) == 1 else None
 

@@ -24,7 +24,6 @@ from qbeast_core.table.dml.merge import Merge
 from qbeast_core.table.dml.merge_clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
 from qbeast_core.table.dml.update import Update
 from qbeast_core.table.index.design_effect import table_design_effect
-from qbeast_core.table.index.state import block_frame
 from qbeast_core.table.inspect.metrics import Metrics, build_metrics
 from qbeast_core.table.inspect.plot import PlotKind, PlotOptions, plot_table
 from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease, switch_dialect
@@ -293,7 +292,7 @@ class Table:
             `path`, `revision_id`, `cube` (text form, the root is empty), `depth`, `min_weight`, `max_weight`,
             `element_count`, `replicated`.
         """
-        return block_frame(self._snapshot)
+        return self._reader.index_state.listed()
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return what was committed up to this version, newest first, as the Delta log tells it.
@@ -338,7 +337,7 @@ class Table:
         >>> found.rows, found.cubes, found.height, found.min_height, found.fan_out
         (20000, 7, 3, 3, 2.0)
         """
-        return build_metrics(self._snapshot, revision)
+        return build_metrics(self._reader.index_state, revision)
 
     def check(self, *, data: bool = True, progress: ProgressCallback | None = None) -> CheckReport:
         """Verify this version against the format; nothing is changed.

@@ -16,7 +16,8 @@ from deltalake import write_deltalake
 
 import qbeast
 import qbeast_core
-from qbeast_core.table.index.state import growth_of, live_tree
+from qbeast_core.table.index.revision import growth_of
+from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.cli.running import said
 from tests.helpers.tables import assert_same_rows
@@ -80,7 +81,7 @@ def _grown(_: Example, path: Path, __: pl.DataFrame) -> None:
     snapshot = load_snapshot(path)
     revision = snapshot.config.latest
     assert revision is not None
-    growth = growth_of(snapshot, revision, live_tree(snapshot, revision))
+    growth = growth_of(snapshot.files, revision, IndexState(snapshot).append_tree(revision))
     is_clamped = "Quantiles" in type(revision.transformations[0]).__name__
     assert growth.outside_rows == ({"x": 0.0} if is_clamped else {})
 

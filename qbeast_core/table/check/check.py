@@ -35,7 +35,7 @@ def check_table(
 ) -> CheckReport:
     """Check the version that a reader shows; see `Table.check`."""
     snapshot = reader.snapshot
-    found, frames, notes = check_log(snapshot)
+    found, frames, notes = check_log(reader.index_state)
     faults = _presence(snapshot)
     if data:
         faults += [*_contents(snapshot, found, progress), *_copies(snapshot, found), *_vectors(reader)]

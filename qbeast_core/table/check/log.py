@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.query.live_blocks import LiveBlocks, characters_per_level, live_blocks
+from qbeast_core.query.live_blocks import LiveBlocks, characters_per_level
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect
@@ -19,6 +19,7 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import REVISION_PREFIX
 from qbeast_core.table.check.faults import FAULT_SCHEMA, Code, Fault, fault_frame, faults_at
 from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
+from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 __all__ = ["branch_faults", "check_log", "layout_faults", "read_layout"]
@@ -55,12 +56,12 @@ _ROOT: Final = "the root"
 _LOW_BITS = 16
 
 
-def check_log(snapshot: Snapshot) -> tuple[LiveBlocks, list[pl.DataFrame], list[str]]:
+def check_log(state: IndexState) -> tuple[LiveBlocks, list[pl.DataFrame], list[str]]:
     """Check what the log says of a table.
 
     Parameters
     ----------
-    snapshot : Snapshot
+    state : IndexState
         The table.
 
     Returns
@@ -72,8 +73,8 @@ def check_log(snapshot: Snapshot) -> tuple[LiveBlocks, list[pl.DataFrame], list[
     notes : list of str
         What is no fault and worth knowing.
     """
+    snapshot, found = state.snapshot, state.live
     revisions = snapshot.config.revisions
-    found = live_blocks(snapshot.files, revisions, snapshot.schema)
     files = snapshot.files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
         pl.Series("path", snapshot.data_paths, dtype=pl.String),

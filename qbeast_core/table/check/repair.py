@@ -25,6 +25,7 @@ from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.rows import stored_size
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.results import Result
 from qbeast_core.table.runtime import ProgressCallback
@@ -234,7 +235,7 @@ def _order_after(snapshot: Snapshot, plan: RepairPlan) -> pl.DataFrame:
     files = snapshot.files.with_columns(
         pl.when(~gone).then(pl.col(name)).alias(name) for name in _INDEX_COLUMNS
     )
-    _, faults, _ = check_log(replace(snapshot, files=files))
+    _, faults, _ = check_log(IndexState(replace(snapshot, files=files)))
     advice = pl.col("code").replace_strict(dict(ADVICE), default=None, return_dtype=pl.String)
     return pl.concat(faults).filter(pl.col("code").is_in(_ORDER)).with_columns(advice.alias("advice"))
 

@@ -11,9 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-import numpy as np
-import polars as pl
-
 from qbeast_core.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -28,12 +25,10 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.names import commit_path
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import Conflict, rebase
-from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.commit.commit_info import commit_info
 from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.index.fit import fit_blocks
-from qbeast_core.table.index.state import IndexState, blocks_frame
+from qbeast_core.table.index.fit import breaks_order, fit_blocks
 from qbeast_core.table.snapshot.delta import delta_errors
 from qbeast_core.table.snapshot.log_files import read_commit
 from qbeast_core.table.snapshot.snapshot import Snapshot, files_for, load_snapshot, refresh
@@ -327,8 +322,9 @@ def catch_up(
         reason = find_conflict(intent, winner)
         if reason is not None:
             raise conflict(store.uri, newest.version, attempt, reason)
-    if intent.removes:
-        _refuse_out_of_order(store, newest, intent, attempt)
+    if intent.removes and breaks_order(intent, newest):
+        reason = "another writer added rows whose place in the tree depends on what this change replaces"
+        raise conflict(store.uri, newest.version, attempt, reason)
     reason = None if conflict_with is None else conflict_with(newest)
     if reason is not None:
         raise conflict(store.uri, newest.version, attempt, reason)
@@ -357,21 +353,6 @@ def _winner(store: Store, version: int, attempt: int) -> Commit:
             store.uri, version, attempt, f"version {version} was cleaned up before it could be checked"
         )
     return winner
-
-
-def _refuse_out_of_order(store: Store, newest: Snapshot, intent: WriteIntent, attempt: int) -> None:
-    """Raise where blocks added meanwhile rely on thresholds that our removes take along (format 8.3)."""
-    state = IndexState(newest)
-    removed = {FilePath.of_log(remove.path).text for remove in intent.removes}
-    gone = np.array([path in removed for path in newest.data_paths], np.bool_)
-    revision = intent.revision
-    new: dict[int, pl.DataFrame] = {}
-    if revision is not None and newest.config.revisions.get(revision.revision_id) == revision:
-        blocks = [block for add in intent.adds for block in add.blocks or ()]
-        new = {} if intent.new_revision else {revision.revision_id: blocks_frame(blocks)}
-    if not state.disorder(gone, new).is_none:
-        reason = "another writer added rows whose place in the tree depends on what this change replaces"
-        raise conflict(store.uri, newest.version, attempt, reason)
 
 
 def checkpoint_if_due(snapshot: Snapshot, version: int) -> bool:

@@ -17,8 +17,7 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, RowChange
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.results import RewriteResult
-from qbeast_core.table.rewrite.job import Replaced, Rewrite
-from qbeast_core.table.rewrite.rewrite import refuse_copies, rewrite
+from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, rewrite
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import check_metadata
@@ -108,9 +107,9 @@ def run_change(
 def _attempt(
     reader: Reader, change: Change, options: ChangeOptions, runtime: Runtime, engine: Engine
 ) -> tuple[ChangeResult, Snapshot]:
-    snapshot, state = reader.snapshot, reader.index_state
+    snapshot = reader.snapshot
     _check_changeable(snapshot, change)
-    refuse_copies(state)
+    refuse_copies(reader.index_state)
     begun = runtime.now_ms()
     _tell(options, Progress("read"))
     work = change.work(reader)
@@ -120,7 +119,7 @@ def _attempt(
     def metrics(replaced: Replaced) -> Mapping[str, int]:
         return work.metrics(replaced, snapshot) | {"executionTimeMs": runtime.now_ms() - begun}
 
-    job = Rewrite(
+    asked = Rewrite(
         files=work.rewritten,
         dropped=work.dropped,
         change=work.change,
@@ -137,7 +136,7 @@ def _attempt(
         progress=options.progress,
         group_bytes=GROUP_BYTES,
     )
-    replaced = rewrite(reader, state, job, runtime, engine=engine)
+    replaced = rewrite(reader, asked, runtime, engine=engine)
     newest = None if replaced is None or replaced.outcome is None else replaced.outcome.snapshot
     result = work.result(snapshot, change.operation, replaced=replaced)
     _tell(options, Progress("done", result.files, result.files, 0 if replaced is None else replaced.rows))

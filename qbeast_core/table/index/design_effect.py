@@ -26,6 +26,7 @@ __all__ = [
     "keys_of_write",
     "table_design_effect",
     "warn_if_clustered",
+    "warn_if_growing",
     "with_write",
 ]
 
@@ -172,6 +173,19 @@ def warn_if_clustered(
     warnings.warn(
         clustered_message(effect, indexed, cure), DesignEffectWarning, stacklevel=caller_stacklevel()
     )
+
+
+def warn_if_growing(before: pl.DataFrame, after: pl.DataFrame, indexed: Sequence[str]) -> None:
+    """Warn when a change brings the design effect of its table above 2, as far as the files of both tell.
+
+    Parameters
+    ----------
+    before, after : polars.DataFrame
+        Live files without the change and with it, see `count_keys`.
+    indexed : sequence of str
+        The indexed columns.
+    """
+    warn_if_clustered((count_keys(before).lower_bound, count_keys(after).lower_bound), indexed)
 
 
 def _cure(frame: pl.DataFrame, indexed: Sequence[str]) -> tuple[str, float] | None:

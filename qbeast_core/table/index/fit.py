@@ -1,4 +1,4 @@
-"""An append as it fits the table it lands on: files that would break the order of weights lose their index."""
+"""A change as it fits the version it lands on: what would break the order of weights is staged, or refused."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.thresholds import blocks_in_order
-from qbeast_core.query.live_blocks import live_blocks
 from qbeast_core.spec.block import Block
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.revision import Revision
+from qbeast_core.table.index.state import IndexState, new_blocks
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["fit_blocks"]
+__all__ = ["breaks_order", "fit_blocks"]
 
 
 def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
@@ -35,20 +36,35 @@ def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
     if intent.mode != "append" or intent.removes or intent.new_revision or revision is None or not indexed:
         return intent
     files = [add.blocks or () for add in indexed]
-    fitting = blocks_in_order(files, _live(snapshot, revision), dimensions=len(revision.columns))
+    live = IndexState(snapshot).binding(revision)
+    live = live if _knows(snapshot, revision) else live.clear()
+    fitting = blocks_in_order(files, live, dimensions=len(revision.columns))
     if fitting == files:
         return intent
     fitted = {add.path: _fitted(add, blocks) for add, blocks in zip(indexed, fitting, strict=True)}
     return replace(intent, adds=tuple(fitted.get(add.path, add) for add in intent.adds))
 
 
-def _live(snapshot: Snapshot, revision: Revision) -> pl.DataFrame:
-    """Return the revision's live blocks; none where the table holds another one under its number, or none."""
-    number = revision.revision_id
-    files = snapshot.files.filter(pl.col("revision") == number)
-    if snapshot.config.revisions.get(number) != revision:
-        files = files.clear()  # ours is published under a number of its own
-    return live_blocks(files, {number: revision}).blocks.filter(~pl.col("replicated"))
+def breaks_order(intent: WriteIntent, snapshot: Snapshot) -> bool:
+    """Tell whether blocks of `snapshot` rely on thresholds that the change would take along (format 8.3).
+
+    Parameters
+    ----------
+    intent : WriteIntent
+        As it was planned, with files to remove.
+    snapshot : Snapshot
+        The newest version.
+    """
+    removed = {FilePath.of_log(remove.path).text for remove in intent.removes}
+    gone = pl.Series(snapshot.data_paths, dtype=pl.String).is_in(list(removed)).to_numpy()
+    revision = intent.revision
+    beside = not intent.new_revision and _knows(snapshot, revision)
+    return bool(IndexState(snapshot).disorder(gone, new_blocks(intent.adds), revision if beside else None))
+
+
+def _knows(snapshot: Snapshot, revision: Revision | None) -> bool:
+    """Tell whether a revision of the table is this one; else ours is published under a number of its own."""
+    return revision is not None and snapshot.config.revisions.get(revision.revision_id) == revision
 
 
 def _fitted(add: AddFile, blocks: tuple[Block, ...] | None) -> AddFile:

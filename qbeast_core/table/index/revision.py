@@ -1,28 +1,50 @@
-"""The revision that rewritten rows are indexed in: one of the table's, or a new one where they need it."""
+"""The revision that rows are indexed in: the table's newest, or a new one where they need it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.hints import Message, argument
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.query.fitting import fits_schema, texts_changed
-from qbeast_core.space.arrays import BoolArray
+from qbeast_core.query.fitting import texts_changed
+from qbeast_core.space.arrays import BoolArray, F64Array
+from qbeast_core.space.columns import NumberColumn
+from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import KINDS, ColumnKind, ColumnSpec, parse_column_spec
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
+from qbeast_core.spec.transformation import CDFStringQuantilesTransformation
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
-from qbeast_core.table.index.state import IndexState, blocks_frame, growth_of
-from qbeast_core.tree.columns import data_type_of
-from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
+from qbeast_core.table.index.state import IndexState, new_blocks
+from qbeast_core.tree.columns import data_type_of, to_index_column
+from qbeast_core.tree.evolve import (
+    Growth,
+    IndexWish,
+    QuantilesTransformation,
+    Range,
+    first_revision,
+    next_revision,
+)
+from qbeast_core.tree.existing import ExistingTree
+from qbeast_core.tree.fit import KNOT_CHARACTERS
 from qbeast_core.tree.summary import IndexSummary
 
-__all__ = ["MOST_COLUMNS", "check_columns", "newest_revision", "resolve_specs", "space_for"]
+__all__ = [
+    "MOST_COLUMNS",
+    "ChosenRevision",
+    "check_columns",
+    "choose_revision",
+    "growth_of",
+    "resolve_specs",
+    "specs_of_table",
+    "wish_of_table",
+]
 
 _UNKNOWN_TO_JVM: Final = (pl.Int8(), pl.Int16(), pl.Datetime("us"))
 
@@ -31,49 +53,79 @@ MOST_COLUMNS: Final = 40
 """Columns that a table can be indexed by."""
 
 
-def _texts(columns: object) -> list[str]:
-    ordered = not isinstance(columns, str | frozenset | set | dict)
-    listed: list[object] = list(columns) if ordered and isinstance(columns, Iterable) else [columns]
-    texts = [text for text in listed if ordered and isinstance(text, str)]
-    if len(texts) < len(listed):
-        msg = f"columns must be a list of names, got {columns!r}; nothing was written"
-        raise InvalidColumnsError(msg)
-    return texts
+@dataclass(frozen=True, slots=True)
+class ChosenRevision:
+    """The revision that rows are indexed in.
+
+    Attributes
+    ----------
+    revision : Revision
+        One of the table's, or the one that supersedes it.
+    tree : ExistingTree or None
+        Of the blocks that it has already; None: it is a new one, which has none.
+    """
+
+    revision: Revision
+    tree: ExistingTree | None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether these rows make it."""
+        return self.tree is None
 
 
-def newest_revision(state: IndexState) -> Revision | None:
-    """Return the newest revision, if it has a space for the columns as they are now."""
-    latest = state.snapshot.config.latest
-    return latest if latest is not None and fits_schema(latest, state.snapshot.schema) else None
-
-
-def space_for(
-    state: IndexState,
-    summary_of: Callable[[Sequence[str]], IndexSummary],
-    gone: BoolArray,
+def choose_revision(
+    wish: IndexWish,
+    summary: IndexSummary,
+    state: IndexState | None,
+    current: Revision | None,
     *,
     uri: str,
     now_ms: int,
-    redraw: bool = False,
-) -> tuple[Revision | None, bool]:
-    """Return the revision for rows that may not fit the newest one, and whether it is a new one.
+    gone: BoolArray | None = None,
+) -> ChosenRevision:
+    """Return the revision for rows: the one to go on with, or a new one if they need it.
 
-    No rows need no new one, unless it is asked for: where the table has none either, there is none.
+    Parameters
+    ----------
+    wish : IndexWish
+        What is asked of the index.
+    summary : IndexSummary
+        Of the rows' indexed columns.
+    state : IndexState or None
+        The table, if there is one.
+    current : Revision or None
+        The one to go on with, of the table; None: a new one begins.
+    uri : str
+        Of the table.
+    now_ms : int
+        Milliseconds since 1970 UTC.
+    gone : ndarray of bool, shape (files,), optional
+        Files that are taken out, whose rows these are: growth is told by those that stay. By default rows come
+        beside all those that are there.
+    """
+    if state is None or current is None:
+        return ChosenRevision(first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms), None)
+    files = state.snapshot.files
+    if gone is None:
+        tree = state.append_tree(current)
+    else:
+        tree = state.tree(current, gone, new_blocks())
+        files = files.filter(~pl.Series(gone, dtype=pl.Boolean))
+    growth = growth_of(files, current, tree)
+    revision = next_revision(current, wish, summary, growth=growth, timestamp_ms=now_ms)
+    return ChosenRevision(revision, tree if revision is current else None)
+
+
+def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
+    """Return what a table asks of the index of its own rows.
 
     Parameters
     ----------
     state : IndexState
         The table.
-    summary_of : callable
-        Told the indexed columns, returns what is known of them in the rows that are put back.
-    gone : ndarray of bool, shape (files,)
-        Files that are taken out: growth is told by those that stay.
-    uri : str
-        Of the table.
-    now_ms : int
-        Milliseconds since 1970 UTC.
     redraw : bool
-        Make a new one of these rows alone, with columns of the same kinds.
+        Whether a new revision is to be made of them, with columns of the same kinds.
 
     Raises
     ------
@@ -81,34 +133,31 @@ def space_for(
         If the columns cannot be indexed.
     """
     snapshot = state.snapshot
-    specs = _specs(state, redraw=redraw)
-    dialect = dialect_of(snapshot)
-    refuse_taken_name(uri, snapshot.schema_json)
-    if snapshot.config.latest is not None:
-        refuse_lost_columns(uri, snapshot.config.latest.columns, snapshot.schema, done="written")
+    latest, dialect = snapshot.config.latest, dialect_of(snapshot)
+    keeps = state.newest is not None and not redraw
+    specs = specs_of_table(state, redraw=redraw)
+    refuse_taken_name(snapshot.uri, snapshot.schema_json)
+    if latest is not None:
+        refuse_lost_columns(snapshot.uri, latest.columns, snapshot.schema, done="written")
     check_columns(specs, snapshot.schema, dialect)
-    summary = summary_of([spec.name for spec in specs])
-    current = None if redraw else newest_revision(state)
-    if not (summary.rows or redraw):
-        return current, False
-    if current is None:
-        latest = snapshot.config.latest
-        size = None if latest is None else latest.desired_cube_size
-        wish = IndexWish(specs=specs, cube_size=size, dialect=dialect)
-        return first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms), True
-    staying = replace(snapshot, files=snapshot.files.filter(~pl.Series(gone, dtype=pl.Boolean)))
-    tree = state.tree(current, gone, blocks_frame([]))
-    growth = growth_of(staying, current, tree)
-    wish = IndexWish(specs=specs, cube_size=None, dialect=dialect)
-    revision = next_revision(current, wish, summary, growth=growth, timestamp_ms=now_ms)
-    return revision, revision is not current
+    size = None if latest is None or keeps else latest.desired_cube_size
+    return IndexWish(specs=specs, cube_size=size, dialect=dialect)
 
 
-def _specs(state: IndexState, *, redraw: bool) -> tuple[ColumnSpec, ...]:
+def specs_of_table(state: IndexState, *, redraw: bool = False) -> tuple[ColumnSpec, ...]:
+    """Return the columns that a table is indexed by, of the same kinds where a new revision is made.
+
+    Parameters
+    ----------
+    state : IndexState
+        The table.
+    redraw : bool
+        Whether a new revision is made in any case.
+    """
     config = state.snapshot.config
     latest = config.latest
     real = latest is not None and latest.revision_id != STAGING_REVISION_ID
-    if latest is None or not real or (newest_revision(state) is not None and not redraw):
+    if latest is None or not real or (state.newest is not None and not redraw):
         return resolve_specs(None if real else config.column_specs, latest)
     # A new space of the same kinds; so too where a column's type was changed by another writer.
     kinds: dict[str, ColumnKind] = {
@@ -117,6 +166,79 @@ def _specs(state: IndexState, *, redraw: bool) -> tuple[ColumnSpec, ...]:
     for name in texts_changed(latest, state.snapshot.schema):
         kinds[name] = "auto"
     return tuple(ColumnSpec(name, kinds.get(name, "auto")) for name in latest.columns)
+
+
+def growth_of(files: pl.DataFrame, revision: Revision, tree: ExistingTree) -> Growth:
+    """Return how a revision fares: the table's rows, those outside each column's quantiles, its cubes.
+
+    Rows outside are estimated from the files' statistics: a file counts with the share of its range that
+    lies outside.
+
+    Parameters
+    ----------
+    files : polars.DataFrame
+        Live files of whatever revision, as of `Snapshot.files`.
+    revision : Revision
+        Of the table.
+    tree : ExistingTree
+        Its tree.
+    """
+    outside: dict[str, float] = {}
+    ranges: dict[str, Range] = {}
+    for name, space in zip(revision.columns, revision.transformations, strict=False):
+        known = _known_files(files, name)
+        if known is None or not isinstance(space, QuantilesTransformation):
+            continue
+        texts = isinstance(space, CDFStringQuantilesTransformation)
+        if texts != (known["low"].dtype == pl.String):
+            continue  # another writer changed the type
+        share, ends = _of_texts(known, space) if texts else _of_numbers(known, space)
+        outside[name] = float((known["rows"].to_numpy() * share).sum())
+        ranges[name] = ends
+    rows = int(files["num_records"].fill_null(0).sum())
+    return Growth(rows=rows, outside_rows=outside, ranges=ranges, cubes=tree.cube_count)
+
+
+def _known_files(files: pl.DataFrame, name: str) -> pl.DataFrame | None:
+    """Give rows, lowest and highest value of the files that tell; None where none does."""
+    bounds: dict[str, pl.Series] = {}
+    for side, alias in (("min", "low"), ("max", "high")):
+        dtype = files.schema.get(side)
+        if not isinstance(dtype, pl.Struct) or name not in {field.name for field in dtype.fields}:
+            return None
+        bounds[alias] = files[side].struct.field(name)
+    known = pl.DataFrame({"rows": files["num_records"].fill_null(0), **bounds}).drop_nulls()
+    return known if known.height else None
+
+
+def _of_texts(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, Range]:
+    """Give the share of each file outside, all of it or nothing: a range of texts has no length."""
+    first, last = str(space.quantiles[0]), str(space.quantiles[-1])
+    low, high = files["low"], files["high"]
+    beyond = (low.str.head(KNOT_CHARACTERS) > last) | (high < first)
+    lows = low.sort()  # the upper bounds may be cut and raised, so they are no values
+    return beyond.to_numpy().astype(np.float64), (str(lows[0]), str(lows[-1]))
+
+
+def _of_numbers(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, Range]:
+    """Give the share of each file's range outside; a single point counts whole."""
+    lowest, highest = _numbers(files["low"]), _numbers(files["high"])
+    first, last = float(space.quantiles[0]), float(space.quantiles[-1])
+    low, high = lowest / 2, highest / 2  # halved: the range of extreme doubles does not overflow
+    span = high - low
+    above = np.maximum(high - np.maximum(low, last / 2), 0.0)
+    below = np.maximum(np.minimum(high, first / 2) - low, 0.0)
+    share = ((lowest > last) | (highest < first)).astype(np.float64)
+    np.divide(above + below, span, out=share, where=span > 0)
+    return np.minimum(share, 1.0), (float(lowest.min()), float(highest.max()))
+
+
+def _numbers(values: pl.Series) -> F64Array:
+    column = to_index_column(values)
+    if not isinstance(column, NumberColumn):
+        msg = f"the statistics of {values.name!r} are no numbers"
+        raise TypeError(msg)
+    return number_values(column)
 
 
 def resolve_specs(columns: Sequence[str] | None, current: Revision | None) -> tuple[ColumnSpec, ...]:
@@ -158,6 +280,16 @@ def resolve_specs(columns: Sequence[str] | None, current: Revision | None) -> tu
         )
         raise InvalidColumnsError(msg, columns=names)
     return specs
+
+
+def _texts(columns: object) -> list[str]:
+    ordered = not isinstance(columns, str | frozenset | set | dict)
+    listed: list[object] = list(columns) if ordered and isinstance(columns, Iterable) else [columns]
+    texts = [text for text in listed if ordered and isinstance(text, str)]
+    if len(texts) < len(listed):
+        msg = f"columns must be a list of names, got {columns!r}; nothing was written"
+        raise InvalidColumnsError(msg)
+    return texts
 
 
 def check_columns(specs: Sequence[ColumnSpec], schema: pl.Schema, dialect: BlocksDialect) -> None:

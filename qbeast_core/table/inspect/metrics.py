@@ -10,10 +10,10 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.live_blocks import characters_per_level, live_blocks
+from qbeast_core.query.live_blocks import characters_per_level
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.table.index.design_effect import table_design_effect
-from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.index.state import IndexState
 
 __all__ = [
     "Counted",
@@ -294,12 +294,12 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return lines
 
 
-def build_metrics(snapshot: Snapshot, revision: int | None = None) -> Metrics:
+def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
     """Count what every revision holds; see `Table.metrics`.
 
     Parameters
     ----------
-    snapshot : Snapshot
+    state : IndexState
         The table.
     revision : int, optional
         This revision alone.
@@ -309,8 +309,8 @@ def build_metrics(snapshot: Snapshot, revision: int | None = None) -> Metrics:
     InvalidInputError
         If the table has no such revision.
     """
-    known = dict(snapshot.config.revisions)
-    blocks = live_blocks(snapshot.files, known, snapshot.schema).blocks
+    snapshot, blocks = state.snapshot, state.live.blocks
+    known = snapshot.config.revisions
     counting = blocks.group_by("file").agg(pl.col("revision").first())
     files = (
         snapshot.files.select(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, MissingDependencyError
-from qbeast_core.query.live_blocks import live_blocks
 from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.query.reach import reach
 from qbeast_core.spec.revision import Revision
@@ -77,11 +76,8 @@ def _new_axes(kind: PlotKind) -> Axes:
 def _tree(reader: Reader, axes: Axes, options: PlotOptions) -> None:
     from qbeast_core.table.inspect.plot_tree import draw_tree  # noqa: PLC0415 - loads matplotlib
 
-    snapshot = reader.snapshot
     revision = _revision(reader, options.revision)
-    blocks = live_blocks(snapshot.files, snapshot.config.revisions, snapshot.schema).blocks
-    mine = blocks.filter((pl.col("revision") == revision.revision_id) & ~pl.col("replicated"))
-    draw_tree(axes, mine, revision)
+    draw_tree(axes, reader.index_state.binding(revision), revision)
 
 
 def _space(reader: Reader, axes: Axes, options: PlotOptions) -> None:

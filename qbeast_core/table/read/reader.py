@@ -147,7 +147,9 @@ class Reader:
     def blocks(self) -> BlockTable:
         """Blocks of every live file; warns of tags and settings that cannot be read."""
         self._warn_of_settings()
-        table = build_block_table(self.snapshot.files, self.snapshot.config.revisions, self.snapshot.schema)
+        table = build_block_table(
+            self.snapshot.files, self.snapshot.config.revisions, self.snapshot.schema, self.index_state.tags
+        )
         if table.corrupt:
             shown = ", ".join(table.corrupt[:3])
             message = (
@@ -169,7 +171,7 @@ class Reader:
 
     @cached_property
     def index_state(self) -> IndexState:
-        """Where every live file is indexed, for changes: its blocks are decoded once for all who ask."""
+        """Where every live file is indexed: its blocks are decoded once for all who ask."""
         return IndexState(self.snapshot)
 
     @cached_property

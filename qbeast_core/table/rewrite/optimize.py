@@ -16,13 +16,11 @@ from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, PlanSize
-from qbeast_core.table.index.revision import newest_revision
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.results import RewriteResult
 from qbeast_core.table.rewrite.candidates import Choice, Scope, choose_files
-from qbeast_core.table.rewrite.job import Replaced, Rewrite
-from qbeast_core.table.rewrite.rewrite import refuse_copies, rewrite
+from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, rewrite
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import check_metadata
@@ -97,7 +95,7 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
     """Return what to look at, one commit each."""
     _check(options)
     state = reader.index_state
-    newest = newest_revision(state)
+    newest = state.newest
     latest = None if newest is None else newest.revision_id
     shared: dict[str, Any] = {"fraction": options.fraction, "every": options.full}
     if options.files is not None:
@@ -187,11 +185,10 @@ def _attempt(
         return _Done(reader.snapshot, plan, None)
     if options.progress is not None:
         options.progress(Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
-    newest = newest_revision(state)
-    in_place = scope.revision is not None and (newest is None or scope.revision != newest.revision_id)
-    job = Rewrite(
+    named = reader.snapshot.config.revisions.get(scope.revision or STAGING_REVISION_ID)
+    asked = Rewrite(
         files=choice.numbers,
-        revision=reader.snapshot.config.revisions[scope.revision] if in_place and scope.revision else None,
+        revision=None if named == state.newest or not scope.revision else named,
         parameters=_parameters(scope, choice),
         commit_metadata=options.commit_metadata,
         redraw=options.redraw,
@@ -199,7 +196,7 @@ def _attempt(
         progress=options.progress,
         group_bytes=GROUP_BYTES,
     )
-    replaced = rewrite(reader, state, job, runtime, engine=engine)
+    replaced = rewrite(reader, asked, runtime, engine=engine)
     if replaced is None or replaced.outcome is None:
         return _Done(reader.snapshot, plan, None)
     extra = np.setdiff1d(np.flatnonzero(replaced.gone), choice.numbers)
@@ -239,7 +236,7 @@ def _result(done: Sequence[_Done], options: OptimizeOptions, snapshot: Snapshot)
         plan=plan,
         rows=sum(one.rows for one in replaced),
         files=sum(len(one.adds) for one in replaced),
-        bytes=sum(add.size for one in replaced for add in one.adds),
+        bytes=sum(one.bytes for one in replaced),
         cubes=sum(one.cubes for one in replaced),
         revision_id=latest if last is None or last.revision_id is None else last.revision_id,
         new_revision=any(one.is_new for one in replaced),

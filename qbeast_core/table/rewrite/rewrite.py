@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,29 +13,137 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.hints import Message, call
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.protocol import Brings, check_writable
 from qbeast_core.log.removes import removes_of
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.commit.commit import publish
+from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import Engine, FilesSource, PlannedRows, RowChange, Rows
-from qbeast_core.table.index.revision import newest_revision, space_for
-from qbeast_core.table.index.state import IndexState, blocks_frame
+from qbeast_core.table.engine.protocol import (
+    GROUP_BYTES,
+    Engine,
+    FilesSource,
+    PlannedRows,
+    PlanSize,
+    RowChange,
+    Rows,
+)
+from qbeast_core.table.index.design_effect import warn_if_growing
+from qbeast_core.table.index.revision import choose_revision, wish_of_table
+from qbeast_core.table.index.state import IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.job import Replaced, Rewrite
-from qbeast_core.table.runtime import Progress, Runtime
-from qbeast_core.tree.existing import ExistingTree
+from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
+from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.outside import rows_outside
 
-__all__ = ["OutOfRangeRows", "part_of", "publish_rewrite", "refuse_copies", "rewrite"]
+__all__ = ["Replaced", "Rewrite", "refuse_copies", "rewrite"]
 
 
-def rewrite(
-    reader: Reader, state: IndexState, job: Rewrite, runtime: Runtime, *, engine: Engine = MEMORY
-) -> Replaced | None:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rewrite:
+    """What to take out and what to put back.
+
+    Attributes
+    ----------
+    files : ndarray of int64
+        Numbers of the live files to take out. More may go with them, to keep the order of weights
+        (format 8.3): their rows are put back too.
+    dropped : ndarray of int64
+        Numbers of more live files to take out, of which no row is put back: they are not read.
+    revision : Revision or None
+        The revision of the table to index in; None: the newest, or a new one if rows do not fit it.
+    redraw : bool
+        Index all rows in a new revision whose ranges and quantiles are drawn from them alone, and drop revisions
+        that no live file needs then (format 12).
+    change : callable or None
+        What becomes of the rows of `files`, and of those that go with them.
+    keeps_places : bool
+        Whether rows are put back by the thresholds that their cubes had, so that few other files have to go with
+        them; else by those of a fresh tree.
+    keeps_keys : bool
+        Whether `change` leaves the indexed columns of the rows it returns as they are.
+    added : polars.DataFrame or None
+        More rows, of the table's columns and types.
+    brings : {"files", "rows"}
+        Whether rows are new or changed, or are rows that the table had, in other files.
+    data_change : bool
+        Whether the table holds other rows afterwards.
+    operation : str
+        Its name in the history.
+    parameters : mapping of str to str
+        ``operationParameters`` in the history.
+    commit_metadata : mapping of str to str
+        More entries in the history.
+    is_worth : callable or None
+        Asked with the files and the plan before anything is written; False leaves the table as it is.
+    metrics : callable or None
+        Gives ``operationMetrics`` for the history of what was replaced; None: those of an optimize.
+    conflict_with : callable or None
+        Asked with the newest version whenever other writers were faster: why the change must not follow them;
+        None: it may.
+    progress : callable or None
+        Told of every step.
+    group_bytes : int
+        Rows held at once, see `GROUP_BYTES`.
+    """
+
+    files: I64Array
+    dropped: I64Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    revision: Revision | None = None
+    redraw: bool = False
+    change: RowChange | None = None
+    keeps_places: bool = False
+    keeps_keys: bool = False
+    added: pl.DataFrame | None = None
+    brings: Brings = "files"
+    data_change: bool = False
+    operation: str = "OPTIMIZE"
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+    commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_worth: Callable[[I64Array, PlanSize], bool] | None = None
+    metrics: Callable[[Replaced], Mapping[str, int]] | None = None
+    conflict_with: Callable[[Snapshot], str | None] | None = None
+    progress: ProgressCallback | None = None
+    group_bytes: int = GROUP_BYTES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replaced:
+    """Files taken out and put back.
+
+    Attributes
+    ----------
+    gone : ndarray of bool, shape (files,)
+        Files of the snapshot that leave the table.
+    adds : sequence of AddFile
+        Those that come in their place.
+    revision : Revision or None
+        What their rows are indexed in; None: there are no rows, and none was needed.
+    is_new : bool
+        Whether this commit brings it.
+    rows, cubes : int
+        Rows put back, and the cubes that hold them.
+    outcome : CommitOutcome or None
+        Of the commit; None: it is still to come.
+    """
+
+    gone: BoolArray
+    adds: Sequence[AddFile]
+    revision: Revision | None
+    is_new: bool
+    rows: int
+    cubes: int
+    outcome: CommitOutcome | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Of `adds`."""
+        return sum(add.size for add in self.adds)
+
+
+def rewrite(reader: Reader, asked: Rewrite, runtime: Runtime, *, engine: Engine = MEMORY) -> Replaced | None:
     """Rewrite files in one commit, built on the reader's version; all of it or nothing.
 
     Rows that take more memory than a group may are not held: their indexed columns are read to plan, then
@@ -42,9 +151,9 @@ def rewrite(
 
     Parameters
     ----------
-    reader, state : Reader, IndexState
+    reader : Reader
         Of the version to build on.
-    job : Rewrite
+    asked : Rewrite
         What to do.
     runtime : Runtime
         Clock and ids.
@@ -66,18 +175,35 @@ def rewrite(
         The store did not say whether the commit landed.
     StorageError
         The store refused.
+
+    Warns
+    -----
+    DesignEffectWarning
+        If new or changed rows bring the design effect of the table above 2.
     """
-    snapshot = state.snapshot
-    check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings=job.brings)
+    snapshot = reader.snapshot
+    check_writable(
+        snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings=asked.brings
+    )
     refuse_unsafe_locking(reader.store.uri, snapshot.storage_options)
-    refuse_copies(state)
-    rewriter = _Rewriter(reader, state, job, runtime, engine)
+    refuse_copies(reader.index_state)
+    rewriter = _Rewriter(reader, asked, runtime, engine)
     try:
         replaced = rewriter.run()
     except BaseException:  # an interrupt and a panic of Rust too
         delete_data_files(reader.store, rewriter.adds)
         raise
-    return None if replaced is None else publish_rewrite(reader, job, replaced)
+    if replaced is None:
+        return None
+    if asked.progress is not None:
+        files = len(replaced.adds)
+        asked.progress(Progress("commit", files, files, replaced.rows))
+    outcome = publish(
+        reader.store, snapshot, _intent(snapshot, asked, replaced), conflict_with=asked.conflict_with
+    )
+    if asked.brings == "rows" and outcome.snapshot is not None:
+        warn_if_growing(snapshot.files, outcome.snapshot.files, reader.indexed)
+    return replace(replaced, outcome=outcome)
 
 
 def refuse_copies(state: IndexState) -> None:
@@ -99,22 +225,20 @@ def refuse_copies(state: IndexState) -> None:
 class _Rewriter:
     """The state of a rewrite between its rounds."""
 
-    def __init__(
-        self, reader: Reader, state: IndexState, job: Rewrite, runtime: Runtime, engine: Engine
-    ) -> None:
-        self.reader, self.state, self.job, self.runtime = reader, state, job, runtime
-        self.engine = engine
-        self.dropped: BoolArray = np.zeros(state.snapshot.files.height, np.bool_)
-        self.dropped[job.dropped] = True
+    def __init__(self, reader: Reader, asked: Rewrite, runtime: Runtime, engine: Engine) -> None:
+        self.reader, self.state, self.asked = reader, reader.index_state, asked
+        self.runtime, self.engine = runtime, engine
+        self.dropped: BoolArray = np.zeros(reader.snapshot.files.height, np.bool_)
+        self.dropped[asked.dropped] = True
         self.gone = self.dropped.copy()
-        self.gone[job.files] = True
-        self.revision, self.is_new = job.revision, False
-        self.apart: OutOfRangeRows | None = None
+        self.gone[asked.files] = True
+        self.revision, self.is_new = asked.revision, False
+        self.out_of_range: _OutOfRangeRows | None = None
         self._begin()
 
     def _begin(self) -> None:
         self.adds: list[AddFile] = []
-        self.new = blocks_frame([])
+        self.new = new_blocks()
 
     def run(self) -> Replaced | None:
         rows = self._first()
@@ -122,23 +246,25 @@ class _Rewriter:
             taken = int(self.gone.sum())
             plan = self._plan(rows)
             if plan is not None:
-                if self.job.is_worth is not None and not self.job.is_worth(np.flatnonzero(self.gone), plan):
+                if self.asked.is_worth is not None and not self.asked.is_worth(
+                    np.flatnonzero(self.gone), plan
+                ):
                     return None
                 self._write(plan)
             # The smallest weight of all leaves no room for a threshold below: then it stays as it is.
-            if self._mend() or int(self.gone.sum()) == taken:
+            if self._keep_order() or int(self.gone.sum()) == taken:
                 return self._replaced()
             # New blocks relied on files that went later; once more, with all of these gone from the start.
             delete_data_files(self.reader.store, self.adds)
             self._begin()
-            rows = self._rows(self.gone & ~self.dropped, self.job.added)
+            rows = self._rows(self.asked)
 
     def _replaced(self) -> Replaced:
         count, cubes = int(self.new["rows"].sum()), self.new["cube"].n_unique()
-        if self.apart is not None:
-            rows = self._set_apart(self.apart.job, reads_files=self.apart.reads_files)
-            self.adds, self.new = [_of_revision(add, self.revision) for add in self.adds], blocks_frame([])
-            self.revision, self.is_new = self._new_space(rows)
+        if self.out_of_range is not None:
+            rows = self._out_of_range_rows(self.out_of_range)
+            self.adds, self.new = [_of_revision(add, self.revision) for add in self.adds], new_blocks()
+            self.revision, self.is_new = self._suited(rows)
             plan = self._plan(rows)
             if plan is not None:
                 self._write(plan)
@@ -147,92 +273,93 @@ class _Rewriter:
 
     def _first(self) -> Rows:
         """Take the rows; those that need a new revision are set apart, so that all others stay in theirs."""
-        whole, newest, files = self.job, newest_revision(self.state), self.gone & ~self.dropped
+        whole, newest = self.asked, self.state.newest
         if newest is None or not whole.keeps_places or not self.gone.any():
-            return self._rows(files, whole.added)
-        self.job = part_of(whole, newest, outside=False, taken=False)
-        rows = self._rows(files, self.job.added)
-        all_stay = self._stay() or not self._new_space(rows)[1]
-        outside = part_of(whole, newest, outside=True, taken=not all_stay)
+            return self._rows(whole)
+        self.asked = _part_of(whole, newest, outside=False, taken=False)
+        rows = self._rows(self.asked)
+        all_stay = self._all_stay() or not self._suited(rows)[1]
+        outside = _part_of(whole, newest, outside=True, taken=not all_stay)
         if all_stay and outside.added is None:
             return rows
-        if not self._new_space(self._set_apart(outside, reads_files=not all_stay))[1]:
-            self.job = whole  # all rows together ask for a new revision
-            return self._rows(files, whole.added)
-        self.apart = OutOfRangeRows(outside, reads_files=not all_stay)
+        out_of_range = _OutOfRangeRows(outside, reads_files=not all_stay)
+        if not self._suited(self._out_of_range_rows(out_of_range))[1]:
+            self.asked = whole  # all rows together ask for a new revision
+            return self._rows(whole)
+        self.out_of_range = out_of_range
         if all_stay:
             return rows
-        self.job = part_of(whole, newest, outside=False)
-        return self._rows(files, self.job.added)
+        self.asked = _part_of(whole, newest, outside=False)
+        return self._rows(self.asked)
 
-    def _set_apart(self, job: Rewrite, *, reads_files: bool) -> Rows:
-        files = np.flatnonzero(self.gone & ~self.dropped & reads_files)
-        return self._open(job, files, job.added)
+    def _out_of_range_rows(self, apart: _OutOfRangeRows) -> Rows:
+        return self._rows(apart.asked, files=self.gone & ~self.dropped & apart.reads_files)
 
-    def _rows(self, files: BoolArray, added: pl.DataFrame | None) -> Rows:
-        return self._open(self.job, np.flatnonzero(files), added)
-
-    def _open(self, job: Rewrite, numbers: I64Array, added: pl.DataFrame | None) -> Rows:
+    def _rows(self, asked: Rewrite, files: BoolArray | None = None) -> Rows:
+        """Open the rows of files, by default of all that are gone and not dropped, and those added."""
+        numbers = np.flatnonzero(self.gone & ~self.dropped if files is None else files)
         source = FilesSource(
-            reader=self.reader, numbers=numbers, change=job.change, added=added, group_bytes=job.group_bytes
+            reader=self.reader,
+            numbers=numbers,
+            change=asked.change,
+            added=asked.added,
+            group_bytes=asked.group_bytes,
         )
-        return self.engine.open(source, source.target, self.runtime, job.progress)
+        return self.engine.open(source, source.target, self.runtime, asked.progress)
 
     def _plan(self, rows: Rows) -> PlannedRows | None:
         """Decide where rows go; None where there are none, in a table that has no space for any yet."""
         if self.revision is None:
-            self.revision, self.is_new = self._space(rows)
+            settled = self.out_of_range is not None or (self._all_stay() and self.asked.added is None)
+            fits = settled and not self.asked.redraw
+            self.revision, self.is_new = (self.state.newest, False) if fits else self._suited(rows)
         if self.revision is None:
             return None
-        begins = self.is_new and not self.new.height
-        return rows.plan(self.revision, None if begins else self._tree(self.revision))
+        if self.is_new and not self.new.height:
+            return rows.plan(self.revision, None)
+        gone = np.ones_like(self.gone) if self.is_new else self.gone
+        keeps = self.asked.keeps_places and not self.is_new
+        return rows.plan(self.revision, self.state.tree(self.revision, gone, self.new, keeps_places=keeps))
 
-    def _space(self, rows: Rows) -> tuple[Revision | None, bool]:
-        """Choose the revision; rows that are indexed in the newest one and stay as they are always fit it."""
-        if self.job.redraw:
-            return self._new_space(rows)
-        if self.apart is not None or (self._stay() and self.job.added is None):
-            return newest_revision(self.state), False
-        return self._new_space(rows)
-
-    def _stay(self) -> bool:
+    def _all_stay(self) -> bool:
         """Tell whether all rows taken out are of the newest revision and fit it as they come back."""
-        newest, job = newest_revision(self.state), self.job
+        newest, asked = self.state.newest, self.asked
         taken = self.state.revision_of[self.gone & ~self.dropped]
-        same = job.change is None or job.keeps_keys
+        same = asked.change is None or asked.keeps_keys
         return newest is not None and same and bool((taken == newest.revision_id).all())
 
-    def _new_space(self, rows: Rows) -> tuple[Revision | None, bool]:
-        uri, now_ms = self.state.snapshot.uri, self.runtime.now_ms()
-        redraw = self.job.redraw
-        return space_for(self.state, rows.summary, self.gone, uri=uri, now_ms=now_ms, redraw=redraw)
+    def _suited(self, rows: Rows) -> tuple[Revision | None, bool]:
+        """Choose the revision for rows that may not fit the newest one; tell whether it is a new one.
 
-    def _tree(self, revision: Revision) -> ExistingTree:
-        gone = np.ones_like(self.gone) if self.is_new else self.gone
-        keeps = self.job.keeps_places and not self.is_new
-        return self.state.tree(revision, gone, self.new, keeps_places=keeps)
+        No rows need no new one, unless it is asked for: where the table has none either, there is none.
+        """
+        redraw = self.asked.redraw
+        wish = wish_of_table(self.state, redraw=redraw)
+        summary = rows.summary([spec.name for spec in wish.specs])
+        current = None if redraw else self.state.newest
+        if not (summary.rows or redraw):
+            return current, False
+        uri, now_ms = self.reader.snapshot.uri, self.runtime.now_ms()
+        chosen = choose_revision(wish, summary, self.state, current, uri=uri, now_ms=now_ms, gone=self.gone)
+        return chosen.revision, chosen.is_new
 
-    def _mend(self) -> bool:
+    def _keep_order(self) -> bool:
         """Take out more files until the order of weights is kept; False if that does not help."""
         while True:
-            revision = None if self.is_new else self.revision
-            disorder = self.state.disorder(
-                self.gone, {} if revision is None else {revision.revision_id: self.new}
-            )
-            if disorder.is_stuck or not len(disorder.files):
+            disorder = self.state.disorder(self.gone, self.new, None if self.is_new else self.revision)
+            if disorder.is_stuck or not disorder:
                 return not disorder.is_stuck
             more = np.zeros_like(self.gone)
             more[disorder.files] = True
             self.gone |= more
-            plan = self._plan(self._rows(more, None))
+            plan = self._plan(self._rows(replace(self.asked, added=None), files=more))
             if plan is not None:
                 self._write(plan)
 
     def _write(self, plan: PlannedRows) -> None:
         for adds in plan.write():
             self.adds += adds
-            found = blocks_frame([block for add in adds for block in add.blocks or ()])
-            self.new = pl.concat([self.new, found])
+            self.new = pl.concat([self.new, new_blocks(adds)])
 
 
 def _of_revision(add: AddFile, revision: Revision | None) -> AddFile:
@@ -243,38 +370,29 @@ def _of_revision(add: AddFile, revision: Revision | None) -> AddFile:
 
 
 @dataclass(frozen=True, slots=True)
-class OutOfRangeRows:
+class _OutOfRangeRows:
     """Rows that go into a new revision after all others are back.
 
     Attributes
     ----------
-    job : Rewrite
+    asked : Rewrite
         Of these rows alone.
     reads_files : bool
         Whether there are any among the rows of files, not only among those added.
     """
 
-    job: Rewrite
+    asked: Rewrite
     reads_files: bool
 
 
-def part_of(job: Rewrite, revision: Revision, *, outside: bool, taken: bool = True) -> Rewrite:
-    """Return a rewrite of the rows that lie in the space of a revision, or of those that do not.
+def _part_of(asked: Rewrite, revision: Revision, *, outside: bool, taken: bool = True) -> Rewrite:
+    """Return a rewrite of the rows in the space of a revision, or of those outside.
 
-    Parameters
-    ----------
-    job : Rewrite
-        Of all rows.
-    revision : Revision
-        That has the space.
-    outside : bool
-        Which of them.
-    taken : bool, default True
-        Whether rows of files are looked at, too; else all of them stay, and those added are looked at alone.
+    Unless rows of files are `taken`, all of them stay, and those added are looked at alone.
     """
-    added = None if job.added is None else _Part(None, revision, outside)(job.added)
-    change = _Part(job.change, revision, outside) if taken else job.change
-    return replace(job, change=change, added=added if added is not None and added.height else None)
+    added = None if asked.added is None else _Part(None, revision, outside)(asked.added)
+    change = _Part(asked.change, revision, outside) if taken else asked.change
+    return replace(asked, change=change, added=added if added is not None and added.height else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,56 +409,23 @@ class _Part:
         return rows.filter(beyond if self.outside else ~beyond)
 
 
-def publish_rewrite(reader: Reader, job: Rewrite, replaced: Replaced) -> Replaced:
-    """Commit; files that no version will ever name are deleted again.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version the rewrite was planned on.
-    job : Rewrite
-        What was asked for.
-    replaced : Replaced
-        What was written and is still invisible.
-
-    Returns
-    -------
-    Replaced
-        The same with its outcome.
-
-    Raises
-    ------
-    CommitConflictError
-        Another writer changed what this rewrite builds on; nothing is left of it.
-    CommitUnknownError
-        The store did not say whether the commit landed.
-    """
-    if job.progress is not None:
-        files = len(replaced.adds)
-        job.progress(Progress("commit", files, files, replaced.rows))
-    outcome = publish(
-        reader.store, reader.snapshot, _intent(reader, job, replaced), conflict_with=job.conflict_with
-    )
-    return replace(replaced, outcome=outcome)
-
-
-def _intent(reader: Reader, job: Rewrite, replaced: Replaced) -> WriteIntent:
-    out = reader.snapshot.files.filter(pl.Series(replaced.gone, dtype=pl.Boolean))
-    metrics = _metrics(replaced, out) if job.metrics is None else job.metrics(replaced)
+def _intent(snapshot: Snapshot, asked: Rewrite, replaced: Replaced) -> WriteIntent:
+    out = snapshot.files.filter(pl.Series(replaced.gone, dtype=pl.Boolean))
+    metrics = _metrics(replaced, out) if asked.metrics is None else asked.metrics(replaced)
     info: dict[str, Any] = {
-        **job.commit_metadata,
-        "operationParameters": dict(job.parameters),
+        **asked.commit_metadata,
+        "operationParameters": dict(asked.parameters),
         "operationMetrics": {key: str(value) for key, value in metrics.items()},
     }
     return WriteIntent(
         mode="append",
-        brings=job.brings,
-        adds=tuple(add.model_copy(update={"data_change": job.data_change}) for add in replaced.adds),
-        removes=removes_of(out, data_change=job.data_change),
-        revision=replaced.revision if replaced.adds or job.redraw else None,
+        brings=asked.brings,
+        adds=tuple(add.model_copy(update={"data_change": asked.data_change}) for add in replaced.adds),
+        removes=removes_of(out, data_change=asked.data_change),
+        revision=replaced.revision if replaced.adds or asked.redraw else None,
         new_revision=replaced.is_new,
-        drops_unused=job.redraw,
-        operation=job.operation,
+        drops_unused=asked.redraw,
+        operation=asked.operation,
         commit_info=info,
     )
 
@@ -348,7 +433,7 @@ def _intent(reader: Reader, job: Rewrite, replaced: Replaced) -> WriteIntent:
 def _metrics(replaced: Replaced, out: pl.DataFrame) -> dict[str, int]:
     return {
         "numAddedFiles": len(replaced.adds),
-        "numAddedBytes": sum(add.size for add in replaced.adds),
+        "numAddedBytes": replaced.bytes,
         "numRemovedBytes": int(out["size_bytes"].sum()),
         "numOutputRows": replaced.rows,
     }

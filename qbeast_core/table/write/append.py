@@ -12,7 +12,6 @@ from qbeast_core.io.location import resolve_location
 from qbeast_core.log.actions import AddFile, Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.query.fitting import texts_changed
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
@@ -21,9 +20,9 @@ from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_ta
 from qbeast_core.table.data.frames import to_frame
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.engine.append_task import TABLE_KEYS, AppendContext, AppendedPart
-from qbeast_core.table.index.design_effect import count_keys, warn_if_clustered
+from qbeast_core.table.index.design_effect import warn_if_growing
 from qbeast_core.table.index.fit import fit_blocks
-from qbeast_core.table.index.state import live_tree
+from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.target import find_target
 
@@ -82,9 +81,8 @@ def publish_parts(
 
 def _warn(newest: Snapshot, adds: Sequence[AddFile]) -> None:
     written = pl.col("path").is_in([add.path for add in adds])
-    before, after = count_keys(newest.files.filter(~written)), count_keys(newest.files)
     indexed = () if newest.config.latest is None else newest.config.latest.columns
-    warn_if_clustered((before.lower_bound, after.lower_bound), indexed)
+    warn_if_growing(newest.files.filter(~written), newest.files, indexed)
 
 
 def _planned_on(snapshot: Snapshot, parts: Sequence[AppendedPart]) -> Snapshot:
@@ -182,8 +180,8 @@ def begin_append(
     refuse_taken_name(store.uri, snapshot.schema_json)
     fit_frame(to_frame(empty), snapshot.schema_json, snapshot.schema, merge=False)
     refuse_lost_columns(store.uri, latest.columns, snapshot.schema, done="written")
-    fits = latest.revision_id and latest.transformations and not texts_changed(latest, snapshot.schema)
-    revision = latest if fits else None
+    state = IndexState(snapshot)
+    revision = state.newest
     settings = {
         key: text for key, text in snapshot.metadata.configuration.items() if key.startswith(TABLE_KEYS)
     }
@@ -194,7 +192,7 @@ def begin_append(
         schema=snapshot.schema,
         schema_json=snapshot.schema_json,
         revision=revision,
-        tree=None if revision is None else live_tree(snapshot, revision),
+        tree=None if revision is None else state.append_tree(revision),
         configuration=settings,
         dialect=dialect_of(snapshot),
         storage_options=dict(snapshot.storage_options),

@@ -24,12 +24,13 @@ from qbeast_core.table.index.design_effect import (
     warn_if_clustered,
     with_write,
 )
+from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.results import FilesResult
 from qbeast_core.table.runtime import Progress, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.creation import MOST_CREATIONS, goes_on, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, report_progress
-from qbeast_core.table.write.plan import ChosenRevision, Prepared, choose_space, planned_cube_size, prepare
+from qbeast_core.table.write.plan import PlannedTable, prepare
 
 __all__ = ["WriteResult", "is_applied", "write_rows"]
 
@@ -85,20 +86,22 @@ def _write(
     engine: Engine,
 ) -> WriteResult:
     """Plan, write the files, and commit."""
-    fitted, prepared = prepare(source.empty, target, options, runtime)
-    metadata = prepared.metadata
+    fitted, planned = prepare(source.empty, target, options, runtime)
+    metadata = planned.metadata
     shape = RowShape(metadata.schema_string, fitted.schema, merge=options.schema_mode == "merge")
     files = FileTarget.of(
         uri,
         shape,
         metadata.configuration,
-        dialect=prepared.dialect,
+        dialect=planned.wish.dialect,
         storage_options=options.storage_options,
     )
     refuse_unsafe_locking(uri, options.storage_options)
     rows = engine.open(source, files, runtime, options.progress)
-    summary = rows.summary(prepared.names, cube_size=planned_cube_size(prepared, target, options))
-    chosen = choose_space(prepared, shape.schema, summary, target, options, uri=uri, now_ms=runtime.now_ms())
+    summary = rows.summary(planned.names, cube_size=planned.cube_size)
+    chosen = choose_revision(
+        planned.wish, summary, planned.state, planned.current, uri=uri, now_ms=runtime.now_ms()
+    )
     plan = rows.plan(chosen.revision, chosen.tree)
     stays = target if options.mode == "append" else None
     if options.dry_run:
@@ -106,7 +109,7 @@ def _write(
         return _planned(target, chosen, plan, rows=summary.rows, design_effect=counts.design_effect)
     adds = _written(plan, files)
     report_progress(options, Progress("commit", len(adds), len(adds), summary.rows))
-    intent = _intent(target, prepared, chosen, adds, options, rows=summary.rows)
+    intent = _intent(target, planned, chosen, adds, options, rows=summary.rows)
     outcome = publish(files.store, target, intent, storage_options=files.storage_options)
     report_progress(options, Progress("done", len(adds), len(adds), summary.rows))
     if outcome.already_applied:
@@ -114,10 +117,10 @@ def _write(
     found = stays if outcome.snapshot is None else outcome.snapshot
     keys = keys_of_write(adds, plan.design_effect)
     before, counts = with_write(None if found is None else found.files, adds, keys)
-    planned = _planned(target, chosen, plan, rows=summary.rows, design_effect=counts.design_effect)
+    result = _planned(target, chosen, plan, rows=summary.rows, design_effect=counts.design_effect)
     effects = (before, counts.lower_bound)
-    warn_if_clustered(effects, prepared.names, shape.fit(source.at_hand), own_effect=plan.design_effect)
-    return _done(planned, adds, outcome)
+    warn_if_clustered(effects, planned.names, shape.fit(source.at_hand), own_effect=plan.design_effect)
+    return _done(result, adds, outcome)
 
 
 def _written(plan: PlannedRows, files: FileTarget) -> list[AddFile]:
@@ -157,7 +160,7 @@ def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
 
 def _intent(
     target: Snapshot | None,
-    prepared: Prepared,
+    planned: PlannedTable,
     chosen: ChosenRevision,
     adds: Sequence[AddFile],
     options: WriteOptions,
@@ -170,14 +173,14 @@ def _intent(
         "numOutputBytes": str(sum(add.size for add in adds)),
     }
     info: dict[str, Any] = {**options.commit_metadata, "operationMetrics": metrics}
-    changed = target is None or prepared.metadata != target.metadata
+    changed = target is None or planned.metadata != target.metadata
     return WriteIntent(
         mode="create" if target is None else "overwrite" if options.mode == "overwrite" else "append",
         adds=tuple(adds),
         revision=chosen.revision,
         new_revision=chosen.is_new,
-        metadata=prepared.metadata if changed else None,
-        dialect=prepared.dialect,
+        metadata=planned.metadata if changed else None,
+        dialect=planned.wish.dialect,
         txn=None if options.txn is None else Txn(app_id=options.txn[0], version=options.txn[1]),
         commit_info=info,
     )

@@ -66,6 +66,7 @@ NEWEST: dict[str, Edit] = {
     "the newest revision is of no kind": revision(2, columnTransformers=[{"className": "nope"}]),
     "the last id is no number": put(lastRevisionID="two"),
     "the last id names no revision": put(lastRevisionID="7"),
+    "the last id is missing": lambda settings: settings.pop("qbeast.lastRevisionID"),
     "the last id is of 18 nines": put(lastRevisionID="9" * 18),
     "two revisions are no JSON": each(revision(2, "oops"), revision(1, "oops")),
 }

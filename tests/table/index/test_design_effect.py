@@ -119,6 +119,25 @@ def test_the_write_that_crosses_two_warns_and_no_other(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("how", ["merge", "update"])
+def test_a_change_that_crosses_two_warns_as_a_write_does(tmp_path: Path, how: str) -> None:
+    rows = pl.DataFrame({"row": range(500), "user": range(500)})
+    qbeast.write_table(rows, tmp_path / "t", columns=["user:hash"])
+    table = qbeast.open_table(tmp_path / "t")
+    for turn in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if how == "merge":
+                few = pl.DataFrame({"row": range(1000 * (turn + 1), 1000 * (turn + 1) + 500), "user": 7})
+                table.merge(few, on="row")
+            else:
+                table.update(pl.col("row") >= 250 * (1 - turn), {"user": 7})
+        kinds = [one.category for one in caught]
+        assert kinds == ([] if turn else [qbeast.DesignEffectWarning])
+        assert all(one.filename == __file__ for one in caught)
+    assert (table.design_effect or 0) > 2
+
+
 @pytest.mark.filterwarnings(CLUSTERED)
 def test_a_preview_tells_what_the_write_will_tell(tmp_path: Path) -> None:
     rows = batch(5000, 3000, 1, 0)
