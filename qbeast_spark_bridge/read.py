@@ -22,8 +22,8 @@ from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.table.data.foreign_schema import taken_name
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.open import open_reader
-from qbeast_core.table.read.empty_sample import warn_if_empty
 from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
+from qbeast_core.table.read.scan import warn_if_empty
 from qbeast_spark_bridge.predicates.names import keep_where
 from qbeast_spark_bridge.predicates.predicates import understand
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema

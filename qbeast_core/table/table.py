@@ -30,10 +30,9 @@ from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease, swi
 from qbeast_core.table.maintenance.metadata import add_columns, set_properties, widen_columns
 from qbeast_core.table.maintenance.restore import RestoreResult, restore
 from qbeast_core.table.maintenance.vacuum import VacuumResult, vacuum
-from qbeast_core.table.read.empty_sample import warn_if_empty
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.reader import Reader, Sample
-from qbeast_core.table.read.scan import scan
+from qbeast_core.table.read.scan import scan, warn_if_empty
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize

@@ -80,6 +80,11 @@ class IndexWish:
     dialect: BlocksDialect
     bounds: Mapping[str, ColumnBounds] = field(default_factory=dict[str, ColumnBounds])
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, in order."""
+        return [spec.name for spec in self.specs]
+
     def bounds_of(self, name: str) -> ColumnBounds:
         """Return what the caller says about a column."""
         return self.bounds.get(name, ColumnBounds())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,7 +21,7 @@ from qbeast_core.spec.column_spec import KINDS, ColumnKind, ColumnSpec, parse_co
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.spec.transformation import CDFStringQuantilesTransformation
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
-from qbeast_core.table.index.state import IndexState, new_blocks
+from qbeast_core.table.index.state import IndexState
 from qbeast_core.tree.columns import data_type_of, to_index_column
 from qbeast_core.tree.evolve import (
     Growth,
@@ -63,10 +63,13 @@ class ChosenRevision:
         One of the table's, or the one that supersedes it.
     tree : ExistingTree or None
         Of the blocks that it has already; None: it is a new one, which has none.
+    rows : int
+        How many rows it was chosen for.
     """
 
     revision: Revision
     tree: ExistingTree | None
+    rows: int
 
     @property
     def is_new(self) -> bool:
@@ -76,26 +79,23 @@ class ChosenRevision:
 
 def choose_revision(
     wish: IndexWish,
-    summary: IndexSummary,
+    summary_of: Callable[[Sequence[str]], IndexSummary],
     state: IndexState | None,
-    current: Revision | None,
     *,
     uri: str,
     now_ms: int,
     gone: BoolArray | None = None,
 ) -> ChosenRevision:
-    """Return the revision for rows: the one to go on with, or a new one if they need it.
+    """Return the revision for rows: the table's newest, or a new one if they need it.
 
     Parameters
     ----------
     wish : IndexWish
         What is asked of the index.
-    summary : IndexSummary
-        Of the rows' indexed columns.
+    summary_of : callable
+        Told the indexed columns, returns what is known of them in the rows.
     state : IndexState or None
-        The table, if there is one.
-    current : Revision or None
-        The one to go on with, of the table; None: a new one begins.
+        The table that the rows come into; None: a new index begins, whatever there was.
     uri : str
         Of the table.
     now_ms : int
@@ -104,17 +104,16 @@ def choose_revision(
         Files that are taken out, whose rows these are: growth is told by those that stay. By default rows come
         beside all those that are there.
     """
-    if state is None or current is None:
-        return ChosenRevision(first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms), None)
-    files = state.snapshot.files
-    if gone is None:
-        tree = state.append_tree(current)
-    else:
-        tree = state.tree(current, gone, new_blocks())
-        files = files.filter(~pl.Series(gone, dtype=pl.Boolean))
-    growth = growth_of(files, current, tree)
+    summary = summary_of(wish.names)
+    if state is None or state.newest is None:
+        first = first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms)
+        return ChosenRevision(first, None, summary.rows)
+    current, files = state.newest, state.snapshot.files
+    staying = files if gone is None else files.filter(~pl.Series(gone, dtype=pl.Boolean))
+    tree = state.tree(current, gone)
+    growth = growth_of(staying, current, tree)
     revision = next_revision(current, wish, summary, growth=growth, timestamp_ms=now_ms)
-    return ChosenRevision(revision, tree if revision is current else None)
+    return ChosenRevision(revision, tree if revision is current else None, summary.rows)
 
 
 def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:

@@ -131,39 +131,39 @@ class IndexState:
         """Whether live blocks repeat rows of others (format 11)."""
         return bool(self.blocks["replicated"].any())
 
-    def append_tree(self, revision: Revision) -> ExistingTree:
-        """Return the tree that new rows are put into.
-
-        Parameters
-        ----------
-        revision : Revision
-            Of the table.
-        """
-        return _tree(self.binding(revision), revision)
-
     def tree(
-        self, revision: Revision, gone: BoolArray, new: pl.DataFrame, *, keeps_places: bool = False
+        self,
+        revision: Revision,
+        gone: BoolArray | None = None,
+        new: pl.DataFrame | None = None,
+        *,
+        keeps_places: bool = False,
     ) -> ExistingTree:
-        """Return the tree that rows are put back into.
+        """Return the tree that rows are put into.
 
         Parameters
         ----------
         revision : Revision
             Of the table.
-        gone : ndarray of bool, shape (files,)
-            Files that are taken out.
-        new : polars.DataFrame
+        gone : ndarray of bool, shape (files,), optional
+            Files that are taken out, and whose rows are put back; by default rows are appended.
+        new : polars.DataFrame, optional
             Blocks already put back, see `new_blocks`.
         keeps_places : bool
             Whether rows are put back by the thresholds that their cubes had, so that those that did not change
             find the cubes they came from; else by those of a fresh tree.
         """
-        mine = self.blocks.filter(pl.col("revision") == revision.revision_id).select(_BLOCKS.names())
-        taken = gone[mine["file"].to_numpy()]
-        if not keeps_places:
-            return open_where_broken(_tree(pl.concat([mine.filter(~_mask(taken)), new]), revision))
-        taken = np.append(taken, np.zeros(new.height, np.bool_))
-        return open_where_broken(_tree(pl.concat([mine, new]), revision, gone=taken))
+        blocks, taken = self.binding(revision).select(_BLOCKS.names()), None
+        if gone is not None:
+            mine = self.blocks.filter(pl.col("revision") == revision.revision_id).select(_BLOCKS.names())
+            blocks = pl.concat([mine, new_blocks() if new is None else new])
+            taken = np.append(gone, values=False)[blocks["file"].to_numpy()]  # the last one is `NEW_FILE`
+            if not keeps_places:
+                blocks, taken = blocks.filter(~_mask(taken)), None
+        tree = existing_tree(
+            _cubes(blocks, revision), **_bounds(blocks), element_counts=blocks["rows"].to_numpy(), gone=taken
+        )
+        return tree if gone is None else open_where_broken(tree)
 
     def disorder(self, gone: BoolArray, new: pl.DataFrame, revision: Revision | None) -> Disorder:
         """Return what breaks the order of weights, cubes aside that did before (tables of the JVM have some).
@@ -226,11 +226,6 @@ def new_blocks(adds: Iterable[AddFile] = ()) -> pl.DataFrame:
         for block in add.blocks or ()
     ]
     return pl.DataFrame(rows, schema=_BLOCKS, orient="row")
-
-
-def _tree(blocks: pl.DataFrame, revision: Revision, gone: BoolArray | None = None) -> ExistingTree:
-    counts = blocks["rows"].to_numpy()
-    return existing_tree(_cubes(blocks, revision), **_bounds(blocks), element_counts=counts, gone=gone)
 
 
 def _broken(blocks: pl.DataFrame, revision: Revision) -> pl.DataFrame:

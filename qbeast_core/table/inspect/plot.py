@@ -88,7 +88,7 @@ def _space(reader: Reader, axes: Axes, options: PlotOptions) -> None:
     plan = explain(reader, options.predicate, options.sample, None)
     caption = f"{_asked(plan)}: {plan.share:.1%} of the bytes"
     box = _box(reader, options.predicate, revision, columns)
-    draw_space(axes, Query(plan.job.selection, box, caption), revision, columns)
+    draw_space(axes, Query(plan.scan_plan.selection, box, caption), revision, columns)
 
 
 def _box(
@@ -149,7 +149,7 @@ def _two_columns(revision: Revision, columns: Sequence[str] | None) -> tuple[str
 
 
 def _asked(plan: Plan) -> str:
-    parts = [] if plan.job.predicate is None else [_shown(plan.job.predicate)]
+    parts = [] if plan.scan_plan.predicate is None else [_shown(plan.scan_plan.predicate)]
     if plan.sample is not None:
         parts.append(f"a sample of {plan.sample}")
     return ", ".join(parts) or "everything"

@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
 
-import numpy as np
 import polars as pl
 
 from qbeast_core.io.footer import PagesUnavailable
-from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageRanges
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.index.design_effect import KeyCounts, count_keys
-from qbeast_core.table.read.empty_sample import warn_if_empty
 from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
-from qbeast_core.table.read.scan import pushed_down
+from qbeast_core.table.read.scan import pushed_down, warn_if_empty
 from qbeast_core.tree.design_effect import CLUSTERED
 
 __all__ = ["Plan", "explain"]
@@ -32,7 +29,7 @@ class Plan:
     """
 
     reader: Reader
-    job: ScanPlan
+    scan_plan: ScanPlan
     sample: Sample | None
     columns: tuple[str, ...]
     is_filtered: bool = False
@@ -41,7 +38,7 @@ class Plan:
         """Pickle what was asked for, and `files` if they were looked at; the plan is made again from the log."""
         asked = {"sample": self.sample, "columns": self.columns, "is_filtered": self.is_filtered}
         asked["files"] = self.__dict__.get("files")
-        return _planned_again, (self.reader, self.job.predicate, asked)
+        return _planned_again, (self.reader, self.scan_plan.predicate, asked)
 
     @cached_property
     def files(self) -> pl.DataFrame:
@@ -52,7 +49,7 @@ class Plan:
         the whole file is read; `bytes_opened`; `reason`: ``"matches"``, or what alone keeps it closed
         (``"weights"``, ``"statistics"``, ``"cubes"``, ``"replicated copies"``).
         """
-        chosen = self.job.selection
+        chosen = self.scan_plan.selection
         found = [self._ranges_of(number) for number in range(len(self.reader.paths))]
         listed = [None if r is None else [{"start": s, "length": n} for s, n in r.data] for r in found]
         sizes = self.reader.snapshot.files["size_bytes"].to_list()
@@ -84,7 +81,7 @@ class Plan:
     @property
     def rows_opened(self) -> int:
         """Rows of the pages and whole files read; more than match."""
-        return int(self.job.selection.rows_opened.sum())
+        return int(self.scan_plan.selection.rows_opened.sum())
 
     @property
     def rows_total(self) -> int:
@@ -116,41 +113,26 @@ class Plan:
     @cached_property
     def _keys(self) -> KeyCounts:
         """Keys in the files that the filter opens, whatever the sample leaves of them."""
-        chosen = self.job if self.sample is None else self.reader.plan(self.job.predicate, None)
+        chosen = self.scan_plan if self.sample is None else self.reader.plan(self.scan_plan.predicate, None)
         return count_keys(self.reader.snapshot.files.filter(pl.Series(chosen.selection.opened)))
 
     def _ranges_of(self, number: int) -> PageRanges | None:
         """Everything read of one file; None: the whole file."""
-        chosen = self.job.selection
+        chosen = self.scan_plan.selection
         if not chosen.opened[number]:
             return PageRanges([], (0, 0), 0)
+        columns = self.reader.wanted(self.scan_plan, self.columns).needed
         request = self.reader.request(chosen, number)
-        if request is None:
-            request = self._all_pages(number)
+        if request is None and not set(columns) >= set(self.reader.snapshot.schema):
+            request = self.reader.all_pages(
+                chosen, number
+            )  # a choice of columns makes that less than the file
         if request is None:
             return None
         try:
-            return self.reader.pages.ranges(request, self._read_columns())
+            return self.reader.pages.ranges(request, columns)
         except PagesUnavailable:
             return None  # the read falls back to the whole file too
-
-    def _all_pages(self, number: int) -> PageRequest | None:
-        """All pages of a file read whole, where a choice of columns makes that less than the file."""
-        pages = self.job.selection.table.pages
-        total = int(self.job.selection.pages_total[number])
-        if set(self._read_columns()) >= set(self.reader.snapshot.schema) or total == 0:
-            return None
-        return PageRequest(
-            path=self.reader.paths[number],
-            size_bytes=self.reader.snapshot.files["size_bytes"][number],
-            num_rows=int(self.job.selection.table.num_records[number]),
-            page_rows=int(pages.page_rows[number]),
-            tail_bytes=int(pages.tail_bytes[number]),
-            pages=np.arange(total, dtype=np.int64),
-        )
-
-    def _read_columns(self) -> list[str]:
-        return self.job.columns_for(list(self.columns), self.reader.indexed)
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())
@@ -164,7 +146,7 @@ class Plan:
         rows = self.rows_opened / self.rows_total if self.rows_total else 0.0
         lines = [
             f"Plan of {self.reader.snapshot.uri}, version {self.reader.snapshot.version}",
-            f"  filter  {'none' if self.job.predicate is None else self.job.predicate}",
+            f"  filter  {'none' if self.scan_plan.predicate is None else self.scan_plan.predicate}",
             f"  sample  {'none' if self.sample is None else self.sample}",
             f"  files   {int(files['opened'].sum()):,} of {files.height:,} opened{why}",
             f"  pages   {int(files['pages_opened'].sum()):,} of {int(files['pages_total'].sum()):,}",
@@ -196,6 +178,6 @@ def explain(
     """Plan a read without reading rows; see `Table.explain`."""
     asked = filter_of(predicate, reader.snapshot.schema)
     given, wanted = pushed_down(reader.snapshot.schema, asked, columns)
-    job = reader.plan(given, sample)
-    warn_if_empty(reader, sample, job if given is None else None)
-    return Plan(reader, job, sample, tuple(wanted), predicate is not None)
+    plan = reader.plan(given, sample)
+    warn_if_empty(reader, sample, plan if given is None else None)
+    return Plan(reader, plan, sample, tuple(wanted), predicate is not None)

@@ -61,12 +61,6 @@ class ScanPlan:
     weights: WeightRange
     predicate: pl.Expr | None
 
-    def columns_for(self, wanted: list[str], indexed: tuple[str, ...]) -> list[str]:
-        """Return the columns to read: those wanted, and those the filter and the sample look at."""
-        asked = [] if self.predicate is None else self.predicate.meta.root_names()
-        hashed = [] if self.weights.is_full else indexed
-        return list(dict.fromkeys([*wanted, *asked, *hashed]))
-
 
 class Reader:
     """Plans and keeps what plans need; safe to share between threads.
@@ -229,14 +223,14 @@ class Reader:
             raise InvalidInputError(msg, argument="columns")
         return list(columns)
 
-    def wanted(self, job: ScanPlan, columns: Sequence[str]) -> RowFilter:
+    def wanted(self, plan: ScanPlan, columns: Sequence[str]) -> RowFilter:
         """Return what a read keeps of the rows it meets, in a form that needs no reader."""
         return RowFilter(
             columns=tuple(columns),
             schema=self.snapshot.schema,
             indexed=self.indexed,
-            weights=job.weights,
-            predicate=job.predicate,
+            weights=plan.weights,
+            predicate=plan.predicate,
         )
 
     def request(self, selection: Selection, number: int) -> PageRequest | None:
@@ -250,11 +244,9 @@ class Reader:
         return self._pages_of(selection, number, pages)
 
     def all_pages(self, selection: Selection, number: int) -> PageRequest | None:
-        """Return every page of a file that is read whole; None: its pages are not known, or it hides rows."""
+        """Return every page of a file that is read whole; None: its pages are not known."""
         total = int(selection.pages_total[number])
-        if total == 0 or selection.mixed[number] or number in self.deleted_rows:
-            return None
-        return self._pages_of(selection, number, np.arange(total, dtype=np.int64))
+        return self._pages_of(selection, number, np.arange(total, dtype=np.int64)) if total else None
 
     def _pages_of(self, selection: Selection, number: int, pages: I64Array) -> PageRequest:
         table = selection.table.pages

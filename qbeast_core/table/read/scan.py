@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from qbeast_core.table.read.empty_sample import warn_if_empty
-from qbeast_core.table.read.reader import Reader, Sample
+from qbeast_core.errors import EmptySampleWarning
+from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
 from qbeast_core.table.read.scan_task import TableFiles, read_parts
 from qbeast_core.table.read.split_scan import all_parts
+from qbeast_core.table.runtime import caller_stacklevel
 
-__all__ = ["pushed_down", "read_rows", "scan"]
+__all__ = ["pushed_down", "read_rows", "scan", "warn_if_empty"]
+
+_LEAST_EXPECTED: Final = 20
+"""Rows; of so many independent rows none is left out once in half a billion samples."""
 
 
 def scan(reader: Reader, sample: Sample | None = None) -> pl.LazyFrame:
@@ -149,11 +155,11 @@ def read_rows(
     polars.DataFrame
         At least one, perhaps without rows.
     """
-    job = reader.plan(predicate, sample)
+    plan = reader.plan(predicate, sample)
     place = TableFiles(reader.store, reader.pages, reader.snapshot.storage_options)
     left = limit
     yielded = False
-    for frame in read_parts(all_parts(reader, job), reader.wanted(job, columns), place, limit=limit):
+    for frame in read_parts(all_parts(reader, plan), reader.wanted(plan, columns), place, limit=limit):
         cut = frame if left is None else frame.head(left)
         if cut.height or not yielded:
             yielded = True
@@ -164,3 +170,33 @@ def read_rows(
                 return
     if not yielded:
         yield pl.DataFrame(schema={name: reader.snapshot.schema[name] for name in columns})
+
+
+def warn_if_empty(reader: Reader, sample: Sample | None, plan: ScanPlan | None = None) -> None:
+    """Warn when the index alone tells that a sample holds no row, and many were to be expected.
+
+    Nothing is read: a sample that begins at 0 is empty where no block begins below its end. Of files without index
+    nothing is known, so no warning is given.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    sample : float, tuple or None
+        As it was asked for.
+    plan : ScanPlan, optional
+        Of this sample without a filter, if it is there already.
+    """
+    if sample is None:
+        return
+    first, last = sample if isinstance(sample, tuple) else (0.0, sample)
+    rows = int(reader.snapshot.files["num_records"].fill_null(0).sum())
+    expected = (last - first) * rows
+    if expected < _LEAST_EXPECTED or (plan or reader.plan(None, sample)).selection.opened.any():
+        return
+    message = (
+        f"the sample {sample} of {reader.snapshot.uri!r} holds no row, where about {expected:,.0f} of {rows:,} were to "
+        f"be expected: rows with equal values of {list(reader.indexed)} enter a sample together (cluster sampling), "
+        "and such values are few. Take a larger sample, or index a column of many values as well in a new table."
+    )
+    warnings.warn(message, EmptySampleWarning, stacklevel=caller_stacklevel())

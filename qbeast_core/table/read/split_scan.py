@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final, cast
 
 import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.page_plan import PageRequest
-from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import FileParts, ScanTask
 
@@ -75,10 +73,9 @@ def all_parts(reader: Reader, plan: ScanPlan) -> FileParts:
     plan : ScanPlan
         What it opens.
     """
-    share = _Share()
-    for number in np.flatnonzero(plan.selection.opened).tolist():
-        share.add(file_parts(reader, plan, number))
-    return share.together()
+    return _together(
+        [file_parts(reader, plan, number) for number in np.flatnonzero(plan.selection.opened).tolist()]
+    )
 
 
 def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
@@ -135,56 +132,40 @@ def split_scan(reader: Reader, plan: ScanPlan, *, task_bytes: int) -> list[FileP
     ]
     if not pieces:
         return []
-    ends = np.cumsum([piece.cost for piece in pieces])
+    costs = np.array([cost for _, cost in pieces])
+    ends = np.cumsum(costs)
     count = max(round(ends[-1] / task_bytes), 1)
-    middles = ends - np.array([piece.cost for piece in pieces]) / 2
-    shares = np.minimum((middles * (count / ends[-1])).astype(np.int64), count - 1).tolist()
-    parts: dict[int, _Share] = {}
-    for share, piece in zip(shares, pieces, strict=True):
-        parts.setdefault(share, _Share()).add(piece.parts)
-    return [part.together() for part in parts.values()]
+    shares = np.minimum(((ends - costs / 2) * (count / ends[-1])).astype(np.int64), count - 1)
+    cuts = np.flatnonzero(np.diff(shares)) + 1
+    return [_together([pieces[at][0] for at in part]) for part in np.split(np.arange(len(pieces)), cuts)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """One file's part of a read, and what it costs."""
-
-    parts: FileParts
-    cost: float
-
-
-@dataclass(slots=True)
-class _Share:
-    """Pieces for one task."""
-
-    pages: list[PageRequest] = field(default_factory=list[PageRequest])
-    whole: list[str] = field(default_factory=list[str])
-    hiding: list[tuple[str, I64Array]] = field(default_factory=list[tuple[str, I64Array]])
-
-    def add(self, parts: FileParts) -> None:
-        self.pages += parts.pages
-        self.whole += parts.whole
-        self.hiding += parts.hiding
-
-    def together(self) -> FileParts:
-        return FileParts(tuple(self.pages), tuple(self.whole), tuple(self.hiding))
+def _together(parts: Sequence[FileParts]) -> FileParts:
+    return FileParts(
+        pages=tuple(request for one in parts for request in one.pages),
+        whole=tuple(path for one in parts for path in one.whole),
+        hiding=tuple(hiding for one in parts for hiding in one.hiding),
+    )
 
 
-def _pieces(reader: Reader, plan: ScanPlan, number: int, task_bytes: int) -> Iterator[_Piece]:
+def _pieces(
+    reader: Reader, plan: ScanPlan, number: int, task_bytes: int
+) -> Iterator[tuple[FileParts, float]]:
+    """Give the parts of one file, and what each costs."""
     parts = file_parts(reader, plan, number)
     size = int(reader.snapshot.files["size_bytes"][number])
     request = parts.pages[0] if parts.pages else None
     if request is None and parts.whole and size > task_bytes:
         request = reader.all_pages(plan.selection, number)
     if request is None:
-        yield _Piece(parts, size + OPEN_COST_BYTES)
+        yield parts, size + OPEN_COST_BYTES
         return
     total = -(-request.num_rows // request.page_rows)
     stored = size * len(request.pages) / total
     count = min(max(round(stored / task_bytes), 1), len(request.pages))
     if count == 1:
-        yield _Piece(parts, stored + OPEN_COST_BYTES)
+        yield parts, stored + OPEN_COST_BYTES
         return
     for pages in np.array_split(request.pages, count):
         piece = FileParts(pages=(replace(request, pages=pages),))
-        yield _Piece(piece, size * len(pages) / total + OPEN_COST_BYTES)
+        yield piece, size * len(pages) / total + OPEN_COST_BYTES

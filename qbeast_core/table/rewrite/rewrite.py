@@ -334,14 +334,15 @@ class _Rewriter:
         No rows need no new one, unless it is asked for: where the table has none either, there is none.
         """
         redraw = self.asked.redraw
-        wish = wish_of_table(self.state, redraw=redraw)
-        summary = rows.summary([spec.name for spec in wish.specs])
-        current = None if redraw else self.state.newest
-        if not (summary.rows or redraw):
-            return current, False
-        uri, now_ms = self.reader.snapshot.uri, self.runtime.now_ms()
-        chosen = choose_revision(wish, summary, self.state, current, uri=uri, now_ms=now_ms, gone=self.gone)
-        return chosen.revision, chosen.is_new
+        chosen = choose_revision(
+            wish_of_table(self.state, redraw=redraw),
+            rows.summary,
+            None if redraw else self.state,
+            uri=self.reader.snapshot.uri,
+            now_ms=self.runtime.now_ms(),
+            gone=self.gone,
+        )
+        return (chosen.revision, chosen.is_new) if chosen.rows or redraw else (self.state.newest, False)
 
     def _keep_order(self) -> bool:
         """Take out more files until the order of weights is kept; False if that does not help."""

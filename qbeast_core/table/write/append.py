@@ -192,7 +192,7 @@ def begin_append(
         schema=snapshot.schema,
         schema_json=snapshot.schema_json,
         revision=revision,
-        tree=None if revision is None else state.append_tree(revision),
+        tree=None if revision is None else state.tree(revision),
         configuration=settings,
         dialect=dialect_of(snapshot),
         storage_options=dict(snapshot.storage_options),

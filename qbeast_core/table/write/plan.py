@@ -12,7 +12,6 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.rebase import found_dialect
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.data.schema import fit_frame, merged_schema
@@ -37,26 +36,18 @@ class PlannedTable:
     wish : IndexWish
         What is asked of its index: columns, cube size, dialect, ranges.
     state : IndexState or None
-        Of the table as it is, if there is one.
-    current : Revision or None
-        The revision to go on with; None: a new one begins.
+        Of the table that the rows come into; None: a new index begins.
     """
 
     metadata: Metadata
     wish: IndexWish
     state: IndexState | None
-    current: Revision | None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the indexed columns, in order."""
-        return tuple(spec.name for spec in self.wish.specs)
 
     @property
     def cube_size(self) -> int | None:
         """Rows that a cube will aim at; None where their number decides."""
-        kept = None if self.current is None else self.current.desired_cube_size
-        return self.wish.cube_size or kept
+        newest = None if self.state is None else self.state.newest
+        return self.wish.cube_size or (None if newest is None else newest.desired_cube_size)
 
 
 def prepare(
@@ -80,11 +71,11 @@ def prepare(
     InvalidInputError, InvalidColumnsError, SchemaMismatchError
         What does not fit; nothing was written.
     """
-    state = None if target is None else IndexState(target)
     appending = target is not None and options.mode == "append"
+    state = IndexState(target) if target is not None and appending else None
     latest = target.config.latest if target is not None else None
     known = latest if appending or options.columns is None else None
-    if state is not None and appending and options.columns is None:
+    if state is not None and options.columns is None:
         specs = specs_of_table(state)
     else:
         specs = resolve_specs(options.columns, known)
@@ -106,11 +97,10 @@ def prepare(
         entries = qbeast_spark_entries(listed, cube_size=options.cube_size or 0)
         metadata = metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
     # A converted table, or one whose columns another writer changed, still waits for a real revision.
-    current = state.newest if state is not None and appending else None
-    waiting = latest.desired_cube_size if appending and latest is not None and current is None else None
+    waits = state is not None and state.newest is None and latest is not None
+    size = options.cube_size or (latest.desired_cube_size if waits and latest is not None else None)
     bounds = parse_column_stats(options.column_stats, frame.schema, [spec.name for spec in specs])
-    wish = IndexWish(specs, options.cube_size or waiting, dialect, bounds)
-    return frame, PlannedTable(metadata, wish, state, current)
+    return frame, PlannedTable(metadata, IndexWish(specs, size, dialect, bounds), state)
 
 
 def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from qbeast_core.errors import TableExistsError
@@ -98,28 +99,26 @@ def _write(
     )
     refuse_unsafe_locking(uri, options.storage_options)
     rows = engine.open(source, files, runtime, options.progress)
-    summary = rows.summary(planned.names, cube_size=planned.cube_size)
-    chosen = choose_revision(
-        planned.wish, summary, planned.state, planned.current, uri=uri, now_ms=runtime.now_ms()
-    )
+    summary_of = partial(rows.summary, cube_size=planned.cube_size)
+    chosen = choose_revision(planned.wish, summary_of, planned.state, uri=uri, now_ms=runtime.now_ms())
     plan = rows.plan(chosen.revision, chosen.tree)
     stays = target if options.mode == "append" else None
     if options.dry_run:
         counts = with_write(None if stays is None else stays.files, (), plan.keys())[1]
-        return _planned(target, chosen, plan, rows=summary.rows, design_effect=counts.design_effect)
+        return _planned(target, chosen, plan, rows=chosen.rows, design_effect=counts.design_effect)
     adds = _written(plan, files)
-    report_progress(options, Progress("commit", len(adds), len(adds), summary.rows))
-    intent = _intent(target, planned, chosen, adds, options, rows=summary.rows)
+    report_progress(options, Progress("commit", len(adds), len(adds), chosen.rows))
+    intent = _intent(target, planned, chosen, adds, options, rows=chosen.rows)
     outcome = publish(files.store, target, intent, storage_options=files.storage_options)
-    report_progress(options, Progress("done", len(adds), len(adds), summary.rows))
+    report_progress(options, Progress("done", len(adds), len(adds), chosen.rows))
     if outcome.already_applied:
         return WriteResult.untouched(outcome.version, chosen.revision)
     found = stays if outcome.snapshot is None else outcome.snapshot
     keys = keys_of_write(adds, plan.design_effect)
     before, counts = with_write(None if found is None else found.files, adds, keys)
-    result = _planned(target, chosen, plan, rows=summary.rows, design_effect=counts.design_effect)
+    result = _planned(target, chosen, plan, rows=chosen.rows, design_effect=counts.design_effect)
     effects = (before, counts.lower_bound)
-    warn_if_clustered(effects, planned.names, shape.fit(source.at_hand), own_effect=plan.design_effect)
+    warn_if_clustered(effects, planned.wish.names, shape.fit(source.at_hand), own_effect=plan.design_effect)
     return _done(result, adds, outcome)
 
 
