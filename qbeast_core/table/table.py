@@ -23,7 +23,7 @@ from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.merge import Merge
 from qbeast_core.table.dml.merge_clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
 from qbeast_core.table.dml.update import Update
-from qbeast_core.table.index.design_effect import table_design_effect
+from qbeast_core.table.index.design_effect import count_keys
 from qbeast_core.table.inspect.metrics import Metrics, build_metrics
 from qbeast_core.table.inspect.plot import PlotKind, PlotOptions, plot_table
 from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease, switch_dialect
@@ -133,7 +133,7 @@ class Table:
 
         Above 2 a sample is clustered: index a column of many values as well.
         """
-        return table_design_effect(self._snapshot)
+        return count_keys(self._snapshot.files).design_effect
 
     def refresh(self) -> Table:
         """Return the table's newest version; this very object if there is none newer, which is cheap."""

@@ -12,7 +12,6 @@ import polars as pl
 from qbeast_core.errors import DesignEffectWarning, InvalidColumnsError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.table.runtime import caller_stacklevel
-from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.columns import data_type_of, frame_weights
 from qbeast_core.tree.design_effect import CLUSTERED, design_effect
 from qbeast_core.tree.key_sketch import KeySketch
@@ -24,7 +23,6 @@ __all__ = [
     "clustered_message",
     "count_keys",
     "keys_of_write",
-    "table_design_effect",
     "warn_if_clustered",
     "warn_if_growing",
     "with_write",
@@ -123,17 +121,6 @@ def with_write(
     before = counts.lower_bound
     counts.total.add(keys)
     return before, counts
-
-
-def table_design_effect(snapshot: Snapshot) -> float | None:
-    """Return the design effect of a table; None where a live file does not tell how often its keys repeat.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The table.
-    """
-    return count_keys(snapshot.files).design_effect
 
 
 def clustered_message(effect: float, indexed: Sequence[str], cure: tuple[str, float] | None = None) -> str:

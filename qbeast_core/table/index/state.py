@@ -126,6 +126,18 @@ class IndexState:
         found[self.blocks["file"].to_numpy()] = self.blocks["revision"].to_numpy()
         return found
 
+    @cached_property
+    def files(self) -> pl.DataFrame:
+        """Of each live file `file`, `path` (decoded), `rows`, `bytes` and `revision_id` (null: not indexed)."""
+        files = self.snapshot.files
+        return files.select(
+            pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
+            pl.Series("path", self.snapshot.data_paths, dtype=pl.String),
+            pl.col("num_records").cast(pl.Int64).alias("rows"),
+            pl.col("size_bytes").cast(pl.Int64).alias("bytes"),
+            pl.Series("revision_id", self.revision_of).replace(STAGED, None),
+        )
+
     @property
     def has_copies(self) -> bool:
         """Whether live blocks repeat rows of others (format 11)."""
@@ -198,10 +210,7 @@ class IndexState:
 
     def _cheaper_sides(self, broken: pl.DataFrame) -> pl.DataFrame:
         """Return the files of one side of each faulty cube, where a side has live files alone."""
-        sizes = self.snapshot.files.select(
-            pl.int_range(pl.len(), dtype=pl.Int64).alias("file"), pl.col("size_bytes").alias("bytes")
-        )
-        sides = broken.unique(["cube", "above", "file"]).join(sizes, on="file", how="left")
+        sides = broken.unique(["cube", "above", "file"]).join(self.files, on="file", how="left")
         cheapest = (
             sides.group_by("cube", "above")
             .agg(pl.col("bytes").sum(), (pl.col("file") == NEW_FILE).any().alias("fixed"))

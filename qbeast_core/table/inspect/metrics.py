@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.live_blocks import characters_per_level
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
-from qbeast_core.table.index.design_effect import table_design_effect
+from qbeast_core.table.index.design_effect import count_keys
 from qbeast_core.table.index.state import IndexState
 
 __all__ = [
@@ -333,7 +333,7 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
             for number in numbers
             if revision in {None, number}
         ),
-        design_effect=table_design_effect(snapshot),
+        design_effect=count_keys(snapshot.files).design_effect,
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, TypeAlias
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -16,6 +17,10 @@ from qbeast_core.table.read.split_scan import all_parts
 from qbeast_core.table.runtime import caller_stacklevel
 
 __all__ = ["pushed_down", "read_rows", "scan", "warn_if_empty"]
+
+_Source: TypeAlias = Callable[
+    [list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]
+]
 
 _LEAST_EXPECTED: Final = 20
 """Rows; of so many independent rows none is left out once in half a billion samples."""
@@ -45,26 +50,26 @@ def scan(reader: Reader, sample: Sample | None = None) -> pl.LazyFrame:
         # A wrong sample fails here, not when the frame is collected.
         warn_if_empty(reader, sample, reader.plan(None, sample))
 
-    return _lazy(_Rows(reader, sample), reader.snapshot.schema)
+    return _lazy(partial(_rows, reader, sample), reader.snapshot.schema)
 
 
-class _Rows:
-    """The rows of a snapshot as Polars asks for them. It pickles, as its reader does."""
-
-    def __init__(self, reader: Reader, sample: Sample | None) -> None:
-        self._reader, self._sample = reader, sample
-
-    def __call__(
-        self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
-    ) -> Iterator[pl.DataFrame]:
-        wanted = list(self._reader.snapshot.schema) if with_columns is None else with_columns
-        return read_rows(self._reader, wanted, predicate=predicate, sample=self._sample, limit=n_rows)
+def _rows(
+    reader: Reader,
+    sample: Sample | None,
+    with_columns: list[str] | None,
+    predicate: pl.Expr | None,
+    n_rows: int | None,
+    _: int | None,
+) -> Iterator[pl.DataFrame]:
+    """Read as Polars asks for rows."""
+    wanted = list(reader.snapshot.schema) if with_columns is None else with_columns
+    return read_rows(reader, wanted, predicate=predicate, sample=sample, limit=n_rows)
 
 
 class _Scan:
     """What `register_io_source` puts between Polars and a source; that is a closure, which does not pickle."""
 
-    def __init__(self, source: _Rows) -> None:
+    def __init__(self, source: _Source) -> None:
         self.io_source = source
 
     def __call__(
@@ -79,7 +84,7 @@ class _Scan:
         return self.io_source(with_columns, given, n_rows, size), understood
 
 
-def _lazy(source: _Rows, schema: pl.Schema) -> pl.LazyFrame:
+def _lazy(source: _Source, schema: pl.Schema) -> pl.LazyFrame:
     scan_function = getattr(pl.LazyFrame, "_scan_python_function", None)
     if (
         scan_function is None

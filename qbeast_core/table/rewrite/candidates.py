@@ -91,17 +91,8 @@ class Choice:
 
     def frame(self, state: IndexState) -> pl.DataFrame:
         """Return `path` (decoded), `rows`, `bytes`, `revision_id` (null: none), `reason`."""
-        files = state.snapshot.files[self.numbers]
-        paths = state.snapshot.data_paths
-        return pl.DataFrame(
-            {
-                "path": pl.Series([paths[number] for number in self.numbers.tolist()], dtype=pl.String),
-                "rows": files["num_records"].cast(pl.Int64),
-                "bytes": files["size_bytes"].cast(pl.Int64),
-                "revision_id": pl.Series(state.revision_of[self.numbers]).replace(STAGED, None),
-                "reason": pl.Series(self.reasons, dtype=pl.String),
-            }
-        )
+        files = state.files[self.numbers].drop("file")
+        return files.with_columns(pl.Series("reason", self.reasons, dtype=pl.String))
 
 
 def choose_files(state: IndexState, scope: Scope) -> Choice:
@@ -120,7 +111,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     looked_at = mine | (~staged & scope.beyond)
     within = _within(state, scope, staged)
     if scope.paths is not None:
-        named = pl.Series(state.snapshot.data_paths, dtype=pl.String).is_in(list(scope.paths)).to_numpy()
+        named = state.files["path"].is_in(list(scope.paths)).to_numpy()
         within = within & named & (mine | (staged & scope.staged))
     reasons: dict[RewriteReason, BoolArray] = {
         "asked for": mine if scope.every else (mine | staged) & (scope.paths is not None),

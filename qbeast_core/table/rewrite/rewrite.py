@@ -292,8 +292,8 @@ class _Rewriter:
         self.asked = _part_of(whole, newest, outside=False)
         return self._rows(self.asked)
 
-    def _out_of_range_rows(self, apart: _OutOfRangeRows) -> Rows:
-        return self._rows(apart.asked, files=self.gone & ~self.dropped & apart.reads_files)
+    def _out_of_range_rows(self, part: _OutOfRangeRows) -> Rows:
+        return self._rows(part.asked, files=self.gone & ~self.dropped & part.reads_files)
 
     def _rows(self, asked: Rewrite, files: BoolArray | None = None) -> Rows:
         """Open the rows of files, by default of all that are gone and not dropped, and those added."""

@@ -20,8 +20,8 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Source
 from qbeast_core.table.engine.tasks import FileTarget, RowShape
 from qbeast_core.table.index.design_effect import (
+    count_keys,
     keys_of_write,
-    table_design_effect,
     warn_if_clustered,
     with_write,
 )
@@ -64,7 +64,7 @@ def write_rows(
     for left in reversed(range(MOST_CREATIONS)):
         target = target_once_created(options, uri)
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
-            effect = table_design_effect(target)
+            effect = count_keys(target.files).design_effect
             return WriteResult.untouched(
                 target.version, target.config.latest, effect, dry_run=options.dry_run
             )
