@@ -15,7 +15,11 @@ SPARKS  := 3.5.0 3.5.3 3.5 4.0.0 4.0
 DELTA   := 4.2
 # Warnings of the build backend about editable installs tell a user of this project nothing.
 PIP     := PYTHONWARNINGS=ignore $(BIN)/python -m pip --quiet --disable-pip-version-check
-INSTALL  = $(PIP) install -c constraints.txt --build-constraint constraints.txt -e . $(addprefix --group ,$(1))
+# Most installed modules are never imported; what is gets compiled by its first import, once for all processes.
+INSTALL  = $(PIP) install --no-compile -c constraints.txt --build-constraint constraints.txt -e . $(addprefix --group ,$(1))
+
+# Hundreds of processes import the packages: each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -78,6 +82,7 @@ install: $(VENV)/.dev ## the virtual environment for development
 clean: ## remove the virtual environment, caches and outputs
 	rm -rf $(VENV) .cache demo-output benchmarks/out build *.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # A stamp per set of packages: a second call costs nothing.
 $(VENV)/.pip: constraints.txt
@@ -105,7 +110,7 @@ $(VENV)/.jdk: $(VENV)/.pip pyproject.toml
 # Beside the virtual environment's packages, not among them: PYTHONPATH chooses one.
 $(VENV)/pyspark-%/.done: tests/spark/versions/pyspark-%.txt | $(VENV)/.pip
 	rm -rf $(@D)
-	$(PIP) install --no-deps --target $(@D) -r $<
+	$(PIP) install --no-compile --no-deps --target $(@D) -r $<
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.pip pyproject.toml
