@@ -187,18 +187,12 @@ class _Outrun:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class ChangeResult(RewriteResult):
-    """What a change of rows did; prints as a few lines.
+    """What a change of rows did; prints as a few lines. `committed` is False where no row was meant.
 
     Attributes
     ----------
     operation : {"DELETE", "UPDATE", "MERGE"}
         As the history calls it.
-    version : int
-        The version it made; the table's newest if it made none.
-    committed : bool
-        Whether it changed the table. False: no row was meant, or it was a dry run.
-    dry_run : bool
-        Whether it was only asked what it would do.
     rows_deleted, rows_updated, rows_inserted : int
         Rows that went, that got other values, that came.
     rows_copied : int
@@ -209,14 +203,8 @@ class ChangeResult(RewriteResult):
         null where the log does not tell), `matched` rows of it that are changed or deleted, `action`: ``"drop"``
         (all rows go, the file is not read), ``"rewrite"``, or ``"order of weights"`` for files that had to go
         with the others so that the index stays in order (known only once it is done).
-    files, bytes : int
-        Written.
-    revision_id : int
-        Of the files written; the newest of the table if there are none.
-    new_revision : bool
-        Whether rows needed a new one.
-    attempts : int
-        Versions tried.
+    others
+        As `RewriteResult` has them.
     """
 
     operation: ChangedBy

@@ -13,7 +13,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import FileParts, ScanTask
 
-__all__ = ["OPEN_COST_BYTES", "TASK_BYTES", "all_parts", "file_parts", "scan_tasks", "split_scan"]
+__all__ = ["OPEN_COST_BYTES", "TASK_BYTES", "all_parts", "file_parts", "scan_tasks"]
 
 
 OPEN_COST_BYTES: Final = 1 << 20
@@ -59,7 +59,7 @@ def scan_tasks(
             storage_options=dict(reader.snapshot.storage_options),
             allow_absolute_paths=reader.store.allow_absolute_paths,
         )
-        for parts in split_scan(reader, plan, task_bytes=task_bytes)
+        for parts in _split(reader, plan, task_bytes)
     ]
 
 
@@ -105,25 +105,11 @@ def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
     return FileParts(hiding=((reader.paths[number], hidden),))
 
 
-def split_scan(reader: Reader, plan: ScanPlan, *, task_bytes: int) -> list[FileParts]:
+def _split(reader: Reader, plan: ScanPlan, task_bytes: int) -> list[FileParts]:
     """Return what a read opens in parts of about equal bytes, in the order of files.
 
     A file counts with the share of its bytes that its chosen pages have, and `OPEN_COST_BYTES` besides.
     Files larger than a part are cut between pages where their pages are known.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    plan : ScanPlan
-        What it opens.
-    task_bytes : int
-        Bytes that a part aims at, 1 or more.
-
-    Returns
-    -------
-    list of FileParts
-        Empty where nothing is opened.
     """
     pieces = [
         piece

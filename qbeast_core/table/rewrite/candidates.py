@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import polars as pl
@@ -31,15 +31,7 @@ _SMALL_ROWS: Final = 1 << 15
 
 _SMALL_SHARE: Final = 0.5
 _OVERFULL: Final = 2
-_ORDER: Final[tuple[RewriteReason, ...]] = (
-    "asked for",
-    "staged",
-    "older revision",
-    "deletion vector",
-    "foreign layout",
-    "small file",
-    "overfull cubes",
-)
+_ORDER: Final[tuple[RewriteReason, ...]] = get_args(RewriteReason)[:-1]  # the last is found while rewriting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,10 +186,11 @@ def _attempt(
     if options.progress is not None:
         options.progress(Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
     named = reader.snapshot.config.revisions.get(scope.revision or STAGING_REVISION_ID)
+    scoped = {} if scope.revision is None else {"revision": str(scope.revision)}
     asked = Rewrite(
         files=choice.numbers,
         revision=None if named == state.newest or not scope.revision else named,
-        parameters=_parameters(scope, choice),
+        parameters={"predicate": "[]", **scoped, "reasons": ", ".join(sorted(set(choice.reasons)))},
         commit_metadata=options.commit_metadata,
         redraw=options.redraw,
         is_worth=_gains(state) if set(choice.reasons) <= _SHAPE and not options.redraw else None,
@@ -213,12 +214,6 @@ def _gains(state: IndexState) -> Callable[[I64Array, PlanSize], bool]:
         return plan.file_count < len(numbers) or plan.block_count < blocks
 
     return is_worth
-
-
-def _parameters(scope: Scope, choice: Choice) -> dict[str, str]:
-    reasons = sorted(set(choice.reasons))
-    named = {} if scope.revision is None else {"revision": str(scope.revision)}
-    return {"predicate": "[]", **named, "reasons": ", ".join(reasons)}
 
 
 def _result(done: Sequence[_Done], options: OptimizeOptions, snapshot: Snapshot) -> OptimizeResult:
@@ -247,16 +242,10 @@ def _result(done: Sequence[_Done], options: OptimizeOptions, snapshot: Snapshot)
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class OptimizeResult(RewriteResult):
-    """What an optimize did; prints as a few lines.
+    """What an optimize did; prints as a few lines. `committed` is False where all was in shape.
 
     Attributes
     ----------
-    version : int
-        The version it made; the table's newest if it made none.
-    committed : bool
-        Whether it changed the table. False: all was in shape, or it was a dry run.
-    dry_run : bool
-        Whether it was only asked what it would do.
     plan : polars.DataFrame
         The files that are, or would be, taken out: `path` (decoded), `rows`, `bytes`, `revision_id` (null:
         not indexed), `reason`: ``"asked for"``, ``"staged"``, ``"older revision"``, ``"deletion vector"``,
@@ -264,16 +253,12 @@ class OptimizeResult(RewriteResult):
         had to go with the others (known only once it is done).
     rows : int
         Rows put back.
-    files, bytes : int
-        Written.
     cubes : int
         Cubes that hold the rows.
-    revision_id : int
-        Of the files written last; the newest of the table if there are none.
-    new_revision : bool
-        Whether rows needed a new one.
-    commits, attempts : int
-        Versions made, and tried.
+    commits : int
+        Versions made; `attempts` counts those tried.
+    others
+        As `RewriteResult` has them.
     """
 
     rows: int

@@ -226,8 +226,13 @@ class _Rewriter:
     """The state of a rewrite between its rounds."""
 
     def __init__(self, reader: Reader, asked: Rewrite, runtime: Runtime, engine: Engine) -> None:
-        self.reader, self.state, self.asked = reader, reader.index_state, asked
-        self.runtime, self.engine = runtime, engine
+        self.reader, self.state, self.asked, self.engine, self.runtime = (
+            reader,
+            reader.index_state,
+            asked,
+            engine,
+            runtime,
+        )
         self.dropped: BoolArray = np.zeros(reader.snapshot.files.height, np.bool_)
         self.dropped[asked.dropped] = True
         self.gone = self.dropped.copy()
@@ -372,15 +377,7 @@ def _of_revision(add: AddFile, revision: Revision | None) -> AddFile:
 
 @dataclass(frozen=True, slots=True)
 class _OutOfRangeRows:
-    """Rows that go into a new revision after all others are back.
-
-    Attributes
-    ----------
-    asked : Rewrite
-        Of these rows alone.
-    reads_files : bool
-        Whether there are any among the rows of files, not only among those added.
-    """
+    """Rows that go into a new revision after all others are back; of files, or among those added alone."""
 
     asked: Rewrite
     reads_files: bool
