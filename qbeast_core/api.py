@@ -11,6 +11,7 @@ import polars as pl
 
 from qbeast_core.io.location import resolve_location
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.engine.protocol import FrameSource
@@ -245,20 +246,16 @@ def scan_table(
     >>> qbeast.scan_table("items", sample=0.1).select("price").collect().height
     963
     """
-    table = open_table(
-        path,
-        version=version,
-        storage_options=storage_options,
-        allow_absolute_paths=allow_absolute_paths,
+    return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).scan(
+        sample=sample
     )
-    return table.scan(sample=sample)
 
 
 def read_table(
     path: str | os.PathLike[str],
     *,
     columns: Sequence[str] | None = None,
-    filter: pl.Expr | None = None,  # noqa: A002 -- the word every reader expects
+    filter: Predicate | None = None,  # noqa: A002 -- the word every reader expects
     sample: Sample | None = None,
     version: int | str | datetime | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -272,16 +269,10 @@ def read_table(
         Folder or address of the table.
     columns : sequence of str, optional
         Columns to read; all by default.
-    filter : polars.Expr, optional
-        Rows to keep.
-    sample : float or tuple of float, optional
-        See `scan_table`.
-    version : int, datetime or str, optional
-        See `open_table`.
-    storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them.
-    allow_absolute_paths : bool, default False
-        See `open_table`.
+    filter : polars.Expr or str, optional
+        Rows to keep. A text is SQL, as for `Table.delete`.
+    sample, version, storage_options, allow_absolute_paths
+        As for `scan_table`.
 
     Returns
     -------
@@ -290,7 +281,7 @@ def read_table(
 
     Raises
     ------
-    The same errors as `scan_table`.
+    The same errors as `scan_table`; InvalidInputError if the text is no condition on the rows.
 
     Examples
     --------
@@ -298,6 +289,8 @@ def read_table(
     >>> _ = qbeast.write_table(pl.DataFrame({"a": [1, 2, 3]}), "numbers", columns=["a"])
     >>> qbeast.read_table("numbers", filter=pl.col("a") > 2)["a"].to_list()
     [3]
+    >>> qbeast.read_table("numbers", filter="a > 1 AND a < 3")["a"].to_list()
+    [2]
     """
     lazy = scan_table(
         path,
@@ -306,6 +299,8 @@ def read_table(
         storage_options=storage_options,
         allow_absolute_paths=allow_absolute_paths,
     )
+    if isinstance(filter, str):
+        filter = filter_of(filter, lazy.collect_schema())  # noqa: A001 -- the same word, understood
     kept = lazy if filter is None else lazy.filter(filter)
     return (kept if columns is None else kept.select(columns)).collect()
 

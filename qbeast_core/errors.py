@@ -80,7 +80,7 @@ def _rebuild(cls: type[QbeastError], args: tuple[Any, ...], state: dict[str, Any
     return error
 
 
-class _Told:
+class _Shown:
     """What errors and warnings have in common: messages that may be shown to people, with hints in them."""
 
     args: tuple[Any, ...]
@@ -102,7 +102,7 @@ def _shown(arg: object) -> object:
     return for_people(arg) if isinstance(arg, str) else arg
 
 
-class QbeastError(_Told, Exception):
+class QbeastError(_Shown, Exception):
     """Base of every error raised on purpose; catch this one to catch them all.
 
     Messages quote names, data and other libraries: they hold no password or signature of an address, no colours and
@@ -115,6 +115,14 @@ class QbeastError(_Told, Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without calling ``__init__``, so that errors survive leaving a worker process."""
         return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class _PathError(QbeastError):
+    """An error that is about a place."""
+
+    def __init__(self, message: str, *, path: str) -> None:
+        self.path = path
+        super().__init__(message)
 
 
 class InvalidInputError(QbeastError, ValueError):
@@ -164,56 +172,42 @@ class InvalidMetadataError(QbeastError, ValueError):
     code = "invalid-metadata"
 
 
-class TableExistsError(QbeastError, FileExistsError):
+class TableExistsError(_PathError, FileExistsError):
     """A table, or something else, is at the path and the mode forbids writing to it."""
 
     code = "table-exists"
 
-    def __init__(self, message: str, *, path: str) -> None:
-        self.path = path
-        super().__init__(message)
 
-
-class TableNotFoundError(QbeastError, FileNotFoundError):
+class TableNotFoundError(_PathError, FileNotFoundError):
     """There is no Delta table at the path."""
 
     code = "table-not-found"
 
-    def __init__(self, message: str, *, path: str) -> None:
-        self.path = path
-        super().__init__(message)
 
-
-class NotQbeastTableError(QbeastError, ValueError):
+class NotQbeastTableError(_PathError, ValueError):
     """The Delta table at the path carries no Qbeast metadata."""
 
     code = "not-a-qbeast-table"
 
-    def __init__(self, message: str, *, path: str) -> None:
-        self.path = path
-        super().__init__(message)
 
-
-class UnsupportedTableError(QbeastError):
+class UnsupportedTableError(_PathError):
     """The table uses a feature that this library must not read or write."""
 
     code = "unsupported-table"
 
     def __init__(self, message: str, *, path: str, feature: str) -> None:
-        self.path = path
         self.feature = feature
-        super().__init__(message)
+        super().__init__(message, path=path)
 
 
-class VersionNotFoundError(QbeastError, LookupError):
+class VersionNotFoundError(_PathError, LookupError):
     """The table has no such version, or none that old."""
 
     code = "version-not-found"
 
     def __init__(self, message: str, *, path: str, version: object) -> None:
-        self.path = path
         self.version = version
-        super().__init__(message)
+        super().__init__(message, path=path)
 
 
 class CommitConflictError(QbeastError):
@@ -222,9 +216,7 @@ class CommitConflictError(QbeastError):
     code = "commit-conflict"
 
     def __init__(self, message: str, *, table: str, version: int, attempts: int) -> None:
-        self.table = table
-        self.version = version
-        self.attempts = attempts
+        self.table, self.version, self.attempts = table, version, attempts
         super().__init__(message)
 
 
@@ -234,20 +226,14 @@ class CommitUnknownError(QbeastError):
     code = "commit-unknown"
 
     def __init__(self, message: str, *, table: str, version: int, txn_id: str) -> None:
-        self.table = table
-        self.version = version
-        self.txn_id = txn_id
+        self.table, self.version, self.txn_id = table, version, txn_id
         super().__init__(message)
 
 
-class StorageError(QbeastError, OSError):
+class StorageError(_PathError, OSError):
     """The store refused a read or a write: missing rights, full disk, lost network."""
 
     code = "storage"
-
-    def __init__(self, message: str, *, path: str) -> None:
-        self.path = path
-        super().__init__(message)
 
 
 class MissingDependencyError(QbeastError, RuntimeError):
@@ -260,7 +246,7 @@ class MissingDependencyError(QbeastError, RuntimeError):
         super().__init__(message)
 
 
-class QbeastWarning(_Told, UserWarning):
+class QbeastWarning(_Shown, UserWarning):
     """Base of every warning qbeast gives; its messages are like those of `QbeastError`."""
 
 

@@ -11,7 +11,7 @@ import click
 from qbeast_core.cli.answer import Answer, Settings, print_answer
 from qbeast_core.cli.exits import Reported
 
-__all__ = ["Program", "program"]
+__all__ = ["program"]
 
 # In the order of `qbeast --help`: name -> module below qbeast_core.cli.commands.
 _COMMANDS: Final = {
@@ -34,7 +34,7 @@ _COMMANDS: Final = {
 }
 
 
-class Program(click.Group):
+class _Program(click.Group):
     """A group whose commands return an `Answer`; it prints them, and reports what goes wrong."""
 
     def make_context(
@@ -75,7 +75,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) 
         ctx.exit()
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(
     "--version",
     is_flag=True,

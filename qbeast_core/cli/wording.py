@@ -7,7 +7,7 @@ from typing import Final
 
 from qbeast_core.hints import Hint, Message
 
-__all__ = ["first_line", "in_shell", "one_line", "spoken"]
+__all__ = ["first_line", "one_line", "spoken"]
 
 _COMMANDS: Final[Mapping[str, str]] = {
     "Table.files": "explain --files",
@@ -45,7 +45,7 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def spoken(told: BaseException | str) -> str:
+def spoken(problem: BaseException | str) -> str:
     """Return a message in one line, its hints spelled as options and commands.
 
     Examples
@@ -53,18 +53,18 @@ def spoken(told: BaseException | str) -> str:
     >>> spoken(ValueError(Message("Replace it with ", Hint({"mode": "overwrite"}), ".")))
     'Replace it with --mode overwrite.'
     """
-    message = told.args[0] if isinstance(told, BaseException) and told.args else told
-    return one_line(message.spelled(in_shell) if isinstance(message, Message) else str(told))
+    message = problem.args[0] if isinstance(problem, BaseException) and problem.args else problem
+    return one_line(message.spelled(_in_shell) if isinstance(message, Message) else str(problem))
 
 
-def in_shell(hint: Hint) -> str:
+def _in_shell(hint: Hint) -> str:
     """Return a hint as options, or as a command.
 
     Examples
     --------
-    >>> in_shell(Hint({"columns": ["a", "b:quantiles"]})), in_shell(Hint({"full": True, "retention_hours": 1.5}))
+    >>> _in_shell(Hint({"columns": ["a", "b:quantiles"]})), _in_shell(Hint({"full": True, "retention_hours": 1.5}))
     ('--columns a,b:quantiles', '--full --retention-hours 1.5')
-    >>> in_shell(Hint({"columns": ["day", ...]}, "write_table", "old", "scan_delta"))
+    >>> _in_shell(Hint({"columns": ["day", ...]}, "write_table", "old", "scan_delta"))
     '`qbeast write old new --columns day,...`'
     """
     named = [f"--{name.replace('_', '-')}" for name in hint.arguments]

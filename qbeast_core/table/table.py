@@ -203,10 +203,8 @@ class Table:
 
         Parameters
         ----------
-        predicate : polars.Expr or str, optional
-            Rows to keep, exactly. A text is SQL, as in `delete`.
-        sample : float or tuple of float, optional
-            A fraction in [0, 1], or ``(from, to)``.
+        predicate, sample
+            Rows to keep, exactly, as for `explain`.
         columns : sequence of str, optional
             Columns to return, in order, at least one; all by default.
         task_bytes : int, default 64 MiB
@@ -251,10 +249,8 @@ class Table:
 
         Parameters
         ----------
-        predicate : polars.Expr or str, optional
-            Rows to keep. A text is SQL, as in `delete`.
-        sample : float or tuple of float, optional
-            A fraction in [0, 1], or ``(from, to)``.
+        predicate, sample
+            Rows to keep, as for `explain`.
 
         Returns
         -------
@@ -404,10 +400,8 @@ class Table:
             The table must not be written.
         CommitConflictError
             There was always another writer.
-        CommitUnknownError
-            The store failed and nobody can tell whether the commit landed.
-        StorageError
-            The store refused a read or a write.
+        CommitUnknownError, StorageError
+            See `qbeast.write_table`.
 
         Examples
         --------
@@ -552,10 +546,8 @@ class Table:
             The table holds copies of rows (upgrade it first), or must not be written.
         CommitConflictError
             Another writer replaced or deleted files that were being rewritten; nothing was changed.
-        CommitUnknownError
-            The store failed and nobody can tell whether the commit landed.
-        StorageError
-            The store refused a read or a write.
+        CommitUnknownError, StorageError
+            See `qbeast.write_table`.
 
         Notes
         -----
@@ -622,10 +614,8 @@ class Table:
             By default all rows.
         dry_run : bool, default False
             Change nothing and say which files and rows would go.
-        commit_metadata : mapping of str to str, optional
-            Kept in the history beside our own entries.
-        progress : callable, optional
-            Called with a `Progress` at every step.
+        commit_metadata, progress : mapping of str to str, callable, optional
+            Kept in the history beside our own entries; called with a `Progress` at every step.
 
         Returns
         -------
@@ -641,10 +631,8 @@ class Table:
             must not be written.
         CommitConflictError
             Other writers were faster every time; nothing was changed.
-        CommitUnknownError
-            The store failed and nobody can tell whether the commit landed.
-        StorageError
-            The store refused a read or a write.
+        CommitUnknownError, StorageError
+            See `qbeast.write_table`.
 
         Examples
         --------
@@ -657,10 +645,7 @@ class Table:
         >>> table.delete("price > 50").rows_deleted, table.scan().collect().height, table.version
         (460, 540, 1)
         """
-        options = ChangeOptions(
-            dry_run=dry_run, commit_metadata=metadata_of(commit_metadata), progress=progress
-        )
-        return self._run(Delete(predicate), options)
+        return self._run(Delete(predicate), dry_run, commit_metadata, progress)
 
     def update(
         self,
@@ -688,10 +673,8 @@ class Table:
             into columns of whole numbers without a cast of your own.
         dry_run : bool, default False
             Change nothing and say which files and rows would change.
-        commit_metadata : mapping of str to str, optional
-            Kept in the history beside our own entries.
-        progress : callable, optional
-            Called with a `Progress` at every step.
+        commit_metadata, progress : mapping of str to str, callable, optional
+            Kept in the history beside our own entries; called with a `Progress` at every step.
 
         Returns
         -------
@@ -719,12 +702,18 @@ class Table:
         >>> table.scan().filter(pl.col("price") > 50, pl.col("price") % 2 == 1).collect().height
         0
         """
+        return self._run(Update(predicate, assignments), dry_run, commit_metadata, progress)
+
+    def _run(
+        self,
+        change: Change,
+        dry_run: bool,  # noqa: FBT001 - handed on
+        commit_metadata: Mapping[str, str] | None,
+        progress: ProgressCallback | None,
+    ) -> ChangeResult:
         options = ChangeOptions(
             dry_run=dry_run, commit_metadata=metadata_of(commit_metadata), progress=progress
         )
-        return self._run(Update(predicate, assignments), options)
-
-    def _run(self, change: Change, options: ChangeOptions) -> ChangeResult:
         result, newest = run_change(self._reader, change, options, RUNTIME)
         if result.committed:
             self._move_to(newest)
@@ -751,8 +740,8 @@ class Table:
     ) -> ChangeResult:
         """Merge rows into the table, in one commit: by default replace those that it has and insert the others.
 
-        Rows are partners where all columns of `on` are equal; a null equals nothing. Files that can hold no
-        partner, by their statistics or their cubes, are not read; files that hold none stay as they are. Rows
+        Rows match where all columns of `on` are equal; a null equals nothing. Files that can hold no
+        match, by their statistics or their cubes, are not read; files that hold none stay as they are. Rows
         that change or come are put into the cubes where they belong; values beyond the space of the index begin
         a new revision, as they do in an append. Otherwise as `delete`.
 
@@ -767,32 +756,30 @@ class Table:
         on : str or sequence of str
             Columns to match by, in the table and in the source.
         when_matched : {"update", "delete", "ignore"}, default "update"
-            What becomes of rows of the table that have a partner.
+            What becomes of rows of the table that have a match.
         matched_if : polars.Expr or str, optional
             Only of those for which this is true.
         delete_if : polars.Expr or str, optional
-            Of rows with a partner, those to delete instead of updating them. What is marked so and has no partner
+            Of rows with a match, those to delete instead of updating them. What is marked so and has no match
             is inserted all the same, unless `not_matched_if` says otherwise.
         update : mapping of str to polars.Expr, str or a plain value, optional
             What columns are set to, as in `update`; by default every column to that of the source.
         when_not_matched : {"insert", "ignore"}, default "insert"
-            What becomes of rows of the source that have no partner.
+            What becomes of rows of the source that have no match.
         not_matched_if : polars.Expr or str, optional
             Only of those for which this is true.
         insert : mapping of str to polars.Expr, str or a plain value, optional
             What new rows consist of, other columns are null; by default the columns of the source.
         when_not_matched_by_source : {"ignore", "delete"}, default "ignore"
-            What becomes of rows of the table that have no partner.
+            What becomes of rows of the table that have no match.
         not_matched_by_source_if : polars.Expr or str, optional
             Only of those for which this is true.
         source_name : str, default "source"
             What the source is called in conditions and values, where the table has a column of that name.
         dry_run : bool, default False
             Change nothing and say which files and rows would change.
-        commit_metadata : mapping of str to str, optional
-            Kept in the history beside our own entries.
-        progress : callable, optional
-            Called with a `Progress` at every step.
+        commit_metadata, progress : mapping of str to str, callable, optional
+            Kept in the history beside our own entries; called with a `Progress` at every step.
 
         Returns
         -------
@@ -843,10 +830,7 @@ class Table:
             not_matched_by_source_if=not_matched_by_source_if,
             source_name=source_name,
         )
-        options = ChangeOptions(
-            dry_run=dry_run, commit_metadata=metadata_of(commit_metadata), progress=progress
-        )
-        return self._run(Merge(to_frame(source), clauses), options)
+        return self._run(Merge(to_frame(source), clauses), dry_run, commit_metadata, progress)
 
     @property
     def properties(self) -> dict[str, str]:

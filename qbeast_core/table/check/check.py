@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final
 
 import polars as pl
 
@@ -22,9 +22,6 @@ from qbeast_core.table.runtime import Progress, ProgressCallback
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 __all__ = ["check_table"]
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 _FILES_AT_ONCE: Final = 4  # each holds a slice of rows, and Polars has threads of its own
 _REMOTE_LOOKS: Final = 32
@@ -69,20 +66,20 @@ def _presence(snapshot: Snapshot) -> list[Fault]:
     """Compare the files that are there with those that should be."""
     store, faults = snapshot.source.store, list[Fault]()
     paths = snapshot.data_paths
-    sizes = _side_by_side(
-        lambda path: stored_size(store, path), paths, _REMOTE_LOOKS if store.local_root is None else 1
-    )
+    with ThreadPoolExecutor(_REMOTE_LOOKS if store.local_root is None else 1) as pool:
+        sizes = list(pool.map(partial(stored_size, store), paths))
     listed = zip(paths, snapshot.files["revision"], snapshot.files["size_bytes"], sizes, strict=True)
-    for path, revision, told, size in listed:
+    for path, revision, logged, size in listed:
+        about = partial(Fault, path=path, revision=revision)
         refused = _refusal(store, path)
         if refused is not None:
-            faults.append(Fault(code="file-outside", message=refused, path=path, revision=revision))
+            faults.append(about("file-outside", refused))
         elif size is None:
-            message = "the log names it, and it is not there: its rows cannot be read"
-            faults.append(Fault(code="file-missing", message=message, path=path, revision=revision))
-        elif size != told:
-            message = f"it has {size:,} bytes, the log says {told:,}"
-            faults.append(Fault(code="file-size", message=message, path=path, revision=revision))
+            faults.append(
+                about("file-missing", "the log names it, and it is not there: its rows cannot be read")
+            )
+        elif size != logged:
+            faults.append(about("file-size", f"it has {size:,} bytes, the log says {logged:,}"))
     return faults
 
 
@@ -101,12 +98,11 @@ def _contents(snapshot: Snapshot, found: LiveBlocks, progress: ProgressCallback 
     jobs, rows = _jobs(snapshot, found), _rows(snapshot, found)
     faults: list[Fault] = []
 
-    def check(job: FileCheck) -> list[Fault]:
-        return check_file(store, job, options)
-
     with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
         # In the order of the files, whichever is done first; an error leaves the rest undone.
-        for done, found_here in enumerate(pool.map(check, jobs), start=1):
+        for done, found_here in enumerate(
+            pool.map(partial(check_file, store, storage_options=options), jobs), start=1
+        ):
             faults += found_here
             if progress is not None:
                 progress(Progress("read", done, len(jobs), rows))
@@ -160,22 +156,15 @@ def _copies(snapshot: Snapshot, found: LiveBlocks) -> list[Fault]:
 
 
 def _vectors(reader: Reader) -> list[Fault]:
-    """Find out whether the rows that deletion vectors hide can be told."""
+    """Find out whether the rows that deletion vectors hide are known."""
     try:
         hidden = reader.deleted_rows
     except QbeastError as error:
         return [Fault(code="deletion-vector", message=f"deletion vectors cannot be read: {error}")]
     faults: list[Fault] = []
     for number, rows in hidden.items():
-        told = reader.snapshot.files["num_records"][number]
-        if told is not None and len(rows) and int(rows.max()) >= told:
-            message = f"its deletion vector hides row {int(rows.max()):,}, and it has {told:,}"
+        logged = reader.snapshot.files["num_records"][number]
+        if logged is not None and len(rows) and int(rows.max()) >= logged:
+            message = f"its deletion vector hides row {int(rows.max()):,}, and it has {logged:,}"
             faults.append(Fault(code="deletion-vector", message=message, path=reader.paths[number]))
     return faults
-
-
-def _side_by_side(work: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:
-    if workers == 1:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(work, items))

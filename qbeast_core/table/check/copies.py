@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,14 +18,6 @@ from qbeast_core.table.data.whole_batches import SCAN_ERRORS, whole_batches
 __all__ = ["copy_faults", "revisions_with_copies"]
 
 _SEED: Final = 20_240
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Hashed:
-    """Rows of one file, each as one number made of all its columns."""
-
-    path: str
-    rows: U64Array
 
 
 def revisions_with_copies(blocks: pl.DataFrame) -> list[int]:
@@ -60,64 +51,46 @@ def copy_faults(
     )
     whole = kinds.filter(pl.col("replicated") == pl.col("some"))  # mixed files are a fault of their own
     single = whole.filter(~pl.col("replicated"))
-    own = [_hash(store, path, schema, options) for path in single["path"]]
-    faults = list(_doubled([file for file, old in zip(own, single["legacy"], strict=True) if old], revision))
-    known = np.unique(np.concatenate([np.zeros(0, np.uint64), *(file.rows for file in own)]))
+    own = {path: _hashes(store, path, schema, options) for path in single["path"]}
+    faults = list(_doubled({path: own[path] for path in single.filter("legacy")["path"]}, revision))
+    known = np.unique(np.concatenate([np.zeros(0, np.uint64), *own.values()]))
     for path in whole.filter("replicated")["path"]:
-        copies = _hash(store, path, schema, options)
-        alone = ~np.isin(copies.rows, known)
+        alone = ~np.isin(_hashes(store, path, schema, options), known)
         if alone.any():
             message = (
                 f"{int(alone.sum()):,} row(s) marked as copies are in no other file: no read returns them"
             )
-            faults.append(
-                Fault(
-                    code="copy-alone",
-                    message=message,
-                    path=path,
-                    revision=revision,
-                    row=int(np.argmax(alone)),
-                )
-            )
+            faults.append(Fault("copy-alone", message, int(np.argmax(alone)), path=path, revision=revision))
     return faults
 
 
-def _doubled(own: list[_Hashed], revision: int) -> Iterator[Fault]:
+def _doubled(own: dict[str, U64Array], revision: int) -> Iterator[Fault]:
     """Find rows that an earlier file holds too, alike in every column."""
-    if not own:
-        return
-    rows = np.concatenate([file.rows for file in own])
+    rows = np.concatenate([np.zeros(0, np.uint64), *own.values()])
     _, first = np.unique(rows, return_index=True)
     fresh = np.zeros(len(rows), np.bool_)
     fresh[first] = True
     end = 0
-    for file in own:
-        start, end = end, end + len(file.rows)
-        _, at = np.unique(file.rows, return_index=True)
+    for path, mine in own.items():
+        start, end = end, end + len(mine)
+        _, at = np.unique(mine, return_index=True)
         repeated = ~fresh[start:end][at]  # rows alike inside one file are the data's own
         if repeated.any():
             message = (
-                f"{int(repeated.sum()):,} of its {len(file.rows):,} rows stand in another file of the revision too: "
+                f"{int(repeated.sum()):,} of its {len(mine):,} rows stand in another file of the revision too: "
                 "either the data repeats itself, or a bug of a writer before 0.6.0 left copies that no tag tells of"
             )
-            yield Fault(
-                code="rows-doubled",
-                message=message,
-                path=file.path,
-                revision=revision,
-                row=int(at[repeated].min()),
-            )
+            yield Fault("rows-doubled", message, int(at[repeated].min()), path=path, revision=revision)
 
 
-def _hash(store: Store, path: str, schema: pl.Schema, options: dict[str, str]) -> _Hashed:
+def _hashes(store: Store, path: str, schema: pl.Schema, options: dict[str, str]) -> U64Array:
+    """Give each row of a file as one number made of all its columns."""
     nothing = np.zeros(0, np.uint64)
     if stored_size(store, path) is None:
-        return _Hashed(path, nothing)
+        return nothing
     try:
         lazy = scan_files(store, [path], list(schema), schema, storage_options=options)
         batches = whole_batches(lazy, [path], lambda _: lazy)
-        return _Hashed(
-            path, np.concatenate([nothing, *(batch.hash_rows(seed=_SEED).to_numpy() for batch in batches)])
-        )
+        return np.concatenate([nothing, *(batch.hash_rows(seed=_SEED).to_numpy() for batch in batches)])
     except (*SCAN_ERRORS, OSError):
-        return _Hashed(path, nothing)  # told as a fault of the file
+        return nothing  # a fault of the file

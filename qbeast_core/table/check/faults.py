@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 
 __all__ = [
     "FAULT_SCHEMA",
-    "SEVERITIES",
     "CheckReport",
     "Code",
     "Fault",
-    "Finding",
-    "Severity",
     "fault_frame",
     "faults_at",
 ]
 
-
-Severity: TypeAlias = Literal["error", "warning"]
-"""``error``: some reader may return wrong rows, or fail. ``warning``: reads are right, but dearer, or it is unclear."""
 
 Code: TypeAlias = Literal[
     "block-rows",
@@ -73,11 +67,7 @@ _WARNINGS: Final[frozenset[Code]] = frozenset(
         "tags-incomplete",
     }
 )
-
-SEVERITIES: Final[Mapping[Code, Severity]] = {
-    code: "warning" if code in _WARNINGS else "error" for code in get_args(Code)
-}
-"""How grave each fault is."""
+"""Reads are right, but dearer, or it is unclear; of all others some reader may return wrong rows, or fail."""
 
 FAULT_SCHEMA: Final = pl.Schema(
     {
@@ -96,7 +86,7 @@ FAULT_SCHEMA: Final = pl.Schema(
 _SHOWN: Final = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fault:
     """Something that breaks the format.
 
@@ -106,23 +96,30 @@ class Fault:
         What is wrong.
     message : str
         The same in words, with the facts.
+    row : int or None
+        The first row concerned, counted from 0 in the file.
+    cube : str or None
+        The block, by the text form of its cube.
+    row_group : int or None
+        That of the row.
     path : str or None
         The file, decoded; None: it is about the table.
     revision : int or None
         The file's.
-    cube : str or None
-        The block, by the text form of its cube.
-    row_group, row : int or None
-        The first row concerned, counted from 0 in the file, and the row group it is in.
     """
 
     code: Code
     message: str
-    path: str | None = None
-    revision: int | None = None
+    row: int | None = None
     cube: str | None = None
     row_group: int | None = None
-    row: int | None = None
+    path: str | None = None
+    revision: int | None = None
+
+    @property
+    def severity(self) -> str:
+        """``"warning"`` or ``"error"``."""
+        return _severity(self.code)
 
 
 def fault_frame(faults: Iterable[Fault]) -> pl.DataFrame:
@@ -134,10 +131,7 @@ def fault_frame(faults: Iterable[Fault]) -> pl.DataFrame:
     ('file-missing', 'error', 'a.parquet')
     """
     found = list(faults)
-    columns = {
-        name: [SEVERITIES[fault.code] if name == "severity" else getattr(fault, name) for fault in found]
-        for name in FAULT_SCHEMA
-    }
+    columns = {name: [getattr(fault, name) for fault in found] for name in FAULT_SCHEMA}
     return pl.DataFrame(columns, schema=FAULT_SCHEMA)
 
 
@@ -153,15 +147,13 @@ def faults_at(code: Code, places: pl.DataFrame, message: pl.Expr) -> pl.DataFram
     message : polars.Expr
         Text from these columns.
     """
-    given = [name for name in ("path", "revision", "cube", "row_group", "row") if name in places.columns]
-    found = places.select(
-        pl.lit(code).alias("code"),
-        pl.lit(SEVERITIES[code]).alias("severity"),
-        *given,
-        message.alias("message"),
-    )
-    missing = [pl.lit(None, FAULT_SCHEMA[name]).alias(name) for name in FAULT_SCHEMA if name not in found]
-    return found.with_columns(missing).select(list(FAULT_SCHEMA)).cast(FAULT_SCHEMA)
+    given = {"code": pl.lit(code), "severity": pl.lit(_severity(code)), "message": message}
+    columns = {name: pl.col(name) if name in places.columns else pl.lit(None) for name in FAULT_SCHEMA}
+    return places.select(**columns | given).cast(FAULT_SCHEMA)
+
+
+def _severity(code: Code) -> str:
+    return "warning" if code in _WARNINGS else "error"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -224,13 +216,3 @@ def _line(fault: dict[str, Any]) -> str:
         if fault[name] is not None:
             where.append(shown.format(fault[name]))
     return f"  {fault['severity']:<7} {fault['code']}: {', '.join(where)}: {fault['message']}"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What is wrong in a file: code, words, first row, and the cube it is about."""
-
-    code: Code
-    message: str
-    row: int | None = None
-    cube: str | None = None

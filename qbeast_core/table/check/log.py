@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -11,7 +11,6 @@ import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.query.live_blocks import LiveBlocks, characters_per_level
-from qbeast_core.space.arrays import I64Array
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect
 from qbeast_core.spec.layout import PageLayout, parse_layout
@@ -22,7 +21,7 @@ from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["branch_faults", "check_log", "layout_faults", "read_layout"]
+__all__ = ["check_log", "read_layout"]
 
 
 _UNUSABLE: Final[dict[str, tuple[Code, str]]] = {
@@ -88,10 +87,10 @@ def check_log(state: IndexState) -> tuple[LiveBlocks, list[pl.DataFrame], list[s
         *_tag_faults(files, found),
         *_count_faults(files, blocks),
         _spelling_faults(snapshot, files),
-        layout_faults(files, found.blocks),
+        _layout_faults(files, found.blocks),
     ]
     whole = blocks["file"].n_unique() == files.height
-    branches, notes = branch_faults(blocks, revisions, whole=whole)
+    branches, notes = _branch_faults(blocks, revisions, whole=whole)
     return found, [*faults, branches], [*_staging_notes(files, found), *notes]
 
 
@@ -152,7 +151,7 @@ def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFram
         faults_at(
             "copies-misplaced",
             mixed,
-            pl.lit("copies lie beside other rows, and which rows they are is not told: it cannot be read"),
+            pl.lit("copies lie beside other rows, and which rows they are is not known: it cannot be read"),
         ),
         faults_at(
             "copies-misplaced",
@@ -189,30 +188,14 @@ def _staging_notes(files: pl.DataFrame, found: LiveBlocks) -> list[str]:
     return [f"{bare.height:,} file(s) with {rows:,} rows have no index that can be used: staging"]
 
 
-def branch_faults(
+def _branch_faults(
     blocks: pl.DataFrame, revisions: Mapping[int, Revision], *, whole: bool
 ) -> tuple[pl.DataFrame, list[str]]:
     """Find blocks that reach below a threshold above them, and thresholds that fall on the way down.
 
-    These are faults in revisions that we alone wrote to; elsewhere a note tells how many there are, and
-    revisions with copies of rows are not looked at.
-
-    Parameters
-    ----------
-    blocks : polars.DataFrame
-        As `qbeast_core.query.live_blocks` gives them, with the `path` of each file.
-    revisions : mapping of int to Revision
-        The table's.
-    whole : bool
-        Whether every live file has blocks. Else a cube may be a leaf only because what lay below it is staged now,
-        which is no fault.
-
-    Returns
-    -------
-    faults : polars.DataFrame
-        Of `FAULT_SCHEMA`.
-    notes : list of str
-        About revisions that others wrote to.
+    These are faults in revisions that we alone wrote to; elsewhere a note tells how many there are, and revisions with
+    copies of rows are not looked at. Unless the `whole` table has blocks, a cube may be a leaf only because what lay
+    below it is staged now, which is no fault.
     """
     found, notes = [pl.DataFrame(schema=FAULT_SCHEMA)], list[str]()
     for number in blocks["revision"].unique().sort():
@@ -297,15 +280,6 @@ def _thresholds_above(cubes: pl.DataFrame, width: int) -> tuple[pl.DataFrame, pl
     return found, pl.concat(inner)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Blocks:
-    """Blocks of one file, in order: first row of each, and the end; high halves of their weight bounds."""
-
-    starts: I64Array
-    low: I64Array
-    high: I64Array
-
-
 def read_layout(text: str | None) -> PageLayout | None:
     """Return a layout as far as it can be read; None where it cannot, or is of a version unknown here."""
     try:
@@ -314,67 +288,36 @@ def read_layout(text: str | None) -> PageLayout | None:
         return None
 
 
-def layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
-    """Find layouts that cannot be read, or that say other than the blocks do.
-
-    Parameters
-    ----------
-    files : polars.DataFrame
-        `file`, `path`, `revision`, `num_records`, `size_bytes`, `layout`, `ours`.
-    blocks : polars.DataFrame
-        As `qbeast_core.query.live_blocks` gives them.
-
-    Returns
-    -------
-    polars.DataFrame
-        Of `FAULT_SCHEMA`.
-    """
+def _layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
+    """Find layouts that cannot be read, or that say other than the blocks do."""
     tagged = files.filter(pl.col("ours") & pl.col("layout").is_not_null())
     columns = ["file", "rows", "min_weight", "max_weight"]
     held = blocks.filter("ours").select(columns).partition_by("file", as_dict=True, include_key=False)
     faults: list[Fault] = []
     for file in tagged.iter_rows(named=True):
         mine = held.get((file["file"],))
-        whole = mine is not None and mine["rows"].sum() == file["num_records"]
-        if mine is None or not whole:
-            continue  # told as a fault of the blocks; the layout counts for nothing there
+        if mine is None or mine["rows"].sum() != file["num_records"]:
+            continue  # a fault of the blocks; the layout counts for nothing there
         try:
             layout = parse_layout(file["layout"])
         except InvalidMetadataError as error:
             message = f"its layout tag cannot be read, so it is read by row groups: {error}"
-            faults.append(
-                Fault(code="layout-unreadable", message=message, path=file["path"], revision=file["revision"])
-            )
-            continue
-        if layout is None:
-            continue  # of a version to come
-        wrong = _disagreement(layout, file["num_records"], file["size_bytes"], _starts(mine))
-        if wrong is not None:
-            message, row = wrong
-            faults.append(
-                Fault(
-                    code="layout",
-                    message=message,
-                    path=file["path"],
-                    revision=file["revision"],
-                    row_group=0,
-                    row=row,
-                )
-            )
+            fault = Fault("layout-unreadable", message)
+        else:
+            if layout is None:
+                continue  # of a version to come
+            wrong = _disagreement(layout, file["num_records"], file["size_bytes"], mine)
+            if wrong is None:
+                continue
+            fault = Fault("layout", *wrong, row_group=0)
+        faults.append(replace(fault, path=file["path"], revision=file["revision"]))
     return fault_frame(faults)
 
 
-def _starts(blocks: pl.DataFrame) -> _Blocks:
-    rows = blocks["rows"].to_numpy()
-    return _Blocks(
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)]),
-        blocks["min_weight"].to_numpy() >> _LOW_BITS,
-        blocks["max_weight"].to_numpy() >> _LOW_BITS,
-    )
-
-
-def _disagreement(layout: PageLayout, rows: int, size: int, blocks: _Blocks) -> tuple[str, int | None] | None:
-    """Tell what of a layout cannot be, and for which row of the file."""
+def _disagreement(
+    layout: PageLayout, rows: int, size: int, blocks: pl.DataFrame
+) -> tuple[str, int | None] | None:
+    """Tell what of a layout cannot be, given the blocks of the file in order, and for which row of it."""
     needed = -(-rows // layout.page_rows)
     if len(layout.weights) != needed:
         message = f"its layout tells of {len(layout.weights)} pages; {rows} rows make {needed} of {layout.page_rows}"
@@ -383,9 +326,10 @@ def _disagreement(layout: PageLayout, rows: int, size: int, blocks: _Blocks) -> 
         return f"its layout tells of a tail of {layout.tail_bytes} bytes in a file of {size}", None
     first = np.arange(needed, dtype=np.int64) * layout.page_rows
     weights = np.asarray(layout.weights, np.int64)
-    block = np.searchsorted(blocks.starts, first, side="right") - 1
-    low, high = blocks.low[block], blocks.high[block]
-    wrong = (weights < low) | (weights > high) | ((blocks.starts[block] == first) & (weights != low))
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(blocks["rows"].to_numpy())])
+    block = np.searchsorted(starts, first, side="right") - 1
+    low, high = (blocks[name].to_numpy()[block] >> _LOW_BITS for name in ("min_weight", "max_weight"))
+    wrong = (weights < low) | (weights > high) | ((starts[block] == first) & (weights != low))
     same = block[1:] == block[:-1]
     wrong[1:] |= same & (weights[1:] < weights[:-1])
     if not wrong.any():

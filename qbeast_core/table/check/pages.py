@@ -11,12 +11,12 @@ from qbeast_core.io.store import Store
 from qbeast_core.io.tail import FileTail, parse_tail
 from qbeast_core.io.thrift import ThriftError
 from qbeast_core.spec.layout import PageLayout
-from qbeast_core.table.check.faults import Finding
+from qbeast_core.table.check.faults import Fault
 
 __all__ = ["check_pages"]
 
 
-def check_pages(store: Store, path: str, size: int, layout: PageLayout) -> Iterator[Finding]:
+def check_pages(store: Store, path: str, size: int, layout: PageLayout) -> Iterator[Fault]:
     """Check that single pages of a file can be read where its layout tag says so.
 
     Parameters
@@ -31,22 +31,22 @@ def check_pages(store: Store, path: str, size: int, layout: PageLayout) -> Itera
         From its tag.
     """
     if layout.tail_bytes > size:
-        return  # told from the log
+        return  # a fault of the log
     try:
         tail = parse_tail(store.get_range(path, size - layout.tail_bytes, layout.tail_bytes))
     except PagesUnavailable as error:
-        yield Finding("pages", f"its pages cannot be read alone: {error.reason}")
+        yield Fault("pages", f"its pages cannot be read alone: {error.reason}")
         return
     if (tail.page_rows, tail.pages) != (layout.page_rows, len(layout.weights)):
         message = (
             f"it is cut into {tail.pages} pages of {tail.page_rows} rows; its layout tag tells of "
             f"{len(layout.weights)} of {layout.page_rows}"
         )
-        yield Finding("pages", message)
+        yield Fault("pages", message)
         return
     wrong = _unlike_page_index(store, path, tail)
     if wrong is not None:
-        yield Finding("pages", f"its page directory and the page index of column {wrong!r} differ")
+        yield Fault("pages", f"its page directory and the page index of column {wrong!r} differ")
 
 
 def _unlike_page_index(store: Store, path: str, tail: FileTail) -> str | None:

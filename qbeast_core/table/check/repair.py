@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Literal, TypeAlias
@@ -31,7 +31,7 @@ from qbeast_core.table.results import Result
 from qbeast_core.table.runtime import ProgressCallback
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["ADVICE", "Mend", "RepairAction", "RepairPlan", "RepairResult", "plan_repair", "repair_table"]
+__all__ = ["RepairResult", "plan_repair", "repair_table"]
 
 
 _INDEX_TAGS: Final = frozenset(
@@ -58,15 +58,13 @@ _ORDER: Final = ("weight-order", "threshold-order", "leaf-threshold")
 
 _SETTINGS: Final[Code] = "settings-unreadable"
 
-_Row: TypeAlias = tuple[str | None, list[str], list[str]]
-
-_SETTINGS_ROW: Final[_Row] = (None, ["set settings"], [_SETTINGS])
+_SETTINGS_ROW: Final = (None, ["set settings"], [_SETTINGS])
 
 _TEXTS: Final = pl.List(pl.String())
 
-_MENDED: Final = pl.Schema({"path": pl.String(), "actions": _TEXTS, "codes": _TEXTS})
+_REPAIRED: Final = pl.Schema({"path": pl.String(), "actions": _TEXTS, "codes": _TEXTS})
 
-RepairAction: TypeAlias = Literal[
+_Action: TypeAlias = Literal[
     "drop index", "drop layout", "set settings", "spell blocks", "set size", "set statistics"
 ]
 """``drop index``: the file becomes staging, and optimize indexes it again. ``drop layout``: it is read by row
@@ -96,9 +94,20 @@ _STATISTICS: Final[frozenset[Code]] = frozenset(
     {"rows-count", "stats-bounds", "stats-missing", "stats-nulls"}
 )
 
+_SPELLING: Final[frozenset[Code]] = frozenset({"tags-spelling"})
+
+_CURED: Final[Mapping[_Action, frozenset[Code]]] = {
+    "drop index": _INDEX | _LAYOUT | _SPELLING,
+    "drop layout": _LAYOUT,
+    "spell blocks": _SPELLING,
+    "set size": frozenset({"file-size"}),
+    "set statistics": _STATISTICS | frozenset[Code]({"blocks-count"}),
+}
+"""The faults that each action mends."""
+
 _LOST: Final[frozenset[Code]] = frozenset({"file-missing", "file-outside", "file-unreadable"})
 
-ADVICE: Final[Mapping[Code, str]] = {
+_ADVICE: Final[Mapping[Code, str]] = {
     "copies-misplaced": "no reader can tell its rows apart: restore the table, or the file from where it came",
     "copy-alone": "restore an older version: the originals of these rows were lost",
     "deletion-vector": "restore the deletion vector's file, or an older version",
@@ -136,12 +145,8 @@ class RepairResult(Result):
 
     Attributes
     ----------
-    version : int
-        Version that holds the mended tags; the one looked at when nothing was changed.
-    committed : bool
-        Whether anything was.
-    dry_run : bool
-        Whether this is only what would be done.
+    version, committed, dry_run
+        See `Result`.
     repaired_files : polars.DataFrame
         One row a file: `path` (decoded; null: the table itself), `actions` (``"drop index"``, ``"drop layout"``,
         ``"set settings"``, ``"spell blocks"``, ``"set size"``, ``"set statistics"``), `codes` of the faults that
@@ -195,76 +200,64 @@ def repair_table(
         check_writable(
             snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files"
         )
-    plan = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
+    mends, remaining = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
     settings = mended_settings(snapshot.metadata, dialect_of(snapshot))
-    left = pl.concat([plan.left.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, plan)])
+    remaining = pl.concat([remaining.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, mends)])
     head = [] if settings is None else [_SETTINGS_ROW]
     if settings is not None:
-        left = left.filter(pl.col("code") != _SETTINGS)
-    if dry_run or not (plan.mends or head):
-        rows = head + _rows(plan.mends.values())
-        return _result(snapshot.version, rows, left, dry_run=dry_run, committed=False), None
-    repair = _Repair(plan.mends, _truth(snapshot, plan))
-    intent = WriteIntent(mode="metadata", brings="files", metadata=settings, files=repair, operation="REPAIR")
-    outcome = commit(snapshot.source.store, snapshot, intent)
-    done = not outcome.already_applied
-    rows = head + _rows(plan.mends[add.path] for add in repair.change.adds)
-    return _result(outcome.version, rows, left, dry_run=False, committed=done), outcome.snapshot
-
-
-def _rows(mends: Iterable[Mend]) -> list[_Row]:
-    return [(FilePath.of_log(mend.path).text, list(mend.actions), list(mend.codes)) for mend in mends]
-
-
-def _result(
-    version: int, rows: list[_Row], left: pl.DataFrame, *, dry_run: bool, committed: bool
-) -> RepairResult:
-    return RepairResult(
+        remaining = remaining.filter(pl.col("code") != _SETTINGS)
+    done, version, committed, newest = list(mends.values()), snapshot.version, False, None
+    if not dry_run and (mends or head):
+        repair = _Repair(mends, _truth(snapshot, mends))
+        intent = WriteIntent(
+            mode="metadata", brings="files", metadata=settings, files=repair, operation="REPAIR"
+        )
+        outcome = commit(snapshot.source.store, snapshot, intent)
+        done = [mends[add.path] for add in repair.change.adds]
+        version, committed, newest = outcome.version, not outcome.already_applied, outcome.snapshot
+    rows = [(FilePath.of_log(one.path).text, sorted(one.actions), list(one.codes)) for one in done]
+    result = RepairResult(
         version=version,
         committed=committed,
         dry_run=dry_run,
-        repaired_files=pl.DataFrame(rows, schema=_MENDED, orient="row"),
-        remaining=left,
+        repaired_files=pl.DataFrame([*head, *rows], schema=_REPAIRED, orient="row"),
+        remaining=remaining,
     )
+    return result, newest
 
 
-def _order_after(snapshot: Snapshot, plan: RepairPlan) -> pl.DataFrame:
+def _order_after(snapshot: Snapshot, mends: Mapping[str, _Mend]) -> pl.DataFrame:
     """Give the faults in the order of weights that are there once some files are staged."""
-    staged = [path for path, mend in plan.mends.items() if "drop index" in mend.actions]
+    staged = [path for path, mend in mends.items() if "drop index" in mend.actions]
     gone = pl.col("path").is_in(staged)
     files = snapshot.files.with_columns(
         pl.when(~gone).then(pl.col(name)).alias(name) for name in _INDEX_COLUMNS
     )
     _, faults, _ = check_log(IndexState(replace(snapshot, files=files)))
-    advice = pl.col("code").replace_strict(dict(ADVICE), default=None, return_dtype=pl.String)
-    return pl.concat(faults).filter(pl.col("code").is_in(_ORDER)).with_columns(advice.alias("advice"))
+    return pl.concat(faults).filter(pl.col("code").is_in(_ORDER)).with_columns(_usual_advice())
 
 
-@dataclass(frozen=True, slots=True)
-class _Truth:
-    """What a file really is: bytes and rows."""
-
-    size: int
-    rows: int
+def _usual_advice() -> pl.Expr:
+    advised = pl.col("code").replace_strict(dict(_ADVICE), default=None, return_dtype=pl.String)
+    return advised.alias("advice")
 
 
-def _truth(snapshot: Snapshot, plan: RepairPlan) -> dict[str, _Truth]:
-    """Look at the files whose size or statistics are set."""
-    store, found = snapshot.source.store, dict[str, _Truth]()
+def _truth(snapshot: Snapshot, mends: Mapping[str, _Mend]) -> dict[str, tuple[int, int]]:
+    """Give bytes and rows, as they really are, of the files whose size or statistics are set."""
+    store, found = snapshot.source.store, dict[str, tuple[int, int]]()
     decoded = dict(zip(snapshot.files["path"], snapshot.data_paths, strict=True))
-    for path, mend in plan.mends.items():
-        if {"set size", "set statistics"} & set(mend.actions):
+    for path, mend in mends.items():
+        if mend.actions & {"set size", "set statistics"}:
             size = stored_size(store, decoded[path]) or 0
             with suppress(Unreadable):  # it was read a moment ago; now it is left alone
-                rows = read_footer(store, decoded[path], size).num_rows
-                found[path] = _Truth(size, rows)
+                found[path] = size, read_footer(store, decoded[path], size).num_rows
     return found
 
 
 class _Repair:
     """What becomes of the files, and how it went the last time it was asked."""
 
-    def __init__(self, mends: Mapping[str, Mend], truth: Mapping[str, _Truth]) -> None:
+    def __init__(self, mends: Mapping[str, _Mend], truth: Mapping[str, tuple[int, int]]) -> None:
         self._mends, self._truth = mends, truth
         self.change = FileChange()
 
@@ -274,24 +267,23 @@ class _Repair:
 
     def _edit(self, add: AddFile, dialect: BlocksDialect) -> AddFile:
         mend, tags = self._mends.get(add.path), dict(add.tags or {})
-        told = (tags.get("blocks"), tags.get("qbeast.layout"), add.size)
-        if mend is None or told != (mend.blocks, mend.layout, mend.size_bytes):
+        if mend is None or (tags.get("blocks"), tags.get("qbeast.layout"), add.size) != mend.told:
             return add  # sound, or another writer changed it meanwhile
         update: dict[str, Any] = {}
         if "drop index" in mend.actions:
             update["tags"] = {key: text for key, text in tags.items() if key not in _INDEX_TAGS} or None
         else:
             update["tags"] = _mended_tags(tags, mend, dialect)
-        truth = self._truth.get(add.path)
-        if truth is not None and "set size" in mend.actions:
-            update["size"] = truth.size
-        if truth is not None and "set statistics" in mend.actions:
+        size, rows = self._truth.get(add.path, (None, None))
+        if size is not None and "set size" in mend.actions:
+            update["size"] = size
+        if rows is not None and "set statistics" in mend.actions:
             loose = {"tightBounds": False} if add.deletion_vector else {}
-            update["stats"] = orjson.dumps({"numRecords": truth.rows} | loose).decode()
+            update["stats"] = orjson.dumps({"numRecords": rows} | loose).decode()
         return add.model_copy(update=update)
 
 
-def _mended_tags(tags: dict[str, str | None], mend: Mend, dialect: BlocksDialect) -> dict[str, str | None]:
+def _mended_tags(tags: dict[str, str | None], mend: _Mend, dialect: BlocksDialect) -> dict[str, str | None]:
     if "drop layout" in mend.actions:
         tags.pop("qbeast.layout", None)
     text = tags.get("blocks")
@@ -304,46 +296,16 @@ def _mended_tags(tags: dict[str, str | None], mend: Mend, dialect: BlocksDialect
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
-    """What is done about one file.
-
-    Attributes
-    ----------
-    path : str
-        As the log spells it.
-    actions : tuple of RepairAction
-        In order of their names.
-    codes : tuple of Code
-        The faults that they mend.
-    blocks, layout, size_bytes : str or None, str or None, int
-        What the log said when the file was checked; a file that changed since is left alone.
-    """
+class _Mend:
+    """What is done about one file; `told` are blocks, layout and size in the log: a file that changed is left alone."""
 
     path: str
-    actions: tuple[RepairAction, ...]
+    actions: frozenset[_Action]
     codes: tuple[str, ...]
-    blocks: str | None
-    layout: str | None
-    size_bytes: int
+    told: tuple[str | None, str | None, int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RepairPlan:
-    """What is mended, and what is not.
-
-    Attributes
-    ----------
-    mends : dict of str to Mend
-        By path as the log spells it.
-    remaining : polars.DataFrame
-        Faults that stay, columns of `FAULT_SCHEMA` and `advice`.
-    """
-
-    mends: dict[str, Mend]
-    left: pl.DataFrame
-
-
-def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> RepairPlan:
+def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> tuple[dict[str, _Mend], pl.DataFrame]:
     """Decide what to do about the faults of a table.
 
     Parameters
@@ -352,14 +314,22 @@ def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> RepairPlan:
         Of `FAULT_SCHEMA`, from a check of log and data.
     files : polars.DataFrame
         The snapshot's files.
+
+    Returns
+    -------
+    mends : dict
+        By path as the log spells it.
+    remaining : polars.DataFrame
+        Faults that stay, columns of `FAULT_SCHEMA` and `advice`.
     """
     by_path = faults.filter(pl.col("path").is_not_null()).group_by("path").agg(pl.col("code").unique().sort())
     codes = {path: frozenset(found) for path, found in by_path.iter_rows()}
-    mends: dict[str, Mend] = {}
-    mended: list[tuple[str, str]] = []
+    mends: dict[str, _Mend] = {}
+    cured: list[tuple[str, str]] = []
     advice: dict[str, str] = {}
-    records = files.select("path", "blocks", "layout", "size_bytes", "state", "rules")
-    for record in records.iter_rows(named=True):
+    for record in files.select("path", "blocks", "layout", "size_bytes", "state", "rules").iter_rows(
+        named=True
+    ):
         path = FilePath.of_log(record["path"]).text
         found = codes.get(path, frozenset())
         if found & _LOST:
@@ -368,18 +338,15 @@ def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> RepairPlan:
         actions = _actions(found, holds_copies=_holds_copies(record))
         if _spoils_index(found) and "drop index" not in actions:
             advice[path] = _COPIES
-        done = sorted(code for code in found if actions & _ways(code))
         if actions:
-            mends[record["path"]] = Mend(
-                record["path"],
-                tuple(sorted(actions)),
-                tuple(done),
-                record["blocks"],
-                record["layout"],
-                record["size_bytes"],
-            )
-            mended += [(path, code) for code in done]
-    return RepairPlan(mends, _left(faults, mended, advice))
+            done = sorted(found & frozenset().union(*(_CURED[action] for action in actions)))
+            told = (record["blocks"], record["layout"], record["size_bytes"])
+            mends[record["path"]] = _Mend(record["path"], actions, tuple(done), told)
+            cured += [(path, code) for code in done]
+    done_there = pl.DataFrame(cured, schema={"path": pl.String, "code": pl.String}, orient="row")
+    rest = faults.join(done_there, on=["path", "code"], how="anti", maintain_order="left")
+    given = pl.col("path").replace_strict(advice, default=None, return_dtype=pl.String)
+    return mends, rest.select(*FAULT_SCHEMA, pl.coalesce(_usual_advice(), given).alias("advice"))
 
 
 def _spoils_index(found: frozenset[str]) -> bool:
@@ -389,8 +356,8 @@ def _spoils_index(found: frozenset[str]) -> bool:
     return bool(found & _INDEX)
 
 
-def _actions(found: frozenset[str], *, holds_copies: bool) -> set[RepairAction]:
-    actions: set[RepairAction] = set()
+def _actions(found: frozenset[str], *, holds_copies: bool) -> frozenset[_Action]:
+    actions: set[_Action] = set()
     spoiled = _spoils_index(found)
     if spoiled and not holds_copies:
         actions.add("drop index")
@@ -402,25 +369,7 @@ def _actions(found: frozenset[str], *, holds_copies: bool) -> set[RepairAction]:
         actions.add("set statistics")
     if "file-size" in found:
         actions.add("set size")
-    return actions
-
-
-def _ways(code: str) -> set[RepairAction]:
-    """Give the actions of which each mends a fault."""
-    ways: set[RepairAction] = set()
-    if code in _INDEX:
-        ways.add("drop index")
-    if code == "blocks-count":
-        ways.add("set statistics")
-    if code in _LAYOUT:
-        ways |= {"drop index", "drop layout"}
-    if code in _STATISTICS:
-        ways.add("set statistics")
-    if code == "tags-spelling":
-        ways |= {"drop index", "spell blocks"}
-    if code == "file-size":
-        ways.add("set size")
-    return ways
+    return frozenset(actions)
 
 
 def _holds_copies(record: Mapping[str, str | None]) -> bool:
@@ -428,11 +377,3 @@ def _holds_copies(record: Mapping[str, str | None]) -> bool:
     marked = record["state"] in {"REPLICATED", "ANNOUNCED"}
     text = (record["blocks"] or "").replace(" ", "")
     return record["rules"] != "1" and (marked or '"replicated":true' in text)
-
-
-def _left(faults: pl.DataFrame, mended: list[tuple[str, str]], advice: Mapping[str, str]) -> pl.DataFrame:
-    done = pl.DataFrame(mended, schema={"path": pl.String, "code": pl.String}, orient="row")
-    rest = faults.join(done, on=["path", "code"], how="anti", maintain_order="left")
-    given = pl.col("path").replace_strict(advice, default=None, return_dtype=pl.String)
-    usual = pl.col("code").replace_strict(dict(ADVICE), default=None, return_dtype=pl.String)
-    return rest.select(*FAULT_SCHEMA, pl.coalesce(usual, given).alias("advice"))

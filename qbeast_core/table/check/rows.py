@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.spec.layout import PageLayout
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.check.faults import Fault, Finding
+from qbeast_core.table.check.faults import Fault
 from qbeast_core.table.check.pages import check_pages
 from qbeast_core.table.check.statistics import compare_statistics, summaries_of
 from qbeast_core.table.data.footers import Unreadable, read_footer
@@ -29,9 +29,6 @@ __all__ = [
     "FileCheck",
     "Placement",
     "check_file",
-    "check_hidden_weights",
-    "place_foreign_rows",
-    "place_our_rows",
     "stored_size",
 ]
 
@@ -128,21 +125,28 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
         footer = read_footer(store, job.path, size)
         groups = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
         names = footer.schema.to_arrow_schema().names
-        findings = [
+        faults = [
             *_statistics_of(store, job, sum(groups), storage_options),
             *_places_of(store, job, sum(groups), storage_options, hidden=_holds_weights(job, names)),
         ]
         if (WEIGHT_COLUMN in names or _asks_hidden(job)) and job.ours and names[-1] != WEIGHT_COLUMN:
-            findings.append(Finding("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
+            faults.append(Fault("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
         if job.ours and job.layout is not None:
-            findings += check_pages(store, job.path, size, job.layout)
-    except (Unreadable, *SCAN_ERRORS) as error:
-        return [_fault(job, Finding("file-unreadable", f"it cannot be read: {error}"), [])]
+            faults += check_pages(store, job.path, size, job.layout)
     except StorageError:
         raise
-    except OSError as error:
-        return [_fault(job, Finding("file-unreadable", f"it cannot be read: {error}"), [])]
-    return [_fault(job, finding, groups) for finding in findings]
+    except (Unreadable, *SCAN_ERRORS, OSError) as error:
+        groups, faults = [], [Fault("file-unreadable", f"it cannot be read: {error}")]
+    ends = np.cumsum(groups)
+    return [
+        replace(
+            fault,
+            path=job.path,
+            revision=job.revision,
+            row_group=None if fault.row is None else int(np.searchsorted(ends, fault.row, side="right")),
+        )
+        for fault in faults
+    ]
 
 
 def _asks_hidden(job: FileCheck) -> bool:
@@ -154,30 +158,9 @@ def _holds_weights(job: FileCheck, names: list[str]) -> bool:
     return WEIGHT_COLUMN in names and (job.ours or not job.reserved)
 
 
-def _fault(job: FileCheck, finding: Finding, groups: list[int]) -> Fault:
-    group = None if finding.row is None else _group_of(finding.row, groups)
-    return Fault(
-        code=finding.code,
-        message=finding.message,
-        path=job.path,
-        revision=job.revision,
-        cube=finding.cube,
-        row_group=group,
-        row=finding.row,
-    )
-
-
-def _group_of(row: int, groups: list[int]) -> int | None:
-    for number, rows in enumerate(groups):
-        if row < rows:
-            return number
-        row -= rows
-    return None
-
-
-def _statistics_of(store: Store, job: FileCheck, rows: int, options: dict[str, str]) -> Iterator[Finding]:
+def _statistics_of(store: Store, job: FileCheck, rows: int, options: dict[str, str]) -> Iterator[Fault]:
     if job.num_records is not None and job.num_records != rows:
-        yield Finding("rows-count", f"it holds {rows:,} rows, its statistics tell of {job.num_records:,}")
+        yield Fault("rows-count", f"it holds {rows:,} rows, its statistics tell of {job.num_records:,}")
     if rows:
         whole = scan_files(store, [job.path], list(job.schema), job.schema, storage_options=options)
         found = whole.select(summaries_of(job.schema)).collect(engine="streaming")
@@ -186,20 +169,20 @@ def _statistics_of(store: Store, job: FileCheck, rows: int, options: dict[str, s
 
 def _places_of(
     store: Store, job: FileCheck, rows: int, options: dict[str, str], *, hidden: bool
-) -> Iterator[Finding]:
+) -> Iterator[Fault]:
     """Check blocks where they account for every row, and the hidden column in any case: Spark goes by it."""
     placement = job.placement
-    told = None if placement is None else int(placement.blocks["rows"].sum())
-    if told not in {None, rows} and job.num_records != rows:  # else the log alone tells
-        yield Finding("block-rows", f"it holds {rows:,} rows, its blocks {told:,}")
-    if placement is not None and told == rows:
+    in_blocks = None if placement is None else int(placement.blocks["rows"].sum())
+    if in_blocks not in {None, rows} and job.num_records != rows:  # else it is a fault of the log
+        yield Fault("block-rows", f"it holds {rows:,} rows, its blocks {in_blocks:,}")
+    if placement is not None and in_blocks == rows:
         if job.ours:
             chunks = _chunks(store, job, rows, options, hidden=hidden or _asks_hidden(job))
-            yield from place_our_rows(chunks, placement, job.layout)
+            yield from _place_our_rows(chunks, placement, job.layout)
             return
-        yield from place_foreign_rows(_chunks(store, job, rows, options, hidden=False), placement)
+        yield from _place_foreign_rows(_chunks(store, job, rows, options, hidden=False), placement)
     if hidden and job.indexed:
-        yield from check_hidden_weights(_chunks(store, job, rows, options, hidden=True), job.indexed)
+        yield from _check_hidden_weights(_chunks(store, job, rows, options, hidden=True), job.indexed)
 
 
 def _chunks(
@@ -244,20 +227,10 @@ class Placement:
         return (point_bounds(space, frame.get_column(name), foreign=foreign) for name, space in spaces)
 
 
-def place_our_rows(
+def _place_our_rows(
     chunks: Chunks, placement: Placement, layout: PageLayout | None = None
-) -> Iterator[Finding]:
-    """Check a file of ours, whose blocks stand in the order of its rows and sum to them.
-
-    Parameters
-    ----------
-    chunks : iterator
-        All rows: the indexed columns and the hidden one.
-    placement : Placement
-        Its blocks.
-    layout : PageLayout, optional
-        Its pages.
-    """
+) -> Iterator[Fault]:
+    """Check a file of ours, whose blocks stand in the order of its rows and sum to them."""
     rows = placement.blocks["rows"].to_numpy()
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
     weights = np.empty(int(starts[-1]), np.int32)
@@ -276,30 +249,22 @@ def place_our_rows(
     cubes = placement.blocks["cube"].to_list()
     if outside.count:
         cube = cubes[int(np.searchsorted(starts, outside.first, side="right")) - 1]
-        yield Finding(
+        yield Fault(
             "row-cube", f"{outside.count:,} row(s) lie outside the cube of their block", outside.first, cube
         )
-    yield from _weight_findings(weights, starts, placement)
+    yield from _weight_faults(weights, starts, placement)
     if layout is not None:
-        yield from _order_findings(weights, starts, placement)
-        yield from _page_findings(weights, layout)
-    yield from _hidden_findings(hidden)
+        yield from _order_faults(weights, starts, placement)
+        yield from _page_faults(weights, layout)
+    yield from _hidden_faults(hidden)
 
 
-def check_hidden_weights(chunks: Chunks, indexed: Sequence[str]) -> Iterator[Finding]:
-    """Check the hidden column alone, of a file whose blocks cannot be used.
-
-    Parameters
-    ----------
-    chunks : iterator
-        All rows: the indexed columns and the hidden one.
-    indexed : sequence of str
-        The indexed columns, in order.
-    """
+def _check_hidden_weights(chunks: Chunks, indexed: Sequence[str]) -> Iterator[Fault]:
+    """Check the hidden column alone, of a file whose blocks cannot be used."""
     hidden = _Tally()
     for start, frame in chunks:
         hidden.add(_unlike(frame, frame_weights(frame, indexed)), start)
-    yield from _hidden_findings(hidden)
+    yield from _hidden_faults(hidden)
 
 
 def _unlike(frame: pl.DataFrame, weights: I32Array) -> BoolArray:
@@ -309,13 +274,13 @@ def _unlike(frame: pl.DataFrame, weights: I32Array) -> BoolArray:
     return wrong
 
 
-def _hidden_findings(hidden: _Tally) -> Iterator[Finding]:
+def _hidden_faults(hidden: _Tally) -> Iterator[Fault]:
     if hidden.count:
         message = f"{WEIGHT_COLUMN} of {hidden.count:,} row(s) is not the high half of their weight"
-        yield Finding("hidden-weight", message, hidden.first)
+        yield Fault("hidden-weight", message, hidden.first)
 
 
-def _weight_findings(weights: I32Array, starts: I64Array, placement: Placement) -> Iterator[Finding]:
+def _weight_faults(weights: I32Array, starts: I64Array, placement: Placement) -> Iterator[Fault]:
     filled = placement.blocks.with_row_index("at").filter(pl.col("rows") > 0)
     at = filled["at"].to_numpy()
     if not len(at):
@@ -331,13 +296,13 @@ def _weight_findings(weights: I32Array, starts: I64Array, placement: Placement) 
             f"{int(wrong.sum()):,} row(s) have weights outside {low[bad]} to {high[bad]}, the bounds of their block"
             + (f", and {len(over) - 1:,} other block(s) have such rows" if len(over) > 1 else "")
         )
-        yield Finding("row-weight", message, int(first[bad] + np.argmax(wrong)), filled["cube"][int(bad)])
+        yield Fault("row-weight", message, int(first[bad] + np.argmax(wrong)), filled["cube"][int(bad)])
     for bad in np.flatnonzero(least > low)[:1]:
         message = f"the smallest weight of the block is {least[bad]}, its tag says {low[bad]}"
-        yield Finding("min-weight", message, int(first[bad]), filled["cube"][int(bad)])
+        yield Fault("min-weight", message, int(first[bad]), filled["cube"][int(bad)])
 
 
-def _order_findings(weights: I32Array, starts: I64Array, placement: Placement) -> Iterator[Finding]:
+def _order_faults(weights: I32Array, starts: I64Array, placement: Placement) -> Iterator[Fault]:
     filled = placement.blocks.with_row_index("at").filter(pl.col("rows") > 0)
     first = starts[:-1][filled["at"].to_numpy()]
     falls = weights[1:] < weights[:-1]
@@ -346,33 +311,26 @@ def _order_findings(weights: I32Array, starts: I64Array, placement: Placement) -
         row = int(np.argmax(falls)) + 1
         cube = filled["cube"][int(np.searchsorted(first, row, side="right")) - 1]
         message = "rows of a block do not rise in weight, so its pages cannot be chosen"
-        yield Finding("row-order", message, row, cube)
+        yield Fault("row-order", message, row, cube)
 
 
-def _page_findings(weights: I32Array, layout: PageLayout) -> Iterator[Finding]:
+def _page_faults(weights: I32Array, layout: PageLayout) -> Iterator[Fault]:
     first = weights[:: layout.page_rows] >> _LOW_BITS
-    told = np.asarray(layout.weights, np.int32)
-    if len(told) != len(first):
-        return  # told from the log
-    for page in np.flatnonzero(told != first)[:1]:
+    logged = np.asarray(layout.weights, np.int32)
+    if len(logged) != len(first):
+        return  # a fault of the log
+    for page in np.flatnonzero(logged != first)[:1]:
         message = (
-            f"page {page} begins with a weight of high half {first[page]}, its layout tag says {told[page]}"
+            f"page {page} begins with a weight of high half {first[page]}, its layout tag says {logged[page]}"
         )
-        yield Finding("layout", message, int(page) * layout.page_rows)
+        yield Fault("layout", message, int(page) * layout.page_rows)
 
 
-def place_foreign_rows(chunks: Chunks, placement: Placement) -> Iterator[Finding]:
+def _place_foreign_rows(chunks: Chunks, placement: Placement) -> Iterator[Fault]:
     """Check a file of another writer, whose rows may stand in any order.
 
     A row belongs to the first cube on its way down whose block takes its weight. Counts and smallest weights
     are compared only if every row's place is certain (`point_bounds`).
-
-    Parameters
-    ----------
-    chunks : iterator
-        All rows, the indexed columns.
-    placement : Placement
-        Its blocks.
     """
     merged = placement.blocks.group_by("cube", maintain_order=True).agg(
         pl.col("min_weight").min(), pl.col("max_weight").max(), pl.col("rows").sum()
@@ -381,7 +339,7 @@ def place_foreign_rows(chunks: Chunks, placement: Placement) -> Iterator[Finding
     found = _Assigned(one)
     for start, frame in chunks:
         found.add(start, frame)
-    yield from found.findings()
+    yield from found.faults()
 
 
 class _Assigned:
@@ -403,46 +361,46 @@ class _Assigned:
         self.certain = self.certain and all((low == high).all() for low, high in bounds)
         low = self.placement.blocks["min_weight"].to_numpy()
         high = self.placement.blocks["max_weight"].to_numpy()
-        left, in_cube = np.arange(len(weights)), np.zeros(len(weights), np.bool_)
+        remaining, in_cube = np.arange(len(weights)), np.zeros(len(weights), np.bool_)
         for depth in np.unique(self.depth):  # rows that found their block are not looked at further down
-            weight, free = weights[left], np.ones(len(left), np.bool_)
-            ends = [(below[left], above[left]) for below, above in bounds]
+            weight, free = weights[remaining], np.ones(len(remaining), np.bool_)
+            ends = [(below[remaining], above[remaining]) for below, above in bounds]
             for block in np.flatnonzero(self.depth == depth):
-                inside = np.ones(len(left), np.bool_)
+                inside = np.ones(len(remaining), np.bool_)
                 for j, (below, above) in enumerate(ends):
                     inside &= (above >= self.lower[block, j]) & (below < self.upper[block, j])
-                in_cube[left[inside]] = True
+                in_cube[remaining[inside]] = True
                 inside &= free & (weight >= low[block])
                 if self.placement.bounded:
                     inside &= weight <= high[block]
                 free &= ~inside
                 self.counts[block] += inside.sum()
                 self.least[block] = min(int(weight[inside].min(initial=2**40)), self.least[block])
-            left = left[free]
+            remaining = remaining[free]
         lost = np.zeros(len(weights), np.bool_)
-        lost[left] = True
+        lost[remaining] = True
         self.nowhere.add(lost & ~in_cube, start)
         self.astray.add(lost & in_cube, start)
 
-    def findings(self) -> Iterator[Finding]:
+    def faults(self) -> Iterator[Fault]:
         """Tell what is wrong, once all rows are placed."""
         if self.nowhere.count:
             message = f"{self.nowhere.count:,} row(s) lie in no cube of the file's blocks"
-            yield Finding("row-cube", message, self.nowhere.first)
+            yield Fault("row-cube", message, self.nowhere.first)
         if self.astray.count:
             message = f"{self.astray.count:,} row(s) have weights outside the bounds of the block they lie in"
-            yield Finding("row-weight", message, self.astray.first)
+            yield Fault("row-weight", message, self.astray.first)
         if not self.certain or self.nowhere.count or self.astray.count:
             return
         blocks = self.placement.blocks
-        told, low = blocks["rows"].to_numpy(), blocks["min_weight"].to_numpy()
-        for bad in np.flatnonzero(self.counts != told)[:1]:
-            message = f"the block holds {self.counts[bad]:,} rows, its tag says {told[bad]:,}"
-            yield Finding("block-rows", message, None, blocks["cube"][int(bad)])
-        wrong: BoolArray = (self.counts > 0) & (self.counts == told) & (self.least != low)
+        logged, low = blocks["rows"].to_numpy(), blocks["min_weight"].to_numpy()
+        for bad in np.flatnonzero(self.counts != logged)[:1]:
+            message = f"the block holds {self.counts[bad]:,} rows, its tag says {logged[bad]:,}"
+            yield Fault("block-rows", message, None, blocks["cube"][int(bad)])
+        wrong: BoolArray = (self.counts > 0) & (self.counts == logged) & (self.least != low)
         for bad in np.flatnonzero(wrong)[:1]:
             message = f"the smallest weight of the block is {self.least[bad]}, its tag says {low[bad]}"
-            yield Finding("min-weight", message, None, blocks["cube"][int(bad)])
+            yield Fault("min-weight", message, None, blocks["cube"][int(bad)])
 
 
 class _Tally:

@@ -8,11 +8,11 @@ from typing import Any, Final
 import polars as pl
 
 from qbeast_core.query.statistics import known_text_high
-from qbeast_core.table.check.faults import Finding
+from qbeast_core.table.check.faults import Fault
 
-__all__ = ["Leaf", "compare_statistics", "leaves_of", "summaries_of"]
+__all__ = ["compare_statistics", "summaries_of"]
 
-Leaf = tuple[str, ...]
+_Leaf = tuple[str, ...]
 """A column, or a field of a struct, by its names from the top."""
 
 _EXACT_DIGITS: Final = 15
@@ -21,11 +21,11 @@ _ABOVE_CUT_TEXT: Final = "\U0010ffff" * 8
 _NOTHING: Final = pl.Struct([])
 
 
-def leaves_of(schema: Mapping[str, pl.DataType]) -> Iterator[tuple[Leaf, pl.DataType]]:
+def _leaves_of(schema: Mapping[str, pl.DataType]) -> Iterator[tuple[_Leaf, pl.DataType]]:
     """Yield the leaf columns of a schema; lists and maps are leaves."""
     for name, dtype in schema.items():
         if isinstance(dtype, pl.Struct):
-            yield from (((name, *leaf), inner) for leaf, inner in leaves_of(pl.Schema(dtype.to_schema())))
+            yield from (((name, *leaf), inner) for leaf, inner in _leaves_of(pl.Schema(dtype.to_schema())))
         else:
             yield (name,), dtype
 
@@ -36,7 +36,7 @@ def summaries_of(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
     Every column is asked for something, so every page of the file is decoded.
     """
     asked: list[pl.Expr] = [pl.len().cast(pl.Int64).alias("rows")]
-    for i, (leaf, dtype) in enumerate(leaves_of(schema)):
+    for i, (leaf, dtype) in enumerate(_leaves_of(schema)):
         column = pl.col(leaf[0])
         for name in leaf[1:]:
             column = column.struct.field(name)
@@ -51,7 +51,7 @@ def summaries_of(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
 
 def compare_statistics(
     found: pl.DataFrame, file: pl.DataFrame, schema: Mapping[str, pl.DataType], *, ours: bool
-) -> Iterator[Finding]:
+) -> Iterator[Fault]:
     """Compare what the values are with what the log says.
 
     Parameters
@@ -67,7 +67,7 @@ def compare_statistics(
     """
     hidden_rows = bool(file["has_deletion_vector"][0])  # their statistics need not be exact
     known = frozenset(found.columns)
-    for i, (leaf, _) in enumerate(leaves_of(schema)):
+    for i, (leaf, _) in enumerate(_leaves_of(schema)):
         shown = ".".join(leaf)
         nulls = _field(file, "null_count", leaf)
         if (
@@ -77,24 +77,24 @@ def compare_statistics(
             and nulls[0] != found[f"{i}.nulls"][0]
         ):
             message = f"{shown!r} has {found[f'{i}.nulls'][0]:,} nulls, its statistics tell of {nulls[0]:,}"
-            yield Finding("stats-nulls", message)
+            yield Fault("stats-nulls", message)
         if f"{i}.min" not in known:
             continue
         low, high = _field(file, "min", leaf), _field(file, "max", leaf)
         above_nan = ours and f"{i}.nan" in known and found[f"{i}.nan"][0] is True
         if above_nan and high is not None and high.is_not_nan().fill_null(value=False)[0]:
             message = f"{shown!r} holds NaN, which is above {high[0]}, its largest value by the statistics"
-            yield Finding("stats-bounds", message)
+            yield Fault("stats-bounds", message)
         for bound, side in ((low, "min"), (high, "max")):
             if bound is not None and not _encloses(bound, found[f"{i}.{side}"], side, ours=ours):
                 value = found.select(pl.col(f"{i}.{side}").cast(pl.String)).item()
-                told = "below" if side == "min" else "above"
-                message = f"{shown!r} holds {value}, {told} the {side} of its statistics"
-                yield Finding("stats-bounds", message)
+                where = "below" if side == "min" else "above"
+                message = f"{shown!r} holds {value}, {where} the {side} of its statistics"
+                yield Fault("stats-bounds", message)
 
 
-def _field(file: pl.DataFrame, side: str, leaf: Leaf) -> pl.Series | None:
-    """Take one leaf out of a struct of statistics; None where nothing is told."""
+def _field(file: pl.DataFrame, side: str, leaf: _Leaf) -> pl.Series | None:
+    """Take one leaf out of a struct of statistics; None where there is none."""
     column = file.get_column(side)
     for name in leaf:
         if not isinstance(column.dtype, pl.Struct) or name not in pl.Schema(column.dtype.to_schema()):
@@ -106,7 +106,7 @@ def _field(file: pl.DataFrame, side: str, leaf: Leaf) -> pl.Series | None:
 def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> bool:
     """Tell whether a bound holds, as far as it is one; what is not known encloses everything."""
     frame = pl.DataFrame({"bound": bound, "value": value})
-    told, held = pl.col("bound"), pl.col("value")
+    logged, held = pl.col("bound"), pl.col("value")
     dtype = value.dtype
     if isinstance(dtype, pl.Decimal):
         return (
@@ -117,13 +117,13 @@ def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> b
     if isinstance(dtype, pl.Datetime) and isinstance(bound.dtype, pl.Datetime):
         # Others cut the fraction of a millisecond off, above as well.
         frame = frame.select(
-            told.dt.cast_time_unit("us").to_physical() + (999 if side == "max" and not ours else 0),
+            logged.dt.cast_time_unit("us").to_physical() + (999 if side == "max" and not ours else 0),
             held.dt.cast_time_unit("us").to_physical(),
         )
     elif dtype == pl.String and bound.dtype == pl.String and side == "max":
-        frame = frame.with_columns(known_text_high(told) + ("" if ours else _ABOVE_CUT_TEXT))
+        frame = frame.with_columns(known_text_high(logged) + ("" if ours else _ABOVE_CUT_TEXT))
     elif dtype.is_float() and bound.dtype.is_float():
-        frame = frame.with_columns(told.fill_nan(None))
+        frame = frame.with_columns(logged.fill_nan(None))
     return _in_order(frame, side)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
@@ -15,19 +15,12 @@ from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.table.index.design_effect import count_keys
 from qbeast_core.table.index.state import IndexState
 
-__all__ = [
-    "Counted",
-    "Distribution",
-    "LevelMetrics",
-    "Metrics",
-    "RevisionMetrics",
-    "build_metrics",
-    "count_blocks",
-    "fewest_levels",
-]
+__all__ = ["Distribution", "LevelMetrics", "Metrics", "RevisionMetrics", "build_metrics", "fewest_levels"]
 
 
 _SPREADS: Final = ("rows_per_cube", "rows_per_block", "bytes_per_file", "blocks_per_cube", "blocks_per_file")
+
+_SHOWN: Final = ("min", "q1", "median", "q3", "max", "mean", "std")
 
 _TYPES: Final[Mapping[Any, Any]] = {
     int: pl.Int64,
@@ -38,7 +31,7 @@ _TYPES: Final[Mapping[Any, Any]] = {
 
 _KINDS: Final[dict[bool, Literal["inner", "leaf"]]] = {True: "inner", False: "leaf"}
 
-Key: TypeAlias = tuple[Any, ...]
+_Key: TypeAlias = tuple[Any, ...]
 """A revision's number; or with depth and whether cubes are inner ones."""
 
 _REVISION: Final = ["revision"]
@@ -250,8 +243,8 @@ def _lines(one: RevisionMetrics) -> list[str]:
     spreads = [(name, value) for name in _SPREADS if (value := getattr(one, name)) is not None]
     if spreads:
         lines += _table(
-            ("", "min", "q1", "median", "q3", "max", "mean", "std"),
-            [(name.replace("_", " "), *map(_short, _shown(value))) for name, value in spreads],
+            ("", *_SHOWN),
+            [(name.replace("_", " "), *_cells(value, _SHOWN)) for name, value in spreads],
         )
     if one.levels:
         lines += _table(
@@ -261,7 +254,7 @@ def _lines(one: RevisionMetrics) -> list[str]:
                     str(level.depth),
                     level.kind,
                     *(f"{count:,}" for count in (level.cubes, level.blocks, level.files, level.rows)),
-                    *map(_short, _mean_and_std(level.rows_per_cube)),
+                    *_cells(level.rows_per_cube, ("mean", "std")),
                 )
                 for level in one.levels
             ],
@@ -269,16 +262,9 @@ def _lines(one: RevisionMetrics) -> list[str]:
     return lines
 
 
-def _shown(value: Distribution) -> tuple[float, ...]:
-    return (value.min, value.q1, value.median, value.q3, value.max, value.mean, value.std)
-
-
-def _mean_and_std(value: Distribution | None) -> tuple[float, ...]:
-    return () if value is None else (value.mean, value.std)
-
-
-def _short(number: float) -> str:
-    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.2f}"
+def _cells(spread: Distribution | None, names: Sequence[str]) -> list[str]:
+    numbers = [] if spread is None else [getattr(spread, name) for name in names]
+    return [f"{n:,.0f}" if n >= 100 or n == int(n) else f"{n:,.2f}" for n in numbers]
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
@@ -325,7 +311,7 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
     if revision is not None and revision not in numbers:
         msg = f"{snapshot.uri!r} has no revision {revision}; its revisions are {numbers}"
         raise InvalidInputError(msg, argument="revision")
-    counted = count_blocks(blocks, files, known)
+    counted = _count_blocks(blocks, files, known)
     return Metrics(
         version=snapshot.version,
         revisions=tuple(
@@ -354,7 +340,7 @@ def fewest_levels(rows: int, cube_size: int, dimensions: int) -> int:
 
 
 def _revision(
-    number: int, revision: Revision | None, counted: Counted, files: pl.DataFrame
+    number: int, revision: Revision | None, counted: _Counted, files: pl.DataFrame
 ) -> RevisionMetrics:
     mine = files.filter(pl.col("revision") == number)
     key = (number,)
@@ -387,8 +373,8 @@ def _revision(
     )
 
 
-def _levels(number: int, counted: Counted) -> tuple[LevelMetrics, ...]:
-    keys = sorted(key for key in counted.totals if len(key) == 3 and key[0] == number)
+def _levels(number: int, counted: _Counted) -> tuple[LevelMetrics, ...]:
+    keys = [key for key in counted.totals if len(key) == 3 and key[0] == number]
     in_order = sorted(keys, key=lambda key: (key[1], not key[2]))
     return tuple(
         LevelMetrics.model_validate(
@@ -398,46 +384,24 @@ def _levels(number: int, counted: Counted) -> tuple[LevelMetrics, ...]:
     )
 
 
-def _spreads(key: tuple[object, ...], counted: Counted) -> dict[str, Distribution | None]:
+def _spreads(key: tuple[object, ...], counted: _Counted) -> dict[str, Distribution | None]:
     return {
         name: Distribution(**found[key]) if key in found else None for name, found in counted.spreads.items()
     }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Counted:
-    """Sums and spreads; what holds nothing has no key.
+class _Counted:
+    """Sums (copies left out), spreads by name, trees and copies, by revision or level; nothing to count: no key."""
 
-    Attributes
-    ----------
-    totals : dict
-        By revision, and by level: `blocks`, `rows`, `files`, `cubes`; copies are left out.
-    spreads : dict
-        By name (``rows_per_cube`` ...) and key: count, mean, std, min, q1, median, q3, max.
-    trees : dict
-        By revision: `nodes` (cubes with blocks, or with some below them), `inner` nodes, deepest `depth`.
-    copies : dict
-        By revision: `blocks` and `rows` of copies.
-    """
-
-    totals: dict[Key, dict[str, Any]]
-    spreads: dict[str, dict[Key, dict[str, Any]]]
-    trees: dict[Key, dict[str, Any]]
-    copies: dict[Key, dict[str, Any]]
+    totals: dict[_Key, dict[str, Any]]
+    spreads: dict[str, dict[_Key, dict[str, Any]]]
+    trees: dict[_Key, dict[str, Any]]
+    copies: dict[_Key, dict[str, Any]]
 
 
-def count_blocks(blocks: pl.DataFrame, files: pl.DataFrame, revisions: Mapping[int, Revision]) -> Counted:
-    """Group the blocks of live files.
-
-    Parameters
-    ----------
-    blocks : polars.DataFrame
-        As `qbeast_core.query.live_blocks` gives them.
-    files : polars.DataFrame
-        `file`, `bytes`, and the `revision` that counts each file (0: staging).
-    revisions : mapping of int to Revision
-        All that blocks name.
-    """
+def _count_blocks(blocks: pl.DataFrame, files: pl.DataFrame, revisions: Mapping[int, Revision]) -> _Counted:
+    """Group the blocks of live files; `files` tell of each its bytes, and the revision that counts it (0: staging)."""
     own = blocks.filter(~pl.col("replicated"))
     cubes = own.select("revision", "cube", "depth").unique()
     inner = _inner_nodes(cubes, revisions)
@@ -448,7 +412,7 @@ def count_blocks(blocks: pl.DataFrame, files: pl.DataFrame, revisions: Mapping[i
     held = own.group_by("revision", "cube").agg(
         pl.col("depth", "inner").first(), pl.col("rows").sum(), pl.len().alias("blocks")
     )
-    spreads: dict[str, dict[Key, dict[str, Any]]] = {}
+    spreads: dict[str, dict[_Key, dict[str, Any]]] = {}
     for by in (_REVISION, _LEVEL):
         packed = own.group_by(*by, "file").agg(pl.len().alias("blocks"))
         sized = files if by is _REVISION else packed.join(files.select("file", "bytes"), on="file")
@@ -463,7 +427,7 @@ def count_blocks(blocks: pl.DataFrame, files: pl.DataFrame, revisions: Mapping[i
     copies = (
         blocks.filter("replicated").group_by(_REVISION).agg(pl.len().alias("blocks"), pl.col("rows").sum())
     )
-    return Counted(
+    return _Counted(
         totals=_totals(own, held, _REVISION) | _totals(own, held, _LEVEL),
         spreads=spreads,
         trees=_trees(cubes, inner),
@@ -483,7 +447,7 @@ def _inner_nodes(cubes: pl.DataFrame, revisions: Mapping[int, Revision]) -> pl.D
     return pl.concat(parts)
 
 
-def _trees(cubes: pl.DataFrame, inner: pl.DataFrame) -> dict[Key, dict[str, Any]]:
+def _trees(cubes: pl.DataFrame, inner: pl.DataFrame) -> dict[_Key, dict[str, Any]]:
     every = pl.concat([inner, cubes.select("revision", "cube")]).unique()
     found = (
         every.group_by("revision")
@@ -495,14 +459,14 @@ def _trees(cubes: pl.DataFrame, inner: pl.DataFrame) -> dict[Key, dict[str, Any]
     return _keyed(found, _REVISION)
 
 
-def _totals(own: pl.DataFrame, held: pl.DataFrame, by: list[str]) -> dict[Key, dict[str, Any]]:
+def _totals(own: pl.DataFrame, held: pl.DataFrame, by: list[str]) -> dict[_Key, dict[str, Any]]:
     counts = own.group_by(by).agg(
         pl.len().alias("blocks"), pl.col("rows").sum(), pl.col("file").n_unique().alias("files")
     )
     return _keyed(counts.join(held.group_by(by).agg(pl.len().alias("cubes")), on=by), by)
 
 
-def _spread(frame: pl.DataFrame, by: list[str], column: str) -> dict[Key, dict[str, Any]]:
+def _spread(frame: pl.DataFrame, by: list[str], column: str) -> dict[_Key, dict[str, Any]]:
     number = pl.col(column).cast(pl.Float64)
     found = frame.group_by(by).agg(
         number.len().cast(pl.Int64).alias("count"),
@@ -517,6 +481,6 @@ def _spread(frame: pl.DataFrame, by: list[str], column: str) -> dict[Key, dict[s
     return _keyed(found, by)
 
 
-def _keyed(frame: pl.DataFrame, by: list[str]) -> dict[Key, dict[str, Any]]:
+def _keyed(frame: pl.DataFrame, by: list[str]) -> dict[_Key, dict[str, Any]]:
     """Give a row a group, by its key and without it."""
     return {tuple(row.pop(name) for name in by): row for row in frame.iter_rows(named=True)}
