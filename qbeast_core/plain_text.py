@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["HIDDEN", "for_people", "visible", "without_colours", "without_secrets"]
+__all__ = ["HIDDEN", "for_people", "visible", "without_secrets"]
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 HIDDEN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -44,22 +44,6 @@ def visible(text: str) -> str:
     return HIDDEN.sub(lambda found: _spelled(found[0]), text)
 
 
-def without_colours(text: str) -> str:
-    r"""Return a text without the codes by which other programs colour theirs.
-
-    Parameters
-    ----------
-    text : str
-        Of another program.
-
-    Examples
-    --------
-    >>> without_colours("\x1b[1;31merror\x1b[0m: no")
-    'error: no'
-    """
-    return _COLOURS.sub("", text)
-
-
 def without_secrets(text: str) -> str:
     """Return a text whose addresses show neither passwords nor the values of queries, which may be signatures.
 
@@ -79,14 +63,14 @@ def without_secrets(text: str) -> str:
 
 
 def for_people(text: str) -> str:
-    """Return a text without secrets, colours and hidden characters; see the three functions it is made of.
+    """Return a text without secrets, colours and hidden characters; see `without_secrets` and `visible`.
 
     Parameters
     ----------
     text : str
         From anywhere.
     """
-    return visible(without_colours(without_secrets(text)))
+    return visible(_COLOURS.sub("", without_secrets(text)))
 
 
 def _masked(found: re.Match[str]) -> str:

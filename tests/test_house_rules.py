@@ -18,6 +18,38 @@ MOST_LINES = 600
 MOST_FUNCTION_LINES = 40
 WHOLE = {"qbeast_core/table/table.py"}  # one public class: its length is docstrings
 
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+BY_NAME = (
+    "qbeast_core/cli/commands/",
+    "qbeast_core/cli/jobs/",
+    "qbeast_spark_bridge/write.py",
+)  # imported by name, when they are needed
+IDLE = {  # offer functions that nobody asks for: none is added here
+    "qbeast_core/io/thrift.py",
+    "qbeast_core/io/value_bytes.py",
+    "qbeast_core/log/spellings.py",
+    "qbeast_core/query/tags.py",
+    "qbeast_core/table/commit/commit.py",
+    "qbeast_core/table/dml/merge.py",
+    "qbeast_core/table/engine/distributed.py",
+    "qbeast_core/table/engine/tasks.py",
+    "qbeast_core/table/index/design_effect.py",
+    "qbeast_core/table/read/scan.py",
+    "qbeast_core/table/read/scan_task.py",
+    "qbeast_core/table/read/split_scan.py",
+    "qbeast_core/table/write/options.py",
+    "qbeast_core/table/write/write.py",
+    "qbeast_core/tree/build.py",
+    "qbeast_core/tree/columns.py",
+    "qbeast_core/tree/evolve.py",
+    "qbeast_core/tree/fit.py",
+    "qbeast_core/tree/summary.py",
+    "qbeast_spark_bridge/predicates/from_sql.py",
+    "qbeast_spark_bridge/predicates/names.py",
+    "qbeast_spark_bridge/predicates/to_sql.py",
+    "qbeast_spark_bridge/read.py",
+}
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -55,6 +87,39 @@ def test_a_module_introduces_itself(path: Path) -> None:
     assert public <= _listed(tree), "every public name stands in __all__"
 
 
+def _imported() -> set[str]:
+    """Return the dotted names that a file of ours imports, or takes from a module that it imports."""
+    found: set[str] = set()
+    for path in {*MODULES, *TESTS, *(ROOT / "benchmarks").rglob("*.py")}:
+        tree = ast.parse(path.read_text())
+        modules: dict[str, str] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                names = {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+                found.update(names.values())
+                modules |= names
+        attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+        found |= {
+            f"{modules[node.value.id]}.{node.attr}"
+            for node in attributes
+            if isinstance(node.value, ast.Name) and node.value.id in modules
+        }
+    return found
+
+
+def test_a_module_offers_what_others_use() -> None:
+    """Functions that no other module asks for stand in no `__all__`; types may, since they stand in signatures."""
+    imported, idle = _imported(), dict[str, set[str]]()
+    for path in MODULES:
+        tree, name = ast.parse(path.read_text()), _name(path)
+        functions = {node.name for node in tree.body if isinstance(node, Function)} & _listed(tree)
+        module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        unused = {one for one in functions if f"{module}.{one}" not in imported}
+        if unused and not name.startswith(BY_NAME) and name not in IDLE:
+            idle[name] = unused
+    assert not idle
+
+
 def _listed(tree: ast.Module) -> set[str]:
     values = [
         node.value
@@ -62,9 +127,6 @@ def _listed(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]
     ]
     return {str(name) for value in values for name in ast.literal_eval(value)}
-
-
-TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", TESTS, ids=_name)

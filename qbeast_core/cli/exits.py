@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from types import TracebackType
-from typing import Final, Literal
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
 
 import click
 
@@ -15,7 +16,7 @@ from qbeast_core.cli.wording import one_line, spoken
 from qbeast_core.errors import QbeastError
 from qbeast_core.plain_text import for_people
 
-__all__ = ["EXIT_CODES", "FAULTS", "Reported", "exit_code_of"]
+__all__ = ["EXIT_CODES", "FAULTS", "exit_code_of", "reported"]
 
 FAULTS: Final = 1
 """`qbeast check` found faults."""
@@ -64,42 +65,32 @@ def exit_code_of(error: QbeastError) -> int:
     return next(EXIT_CODES[code] for code in codes if code in EXIT_CODES)
 
 
-class Reported:
-    """Turn whatever goes wrong inside into one line on the standard error and an exit code.
+@contextmanager
+def reported(settings: Settings) -> Generator[None]:
+    """Turn whatever goes wrong inside into one line on the standard error and an exit code, by click's `Exit`.
 
-    Not an ``except`` clause, since nothing at all may get past it: a panic of a library written in Rust is no
-    ``Exception``. With ``--json`` the standard output gets a document about the error.
+    Nothing at all gets past it: a panic of a library written in Rust is no ``Exception``. With ``--json`` the standard
+    output gets a document about the error.
     """
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[False]:
-        """Tell of an error, and raise click's `Exit` in its place."""
-        if error is None or _is_clicks_own(error):
-            return False
-        if self._settings.traceback:
-            shown = for_people("".join(traceback.format_exception(kind, error, trace)))
+    try:
+        yield
+    except BaseException as error:
+        if _is_clicks_own(error):
+            raise
+        if settings.traceback:
+            shown = for_people("".join(traceback.format_exception(error)))
             click.echo(shown, err=True, nl=False)
         code, exit_code, text = _described(error)
         message = for_people(text)
         if isinstance(error, BrokenPipeError):
             _silence_stdout()  # as other tools do: nobody is there to read
         else:
-            self._print(code, exit_code, message)
+            click.echo(f"{click.style('error:', fg='red')} {message}", err=True)
+            if settings.json:
+                from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
+
+                click.echo(to_json({"error": {"code": code, "message": message, "exit_code": exit_code}}))
         raise click.exceptions.Exit(exit_code) from error
-
-    def _print(self, code: str, exit_code: int, message: str) -> None:
-        click.echo(f"{click.style('error:', fg='red')} {message}", err=True)
-        if self._settings.json:
-            from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
-
-            click.echo(to_json({"error": {"code": code, "message": message, "exit_code": exit_code}}))
 
 
 def _is_clicks_own(error: BaseException) -> bool:

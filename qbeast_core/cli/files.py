@@ -15,17 +15,18 @@ import polars as pl
 from qbeast_core.cli.wording import first_line
 from qbeast_core.errors import InvalidInputError
 
-__all__ = ["FileFormat", "OutputFile", "fresh_file"]
+__all__ = ["ENDINGS", "FileFormat", "OutputFile", "fresh_file"]
 
 FileFormat: TypeAlias = Literal["parquet", "csv", "jsonl"]
 
-_ENDINGS: Final[dict[str, FileFormat]] = {
+ENDINGS: Final[dict[str, FileFormat]] = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".csv": "csv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+"""Formats by how names of files end."""
 
 
 class OutputFile:
@@ -126,7 +127,7 @@ def fresh_file(name: str, *, overwrite: bool) -> Path:
 
 
 def _format_of(name: str) -> FileFormat:
-    found = _ENDINGS.get(Path(name).suffix.lower())
+    found = ENDINGS.get(Path(name).suffix.lower())
     if found is None:
         msg = f"{name!r} tells no format; nothing was written. Say --format parquet, csv or jsonl."
         raise InvalidInputError(msg, argument="format")

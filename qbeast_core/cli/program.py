@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from qbeast_core.cli.answer import Answer, Settings, print_answer
-from qbeast_core.cli.exits import Reported
+from qbeast_core.cli.exits import reported
 
 __all__ = ["program"]
 
@@ -42,13 +42,13 @@ class _Program(click.Group):
     ) -> click.Context:
         """Read the options before the command."""
         settings = Settings()
-        with Reported(settings):
+        with reported(settings):
             return super().make_context(info_name, args, parent, obj=settings, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, print its answer, leave with its exit code."""
         settings = ctx.ensure_object(Settings)
-        with Reported(settings):
+        with reported(settings):
             answer: Answer = super().invoke(ctx)
             print_answer(answer, settings)
             sys.stdout.flush()  # a reader that went away is noticed here

@@ -16,6 +16,7 @@ import orjson
 import polars as pl
 
 import qbeast
+from qbeast_core.cli.files import ENDINGS
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
 from qbeast_core.log.refusals import PARTITIONING
 from qbeast_core.log.schema import schema_from_delta
@@ -24,14 +25,7 @@ __all__ = ["SourceFormat", "SourceOptions", "read_sources", "types_by_name"]
 
 SourceFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "delta"]
 
-_ENDINGS: Final[Mapping[str, SourceFormat]] = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-}
+_ENDINGS: Final[Mapping[str, SourceFormat]] = {**ENDINGS, ".tsv": "csv"}
 _COMPRESSED: Final = (".gz", ".zst")
 _NOTHING: Final = "; nothing was written"
 

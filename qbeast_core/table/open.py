@@ -16,7 +16,7 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
 from qbeast_core.table.table import Table
 
-__all__ = ["open_newest", "open_reader", "open_version"]
+__all__ = ["open_reader", "open_version"]
 
 _KEPT: Final = 8
 _tables: OrderedDict[tuple[str, bool], Table] = OrderedDict()
@@ -33,7 +33,7 @@ def open_version(
     """Return a table at a version, or its newest one; see `qbeast.open_table`."""
     number, moment = travel(version)
     if number is None and moment is None:
-        return open_newest(path, storage_options, allow_absolute_paths=allow_absolute_paths)
+        return _open_newest(path, storage_options, allow_absolute_paths=allow_absolute_paths)
     return Table(
         load_snapshot(
             path,
@@ -56,7 +56,7 @@ def open_reader(
     return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
 
 
-def open_newest(
+def _open_newest(
     path: str | os.PathLike[str],
     storage_options: Mapping[str, str] | None,
     *,
@@ -67,15 +67,6 @@ def open_newest(
     The last few local tables stay in memory: log, blocks and the tails of files that were read. The log is
     looked at every time, so a new version, or another table in the same place, is seen at once. Tables in
     object stores are loaded anew: nothing cheap tells whether one was replaced.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Folder or address of the table.
-    storage_options : mapping of str to str, optional
-        For object stores.
-    allow_absolute_paths : bool, default False
-        Read files that the log names by absolute paths too.
     """
     uri = resolve_location(path)
     key = None if is_address(uri) else (uri, allow_absolute_paths)

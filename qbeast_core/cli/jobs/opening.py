@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 import click
 
 import qbeast
 from qbeast_core.cli.answer import Answer
-from qbeast_core.cli.bars import progress_bar
 from qbeast_core.cli.wording import spoken
-from qbeast_core.table.runtime import ProgressCallback
+from qbeast_core.table.runtime import Progress, ProgressCallback
 
 __all__ = ["on_table", "working"]
+
+_STAGES: Final = {
+    "read": "reading",
+    "plan": "planning",
+    "write": "writing files",
+    "commit": "committing",
+    "done": "done",
+}
 
 
 def on_table(doing: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
@@ -56,7 +64,7 @@ def on_table(doing: str) -> Callable[[Callable[..., Answer]], Callable[..., Answ
 
 @contextmanager
 def working(doing: str) -> Generator[ProgressCallback | None]:
-    """Show a bar, and print warnings of the library on the standard error, one line each, when the work is done.
+    """Show how far the work is, where the standard error is a terminal; print warnings, a line each, at the end.
 
     Yields
     ------
@@ -65,8 +73,42 @@ def working(doing: str) -> Generator[ProgressCallback | None]:
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", qbeast.QbeastWarning)
-        with progress_bar(doing) as progress:
+        with _bar(doing) if sys.stderr.isatty() else nullcontext() as progress:
             yield progress
     for warning in caught:
         if issubclass(warning.category, qbeast.QbeastWarning):
             click.echo(f"{click.style('warning:', fg='yellow')} {spoken(warning.message)}", err=True)
+
+
+@contextmanager
+def _bar(doing: str) -> Generator[ProgressCallback]:
+    """Draw a bar; nothing of it stays on the screen."""
+    from rich import progress as bars  # noqa: PLC0415 - slow to load, and of use on terminals alone
+    from rich.console import Console  # noqa: PLC0415 - the same
+
+    columns = (
+        bars.SpinnerColumn(),
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TextColumn("{task.fields[count]}"),
+        bars.TimeElapsedColumn(),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as screen:
+        task = screen.add_task(doing, total=None, count="")
+
+        def report(step: Progress) -> None:
+            screen.update(
+                task,
+                description=f"{doing}: {_STAGES[step.stage]}",
+                completed=step.files_done,
+                total=step.files_total or None,
+                count=_count(step),
+            )
+
+        yield report
+
+
+def _count(step: Progress) -> str:
+    if step.files_total:
+        return f"{step.files_done:,} of {step.files_total:,} files"
+    return f"{step.rows:,} rows" if step.rows else ""
