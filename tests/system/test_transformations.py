@@ -134,7 +134,7 @@ def _respelled(example: Example, path: Path, rows: pl.DataFrame) -> None:
 ON_DISK: dict[str, Callable[[Example, Path, pl.DataFrame], None]] = {
     "qbeast_core.table.read": _read,
     "qbeast_core.table.check": _checked,
-    "qbeast_core.table.index.state": _grown,
+    "qbeast_core.table.index.revision": _grown,
     "qbeast_core.table.inspect.metrics": _counted,
     "qbeast_core.table.inspect.plot_space": _drawn,
     "qbeast_core.cli": _told,
