@@ -1,8 +1,10 @@
-"""What tests of several folders ask for: one S3 server for the whole run of a process, a bucket for each test."""
+"""What tests of several folders ask for, one for the whole run: an S3 server, processes that write at once."""
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
+from multiprocessing.pool import Pool
 
 import pytest
 
@@ -22,3 +24,10 @@ def bucket(s3_options: dict[str, str]) -> str:
     from tests.helpers.buckets import new_bucket  # noqa: PLC0415 -- as above
 
     return new_bucket(s3_options)
+
+
+@pytest.fixture(scope="session")
+def four() -> Iterator[Pool]:
+    """Four other processes; they are kept, for each takes a second to load what it runs."""
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        yield pool

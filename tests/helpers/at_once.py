@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,10 @@ COMMITS = 12
 Job = Callable[[str, int], Any]
 
 
-def run(root: Path, *jobs: Job) -> list[Any]:
-    """Run the jobs at once, each in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(len(jobs)) as pool:
-        waiting = [pool.apply_async(job, (str(root), writer)) for writer, job in enumerate(jobs)]
-        return [result.get(timeout=120) for result in waiting]
+def run(pool: Pool, root: Path, *jobs: Job) -> list[Any]:
+    """Run the jobs at once, each in a process of its own while others of the pool are free."""
+    waiting = [pool.apply_async(job, (str(root), writer)) for writer, job in enumerate(jobs)]
+    return [result.get(timeout=120) for result in waiting]
 
 
 def ours(root: str, writer: int) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from multiprocessing.pool import Pool
 from pathlib import Path
 
 import polars as pl
@@ -37,10 +38,10 @@ def theirs(root: str, writer: int) -> None:
         write_deltalake(root, pl.DataFrame({"price": [float(writer + number)]}), mode="append")
 
 
-def test_racing_writers_lose_nothing_and_mix_up_no_revision(tmp_path: Path) -> None:
+def test_racing_writers_lose_nothing_and_mix_up_no_revision(tmp_path: Path, four: Pool) -> None:
     spaces = {"first.parquet": revision(number=0).to_json()}
     create(tmp_path)
-    told = run(tmp_path, *[mixed] * 4)
+    told = run(four, tmp_path, *[mixed] * 4)
     for _, own in told:
         spaces |= own
     total = 4 * COMMITS
@@ -58,9 +59,9 @@ def test_racing_writers_lose_nothing_and_mix_up_no_revision(tmp_path: Path) -> N
     assert set(live) == set(replay(tmp_path))
 
 
-def test_our_writers_and_those_of_deltalake_exclude_each_other(tmp_path: Path) -> None:
+def test_our_writers_and_those_of_deltalake_exclude_each_other(tmp_path: Path, four: Pool) -> None:
     create(tmp_path)
-    run(tmp_path, ours, ours, theirs, theirs)
+    run(four, tmp_path, ours, ours, theirs, theirs)
     files = load_snapshot(tmp_path).files
     assert (DeltaTable(tmp_path).version(), files.height) == (4 * COMMITS, 4 * COMMITS + 1)
     assert files["revision"].count() == 2 * COMMITS + 1, "checkpoints kept every tag"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 from collections import Counter
 from collections.abc import Iterator
+from multiprocessing.pool import Pool
 from pathlib import Path
 
 import polars as pl
@@ -36,10 +36,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     server.stop()
 
 
-def run(place: Place, steps: int, seed: int) -> list[Ledger]:
-    with multiprocessing.get_context("spawn").Pool(WRITERS) as pool:
-        jobs = [pool.apply_async(storm, (*place, writer, steps, seed)) for writer in range(WRITERS)]
-        return [job.get(timeout=3 * 3600) for job in jobs]
+def run(pool: Pool, place: Place, steps: int, seed: int) -> list[Ledger]:
+    jobs = [pool.apply_async(storm, (*place, writer, steps, seed)) for writer in range(WRITERS)]
+    return [job.get(timeout=3 * 3600) for job in jobs]
 
 
 def check(place: Place, first: Event, ledgers: list[Ledger]) -> None:
@@ -75,9 +74,9 @@ def check_log(place: Place, events: list[Event]) -> None:
         assert info["operation"] == wanted
 
 
-def storm_and_check(place: Place, steps: int, seed: int) -> None:
+def storm_and_check(pool: Pool, place: Place, steps: int, seed: int) -> None:
     first = make_table(*place)
-    ledgers = run(place, steps, seed)
+    ledgers = run(pool, place, steps, seed)
     check(place, first, ledgers)
     refused = Counter(text.partition(":")[0] for ledger in ledgers for text in ledger.refused)
     assert not refused["append"] + refused["overwrite"], [ledger.refused for ledger in ledgers]
@@ -91,11 +90,11 @@ def storm_and_check(place: Place, steps: int, seed: int) -> None:
 
 
 @pytest.mark.timeout(1800)  # five processes on a machine that may be busy with others
-def test_processes_that_change_a_table_at_random_lose_and_double_nothing(tmp_path: Path) -> None:
-    storm_and_check((str(tmp_path / "t"), {}), steps=6, seed=1)
+def test_processes_that_change_a_table_at_random_lose_and_double_nothing(tmp_path: Path, four: Pool) -> None:
+    storm_and_check(four, (str(tmp_path / "t"), {}), steps=6, seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(4 * 3600)
-def test_hundreds_of_changes_at_once_lose_and_double_nothing(place: Place) -> None:
-    storm_and_check(place, steps=200, seed=2)
+def test_hundreds_of_changes_at_once_lose_and_double_nothing(place: Place, four: Pool) -> None:
+    storm_and_check(four, place, steps=200, seed=2)

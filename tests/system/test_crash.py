@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +89,11 @@ def append(table: str, writer: int) -> int:
     return attempts
 
 
-def test_two_processes_append_at_once_and_lose_nothing(tmp_path: Path) -> None:
+def test_two_processes_append_at_once_and_lose_nothing(tmp_path: Path, four: Pool) -> None:
     table = str(tmp_path / "t")
     qbeast.write_table(pl.DataFrame({"row": [-1], "a": [0]}), table, columns=["row", "a"], cube_size=10)
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        waiting = [pool.apply_async(append, (table, writer)) for writer in range(2)]
-        attempts = [result.get(timeout=120) for result in waiting]
+    waiting = [four.apply_async(append, (table, writer)) for writer in range(2)]
+    attempts = [result.get(timeout=120) for result in waiting]
     assert min(attempts) >= APPENDS
     found = qbeast.read_table(table)
     expected = [-1, *(i * 100 + k for i in range(2 * APPENDS) for k in range(30))]
@@ -105,11 +104,10 @@ def test_two_processes_append_at_once_and_lose_nothing(tmp_path: Path) -> None:
     assert_same_rows(opened.scan().filter(pl.col("a") > 300).collect(), found.filter(pl.col("a") > 300))
 
 
-def test_two_processes_that_create_at_once_make_one_table(tmp_path: Path) -> None:
+def test_two_processes_that_create_at_once_make_one_table(tmp_path: Path, four: Pool) -> None:
     table = str(tmp_path / "t")
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        waiting = [pool.apply_async(create, (table, writer)) for writer in range(2)]
-        won = [result.get(timeout=120) for result in waiting]
+    waiting = [four.apply_async(create, (table, writer)) for writer in range(2)]
+    won = [result.get(timeout=120) for result in waiting]
     assert sorted(won) in ([False, True], [True, True])
     rows = qbeast.read_table(table)["row"].to_list()
     assert sorted(rows) == sorted(writer for writer in range(2) if won[writer] for _ in range(50))

@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +53,12 @@ def race(uri: str, options: dict[str, str], mode: str, writer: int, barrier: Any
     return told
 
 
-def run(uri: str, options: dict[str, str], mode: str) -> list[list[str]]:
+def run(pool: Pool, uri: str, options: dict[str, str], mode: str) -> list[list[str]]:
     """Return per round what became of each writer, sorted."""
     with multiprocessing.get_context("spawn").Manager() as manager:
         barrier = manager.Barrier(WRITERS)
-        with multiprocessing.get_context("spawn").Pool(WRITERS) as pool:
-            jobs = [pool.apply_async(race, (uri, options, mode, w, barrier)) for w in range(WRITERS)]
-            told = [job.get(timeout=300) for job in jobs]
+        jobs = [pool.apply_async(race, (uri, options, mode, w, barrier)) for w in range(WRITERS)]
+        told = [job.get(timeout=300) for job in jobs]
     return [sorted(outcome) for outcome in zip(*told, strict=True)]
 
 
@@ -87,15 +87,15 @@ def check(uri: str, options: dict[str, str], mode: str, outcomes: list[list[str]
 @pytest.mark.parametrize(
     "mode", ["append", *(pytest.param(m, marks=pytest.mark.slow) for m in ("overwrite", "ignore", "error"))]
 )
-def test_first_writes_at_once_on_disk(tmp_path: Path, mode: str) -> None:
+def test_first_writes_at_once_on_disk(tmp_path: Path, four: Pool, mode: str) -> None:
     uri = str(tmp_path / "t")
-    check(uri, {}, mode, run(uri, {}, mode))
+    check(uri, {}, mode, run(four, uri, {}, mode))
 
 
 @pytest.mark.timeout(600)
-def test_first_writes_at_once_in_a_bucket(bucket: str, s3_options: dict[str, str]) -> None:
+def test_first_writes_at_once_in_a_bucket(bucket: str, s3_options: dict[str, str], four: Pool) -> None:
     uri = f"s3://{bucket}/t"
-    check(uri, s3_options, "append", run(uri, s3_options, "append"))
+    check(uri, s3_options, "append", run(four, uri, s3_options, "append"))
 
 
 @pytest.fixture(params=["here", "scattered"])

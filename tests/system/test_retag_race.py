@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from multiprocessing.pool import Pool
 from pathlib import Path
 
 import polars as pl
@@ -132,9 +133,9 @@ def deleting(root: str, writer: int) -> None:  # noqa: ARG001 -- the job's form
 @pytest.mark.parametrize(
     "others", [[deleting], pytest.param([ours, appending, deleting], marks=pytest.mark.slow)], ids=len
 )
-def test_racing_writers_lose_no_file_and_get_none_back(tmp_path: Path, others: list[Job]) -> None:
+def test_racing_writers_lose_no_file_and_get_none_back(tmp_path: Path, four: Pool, others: list[Job]) -> None:
     create(tmp_path)
-    run(tmp_path, marking, *others)
+    run(four, tmp_path, marking, *others)
     live = marks(tmp_path)
     found = DeltaTable(tmp_path)
     assert len(live) == len(found.file_uris()) == 1 + ROUNDS * (len(others) - 1)

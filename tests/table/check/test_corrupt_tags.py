@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -226,11 +227,19 @@ def spoil(table: Path, change: Callable[[dict[str, Any]], object]) -> str:
     return str(add["path"])
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound table, to be copied."""
+    path = tmp_path_factory.mktemp("made") / "t"
     with small_files(file_rows=100, page_rows=8):
-        qbeast.write_table(ROWS, tmp_path / "t", columns=[ROW, "a"], cube_size=20)
-    return tmp_path / "t"
+        qbeast.write_table(ROWS, path, columns=[ROW, "a"], cube_size=20)
+    return path
+
+
+@pytest.fixture
+def table(made: Path, tmp_path: Path) -> Path:
+    """A copy of that table, to be damaged."""
+    return shutil.copytree(made, tmp_path / "t")
 
 
 def check_reads(table: Path, rows: pl.DataFrame) -> None:

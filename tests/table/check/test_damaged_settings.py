@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -89,14 +90,21 @@ def damage(table: Path, edit: Edit) -> Settings:
     raise AssertionError
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    path = tmp_path / "t"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of two revisions, to be copied."""
+    path = tmp_path_factory.mktemp("made") / "t"
     with small_files(file_rows=50, page_rows=8):
         qbeast.write_table(OLD, path, columns=INDEXED, cube_size=20)
         qbeast.write_table(NEW, path, mode="append")
     assert len(qbeast.open_table(path).revisions) == 3
     return path
+
+
+@pytest.fixture
+def table(made: Path, tmp_path: Path) -> Path:
+    """A copy of that table, to be damaged."""
+    return shutil.copytree(made, tmp_path / "t")
 
 
 def check_reads(table: Path, rows: pl.DataFrame, *, samples: bool = True) -> None:
