@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["HIDDEN", "for_people", "visible", "without_secrets"]
+__all__ = ["HIDDEN", "first_line", "for_people", "visible", "without_secrets"]
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 HIDDEN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -60,6 +60,22 @@ def without_secrets(text: str) -> str:
     'abfss://data@account.dfs.core.windows.net/t'
     """
     return _ADDRESS.sub(_masked, text) if "://" in text else text
+
+
+def first_line(text: str) -> str:
+    r"""Return the first line that says something: other libraries print their plans below it.
+
+    Parameters
+    ----------
+    text : str
+        From anywhere.
+
+    Examples
+    --------
+    >>> first_line("no such column\n\nResolved plan until failure: ...")
+    'no such column'
+    """
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def for_people(text: str) -> str:

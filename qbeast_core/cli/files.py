@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import polars as pl
 
-from qbeast_core.cli.wording import first_line
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.plain_text import first_line
 
 __all__ = ["ENDINGS", "FileFormat", "OutputFile", "fresh_file"]
 

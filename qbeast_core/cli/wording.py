@@ -7,7 +7,7 @@ from typing import Final
 
 from qbeast_core.hints import Hint, Message
 
-__all__ = ["first_line", "one_line", "spoken"]
+__all__ = ["one_line", "spoken"]
 
 _COMMANDS: Final[Mapping[str, str]] = {
     "Table.files": "explain --files",
@@ -32,17 +32,6 @@ def one_line(text: str) -> str:
     'too many rows'
     """
     return " ".join(text.split())
-
-
-def first_line(text: str) -> str:
-    r"""Return the first line that says something: other libraries print their plans below it.
-
-    Examples
-    --------
-    >>> first_line("no such column\n\nResolved plan until failure: ...")
-    'no such column'
-    """
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def spoken(problem: BaseException | str) -> str:

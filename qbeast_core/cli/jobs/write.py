@@ -13,8 +13,8 @@ from qbeast_core.cli.answer import Answer, Part
 from qbeast_core.cli.grid import size_text
 from qbeast_core.cli.jobs.opening import working
 from qbeast_core.cli.sources import SourceFormat, SourceOptions, read_sources, types_by_name
-from qbeast_core.cli.wording import first_line
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.plain_text import first_line
 from qbeast_core.table.write.write import WriteResult
 
 if TYPE_CHECKING:

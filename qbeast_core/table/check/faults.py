@@ -135,7 +135,7 @@ def fault_frame(faults: Iterable[Fault]) -> pl.DataFrame:
     return pl.DataFrame(columns, schema=FAULT_SCHEMA)
 
 
-def faults_at(code: Code, places: pl.DataFrame, message: pl.Expr) -> pl.DataFrame:
+def faults_at(code: Code, places: pl.DataFrame, message: pl.Expr | str) -> pl.DataFrame:
     """Give a fault for every row of a frame.
 
     Parameters
@@ -144,10 +144,11 @@ def faults_at(code: Code, places: pl.DataFrame, message: pl.Expr) -> pl.DataFram
         What is wrong at all of them.
     places : polars.DataFrame
         Any of `path`, `revision`, `cube`, `row_group` and `row`, and what the message is made of.
-    message : polars.Expr
-        Text from these columns.
+    message : polars.Expr or str
+        Text from these columns, or the same for all.
     """
-    given = {"code": pl.lit(code), "severity": pl.lit(_severity(code)), "message": message}
+    text = pl.lit(message) if isinstance(message, str) else message
+    given = {"code": pl.lit(code), "severity": pl.lit(_severity(code)), "message": text}
     columns = {name: pl.col(name) if name in places.columns else pl.lit(None) for name in FAULT_SCHEMA}
     return places.select(**columns | given).cast(FAULT_SCHEMA)
 

@@ -121,7 +121,7 @@ def _settings_fault(key: str, why: str) -> Fault:
 def _tag_faults(files: pl.DataFrame, found: LiveBlocks) -> list[pl.DataFrame]:
     named = found.unplaced.join(files, on="file", how="left")
     return [
-        faults_at(code, named.filter(pl.col("reason") == reason), pl.lit(f"{text}: the file is read whole"))
+        faults_at(code, named.filter(pl.col("reason") == reason), f"{text}: the file is read whole")
         for reason, (code, text) in _UNUSABLE.items()
     ]
 
@@ -140,25 +140,16 @@ def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFram
     silent = counted.filter(pl.col("num_records").is_null() & pl.col("ours"))
     empty = blocks.filter((pl.col("rows") == 0) & pl.col("ours"))
     turned = blocks.filter((pl.col("min_weight") > pl.col("max_weight")) & ~pl.col("legacy"))
+    counts = pl.format("its blocks hold {} rows, its statistics tell of {}", "rows", "num_records")
+    beside = "copies lie beside other rows, and which rows they are is not known: it cannot be read"
+    ours = "the block is marked as a copy, which our files never hold: no read returns its rows"
     return [
-        faults_at(
-            "blocks-count",
-            wrong,
-            pl.format("its blocks hold {} rows, its statistics tell of {}", "rows", "num_records"),
-        ),
-        faults_at("blocks-count", empty, pl.lit("a block of our file has no rows")),
-        faults_at("min-weight", turned, pl.lit("the block's smallest weight is above its threshold")),
-        faults_at(
-            "copies-misplaced",
-            mixed,
-            pl.lit("copies lie beside other rows, and which rows they are is not known: it cannot be read"),
-        ),
-        faults_at(
-            "copies-misplaced",
-            marked,
-            pl.lit("the block is marked as a copy, which our files never hold: no read returns its rows"),
-        ),
-        faults_at("stats-missing", silent, pl.lit("its statistics do not tell how many rows it has")),
+        faults_at("blocks-count", wrong, counts),
+        faults_at("blocks-count", empty, "a block of our file has no rows"),
+        faults_at("min-weight", turned, "the block's smallest weight is above its threshold"),
+        faults_at("copies-misplaced", mixed, beside),
+        faults_at("copies-misplaced", marked, ours),
+        faults_at("stats-missing", silent, "its statistics do not tell how many rows it has"),
     ]
 
 
@@ -174,9 +165,7 @@ def _spelling_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
     one = _OBJECTS[dialect]
     fits = pl.col("blocks").str.contains(rf"^\[(?:{one}(?:,{one})*)?\]$")
     wrong = texts.filter(~fits)
-    return faults_at(
-        "tags-spelling", wrong, pl.lit(f"its blocks are not spelled as dialect {dialect!r} has them")
-    )
+    return faults_at("tags-spelling", wrong, f"its blocks are not spelled as dialect {dialect!r} has them")
 
 
 def _staging_notes(files: pl.DataFrame, found: LiveBlocks) -> list[str]:
@@ -226,31 +215,17 @@ def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
     branches = blocks.join(above, on="cube", how="left")
     named = pl.when(pl.col("nearest_cube") == "").then(pl.lit(_ROOT)).otherwise(pl.col("nearest_cube"))
     low = branches.filter(pl.col("min_weight") <= pl.col("highest"))
-    falling = branches.filter(pl.col("least") < pl.col("nearest"))
-    leaves = branches.filter(~pl.col("cube").is_in(inner.implode()) & (pl.col("most") < MAX_WEIGHT))
+    not_above = "its smallest weight {} is not above {}, the threshold of a cube over it"
+    first = branches.unique("cube", keep="first", maintain_order=True)  # one fault a cube
+    falling = first.filter(pl.col("least") < pl.col("nearest"))
+    below = "the cube's threshold {} is below that of {} over it, {}"
+    leaves = first.filter(~pl.col("cube").is_in(inner.implode()) & (pl.col("most") < MAX_WEIGHT))
+    no_leaf = "no cube lies below it, and yet its threshold is {}"
     return pl.concat(
         [
-            faults_at(
-                "weight-order",
-                low,
-                pl.format(
-                    "its smallest weight {} is not above {}, the threshold of a cube over it",
-                    "min_weight",
-                    "highest",
-                ),
-            ),
-            faults_at(
-                "threshold-order",
-                falling.unique("cube", keep="first", maintain_order=True),
-                pl.format(
-                    "the cube's threshold {} is below that of {} over it, {}", "least", named, "nearest"
-                ),
-            ),
-            faults_at(
-                "leaf-threshold",
-                leaves.unique("cube", keep="first", maintain_order=True),
-                pl.format("no cube lies below it, and yet its threshold is {}", "most"),
-            ),
+            faults_at("weight-order", low, pl.format(not_above, "min_weight", "highest")),
+            faults_at("threshold-order", falling, pl.format(below, "least", named, "nearest")),
+            faults_at("leaf-threshold", leaves, pl.format(no_leaf, "most")),
         ]
     )
 

@@ -13,6 +13,7 @@ from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.hints import Message, argument
+from qbeast_core.plain_text import first_line
 from qbeast_core.query.sql_expressions import sql_expression
 from qbeast_core.query.sql_tokens import SqlRefused
 
@@ -196,7 +197,7 @@ class _Asked:
         except BaseException as error:
             if type(error).__name__ != "PanicException":  # a fault of Polars, and no `Exception`
                 raise
-            self.refuse(f"{_shown(given)} makes Polars panic: {_first_line(error)}", error)
+            self.refuse(f"{_shown(given)} makes Polars panic: {_cause(error)}", error)
 
 
 def value_of(
@@ -243,7 +244,7 @@ def _literal(given: object, asked: _Asked) -> pl.Expr:
     try:
         return pl.lit(given)
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        asked.refuse(f"cannot hold a {type(given).__name__}: {_first_line(error)}", error)
+        asked.refuse(f"cannot hold a {type(given).__name__}: {_cause(error)}", error)
 
 
 def _expression(given: object, schema: pl.Schema, asked: _Asked) -> pl.Expr:
@@ -254,7 +255,7 @@ def _expression(given: object, schema: pl.Schema, asked: _Asked) -> pl.Expr:
     try:
         return sql_expression(given, schema)
     except (SqlRefused, pl.exceptions.PolarsError, UnicodeEncodeError) as error:  # half a surrogate pair
-        asked.refuse(f"{_shown(given)} cannot be read as SQL: {_first_line(error)}", error)
+        asked.refuse(f"{_shown(given)} cannot be read as SQL: {_cause(error)}", error)
 
 
 def _refuse_unknown(expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> None:
@@ -317,7 +318,7 @@ def _storable(found: pl.DataType, wanted: pl.DataType) -> bool:
 
 def _said(error: pl.exceptions.PolarsError) -> str:
     """Return what Polars says, with the cure where a time is compared with text."""
-    text, _, _ = _first_line(error).partition(" (create native python")
+    text, _, _ = _cause(error).partition(" (create native python")
     if re.search(r"\b(date|datetime)\b", text, re.IGNORECASE):
         return f"{text}; in SQL write DATE '2026-01-31', TIMESTAMP '2026-01-31 12:00:00', or TIMESTAMPTZ '...' in UTC"
     return text
@@ -328,5 +329,5 @@ def _shown(given: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
-def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _cause(error: BaseException) -> str:
+    return first_line(str(error)) or type(error).__name__
