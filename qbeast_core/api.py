@@ -377,8 +377,9 @@ def convert_table(
         dialect=dialect,
         storage_options=storage_options,
         commit_metadata=metadata_of(commit_metadata),
+        dry_run=dry_run,
     )
-    return convert(resolve_location(path), options, RUNTIME, dry_run=dry_run)
+    return convert(resolve_location(path), options, RUNTIME)
 
 
 def upgrade_table(

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from qbeast_core.io.location import resolve_location
-from qbeast_core.io.store import Store
-from qbeast_core.log.actions import AddFile, parse_commit
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
-from qbeast_core.table.maintenance.parquet_folder import ParquetFolder
 from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import WriteOptions, metadata_of
-from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
-from qbeast_spark_bridge.worker.convert import ADDS, AddJob, look_at_files
+from qbeast_spark_bridge.engine import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["convert_table"]
-
-_PATHS: Final = "number int, path string"
-_MOST_TASKS: Final = 1 << 12
 
 
 def convert_table(
@@ -70,29 +62,6 @@ def convert_table(
         dialect=dialect,
         storage_options=storage_options,
         commit_metadata=metadata_of(commit_metadata),
+        dry_run=dry_run,
     )
-    return convert(resolve_location(path), options, RUNTIME, dry_run=dry_run, add=_Lookers(spark))
-
-
-@dataclass(frozen=True, slots=True)
-class _Lookers:
-    """Spark's workers as those who look at files, see `qbeast_core.table.maintenance.parquet_folder.AddFiles`."""
-
-    spark: SparkSession
-
-    def __call__(
-        self,
-        store: Store,
-        folder: ParquetFolder,
-        *,
-        now_ms: int,
-        storage_options: Mapping[str, str] | None = None,
-    ) -> tuple[AddFile, ...]:
-        """Return an add for each file, in the order of the folder."""
-        job = AddJob(store.uri, replace(folder, paths=()), now_ms, dict(storage_options or {}))
-        paths = self.spark.createDataFrame(list(enumerate(folder.paths)), _PATHS)
-        spread = paths.repartition(min(len(folder.paths), _MOST_TASKS))
-        with OwnErrors():
-            found = spread.mapInArrow(WorkerCall.of(look_at_files, job), ADDS).collect()
-        by_number = {row["number"]: parse_commit(bytes(row["adds"]), version=0).adds[0] for row in found}
-        return tuple(by_number[number] for number in range(len(folder.paths)))
+    return convert(resolve_location(path), options, RUNTIME, engine=SparkEngine(spark))

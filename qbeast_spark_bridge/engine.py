@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -12,28 +12,31 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.protocol import FilesSource, Rows, Source
-from qbeast_core.table.engine.tasks import FileTarget, PlacedFile, PlaceTask, SummaryTask
-from qbeast_core.table.read.split_scan import TASK_BYTES
+from qbeast_core.table.engine.placed_files import PlacedFile
+from qbeast_core.table.engine.protocol import AnswerT, FilesSource, ItemT, Rows, Source
+from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks import PlaceTask, SummaryTask
+from qbeast_core.table.read.scan_task import ScanTask
+from qbeast_core.table.read.split_scan import scan_tasks
 from qbeast_core.table.runtime import ProgressCallback, Runtime
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_core.tree.summary_bytes import load_summary
 from qbeast_spark_bridge.sample import summarise_rows
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
-from qbeast_spark_bridge.tasks import tasks_of
 from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
-from qbeast_spark_bridge.worker.read_task import ReadTask
-from qbeast_spark_bridge.worker.rewrite import PACKS as FILE_PACKS
+from qbeast_spark_bridge.worker.items import ANSWERS, answer_items
 from qbeast_spark_bridge.worker.rewrite import SUMMARIES, merge_partition, pack_files, summarise_files
-from qbeast_spark_bridge.worker.shuffle import FILES, PACKS, pack_partition, task_keys, write_partition
+from qbeast_spark_bridge.worker.shuffle import PACKS, pack_partition, task_keys
 from qbeast_spark_bridge.worker.transport import decimals_as_longs, short_decimals
+from qbeast_spark_bridge.worker.write_files import FILES, write_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["SparkEngine", "SparkSource"]
 
-_TASKS: Final = "key int, number int, task binary"
+_ITEMS: Final = "key int, number int, item binary"
+_MOST_TASKS: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,11 +55,6 @@ class SparkSource:
     def empty(self) -> pl.DataFrame:
         """See `Source`."""
         return empty_frame(self.df.schema)
-
-    @property
-    def at_hand(self) -> pl.DataFrame:
-        """See `Source`."""
-        return self.empty
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +80,18 @@ class SparkEngine:
             return DistributedRows(_FileWorkers(self.spark, source), target, progress)
         msg = "Spark puts rows of files back as they are; nothing was changed. Change rows in this process."
         raise InvalidInputError(msg, argument="source")
+
+    def map(
+        self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
+    ) -> Sequence[AnswerT]:
+        """Call a function for each item, on the executors, which do one at a time; see `Engine`."""
+        del at_once
+        if not items:
+            return []
+        with OwnErrors():
+            answers = _spread(self.spark, items).mapInArrow(WorkerCall.of(answer_items, call), ANSWERS)
+            found = {row["number"]: pickle.loads(bytes(row["answer"])) for row in answers.collect()}  # noqa: S301 -- bytes of our own tasks
+        return [found[number] for number in range(len(items))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +145,7 @@ class _FileWorkers:
         share = min(DOMAIN_LIMITS.rows / max(int(counts.sum()), 1), 1.0)
         with OwnErrors():
             call = WorkerCall.of(summarise_files, (task, share))
-            summaries = self._spread(tasks).mapInArrow(call, SUMMARIES)
+            summaries = _spread(self.spark, tasks).mapInArrow(call, SUMMARIES)
             merge = WorkerCall.of(merge_partition, None)
             # Adaptive execution makes as many tasks of this shuffle as the summaries are worth.
             some = summaries.repartition("part").mapInArrow(merge, SUMMARIES)
@@ -149,32 +159,33 @@ class _FileWorkers:
         tasks = _tasks(self.source, list(self.source.reader.snapshot.schema))
         with OwnErrors():
             pack = WorkerCall.of(pack_files, (task, task_keys(task.file_count)))
-            return _written(self._spread(tasks).mapInArrow(pack, FILE_PACKS), task)
+            return _written(_spread(self.spark, tasks).mapInArrow(pack, PACKS), task)
 
-    def _spread(self, tasks: Sequence[ReadTask]) -> DataFrame:
-        """Send each task to a partition of its own, always the same one."""
-        keys = task_keys(len(tasks)).tolist()
-        rows = [
-            (key, number, bytearray(pickle.dumps(task, protocol=5)))
-            for number, (key, task) in enumerate(zip(keys, tasks, strict=True))
-        ]
-        return self.spark.createDataFrame(rows, _TASKS).repartition(len(rows), "key")
+
+def _spread(spark: SparkSession, items: Sequence[object]) -> DataFrame:
+    """Send each item to a task of its own, always the same one; where there are very many, some share one."""
+    keys = task_keys(min(len(items), _MOST_TASKS)).tolist()
+    rows = [
+        (keys[number % len(keys)], number, bytearray(pickle.dumps(item, protocol=5)))
+        for number, item in enumerate(items)
+    ]
+    return spark.createDataFrame(rows, _ITEMS).repartition(len(keys), "key")
 
 
 def _written(packs: DataFrame, task: PlaceTask) -> list[PlacedFile]:
     """Shuffle the packs to a task for each file, which writes it."""
     sent = packs.repartition(task.file_count, "key")
     files = sent.mapInArrow(WorkerCall.of(write_partition, task), FILES).collect()
-    return [PlacedFile.load(bytes(row["file"])) for row in files]
+    return [pickle.loads(bytes(row["file"])) for row in files]  # noqa: S301 -- bytes of our own tasks
 
 
-def _tasks(source: FilesSource, columns: list[str]) -> list[ReadTask]:
+def _tasks(source: FilesSource, columns: list[str]) -> list[ScanTask]:
     """Cut the read of some files into tasks of about equal bytes."""
     plan = source.reader.plan(None, None)
     wanted = np.zeros_like(plan.selection.opened)
     wanted[source.numbers] = True
     some = replace(plan, selection=replace(plan.selection, opened=plan.selection.opened & wanted))
-    return tasks_of(source.reader, some, columns=columns, task_bytes=TASK_BYTES)
+    return scan_tasks(source.reader, some, columns)
 
 
 def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:

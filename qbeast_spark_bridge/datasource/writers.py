@@ -56,14 +56,10 @@ class AppendTask:
 
     Attributes
     ----------
-    path, storage_options
-        Where the table is.
     context : bytes
-        What tasks know of it.
+        What tasks know of the table.
     """
 
-    path: str
-    storage_options: Mapping[str, str] = field(repr=False)
     context: bytes = field(repr=False)
 
     @staticmethod
@@ -71,8 +67,7 @@ class AppendTask:
         """Look at the table; see `qbeast_spark_bridge.datasource.append.begin` for what is refused."""
         from qbeast_spark_bridge.datasource import append
 
-        path, storage = table_path(options), storage_options(options)
-        return AppendTask(path, storage, append.begin(path, schema, storage))
+        return AppendTask(append.begin(table_path(options), schema, storage_options(options)))
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> AppendMessage:
         """Write the rows of a task."""
@@ -92,7 +87,7 @@ class AppendTask:
         use_task_cores()
         from qbeast_spark_bridge.datasource import append
 
-        append.publish(self.path, self.storage_options, _written(messages), txn=txn, operation=operation)
+        append.publish(self.context, _written(messages), txn=txn, operation=operation)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete what was written, unless a commit was tried.
@@ -105,7 +100,7 @@ class AppendTask:
         use_task_cores()
         from qbeast_spark_bridge.datasource import append
 
-        append.discard(self.path, self.storage_options, _written(messages))
+        append.discard(self.context, _written(messages))
 
 
 class BatchWriter(DataSourceArrowWriter):

@@ -6,14 +6,13 @@ Contexts and parts are bytes here: whoever hands them on must not import Polars 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import pyarrow as pa
 
-from qbeast_core.io.store import open_store
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.engine.append_task import AppendContext, AppendedPart, write_part
+from qbeast_core.table.engine.append_task import AppendedPart, AppendTask
 from qbeast_core.table.runtime import RUNTIME
 
 __all__ = ["PART_BYTES", "delete_parts", "write_rows"]
@@ -47,7 +46,7 @@ def write_rows(context: bytes, batches: Iterable[pa.RecordBatch], *, part_bytes:
     StorageError
         If the store refuses. What the task wrote is deleted as far as the store lets us.
     """
-    table: AppendContext = pickle.loads(context)  # noqa: S301 -- bytes of our own driver
+    task: AppendTask = pickle.loads(context)  # noqa: S301 -- bytes of our own driver
     parts: list[AppendedPart] = []
     held: list[pa.RecordBatch] = []
     size = 0
@@ -56,18 +55,17 @@ def write_rows(context: bytes, batches: Iterable[pa.RecordBatch], *, part_bytes:
             held.append(batch)
             size += batch.nbytes
             if size >= part_bytes:
-                parts.append(write_part(table, pa.Table.from_batches(held), RUNTIME))
+                parts.append(task.write(pa.Table.from_batches(held), RUNTIME))
                 held, size = [], 0
         if any(batch.num_rows for batch in held):
-            parts.append(write_part(table, pa.Table.from_batches(held), RUNTIME))
+            parts.append(task.write(pa.Table.from_batches(held), RUNTIME))
     except BaseException:  # an interrupt and a panic of Rust too
-        delete_parts(table.uri, table.storage_options, parts)
+        delete_parts(task, parts)
         raise
     return pickle.dumps(parts)
 
 
-def delete_parts(uri: str, storage_options: Mapping[str, str], parts: Sequence[AppendedPart]) -> None:
+def delete_parts(task: AppendTask, parts: Sequence[AppendedPart]) -> None:
     """Delete what was written and no commit will name, as far as the store lets us."""
     if parts:
-        store = open_store(uri, storage_options)
-        delete_data_files(store, [add for part in parts for add in part.files])
+        delete_data_files(task.target.store, [add for part in parts for add in part.files])

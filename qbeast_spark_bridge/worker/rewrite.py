@@ -14,21 +14,18 @@ import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.engine.tasks import PlaceTask, SummaryTask
+from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
 from qbeast_core.tree.summary_bytes import dump_summary, load_summary
-from qbeast_spark_bridge.worker.read_task import ReadTask
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, pack_rows
+from qbeast_spark_bridge.worker.shuffle import packed
+from qbeast_spark_bridge.worker.transport import BUFFER_BYTES
 
-__all__ = ["PACKS", "SUMMARIES", "merge_partition", "pack_files", "summarise_files"]
+__all__ = ["SUMMARIES", "merge_partition", "pack_files", "summarise_files"]
 
 SUMMARIES: Final = "part int, summary binary"
 """Columns of what `summarise_files` yields."""
 
-PACKS: Final = "key int, file int, rows binary"
-"""Columns of what `pack_files` yields."""
-
 _SUMMARIES_SCHEMA: Final = pa.schema([("part", pa.int32()), ("summary", pa.binary())])
-_PACKS_SCHEMA: Final = pa.schema([("key", pa.int32()), ("file", pa.int32()), ("rows", pa.binary())])
 _TASK_BITS: Final = 40  # of a row's number, below those of its task
 _LEAST_SAMPLE: Final = 1 << 14
 _MERGED_AT_ONCE: Final = 8
@@ -50,7 +47,7 @@ def summarise_files(
     for number, task in _received(batches):
         first = number << _TASK_BITS
         total: IndexSummary | None = None
-        for rows in _buffered(task.task.read()):
+        for rows in _buffered(task.read()):
             found = job.summarise(rows, first_row=first)
             first += found.rows
             total = found if total is None else merge_summaries([total, found], limits=DOMAIN_LIMITS)
@@ -88,16 +85,12 @@ def pack_files(
     """
     job, keys = argument
     for _, task in _received(batches):
-        for frame in _buffered(task.task.read()):
-            for numbers, packs in pack_rows(frame, job.place(frame), job.file_starts):
-                yield pa.record_batch(
-                    [pa.array(keys[numbers]), pa.array(numbers), packs], schema=_PACKS_SCHEMA
-                )
+        yield from packed(job, keys, _buffered(task.read()))
 
 
-def _received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, ReadTask]]:
+def _received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, ScanTask]]:
     for batch in batches:
-        for number, task in zip(batch.column("number"), batch.column("task"), strict=True):
+        for number, task in zip(batch.column("number"), batch.column("item"), strict=True):
             yield number.as_py(), pickle.loads(task.as_py())  # noqa: S301 -- bytes of our own driver
 
 

@@ -13,8 +13,10 @@ import polars as pl
 
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.memory import read_files
+from qbeast_core.table.engine.placed_files import PlacedFile, write_file
 from qbeast_core.table.engine.protocol import FilesSource
-from qbeast_core.table.engine.tasks import FileTarget, PlacedFile, PlaceTask, SummaryTask
+from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks import PlaceTask, SummaryTask
 from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows
@@ -34,10 +36,6 @@ class PartsSource:
     def empty(self) -> pl.DataFrame:
         return self.parts[0].clear()
 
-    @property
-    def at_hand(self) -> pl.DataFrame:
-        return self.empty
-
 
 @dataclass(frozen=True)
 class PartsEngine:
@@ -56,6 +54,14 @@ class PartsEngine:
         del runtime
         parts = self._read(source) if isinstance(source, FilesSource) else source.parts
         return DistributedRows(_PartsWorkers(parts, self), target, progress)
+
+    def map(self, call: Callable[[Any], Any], items: Sequence[Any], *, at_once: int) -> list[Any]:
+        """Call for each item twice, from the last to the first, through bytes; the first answers are lost."""
+        del at_once
+        answers = {}
+        for number in [*reversed(range(len(items))), *range(len(items))]:
+            answers[number] = sent(sent(call)(sent(items[number])))
+        return [answers[number] for number in range(len(items))]
 
     def _read(self, source: FilesSource) -> list[pl.DataFrame]:
         """Read files from the last to the first, and change their rows in parts."""
@@ -134,8 +140,8 @@ def write_parts(
         for one in shuffled[number]:
             held.append(one)
             if sum(len(keys) for _, keys in held) >= flush_rows:
-                written += task.write_file([f for f, _ in held], [k for _, k in held])
+                written += write_file(task, [f for f, _ in held], [k for _, k in held])
                 held = []
         if held:
-            written += task.write_file([f for f, _ in held], [k for _, k in held])
-    return [PlacedFile.load(file.dump()) for file in written]
+            written += write_file(task, [f for f, _ in held], [k for _, k in held])
+    return [sent(file) for file in written]

@@ -42,10 +42,11 @@ def files(table: str) -> int:
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")  # the same rows several times
 def test_a_task_indexes_bounded_parts(table: str) -> None:
-    written = write_rows(begin(table, SCHEMA, {}), batches(10), part_bytes=2_000)
+    context = begin(table, SCHEMA, {})
+    written = write_rows(context, batches(10), part_bytes=2_000)
     parts = pickle.loads(written)
     assert [part.rows for part in parts] == [300, 300, 300, 100]
-    publish(table, {}, [written, write_rows(begin(table, SCHEMA, {}), iter(()))])
+    publish(context, [written, write_rows(begin(table, SCHEMA, {}), iter(()))])
     assert qbeast.read_table(table).height == 2_000
     check_invariants(Path(table))
 
@@ -63,9 +64,10 @@ def test_a_task_that_fails_deletes_its_parts(table: str) -> None:
 
 def test_what_is_discarded_is_gone(table: str) -> None:
     before = files(table)
-    written = write_rows(begin(table, SCHEMA, {}), batches(1))
+    context = begin(table, SCHEMA, {})
+    written = write_rows(context, batches(1))
     assert files(table) > before
-    discard(table, {}, [written])
+    discard(context, [written])
     assert files(table) == before
 
 
@@ -81,4 +83,4 @@ def test_an_abort_deletes_only_where_no_commit_was_tried(table: str) -> None:
 
 
 def test_secrets_do_not_show() -> None:
-    assert "hush" not in repr(AppendTask("t", {"secret": "hush"}, b""))
+    assert "hush" not in repr(AppendTask(b"hush"))

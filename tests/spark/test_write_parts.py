@@ -17,10 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.engine.tasks import PlacedFile, PlaceTask
+from qbeast_core.table.engine.placed_files import PlacedFile
+from qbeast_core.table.engine.tasks import PlaceTask
 from qbeast_spark_bridge.worker import shuffle as pass_two
 from qbeast_spark_bridge.worker import transport as batches
 from qbeast_spark_bridge.worker import transport as packs
+from qbeast_spark_bridge.worker import write_files
 from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall, note_of
 from qbeast_spark_bridge.worker.transport import longs_as_decimals
 from tests.helpers.invariants import check_invariants
@@ -102,7 +104,7 @@ def test_small_batches_are_gathered_and_named(monkeypatch: pytest.MonkeyPatch) -
 def test_rows_beyond_what_a_worker_may_hold_go_to_more_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pass_two, "_HELD_BYTES", 24 * 1_000)
+    monkeypatch.setattr(write_files, "_HELD_BYTES", 24 * 1_000)
     frame = numbers()
 
     def place(task: PlaceTask, _: object) -> list[PlacedFile]:
@@ -114,8 +116,8 @@ def test_rows_beyond_what_a_worker_may_hold_go_to_more_files(
             for b in pass_two.pack_partition(argument, iter(arrow(frame[part * 1000 :][:1000])))
         ]
         return [
-            PlacedFile.load(data.as_py())
-            for batch in pass_two.write_partition(task, iter(sent))
+            pickle.loads(data.as_py())  # noqa: S301 - our own bytes
+            for batch in write_files.write_partition(task, iter(sent))
             for data in batch.column("file")
         ]
 
@@ -146,7 +148,7 @@ def test_workers_start_few_threads_before_polars_starts_its_own() -> None:
         "import polars, pyarrow\n"
         "print(polars.thread_pool_size(), pyarrow.cpu_count())"
     )
-    call = pickle.dumps(WorkerCall.of(pass_two.write_partition, None)).hex()
+    call = pickle.dumps(WorkerCall.of(write_files.write_partition, None)).hex()
     for cores, wanted in (({}, "1 1"), ({"OMP_NUM_THREADS": "2"}, "2 2")):
         command = [sys.executable, "-c", code, call]
         environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)} | cores

@@ -23,6 +23,7 @@ from qbeast_core.table.write import write as write_module
 from qbeast_spark_bridge import engine
 from qbeast_spark_bridge import sample as pass_one
 from qbeast_spark_bridge.worker import shuffle as pass_two
+from qbeast_spark_bridge.worker import write_files
 from tests.helpers.tables import small_files
 from tests.spark import sessions
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 ROWS = 2_000
 SLOW_SECONDS = 15.0
 _real = {function.__name__: function for function in (pass_one.send_sample, pass_two.pack_partition)}
-_real_write = pass_two.write_partition
+_real_write = write_files.write_partition
 
 
 def rows(spark: SparkSession, first: int = 0) -> DataFrame:

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.commit import commit as commit_module
-from qbeast_core.table.engine.append_task import write_part
 from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.append import begin_append, publish_parts
 from tests.helpers.scattering import scatter
@@ -32,8 +31,8 @@ Write = Callable[[Path, pl.DataFrame], Any]
 
 
 def by_tasks(path: Path, rows: pl.DataFrame) -> None:
-    snapshot, context = begin_append(str(path), rows.clear())
-    publish_parts(snapshot, [write_part(context, part, RUNTIME) for part in halves(rows)])
+    context = begin_append(str(path), rows.clear())
+    publish_parts(context, [context.write(part, RUNTIME) for part in halves(rows)])
 
 
 def halves(rows: pl.DataFrame) -> list[pl.DataFrame]:

@@ -61,11 +61,11 @@ class Change(Protocol):
         """``"rows"`` if rows may come or change, ``"files"`` if they only go."""
         ...
 
-    def work(self, reader: Reader) -> ChangePlan:
+    def work(self, reader: Reader, engine: Engine) -> ChangePlan:
         """Find what is to be done to a version; refuse what cannot be meant."""
         ...
 
-    def concerns(self, reader: Reader, files: BoolArray) -> bool:
+    def concerns(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
         """Tell whether the change would have to look at a row in some of the files of a version."""
         ...
 
@@ -86,7 +86,7 @@ def run_change(
     runtime : Runtime
         Clock and ids.
     engine : Engine
-        Who reads the rows of files and writes them again; this process by default.
+        Who reads files for what is meant, and writes their rows again; this process by default.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def _attempt(
     refuse_copies(reader.index_state)
     begun = runtime.now_ms()
     _tell(options, Progress("read"))
-    work = change.work(reader)
+    work = change.work(reader, engine)
     if options.dry_run or work.is_nothing:
         return work.result(snapshot, change.operation, dry_run=options.dry_run), snapshot
 
@@ -132,7 +132,7 @@ def _attempt(
         parameters=work.parameters,
         commit_metadata=options.commit_metadata,
         metrics=metrics,
-        conflict_with=_Outrun(reader, change),
+        conflict_with=_Outrun(reader, change, engine),
         progress=options.progress,
         group_bytes=GROUP_BYTES,
     )
@@ -164,8 +164,8 @@ def _check_changeable(snapshot: Snapshot, change: Change) -> None:
 class _Outrun:
     """Why a planned change must not follow commits that came after its version; None: it may."""
 
-    def __init__(self, reader: Reader, change: Change) -> None:
-        self._reader, self._change = reader, change
+    def __init__(self, reader: Reader, change: Change, engine: Engine) -> None:
+        self._reader, self._change, self._engine = reader, change, engine
 
     def __call__(self, newest: Snapshot) -> str | None:
         planned = self._reader.snapshot
@@ -180,7 +180,7 @@ class _Outrun:
         fresh = joined["known"].is_null().to_numpy()
         if not np.any(fresh):
             return None
-        if self._change.concerns(self._reader.at(newest), fresh):
+        if self._change.concerns(self._reader.at(newest), fresh, self._engine):
             return "another writer added rows that this change has to look at"
         return None
 

@@ -12,6 +12,7 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
 from qbeast_core.table.dml.change import ChangedBy, ChangePlan
 from qbeast_core.table.dml.match import count_matches
+from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 
 __all__ = ["Delete"]
@@ -38,10 +39,10 @@ class Delete:
         """Rows only go."""
         return "files"
 
-    def work(self, reader: Reader) -> ChangePlan:
+    def work(self, reader: Reader, engine: Engine) -> ChangePlan:
         """Find the rows in a version."""
         condition = self._condition(reader)
-        matches = count_matches(reader, condition)
+        matches = count_matches(reader, condition, engine)
         deleted = int(matches.rows.sum())
         return ChangePlan(
             matches=matches,
@@ -53,9 +54,9 @@ class Delete:
             counts={"numDeletedRows": deleted},
         )
 
-    def concerns(self, reader: Reader, files: BoolArray) -> bool:
+    def concerns(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
         """Tell whether one of the files holds such a row."""
-        return bool(len(count_matches(reader, self._condition(reader), among=files).files))
+        return bool(len(count_matches(reader, self._condition(reader), engine, among=files).files))
 
     def _condition(self, reader: Reader) -> Condition:
         return condition_of(self.predicate, reader.snapshot.schema)

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import polars as pl
 
 from qbeast_core.space.arrays import BoolArray, I64Array
-from qbeast_core.table.data.expressions import Condition, evaluating
+from qbeast_core.table.data.expressions import Condition
+from qbeast_core.table.dml.tasks import AT_ONCE, CountRows
+from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan_task import TableFiles, read_parts
 from qbeast_core.table.read.split_scan import file_parts
 
-__all__ = ["UNKNOWN", "Matches", "count_matches", "live_rows", "read_one"]
+__all__ = ["UNKNOWN", "Matches", "count_matches", "live_rows"]
 
 UNKNOWN: Final = -1
 """Instead of a number of rows that the log does not tell."""
-
-_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +45,9 @@ class Matches:
         return np.equal(self.rows, self.live)
 
 
-def count_matches(reader: Reader, condition: Condition, *, among: BoolArray | None = None) -> Matches:
+def count_matches(
+    reader: Reader, condition: Condition, engine: Engine, *, among: BoolArray | None = None
+) -> Matches:
     """Count the rows that a condition means, file by file.
 
     Of a file that cannot hold one, by its statistics or its cubes, nothing is read; of the others the pages
@@ -60,6 +59,8 @@ def count_matches(reader: Reader, condition: Condition, *, among: BoolArray | No
         Of the snapshot.
     condition : Condition
         Which rows.
+    engine : Engine
+        Who reads the files.
     among : ndarray of bool, shape (files,), optional
         Files to look at; all by default.
 
@@ -75,12 +76,12 @@ def count_matches(reader: Reader, condition: Condition, *, among: BoolArray | No
     if condition.constant is not None:
         files = np.flatnonzero(wanted & (live != 0)) if condition.constant else np.zeros(0, np.int64)
         unknown = files[live[files] == UNKNOWN]
-        live[unknown] = _count(reader, reader.plan(None, None), unknown, list(reader.snapshot.schema)[:1])
+        first = list(reader.snapshot.schema)[:1]
+        live[unknown] = _count(reader, reader.plan(None, None), unknown, first, engine=engine)
         return _matches(files, live[files], live)
     job = reader.plan(condition.expr, None)
     files = np.flatnonzero(job.selection.opened & wanted)
-    with evaluating(condition.text):
-        counts = _count(reader, job, files, condition.columns[:1])
+    counts = _count(reader, job, files, condition.columns[:1], engine=engine, text=condition.text)
     return _matches(files, counts, live)
 
 
@@ -89,12 +90,18 @@ def _matches(files: I64Array, counts: I64Array, live: I64Array) -> Matches:
     return Matches(files[found], counts[found], live[files[found]])
 
 
-def _count(reader: Reader, job: ScanPlan, files: I64Array, columns: Sequence[str]) -> I64Array:
-    def count(number: int) -> int:
-        return sum(frame.height for frame in read_one(reader, job, number, columns))
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return np.fromiter(pool.map(count, files.tolist()), np.int64, len(files))
+def _count(
+    reader: Reader,
+    plan: ScanPlan,
+    files: I64Array,
+    columns: Sequence[str],
+    *,
+    engine: Engine,
+    text: str | None = None,
+) -> I64Array:
+    call = CountRows(reader.files, reader.wanted(plan, columns), text)
+    opened = [file_parts(reader, plan, number) for number in files.tolist()]
+    return np.array(engine.map(call, opened, at_once=AT_ONCE), np.int64)
 
 
 def live_rows(reader: Reader) -> I64Array:
@@ -104,21 +111,3 @@ def live_rows(reader: Reader) -> I64Array:
         if rows[number] != UNKNOWN:
             rows[number] -= len(hidden)
     return rows
-
-
-def read_one(reader: Reader, job: ScanPlan, number: int, columns: Sequence[str]) -> Sequence[pl.DataFrame]:
-    """Return what a read keeps of one file, in frames of bounded size.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    job : ScanPlan
-        The read.
-    number : int
-        Of a file that it opens.
-    columns : sequence of str
-        Columns to return, at least one.
-    """
-    place = TableFiles(reader.store, reader.pages, reader.snapshot.storage_options)
-    return list(read_parts(file_parts(reader, job, number), reader.wanted(job, columns), place))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,24 +21,16 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.dml.change import ChangedBy, ChangePlan
-from qbeast_core.table.dml.match import UNKNOWN, Matches, live_rows, read_one
+from qbeast_core.table.dml.match import UNKNOWN, Matches, live_rows
 from qbeast_core.table.dml.merge_clauses import Clauses, MergeConditions
+from qbeast_core.table.dml.tasks import ROW, SOURCE_ROW, MatchRows, judge
 from qbeast_core.table.dml.values import Assignments, assignments_of, required_columns
+from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.split_scan import file_parts
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = [
-    "ROW",
-    "SOURCE_ROW",
-    "Found",
-    "Merge",
-    "MergeSource",
-    "Verdict",
-    "judge",
-    "match_files",
-    "source_of",
-]
-
+__all__ = ["Found", "Merge", "MergeSource", "match_files", "source_of"]
 
 _SPELLING: Final = {
     "numCopiedRows": "numTargetRowsCopied",
@@ -49,19 +40,7 @@ _SPELLING: Final = {
     "numRemovedBytes": "numTargetBytesRemoved",
 }
 
-ROW: Final = "__qbeast_row"
-"""Name of a column that numbers the rows of the table that are looked at."""
-
-_FILE: Final = "__qbeast_file"
-
-_AT_ONCE: Final = 8
-
 _ROWS_AT_ONCE: Final = 1 << 22
-
-_FATE: Final = "__qbeast_is_updated"
-
-SOURCE_ROW = "__qbeast_source_row"
-"""Name of a column that numbers the rows of the source."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,13 +65,13 @@ class Merge:
         """Rows come or change."""
         return "rows"
 
-    def work(self, reader: Reader) -> ChangePlan:
+    def work(self, reader: Reader, engine: Engine) -> ChangePlan:
         """Find partners in a version."""
         snapshot, clauses = reader.snapshot, self.clauses
         source, conditions = self._understood(snapshot)
         assignments = _updates(source, clauses, snapshot) if clauses.when_matched == "update" else None
         insert = _inserts(source, clauses, snapshot)
-        found = match_files(reader, source, clauses, conditions)
+        found = match_files(reader, source, clauses, conditions, engine)
         wanted = conditions.new if clauses.when_not_matched == "insert" else None
         added = _added(source, found, wanted, insert, snapshot)
         same = assignments is None or not set(assignments.columns) & set(reader.indexed)
@@ -110,16 +89,16 @@ class Merge:
             spelling=_SPELLING,
         )
 
-    def concerns(self, reader: Reader, files: BoolArray) -> bool:
+    def concerns(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
         """Tell whether one of the files holds a partner, or a row that goes for want of one."""
         source, conditions = self._understood(reader.snapshot)
-        found = match_files(reader, source, self.clauses, conditions, among=files)
+        found = match_files(reader, source, self.clauses, conditions, engine, among=files)
         return bool(found.matched.any() or len(found.matches.files))
 
     def _understood(self, snapshot: Snapshot) -> tuple[MergeSource, MergeConditions]:
-        self.clauses.check(snapshot)
+        self.clauses.check(snapshot.schema)
         source = source_of(self.frame, self.clauses, snapshot)
-        return source, self.clauses.conditions(snapshot, source.frame.schema)
+        return source, self.clauses.conditions(snapshot.schema, source.frame.schema)
 
     def _parameters(self) -> dict[str, str]:
         name = self.clauses.source_name
@@ -221,26 +200,6 @@ def _counts(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
-    """What becomes of some rows of the table.
-
-    Attributes
-    ----------
-    updated : polars.DataFrame
-        Those that change, each with its partner.
-    deleted, not_matched : polars.DataFrame
-        Those that go, with a partner and without one.
-    matched : polars.Series
-        Numbers of the rows of the source that have a partner here.
-    """
-
-    updated: pl.DataFrame
-    deleted: pl.DataFrame
-    not_matched: pl.DataFrame
-    matched: pl.Series
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Found:
     """What a merge finds in a version.
 
@@ -261,61 +220,12 @@ class Found:
     not_matched: I64Array
 
 
-def judge(
-    rows: pl.DataFrame, partners: pl.DataFrame, clauses: Clauses, conditions: MergeConditions
-) -> Verdict:
-    """Decide about rows.
-
-    Parameters
-    ----------
-    rows : polars.DataFrame
-        Of the table, numbered by `ROW`: the keys, and what the conditions look at.
-    partners : polars.DataFrame
-        Of the source, see `Source.partners`.
-    clauses, conditions : Clauses, MergeConditions
-        What to do.
-
-    Raises
-    ------
-    InvalidInputError
-        A row would be changed by several rows of the source.
-    """
-    keys = list(clauses.keys)
-    pairs = rows.join(partners, on=keys, how="inner", maintain_order="left_right")
-    goes = pl.repeat(clauses.when_matched == "delete", pairs.height, dtype=pl.Boolean, eager=True)
-    if conditions.delete is not None:
-        goes = conditions.delete.mask(pairs)
-    acts = conditions.matched.mask(pairs)
-    if clauses.when_matched != "delete":
-        acts = (acts | goes) & (clauses.when_matched == "update")
-    acting = pairs.with_columns((~goes).alias(_FATE)).filter(acts)
-    if clauses.when_matched == "delete":
-        acting = acting.unique(ROW, keep="first", maintain_order=True)
-    _refuse_several(acting, keys)
-    not_matched = rows.clear()
-    if clauses.when_not_matched_by_source == "delete":
-        alone = rows.join(partners, on=keys, how="anti", maintain_order="left")
-        not_matched = alone.filter(conditions.not_matched.mask(alone))
-    updated = acting.filter(_FATE).drop(_FATE)
-    return Verdict(updated, acting.filter(~pl.col(_FATE)), not_matched, pairs[SOURCE_ROW].unique())
-
-
-def _refuse_several(acting: pl.DataFrame, keys: list[str]) -> None:
-    again = acting.filter(pl.col(ROW).is_duplicated())
-    if again.height:
-        example = again.select(keys).row(0, named=True)
-        msg = (
-            f"{again[ROW].n_unique()} or more rows of the table have several partners in the source that would change "
-            f"them, for example {example}; nothing was changed. Leave one row of a key in the source."
-        )
-        raise InvalidInputError(msg, argument="source")
-
-
 def match_files(
     reader: Reader,
     source: MergeSource,
     clauses: Clauses,
     conditions: MergeConditions,
+    engine: Engine,
     *,
     among: BoolArray | None = None,
 ) -> Found:
@@ -332,6 +242,8 @@ def match_files(
         Rows to merge.
     clauses, conditions : Clauses, MergeConditions
         What to do.
+    engine : Engine
+        Who reads the files.
     among : ndarray of bool, shape (files,), optional
         Files to look at; all by default.
 
@@ -347,11 +259,12 @@ def match_files(
     partners = source.partners(whole=conditions.looks_at(source.name))
     matched = np.zeros(source.frame.height, np.bool_)
     counts = np.zeros((3, len(live)), np.int64)
-    for part in _parts(files, live):
-        verdict = judge(_rows(reader, job, part, columns), partners, clauses, conditions)
-        matched[verdict.matched.to_numpy()] = True
-        for fate, rows in enumerate((verdict.updated, verdict.deleted, verdict.not_matched)):
-            counts[fate] += np.bincount(rows[_FILE].to_numpy(), minlength=len(live))
+    chunks = list(_chunks(files, live))
+    opened = [[file_parts(reader, job, number) for number in chunk.tolist()] for chunk in chunks]
+    call = MatchRows(reader.files, reader.wanted(job, columns), partners, clauses, conditions)
+    for chunk, (having, found) in zip(chunks, engine.map(call, opened, at_once=1), strict=True):
+        matched[having] = True
+        counts[:, chunk] = found
     touched = np.flatnonzero(counts.sum(axis=0))
     matches = Matches(touched, counts[:, touched].sum(axis=0), live[touched])
     return Found(matches, matched, *counts[:, touched])
@@ -367,24 +280,11 @@ def _job(reader: Reader, source: MergeSource, clauses: Clauses, conditions: Merg
     return ScanPlan(select(reader.blocks, any_of(nodes), ALL_WEIGHTS), ALL_WEIGHTS, None)
 
 
-def _parts(files: I64Array, live: I64Array) -> Iterator[I64Array]:
-    """Cut files into parts of so many rows that joining them is worth the while, and that fit in memory."""
+def _chunks(files: I64Array, live: I64Array) -> Iterator[I64Array]:
+    """Cut files into chunks of so many rows that joining them is worth the while, and that fit in memory."""
     rows = np.where(live[files] == UNKNOWN, _ROWS_AT_ONCE, live[files])
     cuts = np.flatnonzero(np.diff(np.maximum(np.cumsum(rows) - 1, 0) // _ROWS_AT_ONCE)) + 1
     yield from (part for part in np.split(files, cuts) if len(part))
-
-
-def _rows(reader: Reader, job: ScanPlan, files: I64Array, columns: list[str]) -> pl.DataFrame:
-    """Read some columns of files, numbered by row and by file."""
-
-    def read(number: int) -> pl.DataFrame:
-        return pl.concat(read_one(reader, job, number, columns)).with_columns(
-            pl.lit(number, dtype=pl.Int64).alias(_FILE)
-        )
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        frames = list(pool.map(read, files.tolist()))
-    return pl.concat(frames).with_row_index(ROW)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

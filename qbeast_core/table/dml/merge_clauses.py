@@ -10,7 +10,6 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of
-from qbeast_core.table.snapshot.snapshot import Snapshot
 
 __all__ = ["Clauses", "MergeConditions", "WhenMatched", "WhenNew", "WhenNotMatchedBySource"]
 
@@ -58,8 +57,8 @@ class Clauses:
         updates = self.when_matched == "update" and self.update is None
         return updates or (self.when_not_matched == "insert" and self.insert is None)
 
-    def check(self, snapshot: Snapshot) -> None:
-        """Refuse options that cannot be meant.
+    def check(self, schema: pl.Schema) -> None:
+        """Refuse options that cannot be meant for a table of these columns.
 
         Raises
         ------
@@ -86,10 +85,10 @@ class Clauses:
         ):
             if given is not None and has not in needs:
                 _refuse(argument, f"{argument} means nothing to rows that the merge would {has}")
-        self._check_names(snapshot)
+        self._check_names(schema)
 
-    def _check_names(self, snapshot: Snapshot) -> None:
-        keys, schema = self.keys, snapshot.schema
+    def _check_names(self, schema: pl.Schema) -> None:
+        keys = self.keys
         if not keys or len(set(keys)) < len(keys):
             _refuse("on", f"on must name one column or several, each once, got {self.on!r}")
         unknown = [name for name in keys if name not in schema]
@@ -104,15 +103,13 @@ class Clauses:
                 f"the table has a column {self.source_name!r}; call the source something else: source_name",
             )
 
-    def conditions(self, snapshot: Snapshot, source: pl.Schema) -> MergeConditions:
+    def conditions(self, schema: pl.Schema, source: pl.Schema) -> MergeConditions:
         """Understand the conditions.
 
         Parameters
         ----------
-        snapshot : Snapshot
-            The table.
-        source : polars.Schema
-            Columns of the source.
+        schema, source : polars.Schema
+            Columns of the table, and of the source.
 
         Raises
         ------
@@ -120,7 +117,7 @@ class Clauses:
             See `qbeast_core.table.data.expressions.condition_of`.
         """
         alone = pl.Schema({self.source_name: pl.Struct(source)})
-        both = pl.Schema({**snapshot.schema, **alone})
+        both = pl.Schema({**schema, **alone})
         return MergeConditions(
             matched=condition_of(self.matched_if, both, argument="matched_if"),
             delete=None
@@ -128,7 +125,7 @@ class Clauses:
             else condition_of(self.delete_if, both, argument="delete_if"),
             new=condition_of(self.not_matched_if, alone, argument="not_matched_if"),
             not_matched=condition_of(
-                self.not_matched_by_source_if, snapshot.schema, argument="not_matched_by_source_if"
+                self.not_matched_by_source_if, schema, argument="not_matched_by_source_if"
             ),
         )
 

@@ -15,6 +15,7 @@ from qbeast_core.table.data.expressions import Condition, Predicate, Value, cond
 from qbeast_core.table.dml.change import ChangedBy, ChangePlan
 from qbeast_core.table.dml.match import count_matches
 from qbeast_core.table.dml.values import Assignments, assignments_of
+from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 
 __all__ = ["Update"]
@@ -42,12 +43,12 @@ class Update:
         """Rows change."""
         return "rows"
 
-    def work(self, reader: Reader) -> ChangePlan:
+    def work(self, reader: Reader, engine: Engine) -> ChangePlan:
         """Find the rows in a version."""
         snapshot = reader.snapshot
         condition = self._condition(reader)
         assignments = assignments_of(self.assignments, snapshot, snapshot.schema)
-        matches = count_matches(reader, condition)
+        matches = count_matches(reader, condition, engine)
         updated = int(matches.rows.sum())
         return ChangePlan(
             matches=matches,
@@ -59,9 +60,9 @@ class Update:
             counts={"numUpdatedRows": updated},
         )
 
-    def concerns(self, reader: Reader, files: BoolArray) -> bool:
+    def concerns(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
         """Tell whether one of the files holds such a row."""
-        return bool(len(count_matches(reader, self._condition(reader), among=files).files))
+        return bool(len(count_matches(reader, self._condition(reader), engine, among=files).files))
 
     def _condition(self, reader: Reader) -> Condition:
         return condition_of(self.predicate, reader.snapshot.schema)

@@ -14,15 +14,10 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.engine.placed_files import PlacedFile, with_blocks
 from qbeast_core.table.engine.protocol import PlannedRows
-from qbeast_core.table.engine.tasks import (
-    FileTarget,
-    PlacedFile,
-    PlaceTask,
-    SummaryTask,
-    sort_keys,
-    with_blocks,
-)
+from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks import PlaceTask, SummaryTask, sort_keys
 from qbeast_core.table.runtime import Progress, ProgressCallback
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.design_effect import design_effect
@@ -72,6 +67,11 @@ class DistributedRows:
     def __init__(self, workers: Workers, target: FileTarget, progress: ProgressCallback | None) -> None:
         self._workers, self._target, self._progress = workers, target, progress
         self._summaries: dict[tuple[str, ...], IndexSummary] = {}
+
+    @property
+    def at_hand(self) -> pl.DataFrame:
+        """No rows: workers hold them."""
+        return self._target.shape.schema.to_frame()
 
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
         """Return what the workers found, once for the same columns."""

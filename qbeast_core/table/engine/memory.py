@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, Protocol
@@ -18,15 +18,17 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import FileSettings, write_data_files
 from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.engine.protocol import (
+    AnswerT,
     FilesSource,
     FrameSource,
+    ItemT,
     PlannedRows,
     Rows,
     Source,
 )
-from qbeast_core.table.engine.tasks import FileTarget
+from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
+from qbeast_core.table.read.scan_task import FileParts, RowFilter, read_parts
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.design_effect import design_effect
@@ -67,6 +69,15 @@ class MemoryEngine:
             case _:
                 msg = f"{type(source).__name__} is no source of rows for one process; nothing was written"
                 raise InvalidInputError(msg, argument="source")
+
+    def map(
+        self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
+    ) -> Sequence[AnswerT]:
+        """Call a function for each item, in threads of this process; see `Engine`."""
+        if at_once == 1:
+            return [call(item) for item in items]
+        with ThreadPoolExecutor(at_once) as pool:
+            return list(pool.map(call, items))
 
 
 MEMORY: Final = MemoryEngine()
@@ -123,6 +134,10 @@ class _Rows:
     ) -> None:
         self.rows, self.target, self.runtime, self.progress = rows, target, runtime, progress
 
+    @property
+    def at_hand(self) -> pl.DataFrame:
+        return self.target.shape.schema.to_frame() if self.rows.held is None else self.rows.held
+
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
         del cube_size  # every row is looked at
         return summarise(self.rows.keys(names), names)
@@ -143,7 +158,8 @@ class _Rows:
 
     def settings(self, rows: pl.DataFrame, revision: Revision) -> FileSettings:
         """Choose how files of such rows are encoded."""
-        return self.target.settings(rows, revision.columns)
+        target = self.target
+        return FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect)
 
 
 class _Plan:
@@ -214,9 +230,8 @@ def read_files(reader: Reader, numbers: I64Array, columns: Sequence[str] | None 
         hiding=tuple((path, hidden) for path, hidden in paths if hidden is not None),
     )
     wanted = RowFilter(tuple(names), snapshot.schema, reader.indexed, ALL_WEIGHTS)
-    place = TableFiles(reader.store, reader.pages, snapshot.storage_options)
     none = pl.DataFrame(schema={name: snapshot.schema[name] for name in names})
-    return pl.concat([none, *read_parts(parts, wanted, place)], rechunk=False)
+    return pl.concat([none, *read_parts(parts, wanted, reader.files)], rechunk=False)
 
 
 class FileRows:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import polars as pl
 
@@ -17,7 +17,7 @@ from qbeast_core.log.rebase import dialect_of
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import FrameLike, to_frame
-from qbeast_core.table.engine.tasks import FileTarget, RowShape
+from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.runtime import ProgressCallback, Runtime
 from qbeast_core.tree.existing import ExistingTree
@@ -39,6 +39,9 @@ __all__ = [
 GROUP_BYTES: Final = 2 << 30
 """Rows that are held at once, in bytes of memory, estimated from the columns' types."""
 
+ItemT = TypeVar("ItemT")
+AnswerT = TypeVar("AnswerT")
+
 RowChange: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
 """Rows in, rows out, of the same columns, the same for the same rows each time it is called."""
 
@@ -49,11 +52,6 @@ class Source(Protocol):
     @property
     def empty(self) -> pl.DataFrame:
         """No rows, with the columns and types of those to come."""
-        ...
-
-    @property
-    def at_hand(self) -> pl.DataFrame:
-        """Rows that this process holds anyway, perhaps none: what hints are made from."""
         ...
 
 
@@ -81,11 +79,6 @@ class FrameSource:
     def empty(self) -> pl.DataFrame:
         """See `Source`."""
         return self.frame.clear()
-
-    @property
-    def at_hand(self) -> pl.DataFrame:
-        """See `Source`."""
-        return self.frame
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -116,11 +109,6 @@ class FilesSource:
     def empty(self) -> pl.DataFrame:
         """See `Source`."""
         return self.reader.snapshot.schema.to_frame()
-
-    @property
-    def at_hand(self) -> pl.DataFrame:
-        """See `Source`."""
-        return self.empty
 
     @property
     def target(self) -> FileTarget:
@@ -182,6 +170,11 @@ class PlannedRows(PlanSize, Protocol):
 class Rows(Protocol):
     """The rows of a source, with whoever moves them."""
 
+    @property
+    def at_hand(self) -> pl.DataFrame:
+        """Rows that this process holds anyway, perhaps none, as the table has them: what hints are made from."""
+        ...
+
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
         """Return what is known of some columns.
 
@@ -232,5 +225,29 @@ class Engine(Protocol):
             If the rows do not fit the table.
         InvalidInputError
             If the engine cannot take such a source.
+        """
+        ...
+
+    def map(
+        self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
+    ) -> Sequence[AnswerT]:
+        """Call a function for each item; return the answers in the order of the items.
+
+        So rows are looked at where files are read: to count those that a condition means, file by file, to match
+        them with others, or to say of Parquet files what a log says.
+
+        Parameters
+        ----------
+        call : callable
+            Pickles, opens no log, and may be called again for the same item.
+        items : sequence
+            Each pickles, as its answer does.
+        at_once : int
+            Calls that one process has room for at the same time.
+
+        Raises
+        ------
+        QbeastError
+            Whatever a call raised.
         """
         ...

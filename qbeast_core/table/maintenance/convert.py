@@ -29,8 +29,11 @@ from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_sp
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.column_names import refuse_names
+from qbeast_core.table.engine.memory import MEMORY
+from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.revision import check_columns, resolve_specs
-from qbeast_core.table.maintenance.parquet_folder import AddFiles, ParquetFolder, add_files, find_parquet
+from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, ParquetFolder, find_parquet
+from qbeast_core.table.read.scan_task import open_files
 from qbeast_core.table.results import Result
 from qbeast_core.table.runtime import Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
@@ -82,36 +85,28 @@ class ConvertResult(Result):
         return self.committed
 
 
-def convert(
-    uri: str, options: WriteOptions, runtime: Runtime, *, dry_run: bool = False, add: AddFiles = add_files
-) -> ConvertResult:
+def convert(uri: str, options: WriteOptions, runtime: Runtime, *, engine: Engine = MEMORY) -> ConvertResult:
     """Convert a table; see `qbeast.convert_table` for what the options mean and what is raised.
 
     Parameters
     ----------
-    uri, options, dry_run
+    uri, options
         What is asked for.
     runtime : Runtime
         Clock and ids.
-    add : callable
+    engine : Engine
         Who reads the Parquet files for their statistics; this process by default.
     """
     check_options(options)
     specs = resolve_specs(options.columns, None)
     try:
-        return _convert(uri, specs, options, runtime, dry_run=dry_run, add=add)
+        return _convert(uri, specs, options, runtime, engine)
     except (CommitConflictError, TableExistsError):  # another writer was first: perhaps it did just this
-        return _convert(uri, specs, options, runtime, dry_run=dry_run, add=add)
+        return _convert(uri, specs, options, runtime, engine)
 
 
 def _convert(
-    uri: str,
-    specs: Sequence[ColumnSpec],
-    options: WriteOptions,
-    runtime: Runtime,
-    *,
-    dry_run: bool,
-    add: AddFiles,
+    uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, runtime: Runtime, engine: Engine
 ) -> ConvertResult:
     store = open_store(uri, options.storage_options)
     uri = store.uri
@@ -120,23 +115,21 @@ def _convert(
         snapshot = load_snapshot(uri, storage_options=options.storage_options)
     except TableNotFoundError as error:
         folder = find_parquet(store, error)
-        return _convert_parquet(store, folder, specs, options, runtime, dry_run=dry_run, add=add)
+        return _convert_parquet(store, folder, specs, options, runtime, engine=engine)
     if snapshot.config.latest is not None:
         _refuse_other_index(snapshot, specs, options)
-        return replace(_result(snapshot, committed=False, created_log=False), dry_run=dry_run)
+        return replace(_result(snapshot, committed=False, created_log=False), dry_run=options.dry_run)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="settings")
     rows = _rows(snapshot)
     metadata = _indexed(
         snapshot.metadata, snapshot.schema, specs, options, uri=uri, rows=rows, now_ms=runtime.now_ms()
     )
-    if dry_run:
+    if options.dry_run:
         bytes_there = int(snapshot.files["size_bytes"].sum())
         return _planned(
             metadata, snapshot.version, files=snapshot.files.height, size_bytes=bytes_there, rows=rows
         )
-    intent = WriteIntent(
-        mode="metadata", brings="settings", metadata=metadata, operation="CONVERT", commit_info=_told(options)
-    )
+    intent = WriteIntent(mode="metadata", brings="settings", metadata=metadata, **_told(options))
     return _published(store, snapshot, intent, options)
 
 
@@ -147,20 +140,18 @@ def _convert_parquet(
     options: WriteOptions,
     runtime: Runtime,
     *,
-    dry_run: bool,
-    add: AddFiles,
+    engine: Engine,
 ) -> ConvertResult:
     now = runtime.now_ms()
     plain = Metadata(id=runtime.new_id(), schema_string=schema_to_delta(folder.schema), created_time=now)
     _refuse_columns(folder.schema, specs, options)  # before every file is read
-    adds = add(store, folder, now_ms=now, storage_options=options.storage_options)
+    look = AddParquet(open_files(store.uri, options.storage_options or {}), folder.schema, now)
+    adds = tuple(engine.map(look, folder.paths, at_once=AT_ONCE))
     rows = sum(int(orjson.loads(file.stats or "{}")["numRecords"]) for file in adds)
     metadata = _indexed(plain, folder.schema, specs, options, uri=store.uri, rows=rows, now_ms=now)
-    if dry_run:
+    if options.dry_run:
         return _planned(metadata, -1, files=len(adds), size_bytes=sum(file.size for file in adds), rows=rows)
-    intent = WriteIntent(
-        mode="create", adds=adds, metadata=metadata, operation="CONVERT", commit_info=_told(options)
-    )
+    intent = WriteIntent(mode="create", adds=adds, metadata=metadata, **_told(options))
     return _published(store, None, intent, options)
 
 
@@ -174,8 +165,12 @@ def _published(
 
 
 def _told(options: WriteOptions) -> dict[str, Any]:
-    columns = ",".join(options.columns or ())
-    return {**options.commit_metadata, "operationParameters": {"columnsToIndex": columns}}
+    """Return what the history says of every conversion."""
+    columns = {"columnsToIndex": ",".join(options.columns or ())}
+    return {
+        "operation": "CONVERT",
+        "commit_info": {**options.commit_metadata, "operationParameters": columns},
+    }
 
 
 def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:
@@ -236,18 +231,15 @@ def _rows(snapshot: Snapshot) -> int | None:
 
 
 def _result(snapshot: Snapshot, *, committed: bool, created_log: bool) -> ConvertResult:
-    latest = snapshot.config.latest
-    return ConvertResult(
-        version=snapshot.version,
-        committed=committed,
-        dry_run=False,
-        created_log=created_log,
+    bytes_there = int(snapshot.files["size_bytes"].sum())
+    known = _planned(
+        snapshot.metadata,
+        snapshot.version,
         files=snapshot.files.height,
-        bytes=int(snapshot.files["size_bytes"].sum()),
+        size_bytes=bytes_there,
         rows=_rows(snapshot),
-        columns=() if latest is None else latest.columns,
-        cube_size=0 if latest is None else latest.desired_cube_size,
     )
+    return replace(known, committed=committed, dry_run=False, created_log=created_log)
 
 
 def _planned(

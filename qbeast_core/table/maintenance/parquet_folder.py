@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
@@ -28,12 +28,14 @@ from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import hive_copy
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.data.parquet_scan import scan_files
+from qbeast_core.table.read.scan_task import TableFiles
 
-__all__ = ["AddFiles", "ParquetFolder", "add_files", "find_parquet"]
+__all__ = ["AT_ONCE", "AddParquet", "ParquetFolder", "find_parquet"]
 
 _SHOWN: Final = 5
 _MAGIC: Final = b"PAR1"
-_AT_ONCE: Final = 4
+AT_ONCE: Final = 4
+"""Files that one process looks at at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +54,47 @@ class ParquetFolder:
     schema: pl.Schema
 
 
-class AddFiles(Protocol):
-    """Whoever looks at Parquet files to be added: `add_files`, or an engine that has each look at some."""
+@dataclass(frozen=True, slots=True, eq=False)
+class AddParquet:
+    """Says of Parquet files what a log says: the columns that it has statistics of are read, nothing is written.
 
-    def __call__(
-        self,
-        store: Store,
-        folder: ParquetFolder,
-        *,
-        now_ms: int,
-        storage_options: Mapping[str, str] | None = None,
-    ) -> tuple[AddFile, ...]:
-        """Return an add for each file, in the order of the folder."""
-        ...
+    Attributes
+    ----------
+    files : TableFiles
+        Where they are.
+    schema : polars.Schema
+        Of all of them.
+    now_ms : int
+        How old they are where the store does not tell, milliseconds since 1970 UTC.
+    """
+
+    files: TableFiles
+    schema: pl.Schema
+    now_ms: int
+
+    def __call__(self, path: str) -> AddFile:
+        """Return the add of a file, with statistics.
+
+        Parameters
+        ----------
+        path : str
+            Relative to the folder.
+
+        Raises
+        ------
+        InvalidInputError
+            The file cannot be read.
+        """
+        store, options = self.files.store, dict(self.files.storage_options)
+        leaves = stats_columns(self.schema, {})
+        names = list(dict.fromkeys(leaf[0] for leaf in leaves))
+        lazy = scan_files(store, [path], names, self.schema, storage_options=options)
+        return AddFile(
+            path=FilePath(path).encoded,
+            size=store.size(path),
+            modification_time=self.now_ms if store.local_root is None else _changed(store.local_root / path),
+            stats=_stats(store, path, lazy, leaves),
+        )
 
 
 def find_parquet(store: Store, missing: TableNotFoundError) -> ParquetFolder:
@@ -95,7 +125,7 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> ParquetFolder:
     if not paths:
         raise missing
     _refuse_folders(store, paths)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         found = list(pool.map(_columns_of, repeat(store), paths))
     schema: dict[str, pl.DataType] = {}
     problems: list[str] = []
@@ -115,28 +145,6 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> ParquetFolder:
         raise InvalidInputError(msg, argument="path")
     schema_to_delta(pl.Schema(schema))
     return ParquetFolder(tuple(paths), pl.Schema(schema))
-
-
-def add_files(
-    store: Store, folder: ParquetFolder, *, now_ms: int, storage_options: Mapping[str, str] | None = None
-) -> tuple[AddFile, ...]:
-    """Return an add for each file, with statistics; the columns they are of are read, nothing is written."""
-    leaves = stats_columns(folder.schema, {})
-    names = list(dict.fromkeys(leaf[0] for leaf in leaves))
-    options = dict(storage_options or {})
-
-    def add(path: str) -> AddFile:
-        lazy = scan_files(store, [path], names, folder.schema, storage_options=options)
-        changed = now_ms if store.local_root is None else _changed(store.local_root / path)
-        return AddFile(
-            path=FilePath(path).encoded,
-            size=store.size(path),
-            modification_time=changed,
-            stats=_stats(store, path, lazy, leaves),
-        )
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return tuple(pool.map(add, folder.paths))
 
 
 def _stats(store: Store, path: str, lazy: pl.LazyFrame, leaves: Sequence[Leaf]) -> str:

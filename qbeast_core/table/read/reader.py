@@ -32,7 +32,7 @@ from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
 from qbeast_core.table.index.state import IndexState
-from qbeast_core.table.read.scan_task import RowFilter
+from qbeast_core.table.read.scan_task import RowFilter, TableFiles
 from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
@@ -111,6 +111,11 @@ class Reader:
     def store(self) -> Store:
         """Where the files are."""
         return self.snapshot.source.store
+
+    @property
+    def files(self) -> TableFiles:
+        """The same, with what is remembered of files, for whoever reads them."""
+        return TableFiles(self.store, self.pages, self.snapshot.storage_options)
 
     @property
     def latest(self) -> Revision:

@@ -12,7 +12,7 @@ from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import EmptySampleWarning
 from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
-from qbeast_core.table.read.scan_task import TableFiles, read_parts
+from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 from qbeast_core.table.runtime import caller_stacklevel
 
@@ -161,10 +161,9 @@ def read_rows(
         At least one, perhaps without rows.
     """
     plan = reader.plan(predicate, sample)
-    place = TableFiles(reader.store, reader.pages, reader.snapshot.storage_options)
     left = limit
     yielded = False
-    for frame in read_parts(all_parts(reader, plan), reader.wanted(plan, columns), place, limit=limit):
+    for frame in read_parts(all_parts(reader, plan), reader.wanted(plan, columns), reader.files, limit=limit):
         cut = frame if left is None else frame.head(left)
         if cut.height or not yielded:
             yielded = True

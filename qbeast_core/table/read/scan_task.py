@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeAlias
 
 import polars as pl
@@ -18,7 +19,16 @@ from qbeast_core.table.data.parquet_scan import scan_files, scan_without_rows
 from qbeast_core.table.data.whole_batches import whole_batches
 from qbeast_core.tree.columns import frame_weights
 
-__all__ = ["BATCH_BYTES", "FileParts", "RowFilter", "ScanTask", "TableFiles", "read_parts", "refuse_missing"]
+__all__ = [
+    "BATCH_BYTES",
+    "FileParts",
+    "RowFilter",
+    "ScanTask",
+    "TableFiles",
+    "open_files",
+    "read_parts",
+    "refuse_missing",
+]
 
 _Scan: TypeAlias = Callable[[list[str]], pl.LazyFrame]
 
@@ -91,11 +101,16 @@ class FileParts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableFiles:
-    """Where the files are."""
+    """Where the files are. It pickles: another process opens its own store."""
 
     store: Store
     pages: PageReader
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle what `open_files` needs."""
+        opened = partial(open_files, allow_absolute_paths=self.store.allow_absolute_paths)
+        return opened, (self.store.uri, dict(self.storage_options))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,13 +167,26 @@ class ScanTask:
         UnsupportedTableError
             If a path leads out of the table.
         """
-        store = open_store(self.uri, self.storage_options, allow_absolute_paths=self.allow_absolute_paths)
-        files = TableFiles(store, PageReader(store), self.storage_options)
+        files = open_files(self.uri, self.storage_options, allow_absolute_paths=self.allow_absolute_paths)
         frame = None
         for frame in read_parts(self.parts, self.keep, files):
             yield frame
         if frame is None:
             yield self.schema.to_frame()
+
+
+def open_files(
+    uri: str, storage_options: Mapping[str, str], *, allow_absolute_paths: bool = False
+) -> TableFiles:
+    """Return where the files of a table are, with nothing remembered of them.
+
+    Parameters
+    ----------
+    uri, storage_options, allow_absolute_paths
+        As for `qbeast_core.io.store.open_store`.
+    """
+    store = open_store(uri, storage_options, allow_absolute_paths=allow_absolute_paths)
+    return TableFiles(store, PageReader(store), storage_options)
 
 
 def read_parts(

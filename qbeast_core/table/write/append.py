@@ -1,36 +1,84 @@
-"""Publish what the tasks of an append wrote: one commit, whatever each of them knew of the others."""
+"""Appends by tasks: what they are told before, and the one commit of what they wrote, whatever each knew of others."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 import polars as pl
 
 from qbeast_core.errors import CommitConflictError, TableNotFoundError
 from qbeast_core.io.location import resolve_location
-from qbeast_core.log.actions import AddFile, Txn
-from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.rebase import dialect_of
+from qbeast_core.log.actions import AddFile
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.data.frames import to_frame
-from qbeast_core.table.data.schema import fit_frame
-from qbeast_core.table.engine.append_task import TABLE_KEYS, AppendContext, AppendedPart
+from qbeast_core.table.engine.append_task import AppendedPart, AppendTask
 from qbeast_core.table.index.design_effect import warn_if_growing
 from qbeast_core.table.index.fit import fit_blocks
-from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
+from qbeast_core.table.write.options import WriteOptions
+from qbeast_core.table.write.plan import prepare, rows_intent
 from qbeast_core.table.write.target import find_target
 
 __all__ = ["begin_append", "publish_parts"]
 
 
+def begin_append(
+    uri: str, empty: pl.DataFrame, storage_options: Mapping[str, str] | None = None
+) -> AppendTask:
+    """Look at the table before tasks append to it.
+
+    Parameters
+    ----------
+    uri : str
+        Path or address of the table.
+    empty : polars.DataFrame
+        No rows, with the columns and types of those to come.
+    storage_options : Mapping, optional
+        For object stores.
+
+    Returns
+    -------
+    AppendTask
+        What tasks need of the newest version.
+
+    Raises
+    ------
+    TableNotFoundError
+        There is no table: tasks cannot create one.
+    SchemaMismatchError
+        The rows do not fit the table; all differences are listed.
+    NotQbeastTableError, UnsupportedTableError
+        The table has no index, or must not be written.
+    """
+    uri = resolve_location(uri)
+    snapshot = find_target(uri, "append", storage_options)
+    if snapshot is None:
+        msg = (
+            f"there is no table at {uri!r}, and tasks cannot create one; nothing was written. Create it with "
+            "write_table(df, path, columns=[...])."
+        )
+        raise TableNotFoundError(msg, path=uri)
+    options = WriteOptions(mode="append", storage_options=snapshot.storage_options)
+    refuse_unsafe_locking(uri, options.storage_options)
+    planned = prepare(to_frame(empty), snapshot, options, RUNTIME)
+    state = planned.state
+    current = None if state is None else state.newest
+    return AppendTask(
+        target=planned.target(snapshot.source.store.uri, options),
+        version=snapshot.version,
+        indexed=tuple(planned.wish.names),
+        revision=current,
+        tree=None if state is None or current is None else state.tree(current),
+    )
+
+
 def publish_parts(
-    snapshot: Snapshot,
+    task: AppendTask,
     parts: Sequence[AppendedPart],
     *,
     txn: tuple[str, int] | None = None,
@@ -43,8 +91,8 @@ def publish_parts(
 
     Parameters
     ----------
-    snapshot : Snapshot
-        A version of the table not older than what the parts were planned on.
+    task : AppendTask
+        Of the table; parts may be of others, that looked at it earlier or later.
     parts : sequence of AppendedPart
         Of all tasks.
     txn : tuple of (str, int), optional
@@ -69,44 +117,37 @@ def publish_parts(
     adds = [add for part in parts for add in part.files]
     if not adds:
         return None
-    store = snapshot.source.store
-    with discarding(store, adds):
-        outcome = _publish(_planned_on(snapshot, parts), parts, txn, operation)
+    target = task.target
+    options = WriteOptions(mode="append", storage_options=target.storage_options, txn=txn)
+    with discarding(target.store, adds):
+        # What the oldest part was planned on: later commits are checked against it.
+        oldest = min(part.version for part in parts)
+        base = load_snapshot(target.uri, version=oldest, storage_options=target.storage_options)
+        outcome = _publish(base, adds, parts, options, operation)
     if outcome.already_applied:
-        delete_data_files(store, adds)
+        delete_data_files(target.store, adds)
     elif outcome.snapshot is not None:
         _warn(outcome.snapshot, adds)
     return outcome
 
 
-def _warn(newest: Snapshot, adds: Sequence[AddFile]) -> None:
-    written = pl.col("path").is_in([add.path for add in adds])
-    indexed = () if newest.config.latest is None else newest.config.latest.columns
-    warn_if_growing(newest.files.filter(~written), newest.files, indexed)
-
-
-def _planned_on(snapshot: Snapshot, parts: Sequence[AppendedPart]) -> Snapshot:
-    """Return the version that the oldest part was planned on: later commits are checked against it."""
-    oldest = min(part.version for part in parts)
-    if oldest == snapshot.version:
-        return snapshot
-    return load_snapshot(snapshot.uri, version=oldest, storage_options=snapshot.storage_options)
-
-
 def _publish(
-    base: Snapshot, parts: Sequence[AppendedPart], txn: tuple[str, int] | None, operation: str
+    base: Snapshot,
+    adds: Sequence[AddFile],
+    parts: Sequence[AppendedPart],
+    options: WriteOptions,
+    operation: str,
 ) -> CommitOutcome:
-    revision = _common_revision(parts)
-    store = base.source.store
-    everything = tuple(add for part in parts for add in part.files)
-    staged = tuple(add.without_index() for add in everything)
-    if revision is None:
-        return commit(store, base, _intent(staged, None, parts, txn, operation))
-    try:
-        return commit(store, base, fit_blocks(_intent(everything, revision, parts, txn, operation), base))
-    except CommitConflictError:
-        # The rows are right wherever they stand; what else was in the way is in the way again.
-        return commit(store, base, _intent(staged, None, parts, txn, operation))
+    store, revision = base.source.store, _common_revision(parts)
+    rows = sum(part.rows for part in parts)
+    if revision is not None:
+        indexed = replace(rows_intent("append", adds, rows, options, operation=operation), revision=revision)
+        try:
+            return commit(store, base, fit_blocks(indexed, base))
+        except CommitConflictError:
+            pass  # the rows are right wherever they stand; what else was in the way is in the way again
+    staged = [add.without_index() for add in adds]
+    return commit(store, base, rows_intent("append", staged, rows, options, operation=operation))
 
 
 def _common_revision(parts: Sequence[AppendedPart]) -> Revision | None:
@@ -115,86 +156,7 @@ def _common_revision(parts: Sequence[AppendedPart]) -> Revision | None:
     return found[0] if found and all(one == found[0] for one in found) else None
 
 
-def _intent(
-    adds: tuple[AddFile, ...],
-    revision: Revision | None,
-    parts: Sequence[AppendedPart],
-    txn: tuple[str, int] | None,
-    operation: str,
-) -> WriteIntent:
-    metrics = {
-        "numFiles": str(len(adds)),
-        "numOutputRows": str(sum(part.rows for part in parts)),
-        "numOutputBytes": str(sum(add.size for add in adds)),
-    }
-    info: dict[str, Any] = {"operationMetrics": metrics}
-    return WriteIntent(
-        mode="append",
-        adds=adds,
-        revision=revision,
-        txn=None if txn is None else Txn(app_id=txn[0], version=txn[1]),
-        operation=operation,
-        commit_info=info,
-    )
-
-
-def begin_append(
-    uri: str, empty: pl.DataFrame, storage_options: Mapping[str, str] | None = None
-) -> tuple[Snapshot, AppendContext]:
-    """Look at the table before tasks append to it.
-
-    Parameters
-    ----------
-    uri : str
-        Path or address of the table.
-    empty : polars.DataFrame
-        No rows, with the columns and types of those to come.
-    storage_options : Mapping, optional
-        For object stores.
-
-    Returns
-    -------
-    tuple of Snapshot and AppendContext
-        The newest version, and what tasks need of it.
-
-    Raises
-    ------
-    TableNotFoundError
-        There is no table: tasks cannot create one.
-    SchemaMismatchError
-        The rows do not fit the table; all differences are listed.
-    NotQbeastTableError, UnsupportedTableError
-        The table has no index, or must not be written.
-    """
-    uri = resolve_location(uri)
-    snapshot = find_target(uri, "append", storage_options)
-    latest = None if snapshot is None else snapshot.config.latest
-    if snapshot is None or latest is None:
-        msg = (
-            f"there is no table at {uri!r}, and tasks cannot create one; nothing was written. Create it with "
-            "write_table(df, path, columns=[...])."
-        )
-        raise TableNotFoundError(msg, path=uri)
-    store = snapshot.source.store
-    refuse_unsafe_locking(store.uri, snapshot.storage_options)
-    refuse_taken_name(store.uri, snapshot.schema_json)
-    fit_frame(to_frame(empty), snapshot.schema_json, snapshot.schema, merge=False)
-    refuse_lost_columns(store.uri, latest.columns, snapshot.schema, done="written")
-    state = IndexState(snapshot)
-    revision = state.newest
-    settings = {
-        key: text for key, text in snapshot.metadata.configuration.items() if key.startswith(TABLE_KEYS)
-    }
-    context = AppendContext(
-        uri=store.uri,
-        version=snapshot.version,
-        indexed=latest.columns,
-        schema=snapshot.schema,
-        schema_json=snapshot.schema_json,
-        revision=revision,
-        tree=None if revision is None else state.tree(revision),
-        configuration=settings,
-        dialect=dialect_of(snapshot),
-        storage_options=dict(snapshot.storage_options),
-    )
-    return snapshot, context
+def _warn(newest: Snapshot, adds: Sequence[AddFile]) -> None:
+    written = pl.col("path").is_in([add.path for add in adds])
+    indexed = () if newest.config.latest is None else newest.config.latest.columns
+    warn_if_growing(newest.files.filter(~written), newest.files, indexed)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.log.actions import Metadata
+from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rebase import found_dialect
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.data.schema import fit_frame, merged_schema
+from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.index.revision import check_columns, resolve_specs, specs_of_table
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.runtime import Runtime
@@ -22,7 +25,7 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
 from qbeast_core.tree.evolve import IndexWish
 
-__all__ = ["PlannedTable", "prepare"]
+__all__ = ["PlannedTable", "prepare", "rows_intent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class PlannedTable:
     ----------
     metadata : Metadata
         Of the table, without a new revision.
+    schema : polars.Schema
+        Its columns, in the order of the rows.
     wish : IndexWish
         What is asked of its index: columns, cube size, dialect, ranges.
     state : IndexState or None
@@ -40,6 +45,7 @@ class PlannedTable:
     """
 
     metadata: Metadata
+    schema: pl.Schema
     wish: IndexWish
     state: IndexState | None
 
@@ -49,16 +55,27 @@ class PlannedTable:
         newest = None if self.state is None else self.state.newest
         return self.wish.cube_size or (None if newest is None else newest.desired_cube_size)
 
+    def target(self, uri: str, options: WriteOptions) -> FileTarget:
+        """Return where the files go, and what their rows become."""
+        merge = options.schema_mode == "merge"
+        return FileTarget.of(
+            uri,
+            RowShape(self.metadata.schema_string, self.schema, merge=merge),
+            self.metadata.configuration,
+            dialect=self.wish.dialect,
+            storage_options=options.storage_options,
+        )
+
 
 def prepare(
     frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions, runtime: Runtime
-) -> tuple[pl.DataFrame, PlannedTable]:
-    """Return the rows with the table's columns and types, and what the table will look like.
+) -> PlannedTable:
+    """Return what the table will look like when such rows are in it.
 
     Parameters
     ----------
     frame : polars.DataFrame
-        As `to_frame` gives it; without rows it stands for any number of them.
+        No rows, with the columns and types of those to come, as `to_frame` gives them.
     target : Snapshot or None
         The table, if there is one.
     options : WriteOptions
@@ -100,7 +117,39 @@ def prepare(
     waits = state is not None and state.newest is None and latest is not None
     size = options.cube_size or (latest.desired_cube_size if waits and latest is not None else None)
     bounds = parse_column_stats(options.column_stats, frame.schema, [spec.name for spec in specs])
-    return frame, PlannedTable(metadata, IndexWish(specs, size, dialect, bounds), state)
+    return PlannedTable(metadata, frame.schema, IndexWish(specs, size, dialect, bounds), state)
+
+
+def rows_intent(
+    mode: WriteMode, adds: Sequence[AddFile], rows: int, options: WriteOptions, *, operation: str = ""
+) -> WriteIntent:
+    """Return what every commit of new rows says.
+
+    Parameters
+    ----------
+    mode : {"append", "overwrite", "create"}
+        What becomes of the table.
+    adds : sequence of AddFile
+        The files.
+    rows : int
+        Rows in them.
+    options : WriteOptions
+        With the application's progress, and what else the history is told.
+    operation : str, optional
+        Name in the history.
+    """
+    metrics = {
+        "numFiles": str(len(adds)),
+        "numOutputRows": str(rows),
+        "numOutputBytes": str(sum(add.size for add in adds)),
+    }
+    return WriteIntent(
+        mode=mode,
+        adds=tuple(adds),
+        txn=None if options.txn is None else Txn(app_id=options.txn[0], version=options.txn[1]),
+        operation=operation,
+        commit_info={**options.commit_metadata, "operationMetrics": metrics},
+    )
 
 
 def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:

@@ -6,19 +6,19 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from qbeast_core.errors import TableExistsError
 from qbeast_core.io.location import resolve_location
-from qbeast_core.log.actions import AddFile, Txn
-from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.protocol import WriteMode
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Source
-from qbeast_core.table.engine.tasks import FileTarget, RowShape
+from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.index.design_effect import (
     count_keys,
     keys_of_write,
@@ -31,7 +31,7 @@ from qbeast_core.table.runtime import Progress, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.creation import MOST_CREATIONS, goes_on, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, report_progress
-from qbeast_core.table.write.plan import PlannedTable, prepare
+from qbeast_core.table.write.plan import prepare, rows_intent
 
 __all__ = ["WriteResult", "is_applied", "write_rows"]
 
@@ -87,16 +87,8 @@ def _write(
     engine: Engine,
 ) -> WriteResult:
     """Plan, write the files, and commit."""
-    fitted, planned = prepare(source.empty, target, options, runtime)
-    metadata = planned.metadata
-    shape = RowShape(metadata.schema_string, fitted.schema, merge=options.schema_mode == "merge")
-    files = FileTarget.of(
-        uri,
-        shape,
-        metadata.configuration,
-        dialect=planned.wish.dialect,
-        storage_options=options.storage_options,
-    )
+    planned = prepare(source.empty, target, options, runtime)
+    files = planned.target(uri, options)
     refuse_unsafe_locking(uri, options.storage_options)
     rows = engine.open(source, files, runtime, options.progress)
     summary_of = partial(rows.summary, cube_size=planned.cube_size)
@@ -108,7 +100,14 @@ def _write(
         return _planned(target, chosen, plan, rows=chosen.rows, design_effect=counts.design_effect)
     adds = _written(plan, files)
     report_progress(options, Progress("commit", len(adds), len(adds), chosen.rows))
-    intent = _intent(target, planned, chosen, adds, options, rows=chosen.rows)
+    mode: WriteMode = "create" if target is None else "overwrite" if options.mode == "overwrite" else "append"
+    intent = replace(
+        rows_intent(mode, adds, chosen.rows, options),
+        revision=chosen.revision,
+        new_revision=chosen.is_new,
+        metadata=None if target is not None and planned.metadata == target.metadata else planned.metadata,
+        dialect=planned.wish.dialect,
+    )
     outcome = publish(files.store, target, intent, storage_options=files.storage_options)
     report_progress(options, Progress("done", len(adds), len(adds), chosen.rows))
     if outcome.already_applied:
@@ -118,7 +117,7 @@ def _write(
     before, counts = with_write(None if found is None else found.files, adds, keys)
     result = _planned(target, chosen, plan, rows=chosen.rows, design_effect=counts.design_effect)
     effects = (before, counts.lower_bound)
-    warn_if_clustered(effects, planned.wish.names, shape.fit(source.at_hand), own_effect=plan.design_effect)
+    warn_if_clustered(effects, planned.wish.names, rows.at_hand, own_effect=plan.design_effect)
     return _done(result, adds, outcome)
 
 
@@ -155,34 +154,6 @@ def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
         return False
     version = target.transaction_version(txn[0])
     return version is not None and version >= txn[1]
-
-
-def _intent(
-    target: Snapshot | None,
-    planned: PlannedTable,
-    chosen: ChosenRevision,
-    adds: Sequence[AddFile],
-    options: WriteOptions,
-    *,
-    rows: int,
-) -> WriteIntent:
-    metrics = {
-        "numFiles": str(len(adds)),
-        "numOutputRows": str(rows),
-        "numOutputBytes": str(sum(add.size for add in adds)),
-    }
-    info: dict[str, Any] = {**options.commit_metadata, "operationMetrics": metrics}
-    changed = target is None or planned.metadata != target.metadata
-    return WriteIntent(
-        mode="create" if target is None else "overwrite" if options.mode == "overwrite" else "append",
-        adds=tuple(adds),
-        revision=chosen.revision,
-        new_revision=chosen.is_new,
-        metadata=planned.metadata if changed else None,
-        dialect=planned.wish.dialect,
-        txn=None if options.txn is None else Txn(app_id=options.txn[0], version=options.txn[1]),
-        commit_info=info,
-    )
 
 
 def _planned(

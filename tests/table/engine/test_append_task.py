@@ -29,10 +29,9 @@ from qbeast_core.log.thresholds import blocks_in_order
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import staging_revision
 from qbeast_core.table.engine import append_task as append_part
-from qbeast_core.table.engine.append_task import AppendedPart, write_part
+from qbeast_core.table.engine.append_task import AppendedPart
 from qbeast_core.table.index import fit as fit_blocks
 from qbeast_core.table.runtime import Runtime
-from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write import append as append_commit
 from qbeast_core.table.write.append import begin_append, publish_parts
 from qbeast_core.tree.columns import frame_weights
@@ -47,10 +46,10 @@ RUNTIME = Runtime(now_ms=lambda: time.time_ns() // 1_000_000, new_id=lambda: str
 
 def append_by_tasks(table: Path, frames: list[pl.DataFrame], *, txn=None):
     """Append as an engine does: look once, write parts in other processes, commit once."""
-    snapshot, context = begin_append(str(table), frames[0].clear())
+    context = begin_append(str(table), frames[0].clear())
     context = pickle.loads(pickle.dumps(context))
-    parts = [pickle.loads(pickle.dumps(write_part(context, frame, RUNTIME))) for frame in frames]
-    return publish_parts(snapshot, parts, txn=txn)
+    parts = [pickle.loads(pickle.dumps(context.write(frame, RUNTIME))) for frame in frames]
+    return publish_parts(context, parts, txn=txn)
 
 
 def numbers(rows: int, *, first: int = 0, seed: int = 0) -> pl.DataFrame:
@@ -150,16 +149,16 @@ def test_parts_that_do_not_go_together_are_staged(tmp_path: Path) -> None:
     with small_files(file_rows=1 << 16):
         qbeast.write_table(pl.DataFrame({"k": [0, 100]}), place, columns=["k:linear"], cube_size=1)
         low, high = _weights_apart()
-        snapshot, context = begin_append(str(place), pl.DataFrame(schema={"k": pl.Int64}))
+        context = begin_append(str(place), pl.DataFrame(schema={"k": pl.Int64}))
         many = pl.DataFrame({"k": low * 40})
-        parts = [write_part(context, frame, RUNTIME) for frame in (many, pl.DataFrame({"k": high}))]
+        parts = [context.write(frame, RUNTIME) for frame in (many, pl.DataFrame({"k": high}))]
         second = len(parts[0].files)
 
         def all_but_the_second(files, *_, **__):
             return [one if at < second else None for at, one in enumerate(files)]
 
         with mock.patch.object(fit_blocks, "blocks_in_order", all_but_the_second):
-            publish_parts(snapshot, parts)
+            publish_parts(context, parts)
     staged = [add for add in read_log(place).adds.values() if not add.get("tags")]
     assert {add["path"] for add in staged} == {add.path for add in parts[1].files}
     check_invariants(place, may_stage=True)
@@ -191,64 +190,64 @@ def test_nothing_is_committed_for_no_rows(table: Path) -> None:
 
 
 def test_an_append_meanwhile_is_no_conflict(table: Path) -> None:
-    snapshot, context = begin_append(str(table), numbers(0))
-    parts = [write_part(context, numbers(3000, seed=seed), RUNTIME) for seed in (1, 2)]
+    context = begin_append(str(table), numbers(0))
+    parts = [context.write(numbers(3000, seed=seed), RUNTIME) for seed in (1, 2)]
     qbeast.write_table(numbers(3000, seed=3), table, mode="append")
-    assert publish_parts(snapshot, parts).version == 2
+    assert publish_parts(context, parts).version == 2
     check_invariants(table)
     assert qbeast.read_table(table).height == 29_000
 
 
 def test_a_newer_look_at_the_table_is_checked_from_the_older(table: Path) -> None:
-    _, context = begin_append(str(table), numbers(0))
-    parts = [write_part(context, numbers(300, seed=seed), RUNTIME) for seed in (1, 2)]
+    context = begin_append(str(table), numbers(0))
+    parts = [context.write(numbers(300, seed=seed), RUNTIME) for seed in (1, 2)]
     qbeast.write_table(numbers(300, seed=3), table, mode="append")
-    _, later = begin_append(str(table), numbers(0))
-    parts.append(write_part(later, numbers(300, seed=4), RUNTIME))
-    assert publish_parts(load_snapshot(table), parts).version == 2
+    later = begin_append(str(table), numbers(0))
+    parts.append(later.write(numbers(300, seed=4), RUNTIME))
+    assert publish_parts(later, parts).version == 2
     check_invariants(table)
     assert qbeast.read_table(table).height == 21_200
 
 
 def test_rows_planned_for_another_index_are_staged(table: Path) -> None:
-    snapshot, context = begin_append(str(table), numbers(0))
-    parts = [write_part(context, numbers(100), RUNTIME)]
+    context = begin_append(str(table), numbers(0))
+    parts = [context.write(numbers(100), RUNTIME)]
     qbeast.write_table(numbers(10), table, columns=["x"], mode="overwrite")
-    publish_parts(snapshot, parts)
+    publish_parts(context, parts)
     check_invariants(table, may_stage=True)
     assert qbeast.read_table(table).height == 110
     assert qbeast.open_table(table).indexed_columns == ("x",)
 
 
 def test_another_schema_meanwhile_is_a_conflict_and_leaves_no_files(table: Path) -> None:
-    snapshot, context = begin_append(str(table), numbers(0))
-    parts = [write_part(context, numbers(100), RUNTIME)]
+    context = begin_append(str(table), numbers(0))
+    parts = [context.write(numbers(100), RUNTIME)]
     other = numbers(10).with_columns(pl.col("x").cast(pl.String))
     qbeast.write_table(other, table, columns=["id"], mode="overwrite", schema_mode="overwrite")
     with pytest.raises(CommitConflictError, match="schema"):
-        publish_parts(snapshot, parts)
+        publish_parts(context, parts)
     assert not data_files(table) & {add.path for part in parts for add in part.files}
     assert qbeast.read_table(table).height == 10
 
 
 def test_files_stay_where_nobody_knows_whether_the_commit_landed(table: Path) -> None:
-    snapshot, context = begin_append(str(table), numbers(0))
-    part = write_part(context, numbers(100), RUNTIME)
+    context = begin_append(str(table), numbers(0))
+    part = context.write(numbers(100), RUNTIME)
     lost = CommitUnknownError("?", table=str(table), version=1, txn_id="t")
     with (
         mock.patch.object(append_commit, "commit", side_effect=lost),
         pytest.raises(CommitUnknownError),
     ):
-        publish_parts(snapshot, [part])
+        publish_parts(context, [part])
     assert {add.path for add in part.files} <= data_files(table)
 
 
 def test_a_part_that_fails_leaves_no_files(table: Path) -> None:
-    _, context = begin_append(str(table), numbers(0))
+    context = begin_append(str(table), numbers(0))
     before = data_files(table)
     full = StorageError("disk full", path="x")
     with mock.patch.object(append_part, "store_file", side_effect=full), pytest.raises(StorageError):
-        write_part(context, numbers(100, first=19_950), RUNTIME)  # indexed ones first, then staged
+        context.write(numbers(100, first=19_950), RUNTIME)  # indexed ones first, then staged
     assert data_files(table) == before
 
 
@@ -263,9 +262,9 @@ def test_a_null_where_there_may_be_none_is_found_in_the_part(tmp_path: Path) -> 
         "type": "struct",
         "fields": [{"name": "id", "type": "long", "nullable": False, "metadata": {}}],
     }
-    _, context = _with_schema(place, schema)
+    context = _with_schema(place, schema)
     with pytest.raises(SchemaMismatchError, match="may hold no nulls"):
-        write_part(context, pl.DataFrame({"id": [1, None]}), RUNTIME)
+        context.write(pl.DataFrame({"id": [1, None]}), RUNTIME)
 
 
 def _with_schema(place: Path, schema: dict[str, object]):
@@ -293,7 +292,7 @@ def test_the_context_of_a_large_tree_stays_small(tmp_path: Path) -> None:
     place = tmp_path / "t"
     with small_files(file_rows=1 << 16, page_rows=256):
         qbeast.write_table(numbers(300_000), place, columns=["id", "x"], cube_size=10)
-    _, context = begin_append(str(place), numbers(0))
+    context = begin_append(str(place), numbers(0))
     assert context.tree is not None
     assert context.tree.cube_count > 20_000
     assert len(pickle.dumps(context)) < 5_000_000

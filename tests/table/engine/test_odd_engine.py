@@ -14,12 +14,17 @@ import pytest
 import qbeast
 from qbeast_core.table.dml.change import ChangeOptions, run_change
 from qbeast_core.table.dml.delete import Delete
+from qbeast_core.table.dml.merge import Merge
+from qbeast_core.table.dml.merge_clauses import Clauses
 from qbeast_core.table.dml.update import Update
-from qbeast_core.table.engine.tasks import PlacedFile, PlaceTask
+from qbeast_core.table.engine.placed_files import PlacedFile
+from qbeast_core.table.engine.tasks import PlaceTask
+from qbeast_core.table.maintenance.convert import convert
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
 from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.snapshot.snapshot import load_snapshot
+from qbeast_core.table.write.options import WriteOptions
 from tests.helpers.invariants import check_invariants
 from tests.helpers.scattering import PartsEngine, scatter, write_parts
 from tests.helpers.tables import assert_same_rows
@@ -76,12 +81,41 @@ def test_rows_change_one_by_one(tmp_path: Path, engine: PartsEngine) -> None:
     update = Update(pl.col("b") == 2, {"a": "a / 2", "b": pl.lit(7)})
     run_change(Reader(load_snapshot(tmp_path)), update, ChangeOptions(), RUNTIME, engine=engine)
     two = pl.col("b") == 2
-    check(
-        tmp_path,
-        kept.with_columns(
-            a=pl.when(two).then(pl.col("a") / 2).otherwise("a"), b=pl.when(two).then(7).otherwise("b")
-        ),
+    updated = kept.with_columns(
+        a=pl.when(two).then(pl.col("a") / 2).otherwise("a"), b=pl.when(two).then(7).otherwise("b")
     )
+    check(tmp_path, updated)
+    rows = pl.DataFrame({"row": [*range(100, 140), 999], "a": [0.5] * 41, "b": [5] * 41})
+    merge = Merge(rows, Clauses(on="row", matched_if="b = 7"))
+    done, _ = run_change(Reader(load_snapshot(tmp_path)), merge, ChangeOptions(), RUNTIME, engine=engine)
+    old = updated.filter(pl.col("b") == 7, pl.col("row").is_in(rows["row"].implode()))
+    assert (done.rows_updated, done.rows_inserted) == (
+        old.height,
+        41 - kept["row"].is_in(rows["row"].implode()).sum(),
+    )
+    changed = rows.filter(~pl.col("row").is_in(updated.join(old, on="row", how="anti")["row"].implode()))
+    check(tmp_path, pl.concat([updated.join(changed, on="row", how="anti"), changed]))
+
+
+def test_what_a_row_cannot_tell_is_said_by_whoever_reads_it(tmp_path: Path) -> None:
+    reader = table(tmp_path)
+    with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
+        run_change(
+            reader,
+            Delete("CAST(CAST(row AS STRING) || 'x' AS INT) = 1"),
+            ChangeOptions(),
+            RUNTIME,
+            engine=ODD,
+        )
+    check(tmp_path, ROWS)
+
+
+def test_parquet_files_are_looked_at_elsewhere(tmp_path: Path) -> None:
+    for number in range(3):
+        ROWS[number * 80 : number * 80 + 80].write_parquet(tmp_path / f"{number}.parquet")
+    done = convert(str(tmp_path), WriteOptions(columns=["row", "a"]), RUNTIME, engine=ODD)
+    assert (done.files, done.rows, done.created_log) == (3, 240, True)
+    check(tmp_path, ROWS)
 
 
 def test_an_overwrite_is_placed_twice_elsewhere(tmp_path: Path) -> None:

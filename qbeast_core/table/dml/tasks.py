@@ -1,0 +1,178 @@
+"""What workers are sent to do with rows of files before a change: count those that are meant, or match them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.space.arrays import I64Array
+from qbeast_core.table.data.expressions import evaluating
+from qbeast_core.table.dml.merge_clauses import Clauses, MergeConditions
+from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
+
+__all__ = ["AT_ONCE", "ROW", "SOURCE_ROW", "CountRows", "MatchRows", "Verdict", "judge"]
+
+AT_ONCE: Final = 8
+"""Files that one process reads at the same time."""
+
+ROW: Final = "__qbeast_row"
+"""Name of a column that numbers the rows of the table that are looked at."""
+
+SOURCE_ROW: Final = "__qbeast_source_row"
+"""Name of a column that numbers the rows of the source."""
+
+_FILE: Final = "__qbeast_file"
+_FATE: Final = "__qbeast_is_updated"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountRows:
+    """Counts the rows that a read keeps of a file, of which it holds some at a time.
+
+    Attributes
+    ----------
+    files : TableFiles
+        Where they are.
+    keep : RowFilter
+        The read.
+    text : str or None
+        The condition, for messages.
+    """
+
+    files: TableFiles = field(repr=False)
+    keep: RowFilter
+    text: str | None
+
+    def __call__(self, parts: FileParts) -> int:
+        """Count the rows of what is opened of one file; raises as `evaluating` does."""
+        with evaluating(self.text):
+            return sum(frame.height for frame in read_parts(parts, self.keep, self.files))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchRows:
+    """Matches the rows of some files with those of a source.
+
+    Attributes
+    ----------
+    files : TableFiles
+        Where they are.
+    keep : RowFilter
+        The keys, and what the conditions look at.
+    partners : polars.DataFrame
+        Of the source, as for `judge`.
+    clauses, conditions : Clauses, MergeConditions
+        What to do.
+    """
+
+    files: TableFiles = field(repr=False)
+    keep: RowFilter
+    partners: pl.DataFrame = field(repr=False)
+    clauses: Clauses
+    conditions: MergeConditions
+
+    def __call__(self, parts: Sequence[FileParts]) -> tuple[I64Array, I64Array]:
+        """Return the rows of the source that have a partner, and how many rows of each file change, go, are alone.
+
+        Parameters
+        ----------
+        parts : sequence of FileParts
+            What is opened of each file.
+
+        Returns
+        -------
+        tuple of ndarray
+            Numbers of rows of the source; counts as of `Verdict`, shape (3, files).
+
+        Raises
+        ------
+        InvalidInputError
+            A row would be changed by several rows of the source.
+        """
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            frames = list(pool.map(self._read, range(len(parts)), parts))
+        rows = pl.concat(frames).with_row_index(ROW)
+        verdict = judge(rows, self.partners, self.clauses, self.conditions)
+        fates = (verdict.updated, verdict.deleted, verdict.not_matched)
+        counts = [np.bincount(fate[_FILE].to_numpy(), minlength=len(parts)) for fate in fates]
+        return verdict.matched.to_numpy(), np.array(counts)
+
+    def _read(self, number: int, parts: FileParts) -> pl.DataFrame:
+        found = pl.concat(list(read_parts(parts, self.keep, self.files)))
+        return found.with_columns(pl.lit(number, dtype=pl.Int64).alias(_FILE))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """What becomes of some rows of the table.
+
+    Attributes
+    ----------
+    updated : polars.DataFrame
+        Those that change, each with its partner.
+    deleted, not_matched : polars.DataFrame
+        Those that go, with a partner and without one.
+    matched : polars.Series
+        Numbers of the rows of the source that have a partner here.
+    """
+
+    updated: pl.DataFrame
+    deleted: pl.DataFrame
+    not_matched: pl.DataFrame
+    matched: pl.Series
+
+
+def judge(
+    rows: pl.DataFrame, partners: pl.DataFrame, clauses: Clauses, conditions: MergeConditions
+) -> Verdict:
+    """Decide about rows.
+
+    Parameters
+    ----------
+    rows : polars.DataFrame
+        Of the table, numbered by `ROW`: the keys, and what the conditions look at.
+    partners : polars.DataFrame
+        Of the source, see `Source.partners`.
+    clauses, conditions : Clauses, MergeConditions
+        What to do.
+
+    Raises
+    ------
+    InvalidInputError
+        A row would be changed by several rows of the source.
+    """
+    keys = list(clauses.keys)
+    pairs = rows.join(partners, on=keys, how="inner", maintain_order="left_right")
+    goes = pl.repeat(clauses.when_matched == "delete", pairs.height, dtype=pl.Boolean, eager=True)
+    if conditions.delete is not None:
+        goes = conditions.delete.mask(pairs)
+    acts = conditions.matched.mask(pairs)
+    if clauses.when_matched != "delete":
+        acts = (acts | goes) & (clauses.when_matched == "update")
+    acting = pairs.with_columns((~goes).alias(_FATE)).filter(acts)
+    if clauses.when_matched == "delete":
+        acting = acting.unique(ROW, keep="first", maintain_order=True)
+    _refuse_several(acting, keys)
+    not_matched = rows.clear()
+    if clauses.when_not_matched_by_source == "delete":
+        alone = rows.join(partners, on=keys, how="anti", maintain_order="left")
+        not_matched = alone.filter(conditions.not_matched.mask(alone))
+    updated = acting.filter(_FATE).drop(_FATE)
+    return Verdict(updated, acting.filter(~pl.col(_FATE)), not_matched, pairs[SOURCE_ROW].unique())
+
+
+def _refuse_several(acting: pl.DataFrame, keys: list[str]) -> None:
+    again = acting.filter(pl.col(ROW).is_duplicated())
+    if again.height:
+        example = again.select(keys).row(0, named=True)
+        msg = (
+            f"{again[ROW].n_unique()} or more rows of the table have several partners in the source that would change "
+            f"them, for example {example}; nothing was changed. Leave one row of a key in the source."
+        )
+        raise InvalidInputError(msg, argument="source")

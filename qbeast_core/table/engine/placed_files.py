@@ -1,0 +1,183 @@
+"""One file's worth of placed rows, written by any worker, and what the log says of all files of a write together."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from qbeast_core.log.actions import AddFile
+from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U64Array
+from qbeast_core.space.cubes import Cubes, encode_cubes
+from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.spec.block import Block
+from qbeast_core.table.data.data_files import FileSettings, store_file
+from qbeast_core.table.engine.tasks import PlaceTask, nodes_and_weights
+from qbeast_core.tree.grid import GRID_BITS
+from qbeast_core.tree.outline import Outline
+from qbeast_core.tree.pack import page_rows_for
+from qbeast_core.tree.plan import grid_columns
+
+__all__ = ["PlacedFile", "with_blocks", "write_file"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedFile:
+    """A data file, and its blocks by numbers of an outline.
+
+    Parameters
+    ----------
+    add : AddFile
+        Without blocks.
+    nodes : ndarray of int32, shape (blocks,)
+        Node of each block, in the order of the file.
+    children : ndarray of int64, shape (blocks,)
+        0 for the node's own block, else 1 + the code of its nameless child.
+    min_weights : ndarray of int32, shape (blocks,)
+        Smallest weight in each block.
+    counts : ndarray of int64, shape (blocks,)
+        Rows of each block.
+    weight_sum : int
+        Sum of the weights of all rows.
+    """
+
+    add: AddFile
+    nodes: I32Array
+    children: I64Array
+    min_weights: I32Array
+    counts: I64Array
+    weight_sum: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of the file."""
+        return int(self.counts.sum())
+
+
+def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
+    """Write rows of one file, sorted, under a new name; more files than one where they are too many.
+
+    Parameters
+    ----------
+    task : PlaceTask
+        By which they were placed.
+    parts : sequence of polars.DataFrame
+        Rows as `PlaceTask.fit` gives them; held in memory twice.
+    keys : sequence of ndarray of uint64
+        The sort keys of each part.
+
+    Raises
+    ------
+    StorageError
+        If the store refuses.
+    """
+    frame = pl.concat(parts, rechunk=True)
+    order, keys_in_order, children = _ordered(task, frame, np.concatenate(list(keys)))
+    pieces = max(round(frame.height / task.file_rows), 1) if frame.height > 2 * task.file_rows else 1
+    cuts = [frame.height * i // pieces for i in range(pieces + 1)]
+    return [
+        _write(task, frame[pl.Series(order[a:b])], keys_in_order[a:b], children[a:b])
+        for a, b in pairwise(cuts)
+        if a < b
+    ]
+
+
+def _ordered(task: PlaceTask, frame: pl.DataFrame, keys: U64Array) -> tuple[I64Array, U64Array, I64Array]:
+    """Return the order of the rows, and in this order their keys and nameless children (0: none)."""
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    nodes, weights = nodes_and_weights(keys)
+    children = np.zeros(len(keys), np.int64)
+    beyond = np.flatnonzero(weights > task.outline.thresholds[nodes])
+    if len(beyond):
+        depths = task.outline.cubes.depth[nodes[beyond]].astype(np.uint32)
+        children[beyond] = _child_codes(task, frame[pl.Series(order[beyond])], depths) + 1
+        again = np.lexsort((weights, children, nodes))
+        order, keys, children = order[again], keys[again], children[again]
+    return order, keys, children
+
+
+def _child_codes(task: PlaceTask, frame: pl.DataFrame, depths: npt.NDArray[np.uint32]) -> I64Array:
+    shifts = np.uint32(GRID_BITS - 1) - depths
+    codes = np.zeros(frame.height, np.int64)
+    for cells in grid_columns(frame, task.revision):
+        codes = (codes << 1) | ((cells >> shifts) & np.uint32(1)).astype(np.int64)
+    return codes
+
+
+def _write(task: PlaceTask, rows: pl.DataFrame, keys: U64Array, children: I64Array) -> PlacedFile:
+    nodes, weights = nodes_and_weights(keys)
+    begins: BoolArray = np.concatenate([[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])])
+    starts = np.flatnonzero(begins)
+    target, revision = task.target, task.revision
+    add = store_file(
+        rows,
+        weights,
+        page_rows_for(rows.height, cube_size=revision.desired_cube_size),
+        store=target.store,
+        path=f"{uuid.uuid4()}.parquet",
+        settings=FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect),
+        now_ms=lambda: time.time_ns() // 1_000_000,
+    )
+    return PlacedFile(
+        add=add,
+        nodes=nodes[starts],
+        children=children[starts],
+        min_weights=weights[starts],
+        counts=np.diff(starts, append=rows.height),
+        weight_sum=int(weights.sum(dtype=np.int64)),
+    )
+
+
+def with_blocks(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:
+    """Return the files with their blocks: cubes by name, thresholds as they are now that all rows are known.
+
+    Parameters
+    ----------
+    files : sequence of PlacedFile
+        All files of a write.
+    outline : Outline
+        By which their rows were placed.
+    """
+    if not files:
+        return []
+    nodes = np.concatenate([file.nodes for file in files])
+    children = np.concatenate([file.children for file in files])
+    used = np.zeros(len(outline.thresholds), np.bool_)
+    below = used.copy()
+    used[nodes[children == 0]] = True
+    below[nodes[children > 0]] = True
+    highest = outline.max_weights(used, below)[nodes]
+    highest[children > 0] = MAX_WEIGHT
+    texts = encode_cubes(_cubes(outline, nodes, children))
+    blocks = [
+        Block(cube=cube, min_weight=low, max_weight=high, element_count=count)
+        for cube, low, high, count in zip(
+            texts,
+            np.concatenate([file.min_weights for file in files]).tolist(),
+            highest.tolist(),
+            np.concatenate([file.counts for file in files]).tolist(),
+            strict=True,
+        )
+    ]
+    ends = np.cumsum([len(file.nodes) for file in files]).tolist()
+    return [
+        file.add.model_copy(update={"blocks": tuple(blocks[end - len(file.nodes) : end])})
+        for file, end in zip(files, ends, strict=True)
+    ]
+
+
+def _cubes(outline: Outline, nodes: I32Array, children: I64Array) -> Cubes:
+    depths, cells = outline.cubes.depth[nodes], outline.cubes.cells[nodes]
+    nameless = np.flatnonzero(children)
+    shifts = np.arange(outline.dimensions - 1, -1, -1)
+    bits = ((children[nameless, None] - 1) >> shifts) & 1
+    cells[nameless] = (cells[nameless] << np.uint64(1)) | bits.astype(np.uint64)
+    depths[nameless] += np.uint8(1)
+    return Cubes(depths, cells)

@@ -1,0 +1,83 @@
+"""Where the files of an operation go, and what their rows are like: all that whoever writes them knows of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from qbeast_core.io.store import Store, open_store
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.table.data.frames import ArrowStream, to_frame
+from qbeast_core.table.data.schema import fit_frame
+
+__all__ = ["FileTarget", "RowShape"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """How rows become rows of the table: the Delta schema, the same as Polars types, whether columns may be missing."""
+
+    schema_json: str
+    schema: pl.Schema
+    merge: bool
+
+    def fit(self, rows: ArrowStream | pl.DataFrame) -> pl.DataFrame:
+        """Return the rows with the table's columns and types.
+
+        Raises
+        ------
+        SchemaMismatchError
+            If they do not fit, or hold nulls where none may be.
+        """
+        return fit_frame(to_frame(rows), self.schema_json, self.schema, merge=self.merge)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTarget:
+    """Where the files of an operation go, and what they follow; picklable.
+
+    Attributes
+    ----------
+    uri : str
+        The table, as workers reach it too.
+    storage_options : Mapping
+        As `deltalake` takes them.
+    shape : RowShape
+        Of the table's rows.
+    configuration : Mapping
+        The table's properties that files follow: those of Delta.
+    dialect : BlocksDialect
+        Of the table: a JVM may read files without the table's schema.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    shape: RowShape
+    configuration: Mapping[str, str]
+    dialect: BlocksDialect
+
+    @staticmethod
+    def of(
+        uri: str,
+        shape: RowShape,
+        configuration: Mapping[str, str],
+        *,
+        dialect: BlocksDialect,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> FileTarget:
+        """Return the target of files in a table of that configuration."""
+        kept = {key: value for key, value in configuration.items() if key.startswith("delta.")}
+        return FileTarget(
+            uri=uri,
+            storage_options=dict(storage_options or {}),
+            shape=shape,
+            configuration=kept,
+            dialect=dialect,
+        )
+
+    @property
+    def store(self) -> Store:
+        """The store below the table's root."""
+        return open_store(self.uri, self.storage_options)

@@ -1,0 +1,34 @@
+"""A function called for each item of a list, in a worker; see `qbeast_core.table.engine.protocol.Engine.map`."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+__all__ = ["ANSWERS", "answer_items"]
+
+ANSWERS: Final = "number int, answer binary"
+"""Columns of what `answer_items` yields."""
+
+_ANSWERS_SCHEMA: Final = pa.schema([("number", pa.int32()), ("answer", pa.binary())])
+
+
+def answer_items(
+    call: Callable[[Any], object], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the answer for each item.
+
+    Parameters
+    ----------
+    call : callable
+        To be called with each.
+    batches : iterator of pyarrow.RecordBatch
+        Numbers of items, and the items, pickled.
+    """
+    for batch in batches:
+        for number, item in zip(batch.column("number"), batch.column("item"), strict=True):
+            answer = call(pickle.loads(item.as_py()))  # noqa: S301 -- bytes of our own driver
+            yield pa.record_batch([[number.as_py()], [pickle.dumps(answer)]], schema=_ANSWERS_SCHEMA)
