@@ -16,7 +16,8 @@ SCAN_ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What a damaged file makes Polars raise; a panic is no `Exception`."""
 
 _CUT: Final = "reading stopped before the last row"
-_IS_OF_A_FILE: Final = re.compile(rf"^parquet:|^{_CUT}")
+# A condition that is evaluated inside the reader of a file fails under the reader's name.
+_IS_OF_A_FILE: Final = re.compile(rf"^parquet:(?! Invalid parameter: conversion from )|^{_CUT}")
 _END: Final = "__qbeast_end"
 
 
