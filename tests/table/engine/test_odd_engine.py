@@ -85,7 +85,9 @@ def test_rows_change_one_by_one(tmp_path: Path, engine: PartsEngine) -> None:
         a=pl.when(two).then(pl.col("a") / 2).otherwise("a"), b=pl.when(two).then(7).otherwise("b")
     )
     check(tmp_path, updated)
-    rows = pl.DataFrame({"row": [*range(100, 140), 999], "a": [0.5] * 41, "b": [5] * 41})
+    rows = pl.DataFrame({"row": [*range(100, 140), 999]}).with_columns(
+        a=pl.col("row") / 1000, b=pl.lit(5, dtype=pl.Int64)
+    )
     merge = Merge(rows, Clauses(on="row", matched_if="b = 7"))
     done, _ = run_change(Reader(load_snapshot(tmp_path)), merge, ChangeOptions(), RUNTIME, engine=engine)
     old = updated.filter(pl.col("b") == 7, pl.col("row").is_in(rows["row"].implode()))
