@@ -17,7 +17,7 @@ from qbeast_core.table.engine.protocol import AnswerT, FilesSource, ItemT, Rows,
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks import PlaceTask, SummaryTask
 from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.table.read.split_scan import scan_tasks
+from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.runtime import ProgressCallback, Runtime
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_core.tree.summary_bytes import load_summary
@@ -185,7 +185,7 @@ def _tasks(source: FilesSource, columns: list[str]) -> list[ScanTask]:
     wanted = np.zeros_like(plan.selection.opened)
     wanted[source.numbers] = True
     some = replace(plan, selection=replace(plan.selection, opened=plan.selection.opened & wanted))
-    return scan_tasks(source.reader, some, columns)
+    return scan_tasks(source.reader, some, columns, task_bytes=TASK_BYTES)
 
 
 def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
