@@ -20,6 +20,13 @@ _MISREAD = "[\U000f0000-\U000fffff]"
 _low, _high, _foreign = pl.col("low"), pl.col("high"), pl.col("foreign")
 _nulls, _rows = pl.col("nulls"), pl.col("rows")
 _never = pl.lit(value=False)
+_known_rows = pl.when(_rows > 0).then(_rows)
+_COUNTS = (
+    _known_rows.alias("rows"),
+    # None where there cannot be so many.
+    pl.when((_nulls >= 0) & ~(_nulls > _known_rows).fill_null(value=False)).then(_nulls).alias("nulls"),
+    _foreign,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +54,7 @@ class Statistics:
     def may_match(self, atom: Atom) -> BoolArray:
         """Tell for every file whether a row of it can match; True where nothing is known, shape (files,)."""
         if isinstance(atom, (IsNull, IsNotNull)):
-            frame = self._counts(atom.column)
+            frame = self._told(nulls=self._field("null_count", atom.column, pl.Int64())).select(*_COUNTS)
             rule = _nulls > 0 if isinstance(atom, IsNull) else _nulls < _rows
         else:
             frame = self._bounds(atom.operand)
@@ -55,39 +62,31 @@ class Statistics:
         may = frame.select(rule.fill_null(value=True).alias("may")).get_column("may")
         return (may | self.doubtful).to_numpy()
 
-    def _counts(self, column: str) -> pl.DataFrame:
-        """Give numbers of rows and nulls; none where there cannot be so many."""
-        told = pl.DataFrame(
-            {
-                "rows": self.rows,
-                "nulls": self._field("null_count", column, pl.Int64()),
-                "foreign": self.foreign,
-            }
-        )
-        rows = pl.when(_rows > 0).then(_rows)
-        return told.with_columns(
-            rows, pl.when((_nulls >= 0) & ~(_nulls > rows).fill_null(value=False)).then(_nulls)
-        )
-
     def _bounds(self, operand: Operand) -> pl.DataFrame:
-        """Give bounds that really hold, in the type that is compared."""
-        low, high = (self._field(side, operand.column, operand.dtype) for side in ("min", "max"))
-        frame = self._counts(operand.column).with_columns(low.alias("low"), high.alias("high"))
+        """Give bounds that really hold, in the type that is compared, and the numbers of rows and nulls."""
+        told = self._told(
+            nulls=self._field("null_count", operand.column, pl.Int64()),
+            low=self._field("min", operand.column, operand.dtype),
+            high=self._field("max", operand.column, operand.dtype),
+        )
         in_order = (_low <= _high).fill_null(value=True)  # else neither is a bound
-        frame = frame.with_columns(pl.when(in_order).then(_low), pl.when(in_order).then(_high))
-        low_rule, high_rule = _honest(operand.dtype)
-        frame = frame.with_columns(low_rule.alias("low"), high_rule.alias("high"))
-        return frame.with_columns(operand.apply(_low), operand.apply(_high))
+        low, high = _honest(operand.dtype, *(pl.when(in_order).then(bound) for bound in (_low, _high)))
+        return told.select(*_COUNTS, low=operand.apply(low), high=operand.apply(high))
 
-    def _field(self, struct: str, column: str, dtype: pl.DataType) -> pl.Series:
+    def _told(self, **fields: pl.Expr) -> pl.DataFrame:
+        """Give what the log says: these fields of the statistics, the rows, and whose the files are."""
+        rows, foreign = pl.Series("rows", self.rows), self.foreign.alias("foreign")
+        return self.files.select(**fields).hstack([rows, foreign])
+
+    def _field(self, struct: str, column: str, dtype: pl.DataType) -> pl.Expr:
         """Take one column out of a struct of statistics; nulls where it is missing or of another kind."""
-        if struct in self.files.columns:
-            structs = self.files.get_column(struct)
-            if isinstance(structs.dtype, pl.Struct) and column in (f.name for f in structs.dtype.fields):
-                values = structs.struct.field(column)
-                if _same_kind(values.dtype, dtype):
-                    return values.cast(dtype, strict=False)
-        return pl.Series(column, [None], dtype=dtype).new_from_index(0, self.files.height)
+        stored = self.files.schema.get(struct)
+        if isinstance(stored, pl.Struct):
+            kind = next((field.dtype for field in stored.fields if field.name == column), None)
+            if isinstance(kind, pl.DataType) and _same_kind(kind, dtype):
+                return pl.col(struct).struct.field(column).cast(dtype, strict=False)
+        # As many as there are files, also where nothing else is asked for.
+        return pl.repeat(None, pl.len(), dtype=dtype)
 
 
 def known_text_high(high: pl.Expr) -> pl.Expr:
@@ -116,20 +115,18 @@ def _same_kind(stored: pl.DataType, dtype: pl.DataType) -> bool:
     )
 
 
-def _honest(dtype: pl.DataType) -> tuple[pl.Expr, pl.Expr]:
+def _honest(dtype: pl.DataType, low: pl.Expr, high: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     """Correct the two bounds for what writers are known to do to them."""
     if isinstance(dtype, pl.Datetime):  # cut to milliseconds
         step = _PER_MS[dtype.time_unit]
-        physical = _high.to_physical()
-        raised = pl.when(physical < 2**63 - 1 - step).then(physical + step)
-        return _low, raised.cast(dtype)
+        physical = high.to_physical()
+        return low, pl.when(physical < 2**63 - 1 - step).then(physical + step).cast(dtype)
     if isinstance(dtype, pl.String):
-        return _low, known_text_high(_high) + pl.when(_foreign).then(pl.lit(_ABOVE_CUT_TEXT)).otherwise(
-            pl.lit("")
-        )
+        above = pl.when(_foreign).then(pl.lit(_ABOVE_CUT_TEXT)).otherwise(pl.lit(""))
+        return low, known_text_high(high) + above
     if isinstance(dtype, pl.Decimal) and (dtype.precision or 38) > _SAFE_DIGITS:
-        return pl.when(~_foreign).then(_low), pl.when(~_foreign).then(_high)
-    return _low, _high
+        return pl.when(~_foreign).then(low), pl.when(~_foreign).then(high)
+    return low, high
 
 
 def _rule(atom: Compare | IsIn | StartsWith, frame: pl.DataFrame) -> pl.Expr:
