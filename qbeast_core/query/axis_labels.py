@@ -7,13 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from qbeast_core.spec.transformation import (
-    CDFNumericQuantilesTransformation,
-    CDFStringQuantilesTransformation,
-    LinearTransformation,
-    StringHistogramTransformation,
-    Transformation,
-)
+from qbeast_core.spec.transformation import Transformation
 
 __all__ = ["axis_ticks"]
 
@@ -49,18 +43,16 @@ def axis_ticks(transformation: Transformation, data_type: str, *, count: int = 5
     [(0.0, '0'), (0.5, '4'), (1.0, '8')]
     """
     places = [step / (count - 1) for step in range(count)]
-    match transformation:
-        case LinearTransformation():
-            low, high = float(transformation.min_number), float(transformation.max_number)
-            numbers = [low * (1 - place) + high * place for place in places]
-        case CDFNumericQuantilesTransformation():
-            numbers = [_between(transformation.quantiles, place) for place in places]
-        case CDFStringQuantilesTransformation():
-            return _knots(transformation.quantiles, places)
-        case StringHistogramTransformation():
-            return _knots(transformation.histogram, places)
-        case _:
-            return [(place, f"{place:g}") for place in places]
+    knots = transformation.knots
+    if not knots:
+        return [(place, f"{place:g}") for place in places]
+    if (
+        transformation.holds_texts
+    ):  # nothing is known of the texts between two of them: the nearest are marked
+        last = len(knots) - 1
+        chosen = sorted({round(place * last) for place in places})
+        return [(at / last, _short(str(knots[at]))) for at in chosen]
+    numbers = [_between([float(knot) for knot in knots], place) for place in places]
     if data_type in {"DateDataType", "TimestampDataType"}:
         dated = data_type == "DateDataType" or abs(numbers[-1] - numbers[0]) > count * _MS_PER_DAY
         labels = [_moment(number, dated=dated) for number in numbers]
@@ -75,14 +67,7 @@ def _between(quantiles: Sequence[float], place: float) -> float:
     at = place * (len(quantiles) - 1)
     left = min(int(at), len(quantiles) - 2)
     share = at - left
-    return float(quantiles[left]) * (1 - share) + float(quantiles[left + 1]) * share
-
-
-def _knots(quantiles: Sequence[str], places: Sequence[float]) -> list[tuple[float, str]]:
-    """Mark the quantiles that lie nearest: nothing is known of the strings between two of them."""
-    last = len(quantiles) - 1
-    chosen = sorted({round(place * last) for place in places})
-    return [(at / last, _short(quantiles[at])) for at in chosen]
+    return quantiles[left] * (1 - share) + quantiles[left + 1] * share
 
 
 def _short(text: str) -> str:

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import (
-    CDFNumericQuantilesTransformation,
-    CDFStringQuantilesTransformation,
-    EmptyTransformation,
-    IdentityToZeroTransformation,
-    IdentityTransformation,
-    LinearTransformation,
-    StringHistogramTransformation,
-    Transformation,
-)
 from qbeast_core.spec.transformer import Transformer
 from qbeast_core.tree.columns import data_type_of
 
 __all__ = ["fits_schema", "texts_changed"]
-
-_OF_TEXTS: Final = (CDFStringQuantilesTransformation, StringHistogramTransformation)
-_OF_NUMBERS: Final = (CDFNumericQuantilesTransformation, IdentityTransformation, LinearTransformation)
 
 
 def fits_schema(revision: Revision, schema: pl.Schema) -> bool:
@@ -44,9 +29,9 @@ def fits_schema(revision: Revision, schema: pl.Schema) -> bool:
     >>> fits_schema(staging, pl.Schema({"x": pl.Int64}))
     False
     """
-    spaces = [one for one in revision.transformations if not isinstance(one, EmptyTransformation)]
+    has_space = any(one.is_space for one in revision.transformations)
     typed = all(_has_type(one, schema) for one in revision.column_transformers)
-    return bool(spaces) and typed and not texts_changed(revision, schema)
+    return has_space and typed and not texts_changed(revision, schema)
 
 
 def texts_changed(revision: Revision, schema: pl.Schema) -> tuple[str, ...]:
@@ -74,18 +59,9 @@ def texts_changed(revision: Revision, schema: pl.Schema) -> tuple[str, ...]:
     }
     wrong = {name for name, texts in found.items() if texts != held[name]}
     for name, space in zip(revision.columns, revision.transformations, strict=False):
-        if _holds_texts(space) not in {None, held[name]}:
+        if space.holds_texts not in {None, held[name]}:
             wrong.add(name)
     return tuple(name for name in revision.columns if name in wrong)
-
-
-def _holds_texts(space: Transformation) -> bool | None:
-    """Tell whether a space is made of texts, or of numbers; None: it takes both."""
-    if isinstance(space, IdentityToZeroTransformation):
-        return None if space.identity_value is None else isinstance(space.identity_value, str)
-    if isinstance(space, _OF_TEXTS):
-        return True
-    return False if isinstance(space, _OF_NUMBERS) else None
 
 
 def _has_type(transformer: Transformer, schema: pl.Schema) -> bool:

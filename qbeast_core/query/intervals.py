@@ -1,4 +1,4 @@
-"""Where the rows that match an atom can lie along one dimension of a space (format 4 and 10)."""
+"""Where rows, or those that match a filter, can lie along one dimension of a space (format 4 and 10)."""
 
 from __future__ import annotations
 
@@ -7,34 +7,50 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.nodes import Atom, Compare, IsNotNull, IsNull, Op, Operand, StartsWith
+from qbeast_core.query.nodes import (
+    And,
+    Atom,
+    Compare,
+    IsNotNull,
+    IsNull,
+    Node,
+    Nothing,
+    Op,
+    Operand,
+    Or,
+    StartsWith,
+    Unknown,
+    column_of,
+)
 from qbeast_core.query.units import clock_slack, number_bounds
 from qbeast_core.space.arrays import BoolArray, F64Array
-from qbeast_core.space.columns import StringColumn
+from qbeast_core.space.columns import IndexColumn, NumberColumn, StringColumn
 from qbeast_core.space.coordinates import (
     coordinates_of_numbers,
     null_coordinate,
-    number_quantile_bounds,
+    number_values,
     string_quantile_bounds,
     to_coordinates,
 )
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
-    CDFStringQuantilesTransformation,
     HashTransformation,
     IdentityTransformation,
     LinearTransformation,
     StringHistogramTransformation,
+    TextTransformation,
     Transformation,
 )
 from qbeast_core.tree.columns import to_index_column
 
-__all__ = ["Intervals", "coordinate_intervals"]
+__all__ = ["coordinate_intervals", "point_bounds", "reach"]
 
 _EXACT_INTEGERS = 2.0**53
 _LAST_CHARACTER, _LAST_BEFORE_SURROGATES, _FIRST_AFTER_SURROGATES = "\U0010ffff", "\ud7ff", "\ue000"
-_OfTexts = (CDFStringQuantilesTransformation, StringHistogramTransformation)
-_OfNumbers = (LinearTransformation, IdentityTransformation, CDFNumericQuantilesTransformation)
+_BEYOND_UTF16 = r"[\x{E000}-\x{10FFFF}]"
+"""Texts with these characters may stand in another order for a JVM, which compares UTF-16 units."""
+
+_RangedTransformation = LinearTransformation | CDFNumericQuantilesTransformation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +124,90 @@ def coordinate_intervals(atom: Atom, transformation: Transformation, *, foreign:
     return None if ends is None else _reach(op, *ends)
 
 
+def reach(node: Node, column: str, transformation: Transformation) -> tuple[float, float]:
+    """Return the least and the greatest coordinate that a match can have along a column.
+
+    Parameters
+    ----------
+    node : Node
+        The filter.
+    column : str
+        The column.
+    transformation : Transformation
+        How it is indexed, by our rules.
+
+    Returns
+    -------
+    tuple of float
+        Both in [0, 1]; the first one greater if nothing can match.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from qbeast_core.query.predicate import parse_predicate
+    >>> from qbeast_core.spec.transformation import linear_transformation
+    >>> linear = linear_transformation("LongDataType", min_number=0, max_number=8, null_value=2)
+    >>> node = parse_predicate(pl.col("x").is_between(2, 4), pl.Schema({"x": pl.Int64}))
+    >>> reach(node, "x", linear)
+    (0.25, 0.5)
+    """
+    match node:
+        case Unknown():
+            return 0.0, 1.0
+        case Nothing():
+            return 1.0, 0.0
+        case And():
+            ends = [reach(child, column, transformation) for child in node.children]
+            return max(low for low, _ in ends), min(high for _, high in ends)
+        case Or():
+            ends = [reach(child, column, transformation) for child in node.children]
+            found = [(low, high) for low, high in ends if low <= high]
+            return min((low for low, _ in found), default=1.0), max((high for _, high in found), default=0.0)
+        case _:
+            intervals = (
+                coordinate_intervals(node, transformation, foreign=False)
+                if column_of(node) == column
+                else None
+            )
+            return (
+                (0.0, 1.0) if intervals is None else (float(intervals.lower[0]), float(intervals.upper[-1]))
+            )
+
+
+def point_bounds(
+    transformation: Transformation, values: pl.Series, *, foreign: bool
+) -> tuple[F64Array, F64Array]:
+    """Enclose the coordinate of every row.
+
+    Parameters
+    ----------
+    transformation : Transformation
+        Of the revision, for this column.
+    values : polars.Series
+        The column.
+    foreign : bool
+        Whether another writer placed the rows, with a clock, a calendar, an order of strings and a spelling of
+        numbers of its own.
+
+    Returns
+    -------
+    lower, upper : F64Array
+        Shape (n,), equal where the place is certain; 0 and 1 where nothing is known.
+
+    Examples
+    --------
+    >>> from qbeast_core.spec.transformation import linear_transformation
+    >>> linear = linear_transformation("LongDataType", min_number=0, max_number=8, null_value=2)
+    >>> [bound.tolist() for bound in point_bounds(linear, pl.Series("x", [4, None]), foreign=True)]
+    [[0.5, 0.25], [0.5, 0.25]]
+    """
+    column = to_index_column(values)
+    if foreign and (bounds := _bounds_of_others(transformation, values, column)) is not None:
+        return bounds
+    exact = to_coordinates(transformation, column)
+    return exact, exact
+
+
 def _of_nulls(transformation: Transformation, *, foreign: bool) -> Intervals | None:
     if isinstance(transformation, StringHistogramTransformation):  # a null is the text "null" there
         ends = _text_ends(pl.Series(["null"]), transformation, foreign=foreign)
@@ -117,7 +217,7 @@ def _of_nulls(transformation: Transformation, *, foreign: bool) -> Intervals | N
 
 
 def _of_prefix(prefix: str, transformation: Transformation, *, foreign: bool) -> Intervals | None:
-    if not isinstance(transformation, _OfTexts):
+    if not isinstance(transformation, TextTransformation):
         return None
     beyond = _after(prefix)
     texts = pl.Series([prefix] if beyond is None else [prefix, beyond])
@@ -159,47 +259,40 @@ def _ends(
     operand: Operand, values: pl.Series, transformation: Transformation, *, foreign: bool
 ) -> tuple[F64Array, F64Array] | None:
     """Enclose each value's coordinate: exact but for what the writer may have seen otherwise."""
-    if isinstance(transformation, _OfTexts):
+    if isinstance(transformation, TextTransformation):
         return _text_ends(values, transformation, foreign=foreign)
     # Others place NaN at 0 where a single value was seen.
-    if not isinstance(transformation, _OfNumbers) or (
-        foreign and isinstance(transformation, IdentityTransformation)
+    if not isinstance(transformation, _RangedTransformation) and (
+        foreign or not isinstance(transformation, IdentityTransformation)
     ):
         return None
     bounds = number_bounds(values, operand.dtype)
     if bounds is None:
         return None
-    lower, upper = clock_slack(*bounds, operand.dtype) if foreign else bounds
-    if isinstance(transformation, CDFNumericQuantilesTransformation):
-        return number_quantile_bounds(transformation, lower)[0], number_quantile_bounds(
-            transformation, upper
-        )[1]
-    return coordinates_of_numbers(transformation, lower), coordinates_of_numbers(transformation, upper)
+    return _enclose(transformation, *(clock_slack(*bounds, operand.dtype) if foreign else bounds))
+
+
+def _enclose(transformation: Transformation, lower: F64Array, upper: F64Array) -> tuple[F64Array, F64Array]:
+    """Give the least coordinate of the lower bounds of numbers, and the greatest of the upper ones."""
+    return coordinates_of_numbers(transformation, lower, first=True), coordinates_of_numbers(
+        transformation, upper
+    )
 
 
 def _text_ends(
-    texts: pl.Series,
-    transformation: CDFStringQuantilesTransformation | StringHistogramTransformation,
-    *,
-    foreign: bool,
+    texts: pl.Series, transformation: TextTransformation, *, foreign: bool
 ) -> tuple[F64Array, F64Array] | None:
-    if not isinstance(texts.dtype, pl.String):
+    column = to_index_column(texts) if isinstance(texts.dtype, pl.String) else None
+    if not isinstance(column, StringColumn):
         return None
-    if foreign and (_sorts_unlike(_quantiles(transformation)) or _sorts_unlike(texts)):
+    if foreign and (_sorts_unlike(transformation) or texts.str.contains(_BEYOND_UTF16).any()):
         return None
-    column = to_index_column(texts)
-    return string_quantile_bounds(transformation, column) if isinstance(column, StringColumn) else None
+    return string_quantile_bounds(transformation, column)
 
 
-def _quantiles(transformation: CDFStringQuantilesTransformation | StringHistogramTransformation) -> pl.Series:
-    if isinstance(transformation, StringHistogramTransformation):
-        return pl.Series(transformation.histogram)
-    return pl.Series(transformation.quantiles)
-
-
-def _sorts_unlike(texts: pl.Series) -> bool:
-    """Tell whether UTF-8 bytes and the JVM's UTF-16 units may order strings differently from these."""
-    return bool(texts.str.contains(r"[\x{E000}-\x{10FFFF}]").any())
+def _sorts_unlike(transformation: TextTransformation) -> bool:
+    """Tell whether UTF-8 bytes and the JVM's UTF-16 units may order the quantiles differently."""
+    return bool(pl.Series(transformation.knots, dtype=pl.String).str.contains(_BEYOND_UTF16).any())
 
 
 def _after(prefix: str) -> str | None:
@@ -219,3 +312,29 @@ def _reach(op: Op, lower: F64Array, upper: F64Array) -> Intervals:
         lower = np.zeros_like(upper)
     # The slack for old calendars ends abruptly, so ends may step back.
     return Intervals(np.minimum.accumulate(lower[::-1])[::-1], np.maximum.accumulate(upper))
+
+
+def _bounds_of_others(
+    transformation: Transformation, values: pl.Series, column: IndexColumn
+) -> tuple[F64Array, F64Array] | None:
+    """Enclose rows that another writer placed; None: where we would have placed them."""
+    anywhere = np.zeros(len(values)), np.ones(len(values))
+    match transformation:
+        case HashTransformation() if values.dtype.is_float():  # -0.0, and the digits of older Java
+            return anywhere
+        case IdentityTransformation():  # others place NaN with all else
+            return anywhere[0], to_coordinates(transformation, column)
+        case LinearTransformation() | CDFNumericQuantilesTransformation() if isinstance(column, NumberColumn):
+            numbers = number_values(column)
+            lower, upper = _enclose(transformation, *clock_slack(numbers, numbers, values.dtype))
+            if column.nulls is not None:
+                lower[column.nulls] = upper[column.nulls] = null_coordinate(transformation)
+            return lower, upper
+        case _ if isinstance(transformation, TextTransformation) and isinstance(column, StringColumn):
+            if _sorts_unlike(transformation):
+                return anywhere
+            lower, upper = string_quantile_bounds(transformation, column)
+            odd = values.str.contains(_BEYOND_UTF16).fill_null(value=False).to_numpy()
+            return np.where(odd, 0.0, lower), np.where(odd, 1.0, upper)
+        case _:
+            return None

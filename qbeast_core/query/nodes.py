@@ -24,6 +24,7 @@ __all__ = [
     "Unknown",
     "all_of",
     "any_of",
+    "column_of",
 ]
 
 Op = Literal["<", "<=", "==", "!=", ">=", ">"]
@@ -171,3 +172,14 @@ def any_of(nodes: Sequence[Node]) -> Node:
     if not kept:
         return Nothing()
     return kept[0] if len(kept) == 1 else Or(kept)
+
+
+def column_of(atom: Atom) -> str:
+    """Return the column that an atom is about.
+
+    Examples
+    --------
+    >>> column_of(IsNull("x"))
+    'x'
+    """
+    return atom.column if isinstance(atom, IsNull | IsNotNull) else atom.operand.column

@@ -12,7 +12,7 @@ import polars as pl
 
 from qbeast_core.query.blocks import BlockTable
 from qbeast_core.query.intervals import coordinate_intervals
-from qbeast_core.query.nodes import And, Atom, IsNotNull, IsNull, Node, Nothing, Or, Unknown
+from qbeast_core.query.nodes import And, Atom, Node, Nothing, Or, Unknown, column_of
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import BoolArray, I64Array
 
@@ -178,7 +178,7 @@ def _of_files(table: BlockTable, atom: Atom, known: dict[Atom, BoolArray]) -> Bo
 def _of_boxes(table: BlockTable, atom: Atom) -> BoolArray:
     """Tell for every block whether its box, if it has one, holds a point where the atom can be true."""
     mask = np.ones(len(table), np.bool_)
-    column = atom.column if isinstance(atom, (IsNull, IsNotNull)) else atom.operand.column
+    column = column_of(atom)
     for space in table.spaces:
         if column in space.revision.columns:
             dimension = space.revision.columns.index(column)

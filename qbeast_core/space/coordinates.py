@@ -17,11 +17,11 @@ from qbeast_core.space.scala_hash import bytes_hash, span_hash
 from qbeast_core.space.string_quantiles import string_ranks
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
-    CDFStringQuantilesTransformation,
     HashTransformation,
     IdentityTransformation,
     LinearTransformation,
     StringHistogramTransformation,
+    TextTransformation,
     Transformation,
     typed_number,
 )
@@ -29,7 +29,6 @@ from qbeast_core.spec.transformation import (
 __all__ = [
     "coordinates_of_numbers",
     "null_coordinate",
-    "number_quantile_bounds",
     "number_values",
     "string_quantile_bounds",
     "to_coordinates",
@@ -79,7 +78,9 @@ def to_coordinates(transformation: Transformation, column: IndexColumn) -> F64Ar
     return out
 
 
-def coordinates_of_numbers(transformation: Transformation, values: F64Array) -> F64Array:
+def coordinates_of_numbers(
+    transformation: Transformation, values: F64Array, *, first: bool = False
+) -> F64Array:
     """Give the coordinates of numbers, such as the literals of a predicate.
 
     Parameters
@@ -88,27 +89,33 @@ def coordinates_of_numbers(transformation: Transformation, values: F64Array) -> 
         What the revision stores for the column; no hash, whose text depends on the column's type.
     values
         Shape (n,), in the units of `number_values`, no nulls.
+    first
+        Of quantiles equal to a value, take the first instead of the last: `to_coordinates` takes the last, other
+        writers any.
 
     Returns
     -------
     F64Array
-        Shape (n,), as `to_coordinates` gives them. Where quantiles repeat, see `number_quantile_bounds`.
+        Shape (n,), as `to_coordinates` gives them.
 
     Raises
     ------
     InvalidInputError
         The transformation is a hash or for strings.
+
+    Examples
+    --------
+    >>> quantiles = CDFNumericQuantilesTransformation(quantiles=(0.0, 3.0, 3.0), data_type="DoubleDataType")
+    >>> [coordinates_of_numbers(quantiles, np.array([3.0]), first=one).tolist() for one in (True, False)]
+    [[0.5], [1.0]]
     """
     if isinstance(transformation, LinearTransformation):
         return _linear(transformation, values)
     if isinstance(transformation, CDFNumericQuantilesTransformation):
-        return number_ranks(transformation.quantiles, values)
+        return number_ranks(transformation.quantiles, values, first=first)
     if isinstance(transformation, IdentityTransformation):
         return np.isnan(values).astype(np.float64)
-    if isinstance(
-        transformation,
-        HashTransformation | CDFStringQuantilesTransformation | StringHistogramTransformation,
-    ):
+    if isinstance(transformation, HashTransformation | TextTransformation):
         _refuse(transformation, "plain numbers")
     return np.zeros(len(values))
 
@@ -131,34 +138,16 @@ def null_coordinate(transformation: Transformation) -> float:
     return 0.0
 
 
-def number_quantile_bounds(
-    transformation: CDFNumericQuantilesTransformation, values: F64Array
-) -> tuple[F64Array, F64Array]:
-    """Give the least and the greatest coordinate that a writer may have given to each value.
-
-    They differ where a value equals a quantile that repeats: `to_coordinates` takes the last of them,
-    other writers any.
-
-    Examples
-    --------
-    >>> quantiles = CDFNumericQuantilesTransformation(quantiles=(0.0, 3.0, 3.0), data_type="DoubleDataType")
-    >>> number_quantile_bounds(quantiles, np.array([0.0, 3.0]))
-    (array([0. , 0.5]), array([0., 1.]))
-    """
-    quantiles = transformation.quantiles
-    return number_ranks(quantiles, values, first=True), number_ranks(quantiles, values)
-
-
 def string_quantile_bounds(
-    transformation: CDFStringQuantilesTransformation | StringHistogramTransformation, values: StringColumn
+    transformation: TextTransformation, values: StringColumn
 ) -> tuple[F64Array, F64Array]:
     """Give the least and the greatest coordinate that a writer may have given to each string.
 
     They differ where a string equals a quantile that repeats: `to_coordinates` takes the last of them,
     other writers any. Nulls have their own coordinate in both.
     """
-    quantiles = _string_quantiles(transformation)
-    lower, upper = string_ranks(quantiles, values, first=True), string_ranks(quantiles, values)
+    knots = transformation.knots
+    lower, upper = string_ranks(knots, values, first=True), string_ranks(knots, values)
     if values.nulls is not None:
         lower[values.nulls] = upper[values.nulls] = null_coordinate(transformation)
     return lower, upper
@@ -167,10 +156,10 @@ def string_quantile_bounds(
 def _coordinates(transformation: Transformation, column: IndexColumn) -> F64Array:
     if isinstance(transformation, HashTransformation):
         return _hashed(column)
-    if isinstance(transformation, CDFStringQuantilesTransformation | StringHistogramTransformation):
+    if isinstance(transformation, TextTransformation):
         if isinstance(column, NumberColumn):
             _refuse(transformation, f"a {column.kind} column")
-        return string_ranks(_string_quantiles(transformation), column)
+        return string_ranks(transformation.knots, column)
     if isinstance(column, NumberColumn):
         return coordinates_of_numbers(transformation, number_values(column))
     if isinstance(transformation, LinearTransformation | CDFNumericQuantilesTransformation):
@@ -179,9 +168,7 @@ def _coordinates(transformation: Transformation, column: IndexColumn) -> F64Arra
 
 
 def _linear(transformation: LinearTransformation, values: F64Array) -> F64Array:
-    low, high = (
-        _typed(transformation, end) for end in (transformation.min_number, transformation.max_number)
-    )
+    low, high = (_typed(transformation, end) for end in transformation.knots)
     half = 1.0 if math.isfinite(high - low) else 0.5
     low, high = low * half, high * half
     # Bounds that are one float64, or less than the smallest normal apart, are taken as that far apart.
@@ -200,14 +187,6 @@ def _hashed(column: IndexColumn) -> F64Array:
     else:
         hashes = span_hash(*number_text(column))
     return (hashes & np.int32(_LARGEST_HASH)) / _LARGEST_HASH
-
-
-def _string_quantiles(
-    transformation: CDFStringQuantilesTransformation | StringHistogramTransformation,
-) -> tuple[str, ...]:
-    if isinstance(transformation, StringHistogramTransformation):
-        return transformation.histogram
-    return transformation.quantiles
 
 
 def _text(text: str) -> StringColumn:

@@ -9,14 +9,7 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.transformation import (
-    IdentityToZeroTransformation,
-    IdentityTransformation,
-    LinearTransformation,
-    NullToZeroTransformation,
-    Transformation,
-    typed_number,
-)
+from qbeast_core.spec.transformation import Transformation
 from qbeast_core.tree.columns import to_index_column
 
 __all__ = ["rows_outside"]
@@ -58,22 +51,15 @@ def rows_outside(frame: pl.DataFrame, revision: Revision) -> BoolArray:
 
 
 def _outside(column: pl.Series, space: Transformation) -> BoolArray:
-    if isinstance(space, LinearTransformation):
-        low, high = (
-            float(typed_number(end, space.ordered_data_type)) for end in (space.min_number, space.max_number)
-        )
-    elif isinstance(space, NullToZeroTransformation):
-        return _finite(column)
-    elif isinstance(space, IdentityToZeroTransformation | IdentityTransformation):
-        value = space.identity_value
-        if value is None or isinstance(value, str):
-            other = column.is_not_null() if value is None else (column.cast(pl.String) != value)
-            named: BoolArray = other.fill_null(value=False).to_numpy()
-            return _finite(column) & named
-        kind = space.ordered_data_type if isinstance(space, IdentityTransformation) else None
-        low = high = float(value if kind is None else typed_number(value, kind))
-    else:
+    limits = space.limits
+    if limits is None:
         return np.zeros(len(column), np.bool_)
+    if space.holds_texts and limits:
+        other: BoolArray = (column.cast(pl.String) != limits[0]).fill_null(value=False).to_numpy()
+        return _finite(column) & other
+    if not limits:
+        return _finite(column)
+    low, high = (float(limit) for limit in limits)
     values = to_index_column(column)
     if not isinstance(values, NumberColumn):
         return _finite(column)  # of another type than the space was made for

@@ -11,9 +11,8 @@ import polars as pl
 
 from qbeast_core.query.axis_labels import axis_ticks
 from qbeast_core.query.fitting import fits_schema
-from qbeast_core.query.intervals import coordinate_intervals
+from qbeast_core.query.intervals import coordinate_intervals, point_bounds
 from qbeast_core.query.nodes import Atom, Compare, IsNull, Op, Operand
-from qbeast_core.query.point_bounds import point_bounds
 from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.spec import transformation as t
 from qbeast_core.spec import transformer as s
@@ -283,6 +282,11 @@ def _pruned(example: Example) -> None:
             assert ((found.lower <= row) & (row <= found.upper)).any(), f"a row that matches {op} is lost"
 
 
+def _located(example: Example) -> None:
+    _pruned(example)
+    _enclosed(example)
+
+
 def _compatible(example: Example) -> None:
     assert fits_schema(revision_of(example), pl.Schema({"x": example.values.dtype})) == example.is_space
 
@@ -299,8 +303,7 @@ IN_MEMORY: dict[str, Callable[[Example], None]] = {
     "qbeast_core.tree.fit": _fitted,
     "qbeast_core.tree.evolve": _superseded,
     "qbeast_core.tree.outside": _outside,
-    "qbeast_core.query.intervals": _pruned,
-    "qbeast_core.query.point_bounds": _enclosed,
+    "qbeast_core.query.intervals": _located,
     "qbeast_core.query.fitting": _compatible,
     "qbeast_core.query.axis_labels": _labelled,
 }

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qbeast_core.space import string_quantiles
-from qbeast_core.space.coordinates import number_quantile_bounds, string_quantile_bounds, to_coordinates
+from qbeast_core.space.coordinates import coordinates_of_numbers, string_quantile_bounds, to_coordinates
 from qbeast_core.space.number_quantiles import number_ranks
 from qbeast_core.space.string_quantiles import string_ranks
 from qbeast_core.spec.transformation import (
@@ -75,7 +75,8 @@ def test_query_bounds_span_the_quantiles_that_repeat():
     number = CDFNumericQuantilesTransformation(
         quantiles=(1.0, 1.0, 2.0, 2.0, 2.0), data_type="DoubleDataType"
     )
-    lower, upper = number_quantile_bounds(number, np.array([0.0, 1.0, 1.5, 2.0, 3.0]))
+    values = np.array([0.0, 1.0, 1.5, 2.0, 3.0])
+    lower, upper = (coordinates_of_numbers(number, values, first=first) for first in (True, False))
     assert lower.tolist() == [0.0, 0.0, 0.375, 0.5, 1.0]
     assert upper.tolist() == [0.0, 0.25, 0.375, 1.0, 1.0]
     string = CDFStringQuantilesTransformation(quantiles=("a", "a", "b"))

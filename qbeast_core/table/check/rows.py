@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import StorageError, UnsupportedTableError
 from qbeast_core.io.store import Store
-from qbeast_core.query.point_bounds import point_bounds
+from qbeast_core.query.intervals import point_bounds
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.spec.layout import PageLayout

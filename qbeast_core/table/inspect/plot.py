@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, MissingDependencyError
+from qbeast_core.query.intervals import reach
 from qbeast_core.query.predicate import parse_predicate
-from qbeast_core.query.reach import reach
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.reader import Reader, Sample

@@ -19,8 +19,8 @@ from matplotlib.text import Text
 
 import qbeast
 from qbeast_core.query.axis_labels import axis_ticks
+from qbeast_core.query.intervals import reach
 from qbeast_core.query.predicate import parse_predicate
-from qbeast_core.query.reach import reach
 from qbeast_core.spec.transformation import CDFStringQuantilesTransformation, linear_transformation
 from tests.golden.collection import Golden, each
 from tests.helpers.tables import small_files
