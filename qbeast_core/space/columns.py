@@ -45,8 +45,8 @@ class NumberColumn:
     Examples
     --------
     >>> prices = NumberColumn("float64", np.array([1.5, 2.5, 0.0]), np.array([False, False, True]))
-    >>> len(prices), prices.slice(1, 3).values.tolist(), prices.take(np.array([2, 0])).nulls
-    (3, [2.5, 0.0], array([ True, False]))
+    >>> len(prices), prices.slice(1, 3).values.tolist()
+    (3, [2.5, 0.0])
     """
 
     kind: NumberKind
@@ -75,11 +75,6 @@ class NumberColumn:
         nulls = None if self.nulls is None else self.nulls[start:stop]
         return NumberColumn(self.kind, self.values[start:stop], nulls, self.precision, self.scale)
 
-    def take(self, indices: I64Array) -> NumberColumn:
-        """Copy the rows at `indices` (not negative), in that order."""
-        nulls = None if self.nulls is None else self.nulls[indices]
-        return NumberColumn(self.kind, self.values[indices], nulls, self.precision, self.scale)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StringColumn:
@@ -102,8 +97,8 @@ class StringColumn:
     Examples
     --------
     >>> text = StringColumn(np.frombuffer(b"abcde", np.uint8), np.array([0, 2, 2, 5]))
-    >>> len(text), text.take(np.array([2, 0])).data.tobytes(), text.slice(1, 3).offsets.tolist()
-    (3, b'cdeab', [2, 2, 5])
+    >>> len(text), text.slice(1, 3).offsets.tolist()
+    (3, [2, 2, 5])
     """
 
     data: U8Array
@@ -123,17 +118,6 @@ class StringColumn:
         """Give rows `start` to `stop` (excluded) as a view over the same bytes."""
         nulls = None if self.nulls is None else self.nulls[start:stop]
         return StringColumn(self.data, self.offsets[start : stop + 1], nulls)
-
-    def take(self, indices: I64Array) -> StringColumn:
-        """Copy the rows at `indices` (not negative), in that order."""
-        starts = self.offsets[indices]
-        lengths = self.offsets[np.asarray(indices) + 1] - starts
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        source = np.arange(offsets[-1], dtype=np.int64)
-        source += np.repeat(starts - offsets[:-1], lengths)
-        nulls = None if self.nulls is None else self.nulls[indices]
-        return StringColumn(self.data[source], offsets, nulls)
 
 
 IndexColumn = NumberColumn | StringColumn

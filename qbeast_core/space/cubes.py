@@ -1,18 +1,196 @@
-"""Cubes of the tree: one door to their cells, boxes, text form and order (format 5)."""
+"""Cubes of the tree: the cells each covers, its box, and the text by which the log names it (format 5)."""
 
 from __future__ import annotations
 
-from qbeast_core.space.cube_grid import MAX_DEPTH, Cubes, cube_boxes, is_ancestor, points_to_cells
-from qbeast_core.space.cube_text import by_depth_order, decode_cubes, depth_first_order, encode_cubes
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-__all__ = [
-    "MAX_DEPTH",
-    "Cubes",
-    "by_depth_order",
-    "cube_boxes",
-    "decode_cubes",
-    "depth_first_order",
-    "encode_cubes",
-    "is_ancestor",
-    "points_to_cells",
-]
+import numpy as np
+
+from qbeast_core.errors import InvalidInputError, InvalidMetadataError
+from qbeast_core.space.arrays import F64Array, I64Array, U8Array, U64Array
+
+__all__ = ["MAX_DEPTH", "Cubes", "cube_boxes", "decode_cubes", "encode_cubes"]
+
+MAX_DEPTH = 63
+"""Levels below the root that cells can number; two coordinates that part later share a cube."""
+
+_EXACT_DEPTH = 53
+_ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+_INVALID = 255
+_DIGITS = np.full(256, _INVALID, np.uint8)
+_DIGITS[_ALPHABET] = np.arange(64, dtype=np.uint8)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cubes:
+    """Many cubes of one space.
+
+    Parameters
+    ----------
+    depth
+        Levels below the root, uint8 of shape (n,), at most `MAX_DEPTH`.
+    cells
+        uint64 of shape (n, d): the number, in 0 .. 2**depth - 1, of the cell covered along each dimension.
+
+    Raises
+    ------
+    InvalidInputError
+        A dtype or shape does not fit.
+
+    Examples
+    --------
+    >>> cubes = Cubes(np.array([1, 2], np.uint8), np.array([[0, 1], [3, 0]], np.uint64))
+    >>> cubes.dimensions, len(cubes)
+    (2, 2)
+    """
+
+    depth: U8Array
+    cells: U64Array
+
+    def __post_init__(self) -> None:
+        fits = self.cells.ndim == 2 and self.depth.shape == (len(self.cells),)
+        if not fits or self.depth.dtype != np.uint8 or self.cells.dtype != np.uint64:
+            message = "Cubes hold a uint8 depth a cube and uint64 cells of shape (cubes, dimensions)"
+            raise InvalidInputError(message, argument="cells")
+
+    def __len__(self) -> int:
+        return len(self.depth)
+
+    @property
+    def dimensions(self) -> int:
+        """Number of indexed columns."""
+        return int(self.cells.shape[1])
+
+
+def cube_boxes(cubes: Cubes) -> tuple[F64Array, F64Array]:
+    """Give the box of each cube: from `lower`, included, to `upper`, excluded unless it is 1.0.
+
+    Returns
+    -------
+    lower, upper
+        Shape (n, d). Exact down to depth 53; deeper, rounded outwards to the next float64.
+
+    Examples
+    --------
+    >>> cube_boxes(Cubes(np.array([2], np.uint8), np.array([[0, 3]], np.uint64)))
+    (array([[0.  , 0.75]]), array([[0.25, 1.  ]]))
+    """
+    size = np.ldexp(1.0, -cubes.depth.astype(np.int32))[:, np.newaxis]
+    after = cubes.cells + np.uint64(1)
+    lower, upper = cubes.cells.astype(np.float64), after.astype(np.float64)
+    if len(cubes) and int(cubes.depth.max()) > _EXACT_DEPTH:
+        lower = np.where(lower.astype(np.uint64) > cubes.cells, np.nextafter(lower, 0.0), lower)
+        upper = np.where(upper.astype(np.uint64) < after, np.nextafter(upper, np.inf), upper)
+    return lower * size, upper * size
+
+
+def decode_cubes(texts: Sequence[str], *, dimensions: int) -> Cubes:
+    """Read cubes from their text form.
+
+    Parameters
+    ----------
+    texts
+        One text a cube; the empty text is the root.
+    dimensions
+        Number of indexed columns, at least 1.
+
+    Returns
+    -------
+    Cubes
+        In the order of `texts`. A cube deeper than `MAX_DEPTH` is given as its ancestor of that depth,
+        which holds all its rows.
+
+    Raises
+    ------
+    InvalidMetadataError
+        A text (named in the message) is no cube of that many dimensions. It is a `ValueError`.
+
+    Examples
+    --------
+    >>> cubes = decode_cubes(["", "wg"], dimensions=2)
+    >>> cubes.depth.tolist(), cubes.cells.tolist()
+    ([0, 2], [[0, 0], [3, 2]])
+    """
+    characters = -(-dimensions // 6)
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    # A character outside ASCII becomes one "?", which is no digit.
+    digits = _DIGITS[np.frombuffer("".join(texts).encode("ascii", "replace"), np.uint8)]
+    _check(texts, lengths, digits, dimensions)
+    levels = digits.reshape(-1, characters)
+    counts = lengths // characters
+    depth = np.minimum(counts, MAX_DEPTH)
+    shifts = _levels_below(counts, depth)
+    if len(shifts) and int(shifts.min()) < 0:
+        levels, shifts = levels[shifts >= 0], shifts[shifts >= 0]
+    cells = np.zeros((len(texts), dimensions), np.uint64)
+    deep = np.flatnonzero(depth)  # the root has no level to add up
+    first = (np.cumsum(depth) - depth)[deep]
+    places = np.uint64(1) << shifts.astype(np.uint64)
+    for dimension in range(dimensions if len(deep) else 0):
+        upper = levels[:, dimension // 6] & np.uint8(1 << 5 - dimension % 6) != 0
+        cells[deep, dimension] = np.add.reduceat(places * upper, first)
+    return Cubes(depth.astype(np.uint8), cells)
+
+
+def encode_cubes(cubes: Cubes) -> list[str]:
+    """Write cubes in their text form.
+
+    Examples
+    --------
+    >>> encode_cubes(Cubes(np.array([2, 0], np.uint8), np.array([[3, 2], [0, 0]], np.uint64)))
+    ['wg', '']
+    """
+    codes = _digits_of(cubes)
+    width = codes.shape[1]
+    text = _ALPHABET[codes - np.uint8(1) & np.uint8(63)].tobytes().decode("ascii")
+    lengths = cubes.depth.astype(np.int64) * -(-cubes.dimensions // 6)
+    return [text[row * width : row * width + length] for row, length in enumerate(lengths.tolist())]
+
+
+def _digits_of(cubes: Cubes) -> U8Array:
+    """Spell cubes in six-bit digits, first level first.
+
+    Shape (n, deepest * ceil(d / 6)): the digit + 1, and 0 past a cube's own depth.
+    """
+    characters = -(-cubes.dimensions // 6)
+    deepest = int(cubes.depth.max()) if len(cubes) else 0
+    codes = np.zeros((len(cubes), deepest * characters), np.uint8)
+    remaining = cubes.depth.astype(np.int64)
+    for level in range(deepest):
+        remaining -= 1
+        inside = remaining >= 0
+        shifts = np.maximum(remaining, 0).astype(np.uint64)
+        first = level * characters
+        codes[:, first : first + characters] = inside[:, np.newaxis]
+        for dimension in range(cubes.dimensions):
+            bits = (cubes.cells[:, dimension] >> shifts & np.uint64(1)).astype(np.uint8)
+            bits &= inside
+            codes[:, first + dimension // 6] += bits << np.uint8(5 - dimension % 6)
+    return codes
+
+
+def _levels_below(counts: I64Array, depth: I64Array) -> I64Array:
+    """Give, for every level of every text, how many levels of its cube follow; negative past `MAX_DEPTH`."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(ends - counts + depth - 1, counts) - np.arange(total)
+
+
+def _check(texts: Sequence[str], lengths: I64Array, digits: U8Array, dimensions: int) -> None:
+    characters = -(-dimensions // 6)
+    wrong = lengths % characters != 0
+    invalid = digits == _INVALID
+    if not wrong.any() and not invalid.any():
+        spare = np.uint8((1 << 6 * characters - dimensions) - 1)
+        invalid[characters - 1 :: characters] = digits[characters - 1 :: characters] & spare != 0
+    if invalid.any():
+        rows = np.searchsorted(np.cumsum(lengths), np.flatnonzero(invalid), side="right")
+        wrong[rows] = True
+    if wrong.any():
+        text = texts[int(np.argmax(wrong))]
+        message = (
+            f"{text!r} names no cube of {dimensions} dimensions: expected {characters} of A-Z, a-z, 0-9, "
+            "+ and / for each level, with no bit set past the last dimension"
+        )
+        raise InvalidMetadataError(message)

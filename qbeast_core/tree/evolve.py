@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-import numpy as np
 import polars as pl
 
 from qbeast_core.spec.block import BlocksDialect
@@ -15,12 +14,10 @@ from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.data_type import INTEGER_DATA_TYPES
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (
-    CDFNumericQuantilesTransformation,
     CDFStringQuantilesTransformation,
-    IdentityToZeroTransformation,
-    IdentityTransformation,
     LinearTransformation,
-    NullToZeroTransformation,
+    OneValueTransformation,
+    QuantilesTransformation,
     Transformation,
     typed_number,
 )
@@ -33,8 +30,7 @@ from qbeast_core.tree.fit import (
     fit_range,
     float_or_int,
     linear_space,
-    merge_numeric_quantiles,
-    merge_text_quantiles,
+    merged_quantiles,
     value_limits,
 )
 from qbeast_core.tree.summary import ColumnSummary, IndexSummary, sampled_numbers
@@ -43,12 +39,10 @@ __all__ = [
     "MOST_CUBES",
     "Growth",
     "IndexWish",
-    "QuantilesTransformation",
     "Range",
     "default_cube_size",
     "first_revision",
     "next_revision",
-    "requantiled",
 ]
 
 
@@ -62,8 +56,6 @@ _USUAL_CUBE: Final = 16_384
 _CUBES_OF_SMALL_TABLE: Final = 16
 
 _CUBES_OF_LARGE_TABLE: Final = 32_768
-
-QuantilesTransformation: TypeAlias = CDFNumericQuantilesTransformation | CDFStringQuantilesTransformation
 
 Range: TypeAlias = tuple[float | str, float | str]
 """Lowest and highest value, in the format's unit."""
@@ -88,6 +80,31 @@ class IndexWish:
     def bounds_of(self, name: str) -> ColumnBounds:
         """Return what the caller says about a column."""
         return self.bounds.get(name, ColumnBounds())
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How the newest revision fares.
+
+    Rows count whatever revision they are in: a new revision starts with few, and of these alone the next
+    batch of a growing column would always be a large share.
+
+    Attributes
+    ----------
+    rows : int
+        Of the table.
+    outside_rows : mapping of str to float
+        Those outside the newest quantiles, per column that has some.
+    ranges : mapping of str to Range
+        What the table is known to hold, per such column.
+    cubes : int
+        Of the newest revision.
+    """
+
+    rows: int = 0
+    outside_rows: Mapping[str, float] = field(default_factory=dict[str, float])
+    ranges: Mapping[str, Range] = field(default_factory=dict[str, Range])
+    cubes: int = 0
 
 
 def default_cube_size(rows: int) -> int:
@@ -203,16 +220,16 @@ def _evolved(
     sample = summary.values(column.name)
     if isinstance(now, LinearTransformation):
         return _widened(now, column, bounds)
-    if isinstance(now, IdentityTransformation | IdentityToZeroTransformation | NullToZeroTransformation):
+    if isinstance(now, OneValueTransformation):
         return _beyond_one_value(transformer, now, column, sample, wish)
-    if isinstance(now, CDFNumericQuantilesTransformation | CDFStringQuantilesTransformation):
+    if isinstance(now, QuantilesTransformation):
         return _requantiled(now, column, summary, wish, growth)
     return now  # hash and histogram are never superseded by data
 
 
 def _widened(now: LinearTransformation, column: ColumnSummary, bounds: ColumnBounds) -> Transformation:
     lowest, highest = fit_range(column, bounds)
-    first, last = (typed_number(end, now.ordered_data_type) for end in (now.min_number, now.max_number))
+    first, last = now.limits
     low = first if lowest is None else min(float_or_int(lowest), first)
     high = last if highest is None else max(float_or_int(highest), last)
     if low == first and high == last:
@@ -228,12 +245,12 @@ def _widened(now: LinearTransformation, column: ColumnSummary, bounds: ColumnBou
 
 def _beyond_one_value(
     transformer: Transformer,
-    now: IdentityTransformation | IdentityToZeroTransformation | NullToZeroTransformation,
+    now: OneValueTransformation,
     column: ColumnSummary,
     sample: pl.Series,
     wish: IndexWish,
 ) -> Transformation:
-    value = None if isinstance(now, NullToZeroTransformation) else now.identity_value
+    value = now.limits[0] if now.limits else None
     if value is not None and not isinstance(value, str):
         value = typed_number(value, column.data_type)
     bounds = wish.bounds_of(column.name)
@@ -257,105 +274,30 @@ def _requantiled(
     if bounds.quantiles is not None:
         given = fit_column("quantiles", column, sample, bounds=bounds, dialect=wish.dialect)[1]
         return now if given == now else given
-    return requantiled(now, column, sample, rows=summary.rows - column.nulls, growth=growth)
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """How the newest revision fares.
-
-    Rows count whatever revision they are in: a new revision starts with few, and of these alone the next
-    batch of a growing column would always be a large share.
-
-    Attributes
-    ----------
-    rows : int
-        Of the table.
-    outside_rows : mapping of str to float
-        Those outside the newest quantiles, per column that has some.
-    ranges : mapping of str to Range
-        What the table is known to hold, per such column.
-    cubes : int
-        Of the newest revision.
-    """
-
-    rows: int = 0
-    outside_rows: Mapping[str, float] = field(default_factory=dict[str, float])
-    ranges: Mapping[str, Range] = field(default_factory=dict[str, Range])
-    cubes: int = 0
-
-
-def requantiled(
-    now: QuantilesTransformation, column: ColumnSummary, sample: pl.Series, *, rows: int, growth: Growth
-) -> Transformation:
-    """Return `now`, or quantiles of old and new rows where two fifths of all lie outside.
-
-    Parameters
-    ----------
-    now : QuantilesTransformation
-        The quantiles in force.
-    column : ColumnSummary
-        Range of the rows to append.
-    sample : polars.Series
-        A uniform sample of them, nulls included.
-    rows : int
-        How many they are, nulls left out.
-    growth : Growth
-        State of the table. The new rows stand for those of the table that lie outside, too.
-
-    Examples
-    --------
-    >>> from qbeast_core.tree.summary import summarise
-    >>> now = CDFNumericQuantilesTransformation(quantiles=(0.0, 9.0), data_type="LongDataType")
-    >>> batch = summarise(pl.DataFrame({"x": [12, 15, 20]}), ["x"])
-    >>> new = requantiled(now, batch.columns[0], batch.values("x"), rows=3, growth=Growth(rows=2))
-    >>> new.quantiles
-    (0.0, 9.0, 12.0, 15.0, 20.0)
-    """
     if column.lowest is None or column.highest is None:
         return now
-    if isinstance(now, CDFStringQuantilesTransformation):
-        return _of_texts(now, column, sample.drop_nulls(), rows, growth)
-    values = sampled_numbers(sample).to_numpy()
-    outside = _share((values < now.quantiles[0]) | (values > now.quantiles[-1]))
-    if not _too_many_outside(outside * rows, rows, column.name, growth):
-        return now
-    ends = [column.lowest, column.highest, *growth.ranges.get(column.name, ())]
-    new = np.sort(np.concatenate([np.array([float_or_int(end) for end in ends], np.float64), values]))
-    inside, beyond = _split_rows(column.name, growth)
-    knots = merge_numeric_quantiles(np.array(now.quantiles), inside, new, beyond + rows)
-    return CDFNumericQuantilesTransformation(quantiles=tuple(knots), data_type=now.data_type)
-
-
-def _of_texts(
-    now: CDFStringQuantilesTransformation, column: ColumnSummary, texts: pl.Series, rows: int, growth: Growth
-) -> Transformation:
+    texts = isinstance(now, CDFStringQuantilesTransformation)
+    values = sample.drop_nulls() if texts else sampled_numbers(sample)
     first, last = now.quantiles[0], now.quantiles[-1]
-    one_value = len(now.quantiles) == 2 and last == first + "\0"
-    cut = texts.str.head(KNOT_CHARACTERS)  # as the quantiles are: what only they lost is not outside
-    outside = _share(((cut < first) | (cut > last)).to_numpy())
-    if one_value:
-        if outside == 0.0 and column.lowest == first:
-            return now
-    elif not _too_many_outside(outside * rows, rows, column.name, growth):
+    one_text = len(now.quantiles) == 2 and isinstance(first, str) and last == first + "\0"
+    cut = values.str.head(KNOT_CHARACTERS) if texts else values  # what only the quantiles lost is not outside
+    share = ((cut < first) | (cut > last)).mean()
+    outside = share if isinstance(share, float) else 0.0
+    rows = summary.rows - column.nulls
+    if one_text and outside == 0.0 and column.lowest == first:
         return now
-    ends = pl.Series("", [column.lowest, column.highest, *growth.ranges.get(column.name, ())], pl.String)
-    old = [first] if one_value and growth.rows else [] if one_value else list(now.quantiles)
-    inside, beyond = _split_rows(column.name, growth)
-    knots = merge_text_quantiles(old, inside, pl.concat([texts.alias(""), ends]), beyond + rows)
-    return CDFStringQuantilesTransformation(quantiles=tuple(knots)) if len(knots) > 1 else now
-
-
-def _split_rows(name: str, growth: Growth) -> tuple[float, float]:
-    """Rows that the quantiles stand for, and rows beyond them."""
-    beyond = min(growth.outside_rows.get(name, 0.0), float(growth.rows))
-    return growth.rows - beyond, beyond
+    if not one_text and not _too_many_outside(outside * rows, rows, column.name, growth):
+        return now
+    ends = pl.Series([column.lowest, column.highest, *growth.ranges.get(column.name, ())], dtype=values.dtype)
+    old = now.quantiles if not one_text else now.quantiles[:1] if growth.rows else ()
+    beyond = min(growth.outside_rows.get(column.name, 0.0), float(growth.rows))
+    # The new rows stand for those of the table that lie outside, too.
+    knots = merged_quantiles(old, growth.rows - beyond, values.append(ends), beyond + rows)
+    if len(knots) < 2:
+        return now
+    return now.model_copy(update={"quantiles": tuple(knots)})
 
 
 def _too_many_outside(new_outside: float, new_rows: float, name: str, growth: Growth) -> bool:
     outside = growth.outside_rows.get(name, 0.0) + new_outside
     return new_outside > 0 and outside > _OUTSIDE_SHARE * (growth.rows + new_rows)
-
-
-def _share(mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:
-    return float(mask.mean()) if len(mask) else 0.0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
@@ -28,7 +29,6 @@ from qbeast_core.spec.transformer import Transformer, transformer_for
 from qbeast_core.tree.summary import ColumnSummary, sampled_numbers
 
 __all__ = [
-    "KNOTS",
     "KNOT_CHARACTERS",
     "ColumnBounds",
     "Fitted",
@@ -36,13 +36,8 @@ __all__ = [
     "fit_range",
     "float_or_int",
     "identity_or_unit",
-    "is_near_uniform",
     "linear_space",
-    "merge_numeric_quantiles",
-    "merge_text_quantiles",
-    "numeric_quantiles",
-    "text_quantiles",
-    "text_space",
+    "merged_quantiles",
     "value_limits",
 ]
 
@@ -62,7 +57,7 @@ _LIMITS: Final[dict[OrderedDataType, tuple[float, float]]] = {
 
 _DOUBLE_LIMITS: Final = (-1.7976931348623157e308, 1.7976931348623157e308)
 
-KNOTS: Final = 1024
+_KNOTS: Final = 1024
 """Quantiles kept per column: a coordinate is then within 0.1 % of the rank it stands for."""
 
 KNOT_CHARACTERS: Final = 64
@@ -127,11 +122,9 @@ def fit_column(
     transformer = transformer_for(summary.name, kind=chosen, data_type=summary.data_type)
     if transformer.kind == "hashing":
         return transformer, HashTransformation(null_value=_NULL_HASH)
-    if summary.data_type == "StringDataType":
-        return transformer, _text(sample, lowest, highest, bounds)
+    if transformer.kind == "quantiles" or summary.data_type == "StringDataType":
+        return transformer, _quantiles(summary.data_type, sample, (lowest, highest), bounds)
     numeric: OrderedDataType = summary.data_type
-    if transformer.kind == "quantiles":
-        return transformer, _quantiles(numeric, sample, lowest, highest, bounds)
     if lowest is None or highest is None or lowest == highest:
         return transformer, identity_or_unit(numeric, lowest, dialect)
     return transformer, linear_space(numeric, float_or_int(lowest), float_or_int(highest))
@@ -208,18 +201,6 @@ def value_limits(data_type: OrderedDataType) -> tuple[float, float]:
     return _LIMITS.get(data_type, _DOUBLE_LIMITS)
 
 
-def text_space(value: str | None) -> CDFStringQuantilesTransformation:
-    r"""Return the space of a string column with fewer than two values.
-
-    Examples
-    --------
-    >>> text_space("a").quantiles
-    ('a', 'a\x00')
-    """
-    only = (value or "")[:KNOT_CHARACTERS]
-    return CDFStringQuantilesTransformation(quantiles=(only, only + "\0"))
-
-
 def _unit(value: float, data_type: OrderedDataType) -> tuple[float, float]:
     """Return a range from `value` up that the column's type tells from a point."""
     most = value_limits(data_type)[1]
@@ -269,152 +250,114 @@ def _choose(
     if lowest is None or highest is None or lowest == highest:
         return "linear"
     values = sampled_numbers(sample).to_numpy()
-    near = is_near_uniform(values, lowest=float(lowest), highest=float(highest))
+    near = _is_near_uniform(values, lowest=float(lowest), highest=float(highest))
     return "linear" if near else "quantiles"
 
 
 def _quantiles(
-    data_type: OrderedDataType,
+    data_type: DataType,
     sample: pl.Series,
-    lowest: float | str | None,
-    highest: float | str | None,
+    ends: tuple[float | str | None, float | str | None],
     bounds: ColumnBounds,
 ) -> Transformation:
+    """Return the ranks among a sample's quantiles; those of fewer than two values divide nothing."""
+    lowest, highest = ends
+    knots: list[Any] = []
+    if data_type == "StringDataType":
+        if bounds.quantiles is not None:
+            knots = sorted({str(q) for q in bounds.quantiles})
+        elif isinstance(lowest, str) and isinstance(highest, str) and lowest != highest:
+            knots = _sample_quantiles(sample.drop_nulls().sort(), lowest=lowest, highest=highest)
+        if len(knots) < 2:
+            only = str(knots[0]) if knots else lowest if isinstance(lowest, str) else ""
+            knots = [only[:KNOT_CHARACTERS], only[:KNOT_CHARACTERS] + "\0"]
+        return CDFStringQuantilesTransformation(quantiles=tuple(knots))
     if bounds.quantiles is not None:
         knots = sorted({float(float_or_int(q)) for q in bounds.quantiles})
-    elif lowest is None or highest is None or lowest == highest:
-        return identity_transformation(data_type, value=None if lowest is None else float_or_int(lowest))
-    else:
-        values = sampled_numbers(sample).to_numpy()
-        knots = numeric_quantiles(
-            values, lowest=float(float_or_int(lowest)), highest=float(float_or_int(highest))
-        )
+    elif lowest is not None and highest is not None and lowest != highest:
+        low, high = float(float_or_int(lowest)), float(float_or_int(highest))
+        knots = _sample_quantiles(sampled_numbers(sample), lowest=low, highest=high)
     if len(knots) < 2:
-        return identity_transformation(data_type, value=lowest if not isinstance(lowest, str) else None)
+        return identity_transformation(data_type, value=None if lowest is None else float_or_int(lowest))
     return CDFNumericQuantilesTransformation(quantiles=tuple(knots), data_type=data_type)
 
 
-def _text(
-    sample: pl.Series, lowest: float | str | None, highest: float | str | None, bounds: ColumnBounds
-) -> CDFStringQuantilesTransformation:
-    if bounds.quantiles is not None:
-        knots = sorted({str(q) for q in bounds.quantiles})
-    elif isinstance(lowest, str) and isinstance(highest, str) and lowest != highest:
-        knots = text_quantiles(sample, lowest=lowest, highest=highest)
-    else:
-        return text_space(lowest if isinstance(lowest, str) else None)
-    return (
-        CDFStringQuantilesTransformation(quantiles=tuple(knots)) if len(knots) > 1 else text_space(knots[0])
-    )
-
-
-def numeric_quantiles(values: F64Array, *, lowest: float, highest: float) -> list[float]:
+def _sample_quantiles(values: pl.Series, *, lowest: float | str, highest: float | str) -> list[Any]:
     """Return strictly increasing quantiles of a sample, with the column's true ends.
 
     Parameters
     ----------
-    values : ndarray of float64, shape (n,)
-        Sorted, finite sample; may be empty.
-    lowest, highest : float
+    values : polars.Series
+        Numbers as float64, finite, or texts; sorted, without nulls, may be empty.
+    lowest, highest : float or str
         The column's smallest and greatest finite value.
 
     Returns
     -------
-    list of float
-        At most `KNOTS` values; a heavy value stands once, so the others share the space it leaves.
+    list of float or str
+        A thousand and some at most; a heavy value stands once, so the others share the space it leaves. Texts are
+        in the order of their UTF-8 bytes, and cut to 64 characters: a prefix divides the order just as well.
 
     Examples
     --------
-    >>> numeric_quantiles(np.array([1.0, 1.0, 2.0]), lowest=0.0, highest=4.0)
+    >>> _sample_quantiles(pl.Series([1.0, 1.0, 2.0]), lowest=0.0, highest=4.0)
     [0.0, 1.0, 2.0, 4.0]
     """
-    picked = values[_positions(len(values))]
-    return [float(v) for v in np.unique(np.concatenate([[lowest, highest], picked]) + 0.0)]
+    picked = values.gather(_positions(len(values)))
+    return _knots(picked.append(pl.Series([lowest, highest], dtype=values.dtype)))
 
 
-def text_quantiles(values: pl.Series, *, lowest: str, highest: str) -> list[str]:
-    """Return strictly increasing quantiles of sampled text, in UTF-8 byte order.
-
-    Long values are cut to 64 characters: a prefix divides the order just as well.
-
-    Examples
-    --------
-    >>> text_quantiles(pl.Series(["b", "b", "c"]), lowest="a", highest="d")
-    ['a', 'b', 'c', 'd']
-    """
-    ordered = values.drop_nulls().sort()
-    picked = ordered.gather(_positions(ordered.len())).to_list()
-    return sorted({v[:KNOT_CHARACTERS] for v in [lowest, highest, *picked]})
-
-
-def merge_numeric_quantiles(old: F64Array, old_rows: float, new: F64Array, new_rows: float) -> list[float]:
+def merged_quantiles(
+    old: Sequence[float] | Sequence[str], old_rows: float, new: pl.Series, new_rows: float
+) -> list[Any]:
     """Return quantiles of old and new rows together.
 
     Parameters
     ----------
-    old : ndarray of float64, shape (k,)
+    old : sequence of float or str
         The quantiles in force, each standing for an equal share of `old_rows`.
     old_rows, new_rows : float
         Rows behind either side, at least 0.
-    new : ndarray of float64, shape (n,)
-        Sorted, finite sample of the new rows, with their true ends.
+    new : polars.Series
+        Finite float64 or texts: a sample of the new rows, with their true ends.
 
     Returns
     -------
-    list of float
+    list of float or str
         Strictly increasing.
-    """
-    values = np.concatenate([old, new])
-    mass = np.concatenate(
-        [np.full(len(old), old_rows / max(len(old), 1)), np.full(len(new), new_rows / max(len(new), 1))]
-    )
-    order = np.argsort(values, kind="stable")
-    picked = values[order][_weighted_positions(mass[order])]
-    return [float(v) for v in np.unique(picked)]
-
-
-def merge_text_quantiles(old: list[str], old_rows: float, new: pl.Series, new_rows: float) -> list[str]:
-    """Return text quantiles of old and new rows together; see `merge_numeric_quantiles`.
 
     Examples
     --------
-    >>> merge_text_quantiles(["a", "b"], 2, pl.Series(["c", "d"]), 2)
+    >>> merged_quantiles(["a", "b"], 2, pl.Series(["c", "d"]), 2)
     ['a', 'b', 'c', 'd']
     """
-    both = pl.DataFrame(
-        {
-            "v": pl.concat([pl.Series("v", old, dtype=pl.String), new.cast(pl.String).alias("v")]),
-            "m": [old_rows / max(len(old), 1)] * len(old) + [new_rows / max(new.len(), 1)] * new.len(),
-        }
-    ).sort("v")
-    picked = both["v"].gather(_weighted_positions(both["m"].to_numpy())).to_list()
-    return sorted({v[:KNOT_CHARACTERS] for v in picked})
+    mass = np.repeat([old_rows / max(len(old), 1), new_rows / max(len(new), 1)], [len(old), len(new)])
+    values = pl.concat([pl.Series(new.name, old, dtype=new.dtype), new])
+    order = values.arg_sort().to_numpy()
+    return _knots(values.gather(order[_weighted_positions(mass[order])]))
 
 
-def is_near_uniform(values: F64Array, *, lowest: float, highest: float) -> bool:
+def _knots(values: pl.Series) -> list[Any]:
+    """Return values as they are stored, each once, ascending; zero without a sign."""
+    texts = values.dtype == pl.String
+    found: list[Any] = (values.str.head(KNOT_CHARACTERS) if texts else values + 0.0).unique().sort().to_list()
+    return found
+
+
+def _is_near_uniform(values: F64Array, *, lowest: float, highest: float) -> bool:
     """Tell whether a column is spread evenly enough for linear scaling.
 
     Compares the sample with the uniform distribution over the column's range by the greatest distance
     of their distribution functions; what is near enough needs no quantiles, because the tree splits
     crowded regions deeper by itself.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n,)
-        Sorted, finite sample.
-    lowest, highest : float
-        The column's range.
-
-    Returns
-    -------
-    bool
-        True for an empty sample or an empty range.
+    An empty sample, or range, is.
 
     Examples
     --------
-    >>> is_near_uniform(np.linspace(0, 9, 1000), lowest=0.0, highest=9.0)
+    >>> _is_near_uniform(np.linspace(0, 9, 1000), lowest=0.0, highest=9.0)
     True
-    >>> is_near_uniform(np.exp(np.linspace(0, 9, 1000)), lowest=1.0, highest=8104.0)
+    >>> _is_near_uniform(np.exp(np.linspace(0, 9, 1000)), lowest=1.0, highest=8104.0)
     False
     """
     count = len(values)
@@ -429,16 +372,16 @@ def is_near_uniform(values: F64Array, *, lowest: float, highest: float) -> bool:
 
 
 def _positions(count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    if count <= KNOTS:
+    if count <= _KNOTS:
         return np.arange(count)
-    return np.linspace(0, count - 1, KNOTS).round().astype(np.int64)
+    return np.linspace(0, count - 1, _KNOTS).round().astype(np.int64)
 
 
 def _weighted_positions(mass: F64Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """First and last position, and between them those at equal steps of the summed mass."""
-    if len(mass) <= KNOTS:
+    if len(mass) <= _KNOTS:
         return np.arange(len(mass))
     total = np.cumsum(mass)
-    steps = np.linspace(0.0, total[-1], KNOTS)
+    steps = np.linspace(0.0, total[-1], _KNOTS)
     inner = np.searchsorted(total, steps[1:-1])
     return np.unique(np.concatenate([[0], np.minimum(inner, len(mass) - 1), [len(mass) - 1]]))

@@ -21,7 +21,7 @@ from qbeast_core.query.blocks import BlockTable
 from qbeast_core.query.build import build_block_table
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import coordinates_of_numbers, number_values, to_coordinates
-from qbeast_core.space.cubes import Cubes, encode_cubes, points_to_cells
+from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
@@ -39,6 +39,7 @@ from qbeast_core.spec.transformer import (
     StringHistogramTransformer,
 )
 from qbeast_core.tree.columns import data_type_of, frame_weights, to_index_column
+from tests.space.cube_reference import points_to_cells
 
 EPOCH = datetime(1970, 1, 1)
 _LAST = datetime(9999, 12, 31, 23, 59, 59, 999_999)

@@ -12,7 +12,7 @@ import pytest
 from qbeast_core.query.build import build_block_table
 from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.query.select import select
-from qbeast_core.space.cubes import Cubes, encode_cubes, points_to_cells
+from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (
     CDFStringQuantilesTransformation,
@@ -28,6 +28,7 @@ from qbeast_core.spec.transformer import (
     Transformer,
 )
 from tests.query.small import block, file, files_frame
+from tests.space.cube_reference import points_to_cells
 
 HOUR, DAY = 3_600_000, 86_400_000
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
+
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 Path = list[list[int]]
@@ -32,6 +34,15 @@ def cells_of_path(path: Path, dimensions: int) -> list[int]:
     for level in path:
         cells = [cell * 2 + bit for cell, bit in zip(cells, level, strict=True)]
     return cells
+
+
+def points_to_cells(points: np.ndarray, depths: np.ndarray) -> np.ndarray:
+    """Give the cell of each point, one row, at its depth."""
+    cells = [
+        cells_of_path(path_of_point(point, int(depth)), points.shape[1])
+        for point, depth in zip(points.tolist(), depths, strict=True)
+    ]
+    return np.array(cells, np.uint64).reshape(points.shape)
 
 
 def box_of_path(path: Path, dimensions: int) -> list[tuple[Fraction, Fraction]]:

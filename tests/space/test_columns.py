@@ -17,14 +17,12 @@ def texts(column: StringColumn) -> list[bytes | None]:
 
 
 @given(st.lists(st.none() | st.binary(max_size=5), min_size=1), st.data())
-def test_strings_survive_slice_and_take(values, data):
+def test_strings_survive_a_slice(values, data):
     column = strings(values)
     start = data.draw(st.integers(0, len(values)))
     stop = data.draw(st.integers(start, len(values)))
     part = column.slice(start, stop)
     assert texts(part) == values[start:stop]
-    indices = data.draw(st.lists(st.integers(0, len(values) - 1)))
-    assert texts(column.take(np.array(indices, np.int64))) == [values[i] for i in indices]
 
 
 @pytest.mark.parametrize(

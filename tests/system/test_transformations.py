@@ -175,6 +175,7 @@ def test_a_transformation_is_known_everywhere(transformation: type, tmp_path: Pa
 
 def test_the_walk_stops_wherever_transformations_are_told_apart() -> None:
     names = {one.__name__ for one in CLASSES}
+    names |= {"OneValueTransformation", "QuantilesTransformation", "TextTransformation"}
     stations = [*IN_MEMORY, *ON_DISK]
     telling = set()
     for path in sorted(PACKAGE.rglob("*.py")):
