@@ -24,8 +24,7 @@ from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.open import open_reader
 from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
 from qbeast_core.table.read.scan import warn_if_empty
-from qbeast_spark_bridge.predicates.names import keep_where
-from qbeast_spark_bridge.predicates.predicates import understand
+from qbeast_spark_bridge.predicates.predicates import keep_where, understand
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
 from qbeast_spark_bridge.tasks import tasks_of
 from qbeast_spark_bridge.worker.call import WorkerCall
@@ -55,7 +54,7 @@ _MANY: Final = 1 << 30
 
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 
 def read_table(
@@ -182,10 +181,6 @@ def _sampled(files: DataFrame, weights: WeightRange, indexed: tuple[str, ...], *
         return keep_where(files, " AND ".join(exact))
     condition = f"({high} IS NULL OR ({' AND '.join(coarse)})) AND {' AND '.join(exact)}"
     return keep_where(files, condition).drop(WEIGHT_COLUMN)
-
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def read_by_tasks(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:

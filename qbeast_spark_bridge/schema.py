@@ -162,23 +162,30 @@ def _nullable(dtype: DataType) -> DataType:
             return dtype
 
 
-def _misfits(dtype: DataType) -> Iterator[str]:
+def _parts(dtype: DataType) -> Iterator[DataType]:
+    """Yield a type and all that it is made of."""
+    yield dtype
     match dtype:
         case StructType():
-            if not dtype.fields:
-                yield "a struct without fields"
-            for field in dtype.fields:
-                yield from _misfits(field.dataType)
+            inner = [field.dataType for field in dtype.fields]
         case ArrayType():
-            yield from _misfits(dtype.elementType)
+            inner = [dtype.elementType]
         case MapType():
-            yield from _misfits(dtype.keyType)
-            yield from _misfits(dtype.valueType)
-        case DecimalType():
-            pass
+            inner = [dtype.keyType, dtype.valueType]
         case _:
-            if type(dtype) not in _POLARS:
-                yield f"type {dtype.simpleString()}"
+            inner = []
+    for part in inner:
+        yield from _parts(part)
+
+
+def _misfits(dtype: DataType) -> Iterator[str]:
+    for part in _parts(dtype):
+        if isinstance(part, StructType) and not part.fields:
+            yield "a struct without fields"
+        elif (
+            not isinstance(part, StructType | ArrayType | MapType | DecimalType) and type(part) not in _POLARS
+        ):
+            yield f"type {part.simpleString()}"
 
 
 def _to_polars(dtype: DataType) -> pl.DataType:
@@ -205,16 +212,8 @@ def _refuse_twins(names: list[str]) -> None:
 
 
 def _is_collated(dtype: DataType) -> bool:
-    match dtype:
-        case StructType():
-            return any(_is_collated(field.dataType) for field in dtype.fields)
-        case ArrayType():
-            return _is_collated(dtype.elementType)
-        case MapType():
-            return _is_collated(dtype.keyType) or _is_collated(dtype.valueType)
-        case _:
-            collation = getattr(dtype, "collation", "UTF8_BINARY")  # unknown to Spark 3.5
-            return bool(collation != "UTF8_BINARY")
+    plain = "UTF8_BINARY"
+    return any(getattr(part, "collation", plain) != plain for part in _parts(dtype))  # unknown to Spark 3.5
 
 
 def numbered(df: DataFrame) -> DataFrame:

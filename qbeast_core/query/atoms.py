@@ -6,9 +6,10 @@ import polars as pl
 
 from qbeast_core.query.nodes import Compare, IsIn, IsNull, Node, Nothing, Op, Operand, Unknown, all_of, any_of
 
-__all__ = ["compare", "is_in", "keeps_order", "negate_op"]
+__all__ = ["compare", "is_in", "keeps_order", "mirror_op", "negate_op"]
 
 _NEGATED: dict[Op, Op] = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">=": "<", ">": "<="}
+_MIRRORED: dict[Op, Op] = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">": "<"}
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)
 _FLAT_ZONES = (None, "UTC")
 
@@ -22,6 +23,17 @@ def negate_op(op: Op) -> Op:
     '>='
     """
     return _NEGATED[op]
+
+
+def mirror_op(op: Op) -> Op:
+    """Give the comparison that means the same with its sides exchanged.
+
+    Examples
+    --------
+    >>> mirror_op("<")
+    '>'
+    """
+    return _MIRRORED[op]
 
 
 def keeps_order(source: pl.DataType, target: pl.DataType) -> bool:

@@ -43,7 +43,7 @@ from qbeast_core.spec.transformation import (
 )
 from qbeast_core.tree.columns import to_index_column
 
-__all__ = ["coordinate_intervals", "point_bounds", "reach"]
+__all__ = ["Intervals", "coordinate_intervals", "point_bounds", "reach"]
 
 _EXACT_INTEGERS = 2.0**53
 _LAST_CHARACTER, _LAST_BEFORE_SURROGATES, _FIRST_AFTER_SURROGATES = "\U0010ffff", "\ud7ff", "\ue000"

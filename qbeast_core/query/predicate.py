@@ -8,7 +8,7 @@ from typing import Protocol
 import orjson
 import polars as pl
 
-from qbeast_core.query.atoms import compare, is_in, negate_op
+from qbeast_core.query.atoms import compare, is_in, mirror_op, negate_op
 from qbeast_core.query.nodes import (
     IsNotNull,
     IsNull,
@@ -21,19 +21,11 @@ from qbeast_core.query.nodes import (
     all_of,
     any_of,
 )
-from qbeast_core.query.terms import Term
+from qbeast_core.query.terms import BOUNDS, COMPARISONS, Term
 
 __all__ = ["parse_predicate"]
 
-_OPS: dict[str, Op] = {"Lt": "<", "LtEq": "<=", "Eq": "==", "NotEq": "!=", "GtEq": ">=", "Gt": ">"}
-_MIRRORED: dict[Op, Op] = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">": "<"}
 _CONNECTIVES = {"And": True, "LogicalAnd": True, "Or": False, "LogicalOr": False}
-_BOUNDS: dict[str, tuple[Op, Op]] = {
-    "Both": (">=", "<="),
-    "Left": (">=", "<"),
-    "Right": (">", "<="),
-    "None": (">", "<"),
-}
 _NAN = pl.Series([float("nan")])
 _INFINITIES = pl.Series([float("-inf"), float("inf")])
 
@@ -115,25 +107,16 @@ def _parse_binary(term: Term, children: Sequence[Term], *, negated: bool) -> Nod
     op = str(term.body["op"])
     if op in _CONNECTIVES:
         join = all_of if _CONNECTIVES[op] is not negated else any_of
-        return join([_parse(part, negated=negated) for part in _flatten(term, op)])
+        return join([_parse(part, negated=negated) for part in term.chained(op)])
     if op in ("EqValidity", "NotEqValidity"):
         return _parse_missing(children, equal=(op == "EqValidity") is not negated)
-    if op not in _OPS:
+    if op not in COMPARISONS:
         return Unknown()
     left, right = children
-    symbol = _OPS[op]
+    symbol = COMPARISONS[op]
     if left.is_constant:
-        left, right, symbol = right, left, _MIRRORED[symbol]
+        left, right, symbol = right, left, mirror_op(symbol)
     return _compare(left, negate_op(symbol) if negated else symbol, right.evaluate_one())
-
-
-def _flatten(term: Term, op: str) -> list[Term]:
-    """List the parts of a left-leaning chain of one connective, without recursion."""
-    parts: list[Term] = []
-    while term.kind == "BinaryExpr" and term.body["op"] == op and (children := term.children):
-        term, right = children
-        parts.append(right)
-    return [term, *reversed(parts)]
 
 
 def _parse_missing(children: Sequence[Term], *, equal: bool) -> Node:
@@ -166,12 +149,12 @@ def _parse_sql(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
     _, name, options = term.function
     if name == "IsIn":
         return _parse_is_in(term, children, negated=negated)
-    if name != "Binary" or options not in _OPS:
+    if name != "Binary" or options not in COMPARISONS:
         return Unknown()
     left, right = children
-    op = _OPS[options]
+    op = COMPARISONS[options]
     if left.is_constant:
-        left, right, op = right, left, _MIRRORED[op]
+        left, right, op = right, left, mirror_op(op)
     operand, value = left.operand(), right.evaluate_one()
     if operand is None or value is None:
         return Unknown()
@@ -214,7 +197,7 @@ def _parse_is_null(term: Term, children: Sequence[Term], *, negated: bool) -> No
 
 
 def _parse_between(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
-    bounds = _BOUNDS.get(str(term.function[2]["closed"]))
+    bounds = BOUNDS.get(str(term.function[2]["closed"]))
     if bounds is None:
         return Unknown()
     sides = [
@@ -225,13 +208,9 @@ def _parse_between(term: Term, children: Sequence[Term], *, negated: bool) -> No
 
 
 def _parse_is_in(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
-    operand, values = children[0].operand(), children[1].evaluate()
+    operand, values = children[0].operand(), children[1].evaluate_list()
     if negated or operand is None or values is None:
         return Unknown()
-    if isinstance(values.dtype, (pl.List, pl.Array)):
-        if len(values) != 1 or values.null_count():
-            return Unknown()
-        values = values.explode(empty_as_null=False)
     if term.function[0] == "Sql":
         values = _as_float(operand, values)
     return is_in(operand, values, nulls_equal=bool(term.function[2]["nulls_equal"]))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, NamedTuple, cast
 
-__all__ = ["LONGEST", "SqlRefused", "Token", "TokenKind", "tokenize"]
+__all__ = ["SqlRefused", "Token", "TokenKind", "tokenize"]
 
 TokenKind = Literal["string", "bytes", "name", "number", "word", "op", "mark"]
 
-LONGEST: Final = 1_000_000
+_LONGEST: Final = 1_000_000
 """Characters of a text at most: room for a hundred thousand values of an ``IN``."""
 
 _TOKEN: Final = re.compile(
@@ -85,8 +85,8 @@ def tokenize(text: str) -> list[Token]:
     >>> [token.text for token in tokenize("price>=1.5 AND `it is` = 'it''s'")]
     ['price', '>=', '1.5', 'AND', 'it is', '=', "'it''s'"]
     """
-    if len(text) > LONGEST:
-        msg = f"it is longer than {LONGEST:,} characters"
+    if len(text) > _LONGEST:
+        msg = f"it is longer than {_LONGEST:,} characters"
         raise SqlRefused(msg)
     tokens: list[Token] = []
     end = _SPACE.match(text).end()  # type: ignore[union-attr] # it matches everywhere

@@ -8,9 +8,20 @@ from typing import Any
 import polars as pl
 
 from qbeast_core.query.atoms import keeps_order
-from qbeast_core.query.nodes import Operand
+from qbeast_core.query.nodes import Op, Operand
 
-__all__ = ["Term"]
+__all__ = ["BOUNDS", "COMPARISONS", "Term"]
+
+COMPARISONS: dict[str, Op] = {"Lt": "<", "LtEq": "<=", "Eq": "==", "NotEq": "!=", "GtEq": ">=", "Gt": ">"}
+"""What the engine calls comparisons."""
+
+BOUNDS: dict[str, tuple[Op, Op]] = {
+    "Both": (">=", "<="),
+    "Left": (">=", "<"),
+    "Right": (">", "<="),
+    "None": (">", "<"),
+}
+"""How the two bounds of an interval compare, by which of them is closed."""
 
 _PURE_FUNCTIONS = ("TemporalExpr", "StringExpr", "Negate", "Abs")
 _TIME_CASTS = ("Date", "CastTimeUnit", "ConvertTimeZone")
@@ -64,6 +75,14 @@ class Term:
             return []
         return [Term(tree, expr, self.schema) for tree, expr in zip(trees, exprs, strict=True)]
 
+    def chained(self, op: str) -> list[Term]:
+        """List the parts of a left-leaning chain of one connective, without recursion."""
+        term, parts = self, list[Term]()
+        while term.kind == "BinaryExpr" and term.body["op"] == op and (children := term.children):
+            term, right = children
+            parts.append(right)
+        return [term, *reversed(parts)]
+
     @property
     def is_constant(self) -> bool:
         """Whether it has one value whatever the rows: no column, no row count, nothing aggregated."""
@@ -82,6 +101,13 @@ class Term:
         """Let the engine evaluate a constant of one value, which may be null; None for anything else."""
         values = self.evaluate()
         return values if values is not None and len(values) == 1 else None
+
+    def evaluate_list(self) -> pl.Series | None:
+        """Let the engine evaluate a constant of values, or the values of a constant list; None for anything else."""
+        values = self.evaluate()
+        if values is None or not isinstance(values.dtype, (pl.List, pl.Array)):
+            return values
+        return None if len(values) != 1 or values.null_count() else values.explode(empty_as_null=False)
 
     def operand(self) -> Operand | None:
         """See a column through casts that keep its order; None for anything else."""

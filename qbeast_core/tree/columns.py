@@ -16,7 +16,7 @@ from qbeast_core.space.spark_hash import spark_hash
 from qbeast_core.spec.data_type import DataType
 from qbeast_core.tree.parallel import map_chunks
 
-__all__ = ["data_type_of", "frame_weights", "index_columns", "to_index_column"]
+__all__ = ["data_type_of", "frame_weights", "to_index_column"]
 
 _KINDS: Final[dict[pl.DataType, NumberKind]] = {
     pl.Int8(): "int8",
@@ -117,17 +117,6 @@ def to_index_column(series: pl.Series) -> IndexColumn:
     return NumberColumn(kind, values, nulls)
 
 
-def index_columns(frame: pl.DataFrame, names: Sequence[str]) -> list[IndexColumn]:
-    """Return the named columns of `frame` as carriers, in that order.
-
-    Examples
-    --------
-    >>> [len(c) for c in index_columns(pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), ["b", "a"])]
-    [2, 2]
-    """
-    return [to_index_column(frame.get_column(name)) for name in names]
-
-
 def frame_weights(frame: pl.DataFrame, names: Sequence[str]) -> I32Array:
     """Return every row's weight: Spark's hash of the indexed columns, in order (format 6).
 
@@ -153,7 +142,7 @@ def frame_weights(frame: pl.DataFrame, names: Sequence[str]) -> I32Array:
 
     def chunk(start: int, stop: int) -> None:
         rows = picked.slice(start, stop - start)  # bounds the copies that strings and nulls need
-        weights[start:stop] = spark_hash(index_columns(rows, names), rows=stop - start)
+        weights[start:stop] = spark_hash([to_index_column(one) for one in rows], rows=stop - start)
 
     map_chunks(chunk, frame.height)
     return weights

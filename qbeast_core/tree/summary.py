@@ -21,20 +21,18 @@ __all__ = [
     "DOMAIN_LIMITS",
     "EVERY_KEY",
     "KEY_COLUMN",
-    "SAMPLE_ROWS",
     "ColumnSummary",
     "IndexSummary",
     "SampleLimits",
     "cut_sample",
     "merge_summaries",
     "sampled_numbers",
-    "sampled_rows",
     "summarise",
     "summarise_ends",
 ]
 
 
-SAMPLE_ROWS: Final = 1 << 16
+_SAMPLE_ROWS: Final = 1 << 16
 """Rows of the uniform sample kept for quantiles; a rank is then known to about 0.2 %."""
 
 EVERY_KEY: Final = (1 << 64) - 1
@@ -56,7 +54,7 @@ class SampleLimits:
     size_bytes: int
 
 
-_QUANTILE_LIMITS: Final = SampleLimits(SAMPLE_ROWS, 1 << 40)
+_QUANTILE_LIMITS: Final = SampleLimits(_SAMPLE_ROWS, 1 << 40)
 
 DOMAIN_LIMITS: Final = SampleLimits(1 << 20, 64 << 20)
 """For a sample that a tree is drawn from: of 50 million rows it knows a cube of 16,384 rows to about 5 %."""
@@ -150,7 +148,7 @@ def summarise(
     (3, 1, 3, 1)
     """
     picked = frame.select(names)
-    kept, keys = sampled_rows(first_row, frame.height, limits.rows)
+    kept, keys = _sampled_rows(first_row, frame.height, limits.rows)
     sample = (picked[pl.Series(kept)] if len(kept) < frame.height else picked).with_columns(
         pl.Series(KEY_COLUMN, keys)
     )
@@ -283,26 +281,14 @@ def _in_format_unit(ends: pl.Series, data_type: DataType) -> tuple[float | str |
     return float(numbers[0]), float(numbers[1])
 
 
-def sampled_rows(first_row: int, rows: int, most: int) -> tuple[I64Array, U64Array]:
+def _sampled_rows(first_row: int, rows: int, most: int) -> tuple[I64Array, U64Array]:
     """Return the rows with the smallest keys, and these keys: a uniform sample that others' can join.
 
-    Parameters
-    ----------
-    first_row : int
-        Number of the first row in the whole input.
-    rows : int
-        How many rows to choose from.
-    most : int
-        How many of them at most.
-
-    Returns
-    -------
-    tuple of ndarray of int64 and ndarray of uint64
-        Places, ascending, from 0; and the key of each: a hash of the row's number.
+    Places are ascending, from 0; a key is a hash of the row's number.
 
     Examples
     --------
-    >>> [array.tolist() for array in sampled_rows(0, 3, 1)]
+    >>> [array.tolist() for array in _sampled_rows(0, 3, 1)]
     [[2], [487617019471545679]]
     """
     limit = np.uint64(min(2.0 * most / max(rows, 1), 1.0) * _LARGEST_KEY)

@@ -12,7 +12,6 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.location import resolve_location
 
 __all__ = [
-    "READ_OPTIONS",
     "SINK_OPTIONS",
     "WRITE_OPTIONS",
     "ReadOptions",
@@ -21,7 +20,7 @@ __all__ = [
     "table_path",
 ]
 
-READ_OPTIONS: Final = ("path", "sample", "where", "columns", "version", "allowAbsolutePaths")
+_READ_OPTIONS: Final = ("path", "sample", "where", "columns", "version", "allowAbsolutePaths")
 WRITE_OPTIONS: Final = ("path", "txnAppId", "txnVersion")
 SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
 
@@ -73,7 +72,7 @@ class ReadOptions:
         InvalidInputError
             If the path is missing, an option is unknown, or a value is none.
         """
-        refuse_unknown(options, READ_OPTIONS)
+        refuse_unknown(options, _READ_OPTIONS)
         version = options.get("version")
         return ReadOptions(
             path=table_path(options),

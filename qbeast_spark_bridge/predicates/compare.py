@@ -16,7 +16,7 @@ import polars as pl
 from qbeast_core.query.nodes import Op
 from qbeast_spark_bridge.predicates.sql_tokens import SqlLiteral
 
-__all__ = ["MOST_DIGITS", "UNSURE", "Translation", "all_told", "any_told", "compare"]
+__all__ = ["MOST_DIGITS", "UNSURE", "Translation", "compare", "join"]
 
 _APPLY: Final = {"<": lt, "<=": le, "==": eq, "!=": ne, ">=": ge, ">": gt}
 _DAY: Final = timedelta(days=1)  # more than any zone is away from UTC
@@ -26,7 +26,7 @@ MOST_DIGITS: Final = 38
 """Of a decimal in Spark."""
 
 UNSURE: Final = "?"
-"""An obstacle that its part has to name."""
+"""An unsupported part that its reader has to name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,41 +37,33 @@ class Translation:
     ----------
     predicate : polars.Expr or None
         True for every row that the condition keeps; None: for all.
-    obstacle : str
+    unsupported : str
         The part that was not understood exactly; empty if the predicate keeps no other rows.
     """
 
     predicate: pl.Expr | None
-    obstacle: str = ""
+    unsupported: str = ""
 
     @property
     def exact(self) -> bool:
         """Whether the predicate keeps the very rows that the condition keeps."""
-        return self.predicate is not None and not self.obstacle
+        return self.predicate is not None and not self.unsupported
 
 
-def all_told(parts: Sequence[Translation]) -> Translation:
-    """Rows that every part keeps.
-
-    Parameters
-    ----------
-    parts : sequence of Translation
-        At least one.
-    """
-    known = [part.predicate for part in parts if part.predicate is not None]
-    return Translation(reduce(and_, known) if known else None, _obstacle(parts))
-
-
-def any_told(parts: Sequence[Translation]) -> Translation:
-    """Rows that any part keeps.
+def join(parts: Sequence[Translation], *, every: bool) -> Translation:
+    """Translate an AND of parts (`every`), or an OR; of an OR with a part of which nothing is known, nothing is.
 
     Parameters
     ----------
     parts : sequence of Translation
         At least one.
+    every : bool
+        Whether rows are kept that every part keeps, or those that any part keeps.
     """
     known = [part.predicate for part in parts if part.predicate is not None]
-    return Translation(reduce(or_, known) if len(known) == len(parts) else None, _obstacle(parts))
+    usable = bool(known) if every else len(known) == len(parts)
+    unsupported = next((part.unsupported for part in parts if part.unsupported), "")
+    return Translation(reduce(and_ if every else or_, known) if usable else None, unsupported)
 
 
 def compare(name: str, dtype: pl.DataType, op: Op, literal: SqlLiteral) -> Translation | None:
@@ -95,10 +87,6 @@ def compare(name: str, dtype: pl.DataType, op: Op, literal: SqlLiteral) -> Trans
         return Translation(pl.lit(value=False))
     rule = next((rule for kind, rule in _RULES if isinstance(dtype, kind)), None)
     return None if rule is None else rule(pl.col(name), op, literal, dtype)
-
-
-def _obstacle(parts: Sequence[Translation]) -> str:
-    return next((part.obstacle for part in parts if part.obstacle), "")
 
 
 def _apply(column: pl.Expr, op: Op, value: Any, dtype: pl.DataType) -> Translation:
@@ -160,8 +148,8 @@ def _compare_dates(column: pl.Expr, op: Op, literal: SqlLiteral, dtype: pl.DataT
     moment = literal.moment()
     if moment is None or moment.kind != "date":
         return None
-    told = _apply(column, op, moment.value, dtype)
-    return told if moment.typed else _and_far(column, told, date(9999, 12, 30), date(1, 1, 3), dtype)
+    found = _apply(column, op, moment.value, dtype)
+    return found if moment.typed else _or_far(column, found, date(9999, 12, 30), date(1, 1, 3), dtype)
 
 
 def _compare_times(column: pl.Expr, op: Op, literal: SqlLiteral, dtype: pl.DataType) -> Translation | None:
@@ -181,7 +169,7 @@ def _compare_times(column: pl.Expr, op: Op, literal: SqlLiteral, dtype: pl.DataT
     above = [] if op in ("<", "<=") else [_apply(column, ">=", low, dtype)]
     below = [] if op in (">", ">=") else [_apply(column, "<=", high, dtype)]
     far = _at(datetime(9999, 12, 30), dtype), _at(datetime(1, 1, 3), dtype)  # noqa: DTZ001 -- given its zone there
-    return _and_far(column, all_told([*above, *below]), *far, dtype)
+    return _or_far(column, join([*above, *below], every=True), *far, dtype)
 
 
 def _at(moment: Any, dtype: pl.DataType) -> datetime:
@@ -190,10 +178,10 @@ def _at(moment: Any, dtype: pl.DataType) -> datetime:
     return full.replace(tzinfo=None if dtype == pl.Datetime("us") else UTC)
 
 
-def _and_far(column: pl.Expr, told: Translation, late: Any, early: Any, dtype: pl.DataType) -> Translation:
+def _or_far(column: pl.Expr, found: Translation, late: Any, early: Any, dtype: pl.DataType) -> Translation:
     """Keep also what lies outside of the years of four digits: an old setting compares as text."""
-    far = any_told([told, _apply(column, ">", late, dtype), _apply(column, "<", early, dtype)])
-    return Translation(far.predicate, obstacle=UNSURE)
+    parts = [found, _apply(column, ">", late, dtype), _apply(column, "<", early, dtype)]
+    return Translation(join(parts, every=False).predicate, unsupported=UNSURE)
 
 
 _Rule: TypeAlias = Callable[[pl.Expr, Op, SqlLiteral, pl.DataType], Translation | None]

@@ -10,15 +10,14 @@ from typing import Final, Literal, TypeAlias
 
 import polars as pl
 
-from qbeast_core.query.atoms import negate_op
+from qbeast_core.query.atoms import mirror_op, negate_op
 from qbeast_core.query.nodes import Op
 from qbeast_spark_bridge.predicates.compare import (
     MOST_DIGITS,
     UNSURE,
     Translation,
-    all_told,
-    any_told,
     compare,
+    join,
 )
 from qbeast_spark_bridge.predicates.sql_tokens import (
     SqlLiteral,
@@ -29,10 +28,10 @@ from qbeast_spark_bridge.predicates.sql_tokens import (
     without_parentheses,
 )
 
-__all__ = ["Columns", "parse_sql", "tell_atom"]
+__all__ = ["parse_sql"]
 
 
-_CONNECTIVES: Final[tuple[tuple[Literal["AND", "OR"], str], ...]] = (("OR", "AND"), ("AND", "OR"))
+_CONNECTIVES: Final[tuple[Literal["AND", "OR"], ...]] = ("OR", "AND")
 
 # Words that a column may be called and that part conditions: such a table is filtered by Spark alone.
 _PARTING: Final = frozenset(
@@ -52,8 +51,6 @@ _OPS: Final[dict[str, Op]] = {
     ">": ">",
     ">=": ">=",
 }
-
-_MIRRORED: Final[dict[Op, Op]] = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">": "<"}
 
 _KIND_OF: Final[Mapping[pl.DataType, str]] = {pl.String(): "string", pl.Boolean(): "bool", pl.Date(): "date"}
 
@@ -86,26 +83,24 @@ def parse_sql(text: str, schema: pl.Schema) -> Translation:
     columns = {name.lower(): (name, dtype) for name, dtype in schema.items() if not _is_pattern(name)}
     tokens = tokenize(text)
     if tokens is None or _PARTING & columns.keys():
-        return Translation(None, obstacle=text)
+        return Translation(None, unsupported=text)
     try:
         return _parse(tokens, columns, negated=False)
     except RecursionError:
-        return Translation(None, obstacle=text)
+        return Translation(None, unsupported=text)
 
 
 def _parse(tokens: Sequence[Token], columns: Columns, *, negated: bool) -> Translation:
     """Understand a condition or its negation: a NOT goes down to the comparisons, three-valued logic allows it."""
     tokens = without_parentheses(tokens)
-    joins = {"OR": any_told, "AND": all_told}
-    for word, other in _CONNECTIVES:
+    for word in _CONNECTIVES:
         parts = split(tokens, word)
         if len(parts) > 1:
-            return joins[other if negated else word](
-                [_parse(part, columns, negated=negated) for part in parts]
-            )
+            found = [_parse(part, columns, negated=negated) for part in parts]
+            return join(found, every=(word == "AND") is not negated)
     if len(tokens) > 1 and tokens[0].is_("NOT", "!"):
         return _parse(tokens[1:], columns, negated=not negated)
-    return tell_atom(tokens, columns, negated=negated)
+    return _translate(list(tokens), columns, negated=negated)
 
 
 def _is_pattern(name: str) -> bool:
@@ -113,47 +108,37 @@ def _is_pattern(name: str) -> bool:
     return name == "*" or (name.startswith("^") and name.endswith("$"))
 
 
-def tell_atom(tokens: Sequence[Token], columns: Columns, *, negated: bool) -> Translation:
-    """Understand a part without AND, OR and NOT, or its negation.
-
-    Parameters
-    ----------
-    tokens : sequence of Token
-        The part.
-    columns : mapping
-        The table's columns.
-    negated : bool
-        Whether the rows wanted are those for which the part is false.
-    """
-    told = _tell(list(tokens), columns, negated=negated)
-    said = " ".join(token.text for token in tokens)
-    if told is None:
-        return Translation(None, obstacle=said)
-    return replace(told, obstacle=said) if told.obstacle == UNSURE else told
+def _translate(tokens: list[Token], columns: Columns, *, negated: bool) -> Translation:
+    """Understand a part without AND, OR and NOT, or its negation."""
+    found = _translate_atom(tokens, columns, negated=negated)
+    text = " ".join(token.text for token in tokens)
+    if found is None:
+        return Translation(None, unsupported=text)
+    return replace(found, unsupported=text) if found.unsupported == UNSURE else found
 
 
-def _tell(tokens: list[Token], columns: Columns, *, negated: bool) -> Translation | None:
+def _translate_atom(tokens: list[Token], columns: Columns, *, negated: bool) -> Translation | None:
     found = _column(tokens[0], columns) if tokens else None
     if found is None:
         return _mirrored(tokens, columns, negated=negated)
     name, dtype = found
-    told: Translation | None = None
+    parsed: Translation | None
     match tokens[1:]:
         case [] if isinstance(dtype, pl.Boolean):
-            told = Translation(~pl.col(name) if negated else pl.col(name))
+            parsed = Translation(~pl.col(name) if negated else pl.col(name))
         case [Token("word", "IS"), Token("word", "NOT"), *rest]:
-            told = _tell_is(name, dtype, rest, negated=not negated)
+            parsed = _translate_is(name, dtype, rest, negated=not negated)
         case [Token("word", "IS"), *rest]:
-            told = _tell_is(name, dtype, rest, negated=negated)
+            parsed = _translate_is(name, dtype, rest, negated=negated)
         case [Token("word", "NOT"), *rest]:
-            told = _tell_range(name, dtype, rest, negated=not negated)
+            parsed = _translate_range(name, dtype, rest, negated=not negated)
         case [Token("op", "<=>"), *rest]:
-            told = _tell_same(name, dtype, read_literal(rest), negated=negated)
+            parsed = _translate_same(name, dtype, read_literal(rest), negated=negated)
         case [Token("op", sign), *rest]:
-            told = _compared(name, dtype, _OPS[sign], read_literal(rest), negated=negated)
+            parsed = _compared(name, dtype, _OPS[sign], read_literal(rest), negated=negated)
         case rest:
-            told = _tell_range(name, dtype, rest, negated=negated)
-    return told
+            parsed = _translate_range(name, dtype, rest, negated=negated)
+    return parsed
 
 
 def _column(token: Token, columns: Columns) -> tuple[str, pl.DataType] | None:
@@ -172,7 +157,7 @@ def _mirrored(tokens: list[Token], columns: Columns, *, negated: bool) -> Transl
     """Understand a literal before a column, and a literal alone."""
     found = _column(tokens[-1], columns) if len(tokens) > 2 else None
     if found is not None and tokens[-2].kind == "op" and tokens[-2].text in _OPS:
-        op = _MIRRORED[_OPS[tokens[-2].text]]
+        op = mirror_op(_OPS[tokens[-2].text])
         return _compared(*found, op, read_literal(tokens[:-2]), negated=negated)
     literal = read_literal(tokens)
     if literal is None or literal.kind not in ("bool", "null"):
@@ -180,53 +165,59 @@ def _mirrored(tokens: list[Token], columns: Columns, *, negated: bool) -> Transl
     return Translation(pl.lit(literal.kind == "bool" and literal.value is not negated))
 
 
-def _tell_is(name: str, dtype: pl.DataType, rest: list[Token], *, negated: bool) -> Translation | None:
+def _translate_is(name: str, dtype: pl.DataType, rest: list[Token], *, negated: bool) -> Translation | None:
     """Understand what follows IS, or IS NOT."""
     match rest:
         case [Token("word", "NULL")]:
             return Translation(pl.col(name).is_not_null() if negated else pl.col(name).is_null())
         case [Token("word", "DISTINCT"), Token("word", "FROM"), *value]:
-            return _tell_same(name, dtype, read_literal(value), negated=not negated)
+            return _translate_same(name, dtype, read_literal(value), negated=not negated)
         case [Token("word", "TRUE" | "FALSE")] if isinstance(dtype, pl.Boolean):
-            return _tell_same(name, dtype, read_literal(rest), negated=negated)
+            return _translate_same(name, dtype, read_literal(rest), negated=negated)
         case _:
             return None
 
 
-def _tell_same(
+def _translate_same(
     name: str, dtype: pl.DataType, literal: SqlLiteral | None, *, negated: bool
 ) -> Translation | None:
     """Compare with null as a value like any other."""
     column = pl.col(name)
     if literal is not None and literal.kind == "null":
         return Translation(column.is_not_null() if negated else column.is_null())
-    told = _compared(name, dtype, "==", literal, negated=negated)
-    return any_told([told, Translation(column.is_null())]) if told is not None and negated else told
+    found = _compared(name, dtype, "==", literal, negated=negated)
+    return (
+        join([found, Translation(column.is_null())], every=False) if found is not None and negated else found
+    )
 
 
-def _tell_range(name: str, dtype: pl.DataType, rest: list[Token], *, negated: bool) -> Translation | None:
+def _translate_range(
+    name: str, dtype: pl.DataType, rest: list[Token], *, negated: bool
+) -> Translation | None:
     """Understand BETWEEN, IN and LIKE."""
     match rest:
         case [Token("word", "BETWEEN"), *bounds]:
-            return _tell_between(name, dtype, bounds, negated=negated)
+            return _translate_between(name, dtype, bounds, negated=negated)
         case [Token("word", "IN"), Token("mark", "("), *values, Token("mark", ")")]:
-            return _tell_in(name, dtype, values, negated=negated)
+            return _translate_in(name, dtype, values, negated=negated)
         case [Token("word", "LIKE"), Token("string") as pattern] if isinstance(dtype, pl.String):
-            return None if negated else _tell_like(name, pattern)
+            return None if negated else _translate_like(name, pattern)
         case _:
             return None
 
 
-def _tell_between(name: str, dtype: pl.DataType, bounds: list[Token], *, negated: bool) -> Translation | None:
+def _translate_between(
+    name: str, dtype: pl.DataType, bounds: list[Token], *, negated: bool
+) -> Translation | None:
     middle = next((place for place, token in enumerate(bounds) if token.is_("AND")), len(bounds))
     least = _compared(name, dtype, ">=", read_literal(bounds[:middle]), negated=negated)
     most = _compared(name, dtype, "<=", read_literal(bounds[middle + 1 :]), negated=negated)
     if least is None or most is None:
         return None
-    return any_told([least, most]) if negated else all_told([least, most])
+    return join([least, most], every=not negated)
 
 
-def _tell_in(name: str, dtype: pl.DataType, tokens: list[Token], *, negated: bool) -> Translation | None:
+def _translate_in(name: str, dtype: pl.DataType, tokens: list[Token], *, negated: bool) -> Translation | None:
     """Understand a list of literals of one type: Spark compares those of several as something else."""
     lists: list[list[Token]] = [[]]
     for token in tokens:
@@ -237,11 +228,9 @@ def _tell_in(name: str, dtype: pl.DataType, tokens: list[Token], *, negated: boo
     literals = [read_literal(one) for one in lists]
     if not _is_plain_list([literal for literal in literals if literal is not None], dtype):
         return None
-    told = [_compared(name, dtype, "==", literal, negated=negated) for literal in literals]
-    known = [one for one in told if one is not None]
-    if len(known) < len(told):
-        return None
-    return all_told(known) if negated else any_told(known)
+    found = [_compared(name, dtype, "==", literal, negated=negated) for literal in literals]
+    known = [one for one in found if one is not None]
+    return join(known, every=negated) if len(known) == len(found) else None
 
 
 def _is_plain_list(literals: list[SqlLiteral], dtype: pl.DataType) -> bool:
@@ -261,7 +250,7 @@ def _is_plain_list(literals: list[SqlLiteral], dtype: pl.DataType) -> bool:
             return kinds == {_KIND_OF.get(dtype, "int")}
 
 
-def _tell_like(name: str, pattern: Token) -> Translation | None:
+def _translate_like(name: str, pattern: Token) -> Translation | None:
     text = pattern.text[1:-1]
     found = re.search(r"[%_\\]", text)
     if found is None:
@@ -270,4 +259,4 @@ def _tell_like(name: str, pattern: Token) -> Translation | None:
     if not prefix or found[0] == "\\":
         return None
     exact = text == f"{prefix}%"
-    return Translation(pl.col(name).str.starts_with(prefix), obstacle="" if exact else UNSURE)
+    return Translation(pl.col(name).str.starts_with(prefix), unsupported="" if exact else UNSURE)

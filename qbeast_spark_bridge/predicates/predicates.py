@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_spark_bridge.predicates.from_sql import parse_sql
-from qbeast_spark_bridge.predicates.to_sql import say_in_sql
+from qbeast_spark_bridge.predicates.sql_tokens import SUBSTITUTED
+from qbeast_spark_bridge.predicates.to_sql import to_sql
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["Where", "from_sql", "understand"]
+__all__ = ["Where", "from_sql", "keep_where", "understand"]
+
+_NAME: Final = re.compile(r"`(?:[^`]|``)*`")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +60,7 @@ def understand(where: str | Column | pl.Expr | None, schema: pl.Schema) -> Where
     if where is None:
         return Where(None, None, exact=True)
     if isinstance(where, pl.Expr):
-        return Where(say_in_sql(where, schema), where, exact=True)
+        return Where(to_sql(where, schema), where, exact=True)
     if isinstance(where, str):
         found = parse_sql(where, schema)
         return Where(where, found.predicate, found.exact)
@@ -94,7 +98,38 @@ def from_sql(text: str, schema: pl.Schema) -> pl.Expr:
     if found.exact and found.predicate is not None:
         return found.predicate
     msg = (
-        f"cannot say {found.obstacle!r} of {text!r} in Polars with the same meaning as in Spark. Compare a column with "
-        "literals of its own type (DATE'2024-01-31', TIMESTAMP'2024-01-31 12:00:00Z'), or filter the DataFrame."
+        f"cannot say {found.unsupported!r} of {text!r} in Polars with the same meaning as in Spark. Compare a column "
+        "with literals of its own type (DATE'2024-01-31', TIMESTAMP'2024-01-31 12:00:00Z'), or filter the DataFrame."
     )
     raise InvalidInputError(msg, argument="where")
+
+
+def keep_where(rows: DataFrame, sql: str) -> DataFrame:
+    """Return the rows for which a condition is true.
+
+    Spark replaces ``${env:HOME}`` and the like in every text of SQL before it parses it, in quoted names too.
+    Columns of such names are called otherwise meanwhile.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        To be filtered.
+    sql : str
+        Names in backquotes, and no backquote elsewhere.
+    """
+    names = rows.columns
+    if not any(SUBSTITUTED in name for name in names):
+        return rows.where(sql)
+    plain = {name: f"c{number}" for number, name in enumerate(names)}
+    return rows.toDF(*plain.values()).where(_with_names(sql, plain)).toDF(*names)
+
+
+def _with_names(sql: str, names: dict[str, str]) -> str:
+    """Return a condition on columns that are called otherwise.
+
+    Examples
+    --------
+    >>> _with_names("`a``b` > 1 AND `b` = 'b'", {"a`b": "c0", "b": "c1"})
+    "`c0` > 1 AND `c1` = 'b'"
+    """
+    return _NAME.sub(lambda found: f"`{names[found[0][1:-1].replace('``', '`')]}`", sql)

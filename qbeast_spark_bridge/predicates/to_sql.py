@@ -14,21 +14,16 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.terms import Term
+from qbeast_core.query.atoms import mirror_op
+from qbeast_core.query.terms import BOUNDS, COMPARISONS, Term
 from qbeast_spark_bridge.schema import quoted
 
-__all__ = ["SparkLiteral", "say_in_sql", "say_value"]
+__all__ = ["SparkLiteral", "to_sql"]
 
-
-_SIGNS: Final = {"Eq": "=", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
-
-_MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 _CONNECTIVES: Final = {"And": "AND", "LogicalAnd": "AND", "Or": "OR", "LogicalOr": "OR"}
 
 _SAME: Final = {"EqValidity": "{} <=> {}", "NotEqValidity": "NOT ({} <=> {})"}
-
-_BOUNDS: Final = {"Both": (">=", "<="), "Left": (">=", "<"), "Right": (">", "<="), "None": (">", "<")}
 
 _TEXT_TESTS: Final = {"StartsWith": "startswith", "EndsWith": "endswith", "Contains": "contains"}
 
@@ -60,8 +55,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9 _.,:;/+-]*", re.ASCII)
 _EXACT: Final = 2**53
 
 
-def say_in_sql(expr: pl.Expr, schema: pl.Schema) -> str:
-    """Say a Polars condition in Spark's SQL; it keeps the same rows under every setting of a session.
+def to_sql(expr: pl.Expr, schema: pl.Schema) -> str:
+    """Write a Polars condition in Spark's SQL; it keeps the same rows under every setting of a session.
 
     Parameters
     ----------
@@ -74,18 +69,18 @@ def say_in_sql(expr: pl.Expr, schema: pl.Schema) -> str:
     Raises
     ------
     InvalidInputError
-        Names the first part that cannot be said.
+        Names the first part that cannot be written.
 
     Examples
     --------
-    >>> say_in_sql((pl.col("x") > 5) & ~pl.col("s").is_null(), pl.Schema({"x": pl.Int64, "s": pl.String}))
+    >>> to_sql((pl.col("x") > 5) & ~pl.col("s").is_null(), pl.Schema({"x": pl.Int64, "s": pl.String}))
     "((`x` > CAST('5' AS BIGINT)) AND (NOT (`s` IS NULL)))"
     """
     try:
         tree = orjson.loads(expr.meta.serialize(format="json"))
     except (pl.exceptions.PolarsError, orjson.JSONDecodeError):  # a Python function, or nested too deep
         _refuse(expr)
-    return _say(Term(tree, expr, schema))
+    return _sql_of(Term(tree, expr, schema))
 
 
 def _refuse(expr: pl.Expr) -> NoReturn:
@@ -96,8 +91,8 @@ def _refuse(expr: pl.Expr) -> NoReturn:
     raise InvalidInputError(msg, argument="where")
 
 
-def _say(term: Term) -> str:
-    """Say a condition, in parentheses."""
+def _sql_of(term: Term) -> str:
+    """Write a condition, in parentheses."""
     if term.is_constant:
         value = term.evaluate_one()
         if value is None or value.dtype not in (pl.Boolean(), pl.Null()):
@@ -108,42 +103,40 @@ def _say(term: Term) -> str:
         case "Column" if isinstance(term.schema.get(term.body), pl.Boolean):
             return quoted(term.body)
         case "Alias" if children:
-            return _say(children[0])
+            return _sql_of(children[0])
         case "BinaryExpr" if len(children) == 2:
-            return _say_binary(term, children)
+            return _sql_of_binary(term, children)
         case "Function" if children:
-            return _say_function(term, children)
+            return _sql_of_function(term, children)
         case _:
             _refuse(term.expr)
 
 
-def _say_binary(term: Term, children: list[Term]) -> str:
+def _sql_of_binary(term: Term, children: list[Term]) -> str:
     op, (left, right) = str(term.body["op"]), children
     if op in _CONNECTIVES:
-        # Chains lean to the left and may be long.
-        parts = [right]
-        while left.kind == "BinaryExpr" and left.body["op"] == op and len(left.children) == 2:
-            left, middle = left.children
-            parts.append(middle)
-        return "(" + f" {_CONNECTIVES[op]} ".join(map(_say, [left, *reversed(parts)])) + ")"
-    if op not in _SIGNS and op not in _SAME:
+        return "(" + f" {_CONNECTIVES[op]} ".join(map(_sql_of, term.chained(op))) + ")"
+    if op in _SAME:
+        sides = (right, left) if left.is_constant else (left, right)
+        return _sql_of_comparison(term, *sides, _SAME[op])
+    if op not in COMPARISONS:
         _refuse(term.expr)
-    sign = _SIGNS.get(op, "")
+    sign = COMPARISONS[op]
     if left.is_constant:
-        left, right, sign = right, left, _MIRRORED.get(sign, "")
-    return _say_comparison(term, left, right, f"{{}} {sign} {{}}" if sign else _SAME[op])
+        left, right, sign = right, left, mirror_op(sign)
+    return _sql_of_comparison(term, left, right, f"{{}} {sign} {{}}")
 
 
-def _say_comparison(term: Term, left: Term, right: Term, form: str) -> str:
+def _sql_of_comparison(term: Term, left: Term, right: Term, form: str) -> str:
     name, dtype = _column(term, left)
     if right.is_constant:
         value = right.evaluate_one()
         if value is not None and value.null_count():
             return f"({form.format(quoted(name), 'NULL')})"
-        said = None if value is None else say_value(value, dtype)
-        if said is None:
+        literal = None if value is None else _spark_literal(value, dtype)
+        if literal is None:
             _refuse(term.expr)
-        return f"({form.format(said.column(quoted(name)), said.text)})"
+        return f"({form.format(literal.column(quoted(name)), literal.text)})"
     other, other_type = _column(term, right)
     if dtype != other_type or dtype.is_nested():
         _refuse(term.expr)
@@ -160,64 +153,60 @@ def _column(term: Term, part: Term) -> tuple[str, pl.DataType]:
     return part.body, dtype
 
 
-def _say_function(term: Term, children: list[Term]) -> str:
+def _sql_of_function(term: Term, children: list[Term]) -> str:
     group, name, _ = term.function
-    rule = _say_text_test if group == "StringExpr" and name in _TEXT_TESTS else _RULES.get(name)
+    rule = _sql_of_text_test if group == "StringExpr" and name in _TEXT_TESTS else _RULES.get(name)
     if rule is None or group not in ("Boolean", "StringExpr"):
         _refuse(term.expr)
     return rule(term, children)
 
 
-def _say_not(_: Term, children: list[Term]) -> str:
-    return f"(NOT {_say(children[0])})"
+def _sql_of_not(_: Term, children: list[Term]) -> str:
+    return f"(NOT {_sql_of(children[0])})"
 
 
-def _say_horizontal(term: Term, children: list[Term]) -> str:
+def _sql_of_horizontal(term: Term, children: list[Term]) -> str:
     word = " AND " if term.function[1] == "AllHorizontal" else " OR "
-    return f"({word.join(map(_say, children))})"
+    return f"({word.join(map(_sql_of, children))})"
 
 
-def _say_null_test(term: Term, children: list[Term]) -> str:
+def _sql_of_null_test(term: Term, children: list[Term]) -> str:
     name, _ = _column(term, children[0])
     return f"({quoted(name)} IS {'NULL' if term.function[1] == 'IsNull' else 'NOT NULL'})"
 
 
-def _say_between(term: Term, children: list[Term]) -> str:
-    bounds = _BOUNDS.get(str(term.function[2]["closed"]))
+def _sql_of_between(term: Term, children: list[Term]) -> str:
+    bounds = BOUNDS.get(str(term.function[2]["closed"]))
     if bounds is None:
         _refuse(term.expr)
     sides = zip(bounds, children[1:], strict=True)
-    said = [_say_comparison(term, children[0], side, f"{{}} {op} {{}}") for op, side in sides]
-    return f"({' AND '.join(said)})"
+    parts = [_sql_of_comparison(term, children[0], side, f"{{}} {op} {{}}") for op, side in sides]
+    return f"({' AND '.join(parts)})"
 
 
-def _say_text_test(term: Term, children: list[Term]) -> str:
+def _sql_of_text_test(term: Term, children: list[Term]) -> str:
     _, name, options = term.function
     column, dtype = _column(term, children[0])
     value = children[1].evaluate_one()
-    said = None if value is None or not isinstance(dtype, pl.String) else say_value(value, dtype)
-    literal = name != "Contains" or (isinstance(options, dict) and options.get("literal"))
-    if said is None or not literal:
+    text = None if value is None or not isinstance(dtype, pl.String) else _spark_literal(value, dtype)
+    is_plain = name != "Contains" or (isinstance(options, dict) and options.get("literal"))
+    if text is None or not is_plain:
         _refuse(term.expr)
-    return f"{_TEXT_TESTS[name]}({quoted(column)}, {said.text})"
+    return f"{_TEXT_TESTS[name]}({quoted(column)}, {text.text})"
 
 
-def _say_is_in(term: Term, children: list[Term]) -> str:
+def _sql_of_is_in(term: Term, children: list[Term]) -> str:
     name, dtype = _column(term, children[0])
-    values = children[1].evaluate()
-    if values is not None and isinstance(values.dtype, pl.List | pl.Array) and len(values) == 1:
-        values = values.explode(empty_as_null=False)
+    values = children[1].evaluate_list()
     if values is None or values.dtype.is_nested():
         _refuse(term.expr)
-    said = [
-        say_value(values[place : place + 1], dtype)
-        for place in range(len(values))
-        if values[place] is not None
-    ]
-    forms = {one.column(quoted(name)) for one in said if one is not None}
-    if None in said or len(forms) > 1:
+    given = values.drop_nulls()
+    literals = [_spark_literal(given[place : place + 1], dtype) for place in range(len(given))]
+    known = [literal for literal in literals if literal is not None]
+    forms = {literal.column(quoted(name)) for literal in known}
+    if len(known) < len(literals) or len(forms) > 1:
         _refuse(term.expr)
-    texts = ", ".join(one.text for one in said if one is not None)
+    texts = ", ".join(literal.text for literal in known)
     found = f"{forms.pop()} IN ({texts})" if forms else f"IF({quoted(name)} IS NULL, {_UNKNOWN}, FALSE)"
     if not term.function[2]["nulls_equal"]:
         return f"({found})"
@@ -226,7 +215,7 @@ def _say_is_in(term: Term, children: list[Term]) -> str:
     return f"({quoted(name)} IS NOT NULL AND {found})"
 
 
-def _say_float_test(term: Term, children: list[Term]) -> str:
+def _sql_of_float_test(term: Term, children: list[Term]) -> str:
     column, dtype = _column(term, children[0])
     if not dtype.is_float():
         _refuse(term.expr)
@@ -234,14 +223,14 @@ def _say_float_test(term: Term, children: list[Term]) -> str:
 
 
 _RULES: Final[dict[str, Callable[[Term, list[Term]], str]]] = {
-    "AllHorizontal": _say_horizontal,
-    "AnyHorizontal": _say_horizontal,
-    "IsBetween": _say_between,
-    "IsIn": _say_is_in,
-    "IsNotNull": _say_null_test,
-    "IsNull": _say_null_test,
-    "Not": _say_not,
-    **dict.fromkeys(_FLOAT_TESTS, _say_float_test),
+    "AllHorizontal": _sql_of_horizontal,
+    "AnyHorizontal": _sql_of_horizontal,
+    "IsBetween": _sql_of_between,
+    "IsIn": _sql_of_is_in,
+    "IsNotNull": _sql_of_null_test,
+    "IsNull": _sql_of_null_test,
+    "Not": _sql_of_not,
+    **dict.fromkeys(_FLOAT_TESTS, _sql_of_float_test),
 }
 
 
@@ -265,31 +254,19 @@ class SparkLiteral:
         return f"CAST({name} AS {self.cast})" if self.cast else name
 
 
-def say_value(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
-    """Say a value that is compared with a column.
-
-    Parameters
-    ----------
-    value : polars.Series
-        One value, not null.
-    dtype : polars.DataType
-        The column's type.
-
-    Returns
-    -------
-    SparkLiteral or None
-        None where Polars and Spark could compare the two in different ways.
+def _spark_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    """Spell a value, not null, that is compared with a column; None where Polars and Spark could compare differently.
 
     Examples
     --------
-    >>> say_value(pl.Series([0.5]), pl.Int32())
-    Said(text="CAST('0.5' AS DOUBLE)", cast='DOUBLE')
+    >>> _spark_literal(pl.Series([0.5]), pl.Int32())
+    SparkLiteral(text="CAST('0.5' AS DOUBLE)", cast='DOUBLE')
     """
     rule = next((rule for kind, rule in _VALUE_RULES if isinstance(dtype, kind)), None)
     return None if rule is None else rule(value, dtype)
 
 
-def _say_plain(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+def _plain_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
     if value.dtype != dtype:
         return None
     match value.item():
@@ -303,16 +280,16 @@ def _say_plain(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
             return SparkLiteral(f"'{item}'")
 
 
-def _say_to_integer(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+def _integer_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
     if value.dtype == pl.Float64():
-        return SparkLiteral(_say_float(value.item(), "DOUBLE"), cast="DOUBLE")
+        return SparkLiteral(_float_text(value.item(), "DOUBLE"), cast="DOUBLE")
     if not value.dtype.is_integer() or not -(2**63) <= value.item() < 2**63:
         return None
     fits = value.cast(dtype, strict=False).null_count() == 0
     return SparkLiteral(f"CAST('{value.item()}' AS {_NAMES[dtype if fits else pl.Int64()]})")
 
 
-def _say_to_float(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+def _float_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
     if value.dtype.is_integer():
         number = float(value.item()) if abs(value.item()) <= _EXACT else None
     else:
@@ -323,10 +300,10 @@ def _say_to_float(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
         with np.errstate(over="ignore"):
             if float(np.float32(number)) != number:
                 return None  # Polars rounds it to the column's type or not, by where it came from
-    return SparkLiteral(_say_float(number, _NAMES[dtype]))
+    return SparkLiteral(_float_text(number, _NAMES[dtype]))
 
 
-def _say_float(number: float, name: str) -> str:
+def _float_text(number: float, name: str) -> str:
     text = (
         repr(number)
         if math.isfinite(number)
@@ -337,7 +314,7 @@ def _say_float(number: float, name: str) -> str:
     return f"CAST('{text}' AS {name})"
 
 
-def _say_to_decimal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+def _decimal_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
     if not isinstance(dtype, pl.Decimal) or not (value.dtype.is_integer() or value.dtype.is_decimal()):
         return None
     number, scale = Decimal(value.item()), dtype.scale
@@ -349,13 +326,13 @@ def _say_to_decimal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None
     return SparkLiteral(f"CAST('{number:f}' AS DECIMAL({dtype.precision}, {scale}))")
 
 
-def _say_date(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+def _date_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
     return (
         SparkLiteral(f"DATE_FROM_UNIX_DATE({value.to_physical().item()})") if value.dtype == dtype else None
     )
 
 
-def _say_time(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+def _time_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
     given, zoned = value.dtype, dtype != pl.Datetime("us")
     if not isinstance(given, pl.Datetime) or (given.time_zone is not None) is not zoned:
         return None
@@ -373,10 +350,10 @@ def _say_time(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
 _VALUE_RULES: Final[
     tuple[tuple[tuple[type[pl.DataType], ...], Callable[[pl.Series, pl.DataType], SparkLiteral | None]], ...]
 ] = (
-    ((pl.Int8, pl.Int16, pl.Int32, pl.Int64), _say_to_integer),
-    ((pl.Float32, pl.Float64), _say_to_float),
-    ((pl.Decimal,), _say_to_decimal),
-    ((pl.String, pl.Binary, pl.Boolean), _say_plain),
-    ((pl.Date,), _say_date),
-    ((pl.Datetime,), _say_time),
+    ((pl.Int8, pl.Int16, pl.Int32, pl.Int64), _integer_literal),
+    ((pl.Float32, pl.Float64), _float_literal),
+    ((pl.Decimal,), _decimal_literal),
+    ((pl.String, pl.Binary, pl.Boolean), _plain_literal),
+    ((pl.Date,), _date_literal),
+    ((pl.Datetime,), _time_literal),
 )

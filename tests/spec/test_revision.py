@@ -320,9 +320,7 @@ def test_types_are_mapped_or_refused_by_name():
     assert data_type_of("c", pl.Datetime("us")) == "TimestampDataType"
     assert data_type_of("c", pl.Decimal(38, 18)) == "DecimalDataType"
     for refused in (pl.Boolean(), pl.Binary(), pl.Struct({"x": pl.Int64}), pl.Null()):
-        with pytest.raises(
-            InvalidColumnsError, match="column 'c' has type .* and cannot be indexed"
-        ) as caught:
+        with pytest.raises(InvalidColumnsError, match="column 'c' has type") as caught:
             data_type_of("c", refused)
         assert caught.value.columns == ("c",)
         assert "string" in str(caught.value)
