@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import F64Array
+from qbeast_core.space.columns import NumberColumn
+from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnKind
 from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, DataType, OrderedDataType
@@ -20,29 +22,36 @@ from qbeast_core.spec.transformation import (
     CDFStringQuantilesTransformation,
     HashTransformation,
     LinearTransformation,
+    OneValueTransformation,
+    QuantilesTransformation,
     Transformation,
     identity_transformation,
     linear_transformation,
     typed_number,
 )
 from qbeast_core.spec.transformer import Transformer, transformer_for
-from qbeast_core.tree.summary import ColumnSummary, sampled_numbers
+from qbeast_core.tree.columns import to_index_column
+from qbeast_core.tree.summary import ColumnSummary
 
 __all__ = [
     "KNOT_CHARACTERS",
     "ColumnBounds",
     "Fitted",
+    "Growth",
+    "Range",
     "fit_column",
     "fit_range",
-    "float_or_int",
     "identity_or_unit",
     "linear_space",
-    "merged_quantiles",
+    "refit_column",
     "value_limits",
 ]
 
 
 Fitted = tuple[Transformer, Transformation]
+
+Range: TypeAlias = tuple[float | str, float | str]
+"""Lowest and highest value, in the format's unit."""
 
 _NULL_HASH: Final = -1
 
@@ -63,6 +72,8 @@ _KNOTS: Final = 1024
 KNOT_CHARACTERS: Final = 64
 """Characters kept of a text quantile: a prefix divides the order just as well."""
 
+_OUTSIDE_SHARE: Final = 0.4
+
 _UNIFORM_DISTANCE: Final = 0.1
 
 _KS_95: Final = 1.36
@@ -78,6 +89,31 @@ class ColumnBounds:
     lowest: float | str | None = None
     highest: float | str | None = None
     quantiles: tuple[float, ...] | tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How the newest revision fares.
+
+    Rows count whatever revision they are in: a new revision starts with few, and of these alone the next
+    batch of a growing column would always be a large share.
+
+    Attributes
+    ----------
+    rows : int
+        Of the table.
+    outside_rows : mapping of str to float
+        Those outside the newest quantiles, per column that has some.
+    ranges : mapping of str to Range
+        What the table is known to hold, per such column.
+    cubes : int
+        Of the newest revision.
+    """
+
+    rows: int = 0
+    outside_rows: Mapping[str, float] = field(default_factory=dict[str, float])
+    ranges: Mapping[str, Range] = field(default_factory=dict[str, Range])
+    cubes: int = 0
 
 
 def fit_column(
@@ -127,7 +163,47 @@ def fit_column(
     numeric: OrderedDataType = summary.data_type
     if lowest is None or highest is None or lowest == highest:
         return transformer, identity_or_unit(numeric, lowest, dialect)
-    return transformer, linear_space(numeric, float_or_int(lowest), float_or_int(highest))
+    return transformer, linear_space(numeric, _number(lowest), _number(highest))
+
+
+def refit_column(
+    known: Fitted,
+    column: ColumnSummary,
+    sample: pl.Series,
+    *,
+    rows: int,
+    bounds: ColumnBounds,
+    dialect: BlocksDialect,
+    growth: Growth,
+) -> Transformation:
+    """Return the transformation of a column that more rows came to: the one in force, or what supersedes it.
+
+    A linear range that the data leaves is widened by its own length on that side, so that steady growth
+    costs a new revision per doubling. Quantiles clamp; they are drawn anew when two fifths of the table's
+    rows, the new ones included, lie outside.
+
+    Parameters
+    ----------
+    known : tuple of Transformer and Transformation
+        Those in force.
+    column, sample, bounds, dialect
+        As for `fit_column`, of the rows to come.
+    rows : int
+        How many they are.
+    growth : Growth
+        State of the table.
+    """
+    now = known[1]
+    if isinstance(now, LinearTransformation):
+        return _widened(now, column, bounds)
+    if isinstance(now, OneValueTransformation):
+        return _beyond_one_value(known, column, sample, bounds, dialect)
+    if not isinstance(now, QuantilesTransformation):
+        return now  # hash and histogram are never superseded by data
+    if bounds.quantiles is None:
+        return _requantiled(now, column, sample, rows - column.nulls, growth)
+    given = fit_column("quantiles", column, sample, bounds=bounds, dialect=dialect)[1]
+    return now if given == now else given
 
 
 def fit_range(summary: ColumnSummary, bounds: ColumnBounds) -> tuple[float | str | None, float | str | None]:
@@ -157,7 +233,7 @@ def identity_or_unit(
     >>> identity_or_unit("LongDataType", 7, "qbeast-spark").max_number
     8
     """
-    number = None if value is None else float_or_int(value)
+    number = None if value is None else _number(value)
     if dialect != "qbeast-spark":
         return identity_transformation(data_type, value=number)
     return linear_space(data_type, *_unit(0 if number is None else number, data_type))
@@ -201,6 +277,69 @@ def value_limits(data_type: OrderedDataType) -> tuple[float, float]:
     return _LIMITS.get(data_type, _DOUBLE_LIMITS)
 
 
+def _widened(now: LinearTransformation, column: ColumnSummary, bounds: ColumnBounds) -> Transformation:
+    lowest, highest = fit_range(column, bounds)
+    first, last = now.limits
+    low = first if lowest is None else min(_number(lowest), first)
+    high = last if highest is None else max(_number(highest), last)
+    if low == first and high == last:
+        return now
+    least, most = value_limits(now.ordered_data_type)
+    whole = now.ordered_data_type in INTEGER_DATA_TYPES
+    span = int(high) - int(low) if whole else float(high) - float(low)
+    span = span if math.isfinite(span) else 0.0
+    low = max(low - span, least) if low < first else low
+    high = min(high + span, most) if high > last else high
+    return linear_space(now.ordered_data_type, low, high)
+
+
+def _beyond_one_value(
+    known: Fitted, column: ColumnSummary, sample: pl.Series, bounds: ColumnBounds, dialect: BlocksDialect
+) -> Transformation:
+    transformer, now = known
+    value = now.limits[0] if now.limits else None
+    if value is not None and not isinstance(value, str):
+        value = typed_number(value, column.data_type)
+    low, high = fit_range(column, ColumnBounds(value, value))
+    both = replace(column, lowest=low, highest=high)
+    lowest, highest = fit_range(both, bounds)
+    if lowest is None or (lowest == highest == value and bounds.quantiles is None):
+        return now
+    kind: ColumnKind = "quantiles" if transformer.kind == "quantiles" else "linear"
+    return fit_column(kind, both, sample, bounds=bounds, dialect=dialect)[1]
+
+
+def _requantiled(
+    now: QuantilesTransformation, column: ColumnSummary, sample: pl.Series, rows: int, growth: Growth
+) -> Transformation:
+    if column.lowest is None or column.highest is None:
+        return now
+    texts = isinstance(now, CDFStringQuantilesTransformation)
+    values = sample.drop_nulls() if texts else _sampled_numbers(sample)
+    first, last = now.quantiles[0], now.quantiles[-1]
+    one_text = len(now.quantiles) == 2 and isinstance(first, str) and last == first + "\0"
+    cut = values.str.head(KNOT_CHARACTERS) if texts else values  # what only the quantiles lost is not outside
+    share = ((cut < first) | (cut > last)).mean()
+    outside = share if isinstance(share, float) else 0.0
+    if one_text and outside == 0.0 and column.lowest == first:
+        return now
+    if not one_text and not _too_many_outside(outside * rows, rows, column.name, growth):
+        return now
+    ends = pl.Series([column.lowest, column.highest, *growth.ranges.get(column.name, ())], dtype=values.dtype)
+    old = now.quantiles if not one_text else now.quantiles[:1] if growth.rows else ()
+    beyond = min(growth.outside_rows.get(column.name, 0.0), float(growth.rows))
+    # The new rows stand for those of the table that lie outside, too.
+    knots = _merged_quantiles(old, growth.rows - beyond, values.append(ends), beyond + rows)
+    if len(knots) < 2:
+        return now
+    return now.model_copy(update={"quantiles": tuple(knots)})
+
+
+def _too_many_outside(new_outside: float, new_rows: float, name: str, growth: Growth) -> bool:
+    outside = growth.outside_rows.get(name, 0.0) + new_outside
+    return new_outside > 0 and outside > _OUTSIDE_SHARE * (growth.rows + new_rows)
+
+
 def _unit(value: float, data_type: OrderedDataType) -> tuple[float, float]:
     """Return a range from `value` up that the column's type tells from a point."""
     most = value_limits(data_type)[1]
@@ -219,7 +358,7 @@ def _next(value: float, towards: float, data_type: OrderedDataType) -> float:
     return float(np.nextafter(value, towards))
 
 
-def float_or_int(value: float | str) -> float:
+def _number(value: float | str) -> float:
     """Return a number as it is; the range of a numeric column holds no text."""
     if isinstance(value, str):
         msg = f"a numeric column needs numeric bounds, got the text {value!r}"
@@ -249,9 +388,25 @@ def _choose(
         return "linear"
     if lowest is None or highest is None or lowest == highest:
         return "linear"
-    values = sampled_numbers(sample).to_numpy()
+    values = _sampled_numbers(sample).to_numpy()
     near = _is_near_uniform(values, lowest=float(lowest), highest=float(highest))
     return "linear" if near else "quantiles"
+
+
+def _sampled_numbers(values: pl.Series) -> pl.Series:
+    """Return the finite, non-null values of a numeric column as sorted float64 in the format's unit.
+
+    Examples
+    --------
+    >>> _sampled_numbers(pl.Series([2.0, None, float("nan"), 1.0])).to_list()
+    [1.0, 2.0]
+    """
+    column = to_index_column(values.drop_nulls())
+    if not isinstance(column, NumberColumn):
+        msg = f"{values.name!r} is not a numeric column"
+        raise TypeError(msg)
+    numbers = pl.Series(values.name, number_values(column), dtype=pl.Float64)
+    return numbers.filter(numbers.is_finite()).sort()
 
 
 def _quantiles(
@@ -273,30 +428,21 @@ def _quantiles(
             knots = [only[:KNOT_CHARACTERS], only[:KNOT_CHARACTERS] + "\0"]
         return CDFStringQuantilesTransformation(quantiles=tuple(knots))
     if bounds.quantiles is not None:
-        knots = sorted({float(float_or_int(q)) for q in bounds.quantiles})
+        knots = sorted({float(_number(q)) for q in bounds.quantiles})
     elif lowest is not None and highest is not None and lowest != highest:
-        low, high = float(float_or_int(lowest)), float(float_or_int(highest))
-        knots = _sample_quantiles(sampled_numbers(sample), lowest=low, highest=high)
+        low, high = float(_number(lowest)), float(_number(highest))
+        knots = _sample_quantiles(_sampled_numbers(sample), lowest=low, highest=high)
     if len(knots) < 2:
-        return identity_transformation(data_type, value=None if lowest is None else float_or_int(lowest))
+        return identity_transformation(data_type, value=None if lowest is None else _number(lowest))
     return CDFNumericQuantilesTransformation(quantiles=tuple(knots), data_type=data_type)
 
 
 def _sample_quantiles(values: pl.Series, *, lowest: float | str, highest: float | str) -> list[Any]:
     """Return strictly increasing quantiles of a sample, with the column's true ends.
 
-    Parameters
-    ----------
-    values : polars.Series
-        Numbers as float64, finite, or texts; sorted, without nulls, may be empty.
-    lowest, highest : float or str
-        The column's smallest and greatest finite value.
-
-    Returns
-    -------
-    list of float or str
-        A thousand and some at most; a heavy value stands once, so the others share the space it leaves. Texts are
-        in the order of their UTF-8 bytes, and cut to 64 characters: a prefix divides the order just as well.
+    Values are finite float64 or texts, sorted, without nulls; there may be none. A heavy one stands once, so the others
+    share the space it leaves. Texts are in the order of their UTF-8 bytes, and cut to 64 characters: a prefix divides
+    the order just as well.
 
     Examples
     --------
@@ -307,28 +453,17 @@ def _sample_quantiles(values: pl.Series, *, lowest: float | str, highest: float 
     return _knots(picked.append(pl.Series([lowest, highest], dtype=values.dtype)))
 
 
-def merged_quantiles(
+def _merged_quantiles(
     old: Sequence[float] | Sequence[str], old_rows: float, new: pl.Series, new_rows: float
 ) -> list[Any]:
     """Return quantiles of old and new rows together.
 
-    Parameters
-    ----------
-    old : sequence of float or str
-        The quantiles in force, each standing for an equal share of `old_rows`.
-    old_rows, new_rows : float
-        Rows behind either side, at least 0.
-    new : polars.Series
-        Finite float64 or texts: a sample of the new rows, with their true ends.
-
-    Returns
-    -------
-    list of float or str
-        Strictly increasing.
+    Each quantile in force stands for an equal share of `old_rows`; the new values, finite float64 or texts, are a
+    sample of `new_rows`, with their true ends.
 
     Examples
     --------
-    >>> merged_quantiles(["a", "b"], 2, pl.Series(["c", "d"]), 2)
+    >>> _merged_quantiles(["a", "b"], 2, pl.Series(["c", "d"]), 2)
     ['a', 'b', 'c', 'd']
     """
     mass = np.repeat([old_rows / max(len(old), 1), new_rows / max(len(new), 1)], [len(old), len(new)])

@@ -26,7 +26,6 @@ __all__ = [
     "SampleLimits",
     "cut_sample",
     "merge_summaries",
-    "sampled_numbers",
     "summarise",
     "summarise_ends",
 ]
@@ -208,22 +207,6 @@ def cut_sample(summary: IndexSummary, limits: SampleLimits) -> IndexSummary:
         return summary
     kept = sample.bottom_k(most, by=KEY_COLUMN)
     return replace(summary, sample=kept, key_limit=int(kept.get_column(KEY_COLUMN).to_numpy().max()))
-
-
-def sampled_numbers(values: pl.Series) -> pl.Series:
-    """Return the finite, non-null values of a numeric column as sorted float64 in the format's unit.
-
-    Examples
-    --------
-    >>> sampled_numbers(pl.Series([2.0, None, float("nan"), 1.0])).to_list()
-    [1.0, 2.0]
-    """
-    column = to_index_column(values.drop_nulls())
-    if not isinstance(column, NumberColumn):
-        msg = f"{values.name!r} is not a numeric column"
-        raise TypeError(msg)
-    numbers = pl.Series(values.name, number_values(column), dtype=pl.Float64)
-    return numbers.filter(numbers.is_finite()).sort()
 
 
 def summarise_ends(ends: pl.Series, *, nulls: int) -> ColumnSummary:

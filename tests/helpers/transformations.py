@@ -19,8 +19,8 @@ from qbeast_core.spec import transformer as s
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.revision import Revision
 from qbeast_core.tree.columns import to_index_column
-from qbeast_core.tree.evolve import Growth, IndexWish, first_revision, next_revision
-from qbeast_core.tree.fit import ColumnBounds
+from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
+from qbeast_core.tree.fit import ColumnBounds, Growth
 from qbeast_core.tree.outside import rows_outside
 from qbeast_core.tree.summary import summarise
 from tests.space.murmur_reference import scala_bytes

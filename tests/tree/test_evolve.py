@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.space.coordinates import to_coordinates
+from qbeast_core.space.coordinates import number_values, to_coordinates
 from qbeast_core.spec.column_spec import parse_column_spec
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (
@@ -20,9 +20,9 @@ from qbeast_core.spec.transformation import (
     IdentityTransformation,
 )
 from qbeast_core.tree.columns import to_index_column
-from qbeast_core.tree.evolve import MOST_CUBES, Growth, IndexWish, first_revision, next_revision
-from qbeast_core.tree.fit import ColumnBounds
-from qbeast_core.tree.summary import sampled_numbers, summarise
+from qbeast_core.tree.evolve import MOST_CUBES, IndexWish, first_revision, next_revision
+from qbeast_core.tree.fit import ColumnBounds, Growth
+from qbeast_core.tree.summary import summarise
 
 
 @dataclass
@@ -78,7 +78,8 @@ def _outside(values: pl.Series, space: Any) -> int:
     if isinstance(space, CDFStringQuantilesTransformation):
         known = values.drop_nulls()
     elif isinstance(space, CDFNumericQuantilesTransformation):
-        known = sampled_numbers(values)
+        known = pl.Series(number_values(to_index_column(values.drop_nulls())))
+        known = known.filter(known.is_finite())
     else:
         return 0
     return int(((known < space.quantiles[0]) | (known > space.quantiles[-1])).sum())

@@ -14,8 +14,8 @@ from qbeast_core.spec.transformation import (
     LinearTransformation,
 )
 from qbeast_core.spec.transformer import LinearTransformer
-from qbeast_core.tree.evolve import Growth, IndexWish, next_revision
-from qbeast_core.tree.fit import identity_or_unit, value_limits
+from qbeast_core.tree.evolve import IndexWish, next_revision
+from qbeast_core.tree.fit import Growth, identity_or_unit, value_limits
 from qbeast_core.tree.summary import summarise
 
 FLOAT = "FloatDataType"

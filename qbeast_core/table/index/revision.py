@@ -19,20 +19,13 @@ from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import KINDS, ColumnKind, ColumnSpec, parse_column_spec
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
-from qbeast_core.spec.transformation import CDFStringQuantilesTransformation
+from qbeast_core.spec.transformation import QuantilesTransformation
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.tree.columns import data_type_of, to_index_column
-from qbeast_core.tree.evolve import (
-    Growth,
-    IndexWish,
-    QuantilesTransformation,
-    Range,
-    first_revision,
-    next_revision,
-)
+from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
 from qbeast_core.tree.existing import ExistingTree
-from qbeast_core.tree.fit import KNOT_CHARACTERS
+from qbeast_core.tree.fit import KNOT_CHARACTERS, Growth, Range
 from qbeast_core.tree.summary import IndexSummary
 
 __all__ = [
@@ -188,7 +181,7 @@ def growth_of(files: pl.DataFrame, revision: Revision, tree: ExistingTree) -> Gr
         known = _known_files(files, name)
         if known is None or not isinstance(space, QuantilesTransformation):
             continue
-        texts = isinstance(space, CDFStringQuantilesTransformation)
+        texts = space.holds_texts
         if texts != (known["low"].dtype == pl.String):
             continue  # another writer changed the type
         share, ends = _of_texts(known, space) if texts else _of_numbers(known, space)
