@@ -140,10 +140,10 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _without_padding(told: Any) -> Any:
-    if isinstance(told, dict):
-        return {key: _without_padding(value) for key, value in told.items() if key != _PADDING}
-    return [_without_padding(one) for one in told] if isinstance(told, list) else told
+def _without_padding(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_padding(part) for key, part in value.items() if key != _PADDING}
+    return [_without_padding(one) for one in value] if isinstance(value, list) else value
 
 
 def _nullable_field(field: StructField) -> StructField:

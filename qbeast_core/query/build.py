@@ -110,14 +110,14 @@ def _usable_blocks(
 
 
 def _trusted_counts(files: pl.DataFrame, corrupt: set[int]) -> I64Array:
-    """Give the rows of each file; -1 where they are not told, or told by what cannot be true.
+    """Give the rows of each file; -1 where it is not known, or known from what cannot be true.
 
     A file of no rows is as cheap to open as it is to believe.
     """
-    told = files.get_column("num_records").cast(pl.Int64).fill_null(-1).to_numpy().copy()
-    told[told < 1] = -1
-    told[list(corrupt)] = -1
-    return told
+    counts = files.get_column("num_records").cast(pl.Int64).fill_null(-1).to_numpy().copy()
+    counts[counts < 1] = -1
+    counts[list(corrupt)] = -1
+    return counts
 
 
 def _space(

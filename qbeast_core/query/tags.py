@@ -144,7 +144,7 @@ def contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
     >>> contradicted_files(files, blocks).to_list()
     [1, 2]
     """
-    told = files.select(
+    counts = files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
         pl.col("num_records").cast(pl.Int64),
         _miscounted(files),
@@ -155,7 +155,7 @@ def contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
         (pl.col("legacy") & pl.col("replicated")).all().alias("copies"),
     )
     wrong = (pl.col("rows") != pl.col("num_records")) | pl.col("miscounted") | pl.col("turned")
-    both = held.join(told, on="file", how="inner")
+    both = held.join(counts, on="file", how="inner")
     return both.filter(wrong.fill_null(value=False) & ~pl.col("copies")).get_column("file").sort()
 
 

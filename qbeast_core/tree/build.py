@@ -16,7 +16,6 @@ from qbeast_core.tree.grid import GRID_BITS, group_keys
 from qbeast_core.tree.parallel import map_chunks
 
 __all__ = [
-    "MAX_DEPTH",
     "Assignment",
     "Level",
     "Path",
@@ -27,9 +26,6 @@ __all__ = [
     "count_round",
 ]
 
-
-MAX_DEPTH: Final = GRID_BITS
-"""Deepest level of a tree."""
 
 _FEW_NODES: Final = 1 << 16
 
@@ -163,7 +159,7 @@ class TreeBuilder:
 
     def _levels_ahead(self, top: Level, rows: int) -> int:
         """Levels of the next round: one in an append, whose thresholds depend on the rows not yet taken."""
-        most = MAX_DEPTH - top.depth
+        most = GRID_BITS - top.depth
         if self.tree.levels or most < 2:
             return min(most, 1)
         dimensions = len(self.cells)
@@ -220,7 +216,7 @@ class TreeBuilder:
         leaf = (level.domains * left <= self.cube_size) | (left <= 0.0) | (level.chain >= _LONGEST_CHAIN)
         rows = level.rows * self.rows_each
         leaf |= (rows * left <= self.smallest_block_rows) | ~level.open
-        if level.depth >= MAX_DEPTH:
+        if level.depth >= GRID_BITS:
             leaf[:] = True
         kept = np.maximum(self.cube_size / np.maximum(level.domains, 1.0), self.smallest_block_rows / rows)
         threshold = np.asarray(fraction_to_weight(level.parents_fraction + kept), np.int64)
@@ -249,7 +245,7 @@ class TreeBuilder:
         threshold = np.where(
             orphaned, np.minimum(threshold, live.lowest_below[at].astype(np.int64) - 1), threshold
         )
-        return leaf & ~orphaned if level.depth < MAX_DEPTH else leaf, threshold
+        return leaf & ~orphaned if level.depth < GRID_BITS else leaf, threshold
 
     def finish(self) -> Assignment:
         """Drop cubes without rows and number the others in file order."""

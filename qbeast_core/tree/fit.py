@@ -38,7 +38,7 @@ __all__ = [
     "ColumnBounds",
     "Fitted",
     "Growth",
-    "Range",
+    "ValueRange",
     "fit_column",
     "fit_range",
     "identity_or_unit",
@@ -50,7 +50,7 @@ __all__ = [
 
 Fitted = tuple[Transformer, Transformation]
 
-Range: TypeAlias = tuple[float | str, float | str]
+ValueRange: TypeAlias = tuple[float | str, float | str]
 """Lowest and highest value, in the format's unit."""
 
 _NULL_HASH: Final = -1
@@ -104,7 +104,7 @@ class Growth:
         Of the table.
     outside_rows : mapping of str to float
         Those outside the newest quantiles, per column that has some.
-    ranges : mapping of str to Range
+    ranges : mapping of str to ValueRange
         What the table is known to hold, per such column.
     cubes : int
         Of the newest revision.
@@ -112,7 +112,7 @@ class Growth:
 
     rows: int = 0
     outside_rows: Mapping[str, float] = field(default_factory=dict[str, float])
-    ranges: Mapping[str, Range] = field(default_factory=dict[str, Range])
+    ranges: Mapping[str, ValueRange] = field(default_factory=dict[str, ValueRange])
     cubes: int = 0
 
 

@@ -20,8 +20,8 @@ from qbeast_spark_bridge.predicates.compare import (
     join,
 )
 from qbeast_spark_bridge.predicates.sql_tokens import (
+    SparkToken,
     SqlLiteral,
-    Token,
     read_literal,
     split,
     tokenize,
@@ -90,7 +90,7 @@ def parse_sql(text: str, schema: pl.Schema) -> Translation:
         return Translation(None, unsupported=text)
 
 
-def _parse(tokens: Sequence[Token], columns: Columns, *, negated: bool) -> Translation:
+def _parse(tokens: Sequence[SparkToken], columns: Columns, *, negated: bool) -> Translation:
     """Understand a condition or its negation: a NOT goes down to the comparisons, three-valued logic allows it."""
     tokens = without_parentheses(tokens)
     for word in _CONNECTIVES:
@@ -108,7 +108,7 @@ def _is_pattern(name: str) -> bool:
     return name == "*" or (name.startswith("^") and name.endswith("$"))
 
 
-def _translate(tokens: list[Token], columns: Columns, *, negated: bool) -> Translation:
+def _translate(tokens: list[SparkToken], columns: Columns, *, negated: bool) -> Translation:
     """Understand a part without AND, OR and NOT, or its negation."""
     found = _translate_atom(tokens, columns, negated=negated)
     text = " ".join(token.text for token in tokens)
@@ -117,7 +117,7 @@ def _translate(tokens: list[Token], columns: Columns, *, negated: bool) -> Trans
     return replace(found, unsupported=text) if found.unsupported == UNSURE else found
 
 
-def _translate_atom(tokens: list[Token], columns: Columns, *, negated: bool) -> Translation | None:
+def _translate_atom(tokens: list[SparkToken], columns: Columns, *, negated: bool) -> Translation | None:
     found = _column(tokens[0], columns) if tokens else None
     if found is None:
         return _mirrored(tokens, columns, negated=negated)
@@ -126,22 +126,22 @@ def _translate_atom(tokens: list[Token], columns: Columns, *, negated: bool) -> 
     match tokens[1:]:
         case [] if isinstance(dtype, pl.Boolean):
             parsed = Translation(~pl.col(name) if negated else pl.col(name))
-        case [Token("word", "IS"), Token("word", "NOT"), *rest]:
+        case [SparkToken("word", "IS"), SparkToken("word", "NOT"), *rest]:
             parsed = _translate_is(name, dtype, rest, negated=not negated)
-        case [Token("word", "IS"), *rest]:
+        case [SparkToken("word", "IS"), *rest]:
             parsed = _translate_is(name, dtype, rest, negated=negated)
-        case [Token("word", "NOT"), *rest]:
+        case [SparkToken("word", "NOT"), *rest]:
             parsed = _translate_range(name, dtype, rest, negated=not negated)
-        case [Token("op", "<=>"), *rest]:
+        case [SparkToken("op", "<=>"), *rest]:
             parsed = _translate_same(name, dtype, read_literal(rest), negated=negated)
-        case [Token("op", sign), *rest]:
+        case [SparkToken("op", sign), *rest]:
             parsed = _compared(name, dtype, _OPS[sign], read_literal(rest), negated=negated)
         case rest:
             parsed = _translate_range(name, dtype, rest, negated=negated)
     return parsed
 
 
-def _column(token: Token, columns: Columns) -> tuple[str, pl.DataType] | None:
+def _column(token: SparkToken, columns: Columns) -> tuple[str, pl.DataType] | None:
     if token.kind == "quoted":
         return columns.get(token.text[1:-1].replace("``", "`").lower())
     return columns.get(token.text.lower()) if token.kind == "word" and token.text not in _FUNCTIONS else None
@@ -153,7 +153,7 @@ def _compared(
     return None if literal is None else compare(name, dtype, negate_op(op) if negated else op, literal)
 
 
-def _mirrored(tokens: list[Token], columns: Columns, *, negated: bool) -> Translation | None:
+def _mirrored(tokens: list[SparkToken], columns: Columns, *, negated: bool) -> Translation | None:
     """Understand a literal before a column, and a literal alone."""
     found = _column(tokens[-1], columns) if len(tokens) > 2 else None
     if found is not None and tokens[-2].kind == "op" and tokens[-2].text in _OPS:
@@ -165,14 +165,16 @@ def _mirrored(tokens: list[Token], columns: Columns, *, negated: bool) -> Transl
     return Translation(pl.lit(literal.kind == "bool" and literal.value is not negated))
 
 
-def _translate_is(name: str, dtype: pl.DataType, rest: list[Token], *, negated: bool) -> Translation | None:
+def _translate_is(
+    name: str, dtype: pl.DataType, rest: list[SparkToken], *, negated: bool
+) -> Translation | None:
     """Understand what follows IS, or IS NOT."""
     match rest:
-        case [Token("word", "NULL")]:
+        case [SparkToken("word", "NULL")]:
             return Translation(pl.col(name).is_not_null() if negated else pl.col(name).is_null())
-        case [Token("word", "DISTINCT"), Token("word", "FROM"), *value]:
+        case [SparkToken("word", "DISTINCT"), SparkToken("word", "FROM"), *value]:
             return _translate_same(name, dtype, read_literal(value), negated=not negated)
-        case [Token("word", "TRUE" | "FALSE")] if isinstance(dtype, pl.Boolean):
+        case [SparkToken("word", "TRUE" | "FALSE")] if isinstance(dtype, pl.Boolean):
             return _translate_same(name, dtype, read_literal(rest), negated=negated)
         case _:
             return None
@@ -192,22 +194,22 @@ def _translate_same(
 
 
 def _translate_range(
-    name: str, dtype: pl.DataType, rest: list[Token], *, negated: bool
+    name: str, dtype: pl.DataType, rest: list[SparkToken], *, negated: bool
 ) -> Translation | None:
     """Understand BETWEEN, IN and LIKE."""
     match rest:
-        case [Token("word", "BETWEEN"), *bounds]:
+        case [SparkToken("word", "BETWEEN"), *bounds]:
             return _translate_between(name, dtype, bounds, negated=negated)
-        case [Token("word", "IN"), Token("mark", "("), *values, Token("mark", ")")]:
+        case [SparkToken("word", "IN"), SparkToken("mark", "("), *values, SparkToken("mark", ")")]:
             return _translate_in(name, dtype, values, negated=negated)
-        case [Token("word", "LIKE"), Token("string") as pattern] if isinstance(dtype, pl.String):
+        case [SparkToken("word", "LIKE"), SparkToken("string") as pattern] if isinstance(dtype, pl.String):
             return None if negated else _translate_like(name, pattern)
         case _:
             return None
 
 
 def _translate_between(
-    name: str, dtype: pl.DataType, bounds: list[Token], *, negated: bool
+    name: str, dtype: pl.DataType, bounds: list[SparkToken], *, negated: bool
 ) -> Translation | None:
     middle = next((place for place, token in enumerate(bounds) if token.is_("AND")), len(bounds))
     least = _compared(name, dtype, ">=", read_literal(bounds[:middle]), negated=negated)
@@ -217,9 +219,11 @@ def _translate_between(
     return join([least, most], every=not negated)
 
 
-def _translate_in(name: str, dtype: pl.DataType, tokens: list[Token], *, negated: bool) -> Translation | None:
+def _translate_in(
+    name: str, dtype: pl.DataType, tokens: list[SparkToken], *, negated: bool
+) -> Translation | None:
     """Understand a list of literals of one type: Spark compares those of several as something else."""
-    lists: list[list[Token]] = [[]]
+    lists: list[list[SparkToken]] = [[]]
     for token in tokens:
         if token.is_(","):
             lists.append([])
@@ -250,7 +254,7 @@ def _is_plain_list(literals: list[SqlLiteral], dtype: pl.DataType) -> bool:
             return kinds == {_KIND_OF.get(dtype, "int")}
 
 
-def _translate_like(name: str, pattern: Token) -> Translation | None:
+def _translate_like(name: str, pattern: SparkToken) -> Translation | None:
     text = pattern.text[1:-1]
     found = re.search(r"[%_\\]", text)
     if found is None:

@@ -13,8 +13,8 @@ from typing import Final, Literal, TypeAlias, cast
 __all__ = [
     "SUBSTITUTED",
     "Kind",
+    "SparkToken",
     "SqlLiteral",
-    "Token",
     "read_literal",
     "split",
     "tokenize",
@@ -78,7 +78,7 @@ _SUFFIX: Final = re.compile(r"(?<=\d|\.)(L|S|Y|D|F|BD)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class SparkToken:
     """A word, sign or literal.
 
     Attributes
@@ -97,7 +97,7 @@ class Token:
         return self.kind in ("word", "op", "mark") and self.text in texts
 
 
-def tokenize(text: str) -> list[Token] | None:
+def tokenize(text: str) -> list[SparkToken] | None:
     """Cut a condition into tokens; None where its parts cannot be told apart for sure.
 
     So it is where Spark would put something else in the place of a part, as of ``${env:HOME}``.
@@ -114,7 +114,7 @@ def tokenize(text: str) -> list[Token] | None:
     """
     if SUBSTITUTED in text or len(text) > _LONGEST:
         return None
-    tokens: list[Token] = []
+    tokens: list[SparkToken] = []
     end, last = 0, len(text.rstrip())
     while end < last:
         end = _SPACE.match(text, end).end()  # type: ignore[union-attr] # it matches everywhere
@@ -129,12 +129,12 @@ def tokenize(text: str) -> list[Token] | None:
     return tokens if _is_condition(tokens) else None
 
 
-def split(tokens: Sequence[Token], word: Literal["AND", "OR"]) -> list[Sequence[Token]]:
+def split(tokens: Sequence[SparkToken], word: Literal["AND", "OR"]) -> list[Sequence[SparkToken]]:
     """Cut at a connective outside of parentheses; the AND of a BETWEEN is none.
 
     Parameters
     ----------
-    tokens : sequence of Token
+    tokens : sequence of SparkToken
         As `tokenize` gave them, or a part of that with all its parentheses closed.
     word : {"AND", "OR"}
         Where to cut.
@@ -156,12 +156,12 @@ def split(tokens: Sequence[Token], word: Literal["AND", "OR"]) -> list[Sequence[
     return [tokens[start + 1 : end] for start, end in pairwise(cuts)]
 
 
-def without_parentheses(tokens: Sequence[Token]) -> Sequence[Token]:
+def without_parentheses(tokens: Sequence[SparkToken]) -> Sequence[SparkToken]:
     """Take away the parentheses around the whole, if there are any.
 
     Parameters
     ----------
-    tokens : sequence of Token
+    tokens : sequence of SparkToken
         With all parentheses closed.
     """
     while len(tokens) > 2 and tokens[0].is_("(") and _closes_last(tokens):
@@ -169,13 +169,13 @@ def without_parentheses(tokens: Sequence[Token]) -> Sequence[Token]:
     return tokens
 
 
-def _token(found: re.Match[str]) -> Token:
+def _token(found: re.Match[str]) -> SparkToken:
     kind = cast("Kind", found.lastgroup)  # groups are called by kinds
     text = found[0]
-    return Token(kind, text.upper() if kind == "word" else text)
+    return SparkToken(kind, text.upper() if kind == "word" else text)
 
 
-def _is_condition(tokens: Sequence[Token]) -> bool:
+def _is_condition(tokens: Sequence[SparkToken]) -> bool:
     """Tell whether all that is open is closed in turn, and nothing queries or hides behind a dot."""
     open_: list[str] = []
     for place, token in enumerate(tokens):
@@ -192,7 +192,7 @@ def _is_condition(tokens: Sequence[Token]) -> bool:
     return bool(tokens) and not open_
 
 
-def _closes_last(tokens: Sequence[Token]) -> bool:
+def _closes_last(tokens: Sequence[SparkToken]) -> bool:
     depth = 0
     for place, token in enumerate(tokens):
         depth += token.is_("(") - token.is_(")")
@@ -229,12 +229,12 @@ class SqlLiteral:
         return None if found is None else SqlLiteral(found.kind, found.value, typed=False)
 
 
-def read_literal(tokens: Sequence[Token]) -> SqlLiteral | None:
+def read_literal(tokens: Sequence[SparkToken]) -> SqlLiteral | None:
     """Read a literal; None for anything else, and where a setting could change its value.
 
     Parameters
     ----------
-    tokens : sequence of Token
+    tokens : sequence of SparkToken
         All of it.
 
     Examples
@@ -244,23 +244,23 @@ def read_literal(tokens: Sequence[Token]) -> SqlLiteral | None:
     (Decimal('-1.50'), datetime.date(2024, 1, 31))
     """
     match tokens:
-        case [Token("string") as only]:
+        case [SparkToken("string") as only]:
             text = _text(only)
             return None if text is None else SqlLiteral("string", text)
-        case [Token("number") as only]:
+        case [SparkToken("number") as only]:
             return _number(only.text, sign=1)
-        case [Token("mark", "-" | "+") as sign, Token("number") as only]:
+        case [SparkToken("mark", "-" | "+") as sign, SparkToken("number") as only]:
             return _number(only.text, sign=-1 if sign.text == "-" else 1)
-        case [Token("word", "TRUE" | "FALSE" | "NULL") as only]:
+        case [SparkToken("word", "TRUE" | "FALSE" | "NULL") as only]:
             return SqlLiteral(*_WORDS[only.text])
-        case [Token("word", name), Token("string") as only]:
+        case [SparkToken("word", name), SparkToken("string") as only]:
             text = _text(only)
             return None if text is None else _typed(name, text)
         case _:
             return None
 
 
-def _text(token: Token) -> str | None:
+def _text(token: SparkToken) -> str | None:
     """Return what quotes hold; a backslash means what a setting says."""
     return None if "\\" in token.text else token.text[1:-1]
 

@@ -25,7 +25,7 @@ from qbeast_core.table.index.state import IndexState
 from qbeast_core.tree.columns import data_type_of, to_index_column
 from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
 from qbeast_core.tree.existing import ExistingTree
-from qbeast_core.tree.fit import KNOT_CHARACTERS, Growth, Range
+from qbeast_core.tree.fit import KNOT_CHARACTERS, Growth, ValueRange
 from qbeast_core.tree.summary import IndexSummary
 
 __all__ = [
@@ -176,7 +176,7 @@ def growth_of(files: pl.DataFrame, revision: Revision, tree: ExistingTree) -> Gr
         Its tree.
     """
     outside: dict[str, float] = {}
-    ranges: dict[str, Range] = {}
+    ranges: dict[str, ValueRange] = {}
     for name, space in zip(revision.columns, revision.transformations, strict=False):
         known = _known_files(files, name)
         if known is None or not isinstance(space, QuantilesTransformation):
@@ -203,7 +203,7 @@ def _known_files(files: pl.DataFrame, name: str) -> pl.DataFrame | None:
     return known if known.height else None
 
 
-def _of_texts(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, Range]:
+def _of_texts(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, ValueRange]:
     """Give the share of each file outside, all of it or nothing: a range of texts has no length."""
     first, last = str(space.quantiles[0]), str(space.quantiles[-1])
     low, high = files["low"], files["high"]
@@ -212,7 +212,7 @@ def _of_texts(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64A
     return beyond.to_numpy().astype(np.float64), (str(lows[0]), str(lows[-1]))
 
 
-def _of_numbers(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, Range]:
+def _of_numbers(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, ValueRange]:
     """Give the share of each file's range outside; a single point counts whole."""
     lowest, highest = _numbers(files["low"]), _numbers(files["high"])
     first, last = float(space.quantiles[0]), float(space.quantiles[-1])
