@@ -30,7 +30,7 @@ from qbeast_spark_bridge.tasks import tasks_of
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.read_task import run_tasks
 
-__all__ = ["can_read", "list_on_driver", "read_by_tasks", "read_table", "spark_path"]
+__all__ = ["read_table"]
 
 
 _OPTIONS: Final = {
@@ -136,7 +136,7 @@ def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType
     plain = [
         number
         for number in numbers
-        if can_read(locations[number]) and reader.hidden_rows(job.selection, number) is None
+        if _can_read(locations[number]) and reader.hidden_rows(job.selection, number) is None
     ]
     parts: list[DataFrame] = []
     if plain:
@@ -148,7 +148,7 @@ def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType
         opened = job.selection.opened.copy()
         opened[plain] = False
         rest = replace(job, selection=replace(job.selection, opened=opened), predicate=None)
-        parts.append(read_by_tasks(spark, reader, rest, schema))
+        parts.append(_read_by_tasks(spark, reader, rest, schema))
     if not parts:
         return spark.createDataFrame([], schema)
     return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
@@ -158,8 +158,8 @@ def _files(spark: SparkSession, locations: list[str], schema: StructType, *, hid
     physical = schema
     if hidden:
         physical = StructType([*schema.fields, StructField(WEIGHT_COLUMN, IntegerType(), nullable=True)])
-    with list_on_driver(spark, locations):
-        files = spark.read.schema(physical).options(**_OPTIONS).parquet(*map(spark_path, locations))
+    with _list_on_driver(spark, locations):
+        files = spark.read.schema(physical).options(**_OPTIONS).parquet(*map(_spark_path, locations))
         if len(locations) > 1:
             files.schema  # noqa: B018 -- a Connect server lists the files now, and remembers it
     return files
@@ -183,57 +183,35 @@ def _sampled(files: DataFrame, weights: WeightRange, indexed: tuple[str, ...], *
     return keep_where(files, condition).drop(WEIGHT_COLUMN)
 
 
-def read_by_tasks(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:
-    """Return exactly the rows of a job, read as in Polars: without deleted rows and copies.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        Classic or Connect.
-    reader : Reader
-        Of the version.
-    job : ScanPlan
-        Which files, of which at least one is opened, and which sample.
-    schema : StructType
-        Of the rows: all columns of the table, nullable.
-    """
+def _read_by_tasks(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:
+    """Return exactly the rows of a job, read as in Polars: without deleted rows and copies."""
     tasks = tasks_of(reader, job, schema=schema)
     rows = [(bytearray(pickle.dumps(task, protocol=5)),) for task in tasks]
     spread = spark.createDataFrame(rows, f"{_COLUMN} binary").repartition(len(rows))
     return spread.mapInArrow(WorkerCall.of(run_tasks, None), schema)
 
 
-def spark_path(location: str) -> str:
+def _spark_path(location: str) -> str:
     r"""Return a path that Spark reads as exactly this file.
 
     Spark takes paths for patterns; ``%`` and blanks mean themselves. Local paths name their file system, since
     Spark's default may be another. Addresses stay as they are but for the escapes.
 
-    Parameters
-    ----------
-    location : str
-        Local path or address of a data file, decoded.
-
     Examples
     --------
-    >>> spark_path("/tables/a b/[1].parquet")
+    >>> _spark_path("/tables/a b/[1].parquet")
     'file:///tables/a b/\\[1\\].parquet'
     """
     full = location if _is_address(location) else f"file://{Path(location).absolute()}"
     return _GLOB.sub(r"\\\g<0>", full)
 
 
-def can_read(location: str) -> bool:
+def _can_read(location: str) -> bool:
     """Tell whether Spark's reader reads a file: some names it passes over in silence, on others it stumbles.
-
-    Parameters
-    ----------
-    location : str
-        Local path or address of a data file, decoded.
 
     Examples
     --------
-    >>> can_read("/tables/_orders/1.parquet"), can_read("/tables/orders/_1.parquet")
+    >>> _can_read("/tables/_orders/1.parquet"), _can_read("/tables/orders/_1.parquet")
     (True, False)
     """
     name = location.rsplit("/", 1)[-1]
@@ -245,17 +223,11 @@ def can_read(location: str) -> bool:
 
 
 @contextmanager
-def list_on_driver(spark: SparkSession, locations: list[str]) -> Generator[None]:
+def _list_on_driver(spark: SparkSession, locations: list[str]) -> Generator[None]:
     """Let Spark look up many local files one after the other, not by a job with a task for each.
 
     The session's setting is as before afterwards. Files in object stores are left to Spark's jobs.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        Classic or Connect.
-    locations : list of str
-        Local paths or addresses of the files.
     """
     if len(locations) <= _DEFAULT_THRESHOLD or any(map(_is_address, locations)):
         yield

@@ -28,7 +28,6 @@ IDLE = {  # offer functions that nobody asks for: none is added here
     "qbeast_core/io/thrift.py",
     "qbeast_core/io/value_bytes.py",
     "qbeast_core/log/spellings.py",
-    "qbeast_core/query/tags.py",
     "qbeast_core/table/commit/commit.py",
     "qbeast_core/table/dml/merge.py",
     "qbeast_core/table/engine/distributed.py",
@@ -39,15 +38,6 @@ IDLE = {  # offer functions that nobody asks for: none is added here
     "qbeast_core/table/read/split_scan.py",
     "qbeast_core/table/write/options.py",
     "qbeast_core/table/write/write.py",
-    "qbeast_core/tree/build.py",
-    "qbeast_core/tree/columns.py",
-    "qbeast_core/tree/evolve.py",
-    "qbeast_core/tree/fit.py",
-    "qbeast_core/tree/summary.py",
-    "qbeast_spark_bridge/predicates/from_sql.py",
-    "qbeast_spark_bridge/predicates/names.py",
-    "qbeast_spark_bridge/predicates/to_sql.py",
-    "qbeast_spark_bridge/read.py",
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

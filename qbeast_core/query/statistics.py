@@ -54,7 +54,7 @@ class Statistics:
     def may_match(self, atom: Atom) -> BoolArray:
         """Tell for every file whether a row of it can match; True where nothing is known, shape (files,)."""
         if isinstance(atom, (IsNull, IsNotNull)):
-            frame = self._told(nulls=self._field("null_count", atom.column, pl.Int64())).select(*_COUNTS)
+            frame = self._counted(nulls=self._field("null_count", atom.column, pl.Int64())).select(*_COUNTS)
             rule = _nulls > 0 if isinstance(atom, IsNull) else _nulls < _rows
         else:
             frame = self._bounds(atom.operand)
@@ -64,16 +64,16 @@ class Statistics:
 
     def _bounds(self, operand: Operand) -> pl.DataFrame:
         """Give bounds that really hold, in the type that is compared, and the numbers of rows and nulls."""
-        told = self._told(
+        counted = self._counted(
             nulls=self._field("null_count", operand.column, pl.Int64()),
             low=self._field("min", operand.column, operand.dtype),
             high=self._field("max", operand.column, operand.dtype),
         )
         in_order = (_low <= _high).fill_null(value=True)  # else neither is a bound
         low, high = _honest(operand.dtype, *(pl.when(in_order).then(bound) for bound in (_low, _high)))
-        return told.select(*_COUNTS, low=operand.apply(low), high=operand.apply(high))
+        return counted.select(*_COUNTS, low=operand.apply(low), high=operand.apply(high))
 
-    def _told(self, **fields: pl.Expr) -> pl.DataFrame:
+    def _counted(self, **fields: pl.Expr) -> pl.DataFrame:
         """Give what the log says: these fields of the statistics, the rows, and whose the files are."""
         rows, foreign = pl.Series("rows", self.rows), self.foreign.alias("foreign")
         return self.files.select(**fields).hstack([rows, foreign])

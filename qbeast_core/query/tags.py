@@ -11,7 +11,7 @@ from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MOST_ROWS, parse_blocks
 
-__all__ = ["BLOCK_SCHEMA", "contradicted_files", "decode_blocks", "decode_tags", "misnamed_cubes"]
+__all__ = ["BLOCK_SCHEMA", "contradicted_files", "decode_tags", "misnamed_cubes"]
 
 BLOCK_SCHEMA = pl.Schema(
     {
@@ -65,7 +65,7 @@ def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
         pl.col("min_weight", "max_weight", "element_count").cast(pl.Int64),
     )
     texts = pl.col("blocks").is_not_null()
-    tagged, corrupt = decode_blocks(numbered.filter(texts).select("file", "blocks"))
+    tagged, corrupt = _decode_blocks(numbered.filter(texts).select("file", "blocks"))
     flat = numbered.filter(~texts & pl.col("cube").is_not_null()).select(
         "file",
         "cube",
@@ -79,7 +79,7 @@ def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     return every.sort("file", maintain_order=True), corrupt
 
 
-def decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
+def _decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     """Decode `blocks` tags.
 
     Parameters
@@ -98,7 +98,7 @@ def decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     --------
     >>> texts = pl.DataFrame({"file": [0, 1], "blocks": [
     ...     '[{"cubeId":"w","minWeight":-5,"maxWeight":7,"elementCount":2},]', "oops"]})
-    >>> blocks, corrupt = decode_blocks(texts)
+    >>> blocks, corrupt = _decode_blocks(texts)
     >>> blocks.rows(), corrupt
     ([(0, 'w', -5, 7, 2, False)], [1])
     """

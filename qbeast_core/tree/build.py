@@ -15,16 +15,7 @@ from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.grid import GRID_BITS, group_keys
 from qbeast_core.tree.parallel import map_chunks
 
-__all__ = [
-    "Assignment",
-    "Level",
-    "Path",
-    "Round",
-    "TreeBuilder",
-    "assign_rows",
-    "child_level",
-    "count_round",
-]
+__all__ = ["Assignment", "Level", "Round", "TreeBuilder", "assign_rows"]
 
 
 _FEW_NODES: Final = 1 << 16
@@ -33,7 +24,7 @@ _MANY_NODES: Final = 1 << 18  # counted in one round: their paths stay in the ca
 
 _LONGEST_CHAIN: Final = 16  # rows that 16 halvings do not part are one key, or as good as one: a big leaf
 
-Path = tuple[I32Array, int]
+_Path = tuple[I32Array, int]
 """Thresholds of a level's nodes, and the number of the first of them among all nodes."""
 
 
@@ -150,7 +141,7 @@ class TreeBuilder:
         node = np.zeros(rows, np.int32)
         while top is not None:
             levels = self._levels_ahead(top, len(node))
-            step = count_round(self.cells, active, node, nodes=len(top.rows), depth=top.depth, levels=levels)
+            step = _count_round(self.cells, active, node, nodes=len(top.rows), depth=top.depth, levels=levels)
             top = self._decide(top, step)
             if top is not None:
                 wanted = top.open & step.has_free_rows(self.row_cube)
@@ -175,7 +166,7 @@ class TreeBuilder:
     def _decide(self, top: Level, step: Round) -> Level | None:
         """Set the thresholds of the round's levels, place its rows, and return the level below, if any."""
         below: Level | None = top
-        paths: list[Path] = []
+        paths: list[_Path] = []
         for number in range(max(step.levels, 1)):
             level = below
             if level is None:
@@ -190,7 +181,7 @@ class TreeBuilder:
                 below = None
             else:
                 keys, rows = step.children(number)
-                below = child_level(
+                below = _child_level(
                     level,
                     keys,
                     rows,
@@ -351,7 +342,7 @@ class Round:
         free = np.flatnonzero(row_cube[rows] < 0)
         return rows[free], self._ladder[0][2][self.row_node[free]]
 
-    def place(self, weights: I32Array, row_cube: I32Array, paths: list[Path]) -> None:
+    def place(self, weights: I32Array, row_cube: I32Array, paths: list[_Path]) -> None:
         """Write the cube of every row that one of the round's levels takes.
 
         Parameters
@@ -360,7 +351,7 @@ class Round:
             The rows' weights.
         row_cube : ndarray of int32, shape (all rows,)
             Cube of each row, -1 where none has taken it; written.
-        paths : list of Path
+        paths : list of tuple of ndarray of int32 and int
             For the round's levels from the first on; thresholds never fall along a path.
         """
         ladder = self._ladder
@@ -394,7 +385,7 @@ class Round:
         return here if self.active is None else self.active[here], number[self.row_node[here]]
 
 
-def count_round(
+def _count_round(
     cells: list[U32Array], active: I64Array | None, node: I32Array, *, nodes: int, depth: int, levels: int
 ) -> Round:
     """Count rows by the nodes that lie `levels` levels below those they are in.
@@ -510,7 +501,7 @@ class Level:
         )
 
 
-def child_level(
+def _child_level(
     level: Level,
     keys: I64Array,
     rows: I64Array,

@@ -40,7 +40,6 @@ __all__ = [
     "Growth",
     "ValueRange",
     "fit_column",
-    "fit_range",
     "identity_or_unit",
     "linear_space",
     "refit_column",
@@ -150,7 +149,7 @@ def fit_column(
     InvalidColumnsError
         If the kind does not fit the column's type.
     """
-    lowest, highest = fit_range(summary, bounds)
+    lowest, highest = _fit_range(summary, bounds)
     chosen = kind
     if chosen == "auto":
         quantiles = bounds.quantiles is not None
@@ -206,12 +205,12 @@ def refit_column(
     return now if given == now else given
 
 
-def fit_range(summary: ColumnSummary, bounds: ColumnBounds) -> tuple[float | str | None, float | str | None]:
+def _fit_range(summary: ColumnSummary, bounds: ColumnBounds) -> tuple[float | str | None, float | str | None]:
     """Return the column's range, widened to the caller's bounds where these reach further.
 
     Examples
     --------
-    >>> fit_range(ColumnSummary("a", "LongDataType", 0, 3, 5), ColumnBounds(lowest=4, highest=9))
+    >>> _fit_range(ColumnSummary("a", "LongDataType", 0, 3, 5), ColumnBounds(lowest=4, highest=9))
     (3, 9)
     """
     lows = _ordered([v for v in (summary.lowest, bounds.lowest) if v is not None], summary.data_type)
@@ -278,7 +277,7 @@ def value_limits(data_type: OrderedDataType) -> tuple[float, float]:
 
 
 def _widened(now: LinearTransformation, column: ColumnSummary, bounds: ColumnBounds) -> Transformation:
-    lowest, highest = fit_range(column, bounds)
+    lowest, highest = _fit_range(column, bounds)
     first, last = now.limits
     low = first if lowest is None else min(_number(lowest), first)
     high = last if highest is None else max(_number(highest), last)
@@ -300,9 +299,9 @@ def _beyond_one_value(
     value = now.limits[0] if now.limits else None
     if value is not None and not isinstance(value, str):
         value = typed_number(value, column.data_type)
-    low, high = fit_range(column, ColumnBounds(value, value))
+    low, high = _fit_range(column, ColumnBounds(value, value))
     both = replace(column, lowest=low, highest=high)
-    lowest, highest = fit_range(both, bounds)
+    lowest, highest = _fit_range(both, bounds)
     if lowest is None or (lowest == highest == value and bounds.quantiles is None):
         return now
     kind: ColumnKind = "quantiles" if transformer.kind == "quantiles" else "linear"
