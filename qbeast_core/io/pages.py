@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Final, TypeVar
+from typing import Final
 
 import polars as pl
 
@@ -17,15 +16,12 @@ from qbeast_core.errors import StorageError
 from qbeast_core.io.footer import PagesUnavailable
 from qbeast_core.io.mini_file import FilePart, build_mini_file
 from qbeast_core.io.page_plan import PagePlan, PageRequest, plan_pages, split_plan
-from qbeast_core.io.store import Range, Store, merge_ranges
+from qbeast_core.io.store import Range, Store, map_files, merge_ranges
 from qbeast_core.io.tail import FileTail, parse_tail
 
 __all__ = ["PageRanges", "PageReader", "PageRequest"]
 
-_REMOTE_READS: Final = 16  # files in flight; an object store answers slowly, but many at once
 _WINDOW: Final = 64
-_In = TypeVar("_In")
-_Out = TypeVar("_Out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,7 @@ class PageReader:
         StorageError, FileNotFoundError
             If a file cannot be read.
         """
-        return self._read(self._map(partial(self._plan, columns), requests), columns, schema)
+        return self._read(map_files(self._store, partial(self._plan, columns), requests), columns, schema)
 
     def read_batches(
         self,
@@ -149,7 +145,7 @@ class PageReader:
         plan = partial(self._plan_or_none if may_fail else self._plan, columns)
         for at in range(0, len(requests), _WINDOW):
             window = requests[at : at + _WINDOW]
-            yield from zip(window, self._map(plan, window), strict=True)
+            yield from zip(window, map_files(self._store, plan, window), strict=True)
 
     def _plan_or_none(self, columns: Sequence[str], request: PageRequest) -> PagePlan | None:
         try:
@@ -222,7 +218,7 @@ class PageReader:
         if not plans[0].leaves:
             return pl.DataFrame(height=rows)
         path = plans[0].request.path if len(plans) == 1 else None
-        parts = self._map(self._fetch, plans)
+        parts = map_files(self._store, self._fetch, plans)
         try:
             frame = pl.read_parquet(build_mini_file(parts))
         except (PagesUnavailable, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -237,12 +233,6 @@ class PageReader:
         buffers = iter(self._store.get_ranges(plan.request.path, plan.all_ranges))
         by_leaf = [[next(buffers) for _ in ranges] for ranges in plan.ranges]
         return FilePart(plan.tail.footer, plan.leaves, plan.rows, by_leaf)
-
-    def _map(self, function: Callable[[_In], _Out], items: Sequence[_In]) -> list[_Out]:
-        if self._store.local_root is not None or len(items) < 2:
-            return [function(item) for item in items]
-        with ThreadPoolExecutor(_REMOTE_READS) as pool:
-            return list(pool.map(function, items))
 
 
 def _conform(frame: pl.DataFrame, columns: Sequence[str], schema: pl.Schema) -> pl.DataFrame:

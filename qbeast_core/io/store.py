@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from qbeast_core.io.location import is_address, resolve_location
 
-__all__ = ["Entry", "Range", "Store", "merge_ranges", "open_store", "split_blocks"]
+__all__ = ["Entry", "Range", "Store", "map_files", "merge_ranges", "open_store", "split_blocks"]
+
+_REMOTE_READS: Final = 16  # an object store answers slowly, but many at once
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
 
 Range = tuple[int, int]
 """Start and length, in bytes."""
@@ -129,6 +134,24 @@ def open_store(
     from qbeast_core.io.remote import RemoteStore  # noqa: PLC0415 - obstore is loaded for object stores alone
 
     return RemoteStore(whole, storage_options or {}, allow_absolute_paths=allow_absolute_paths)
+
+
+def map_files(store: Store, function: Callable[[_In], _Out], items: Sequence[_In]) -> list[_Out]:
+    """Return what a function that reads gives for each item: several at once where a request takes its time.
+
+    Parameters
+    ----------
+    store : Store
+        What the function reads from.
+    function : callable
+        Safe to call from several threads.
+    items : sequence
+        What it is called with.
+    """
+    if store.local_root is not None or len(items) < 2:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(_REMOTE_READS) as pool:
+        return list(pool.map(function, items))
 
 
 def merge_ranges(ranges: Sequence[Range]) -> list[Range]:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from qbeast_core.log.actions import Commit, Metadata
+from qbeast_core.log.deletion_vector import file_key
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.spec.file_path import FilePath
 
 __all__ = ["already_applied", "find_conflict", "merge_metadata"]
 
@@ -33,11 +33,12 @@ def find_conflict(intent: WriteIntent, winner: Commit) -> str | None:
     """
     if intent.mode == "create":
         return "another writer created a table at this place"
-    replaced = {FilePath.of_log(remove.path) for remove in intent.removes}
-    changed = [add.path for add in winner.adds] + [remove.path for remove in winner.removes]
-    touched = replaced & {FilePath.of_log(path) for path in changed}
+    replaced = {file_key(remove.path, remove.deletion_vector) for remove in intent.removes}
+    changed = {file_key(add.path, add.deletion_vector) for add in winner.adds}
+    changed |= {file_key(remove.path, remove.deletion_vector) for remove in winner.removes}
+    touched = replaced & changed
     if touched:
-        return f"version {winner.version} changed {min(touched).text}, which this change replaces"
+        return f"version {winner.version} changed {min(touched)[0]}, which this change replaces"
     if intent.txn is None:
         return None
     # A version at or above ours would be ours, applied: `already_applied` comes first.

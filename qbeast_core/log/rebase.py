@@ -6,19 +6,18 @@ in the tags alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from typing import Protocol as Interface
 
-import orjson
 import polars as pl
 
-from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol, RemoveFile
+from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol
 from qbeast_core.log.conflicts import merge_metadata
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import LiveFiles
 from qbeast_core.log.protocol import required_protocol
+from qbeast_core.log.removes import remove_of, removes_of
 from qbeast_core.log.schema import schema_problems
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision, staging_revision
@@ -118,15 +117,16 @@ def rebase(
         actions.append(metadata)
     if intent.txn is not None:
         actions.append(intent.txn.model_copy(update={"last_updated": now_ms}))
+    removes, adds = list(intent.removes), [_tagged(add, number, dialect) for add in intent.adds]
     if intent.mode == "overwrite" and head is not None:
-        actions += _removes(head.files, now_ms)
-        actions += [_remove(add, now_ms, data_change=True) for add in (live.unlisted if live else ())]
-    actions += [remove.model_copy(update={"deletion_timestamp": now_ms}) for remove in intent.removes]
-    actions += [_tagged(add, number, dialect) for add in intent.adds]
+        removes += removes_of(head.files, data_change=True)
+        removes += [remove_of(add, data_change=True) for add in (live.unlisted if live else ())]
     if intent.files is not None and live is not None:
         change = intent.files(live, dialect)
-        actions += [_remove(add, now_ms, data_change=change.data_change) for add in change.removed]
-        actions += change.adds
+        removes += [remove_of(add, data_change=change.data_change) for add in change.removed]
+        adds += change.adds
+    actions += [remove.model_copy(update={"deletion_timestamp": now_ms}) for remove in removes]
+    actions += adds
     return Rebased(tuple(actions), number, metadata, protocol)
 
 
@@ -245,38 +245,6 @@ def _free_id(config: TableConfig, head: TableState | None) -> int:
     named = pl.col("revision").filter(pl.col("revision") <= MOST_REVISION_ID)
     tagged = None if head is None else head.files.select(named.max()).item()
     return config.free_revision_id(tagged if isinstance(tagged, int) else 0)
-
-
-def _removes(files: pl.DataFrame, now_ms: int) -> list[RemoveFile]:
-    columns = files.select("path", "size_bytes", "deletion_vector")
-    return [
-        RemoveFile(
-            path=path,
-            deletion_timestamp=now_ms,
-            extended_file_metadata=True,
-            partition_values={},
-            size=size,
-            deletion_vector=None if vector is None else _without_nulls(orjson.loads(vector)),
-        )
-        for path, size, vector in columns.iter_rows()
-    ]
-
-
-def _remove(add: AddFile, now_ms: int, *, data_change: bool) -> RemoveFile:
-    return RemoveFile(
-        path=add.path,
-        deletion_timestamp=now_ms,
-        data_change=data_change,
-        extended_file_metadata=True,
-        partition_values=add.partition_values,
-        size=add.size,
-        tags=add.tags,
-        deletion_vector=add.deletion_vector,
-    )
-
-
-def _without_nulls(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in raw.items() if value is not None}
 
 
 def _tagged(add: AddFile, revision_id: int | None, dialect: BlocksDialect) -> AddFile:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import orjson
 import polars as pl
 
-from qbeast_core.log.actions import RemoveFile
+from qbeast_core.log.actions import AddFile, RemoveFile
+from qbeast_core.log.deletion_vector import parse_vector
 
-__all__ = ["removes_of"]
+__all__ = ["remove_of", "removes_of"]
 
 
 def removes_of(files: pl.DataFrame, *, data_change: bool) -> tuple[RemoveFile, ...]:
@@ -35,9 +35,20 @@ def removes_of(files: pl.DataFrame, *, data_change: bool) -> tuple[RemoveFile, .
             extended_file_metadata=True,
             partition_values={},
             size=size,
-            deletion_vector=None
-            if vector is None
-            else {key: value for key, value in orjson.loads(vector).items() if value is not None},
+            deletion_vector=parse_vector(vector),
         )
         for path, size, vector in columns.iter_rows()
+    )
+
+
+def remove_of(add: AddFile, *, data_change: bool) -> RemoveFile:
+    """Return what takes back an add, of which it repeats all that Delta has a place for."""
+    return RemoveFile(
+        path=add.path,
+        data_change=data_change,
+        extended_file_metadata=True,
+        partition_values=add.partition_values,
+        size=add.size,
+        tags=add.tags,
+        deletion_vector=add.deletion_vector,
     )

@@ -1,20 +1,32 @@
-"""Index tags of data files, as columns: from the lines of commits and from the frames of checkpoints.
+"""What the files of a log say, read once and replayed: live files with their index tags, and whole adds.
 
-Which files are live is not decided here. A path's newest add gives its tags; joined to the live files by
-another reader, a fault here can cost pruning but no row.
+Which files are live `deltalake` says, but for one thing. The protocol compares decoded paths, and so does Spark;
+delta-rs compares them as they are spelled: a file that was added as ``a%2Bb.parquet`` and removed as ``a+b.parquet``
+(its own deletes spell it so) stays in its list. A path's newest add gives its tags; joined to the live files, a
+fault in them can cost pruning but no row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+import math
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from itertools import chain
+from typing import Any, Final, Literal
 
 import orjson
 import polars as pl
 
+from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.log.actions import AddFile, CommitInfo
+from qbeast_core.log.deletion_vector import FileKey, file_key, parse_vector, without_nulls
+from qbeast_core.log.live_files import LiveFiles
 from qbeast_core.spec.block import MOST_ROWS
+from qbeast_core.spec.file_path import FilePath
 
-__all__ = ["TAG_COLUMNS", "join_tags", "newest_tags", "sidecar_names", "tags_of_checkpoint", "tags_of_lines"]
+__all__ = ["TAG_COLUMNS", "LogState", "actions_of", "files_with_tags", "needs_removes", "whole_files"]
 
 # Column -> tag key (format 7 and, from `state` on, 11).
 _TAGS: Final[Mapping[str, str]] = {
@@ -40,89 +52,79 @@ _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "element_count": (0, MOST_ROWS),
 }
 _TEXTS: Final = pl.Schema(dict.fromkeys(TAG_COLUMNS, pl.String()))
+_SPELLED_DIFFERENTLY: Final = "[^A-Za-z0-9_./-]"
+# What a checkpoint derives from other fields; an add of a commit has no such keys.
+_DERIVED: Final = ("stats_parsed", "partitionValues_parsed")
 
 
-def tags_of_lines(bodies: Iterable[bytes]) -> pl.DataFrame:
-    r"""Return the tags of all adds in these commits, in order; one row per add.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LogState:
+    """The files of the log behind one version.
 
-    Parameters
+    Attributes
     ----------
-    bodies : iterable of bytes
-        Commits, oldest first, or checkpoints of JSON lines.
-
-    Examples
-    --------
-    >>> body = b'{"add":{"path":"a.parquet","tags":{"revision":"1","cube":"w"}}}\n'
-    >>> tags_of_lines([body]).select("path", "revision", "cube").rows()
-    [('a.parquet', 1, 'w')]
+    uri, version : str, int
+        The table, and its version.
+    checkpoint : tuple of polars.DataFrame or bytes
+        Parts and sidecars with a column per action, or lines of JSON; empty: there is none.
+    commits : tuple of bytes
+        The commits after it, oldest first.
+    earlier : iterator of bytes
+        The commits before, newest first, as far as they are there; each is read when it is asked for.
+    commit_info : CommitInfo or None
+        Who committed the version, and when; None: the log does not say.
+    fingerprint : tuple of int or None
+        What tells the commit's file from another one of that name, which a table written anew has.
     """
-    columns: dict[str, list[str | None]] = {name: [] for name in TAG_COLUMNS}
-    keys = [(columns[name], key) for name, key in _TAGS.items()]
-    for body in bodies:
-        for line in body.splitlines():
-            # Most of the time goes into JSON: a line that cannot be an add is not parsed.
-            add = orjson.loads(line).get("add") if b'"add"' in line else None
-            if add is None:
-                continue
-            columns["path"].append(add["path"])
-            tags: Mapping[str, Any] = add.get("tags") or {}
-            for column, key in keys:
-                column.append(tags.get(key))
-            vector = add.get("deletionVector")
-            columns["deletion_vector"].append(orjson.dumps(vector).decode() if vector else None)
-    return _typed(pl.DataFrame(columns, schema=_TEXTS, strict=False))
+
+    uri: str
+    version: int
+    checkpoint: tuple[pl.DataFrame | bytes, ...] = ()
+    commits: tuple[bytes, ...] = ()
+    earlier: Iterator[bytes] = field(default_factory=lambda: iter(()))
+    commit_info: CommitInfo | None = None
+    fingerprint: tuple[int, int, int] | None = None
 
 
-def tags_of_checkpoint(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the tags of all adds in a checkpoint, part or sidecar.
+def files_with_tags(
+    listed: pl.DataFrame, log: LogState, *, known: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    r"""Return the live files with their tags; nulls where a file has none, or none that can be used.
 
     Parameters
     ----------
-    frame : pl.DataFrame
-        Its rows, with the column ``add`` (a struct, null where the row is another action); without that
-        column the checkpoint holds no file.
-    """
-    if "add" not in frame.columns:
-        return _typed(pl.DataFrame(schema=_TEXTS))
-    adds = frame.select(pl.col("add").struct.unnest()).filter(pl.col("path").is_not_null())
-    no_text = pl.lit(None, pl.String)
-    tagged = isinstance(adds.schema.get("tags"), pl.Map)
-    texts = [(pl.col("tags").map.get(key) if tagged else no_text).alias(name) for name, key in _TAGS.items()]
-    vector = no_text
-    if "deletionVector" in adds.columns:
-        held = pl.col("deletionVector")
-        vector = pl.when(held.struct.field("storageType").is_not_null()).then(held.struct.json_encode())
-    return _typed(adds.select("path", *texts, vector.alias("deletion_vector")))
-
-
-def sidecar_names(frame: pl.DataFrame) -> list[str]:
-    """Return the paths of a checkpoint's sidecars as its ``sidecar`` column holds them; none without it."""
-    if "sidecar" not in frame.columns:
-        return []
-    return frame["sidecar"].struct.field("path").drop_nulls().to_list()
-
-
-def newest_tags(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return one row per path out of frames of tags, oldest first: the last add of a path wins."""
-    return pl.concat(frames).unique("path", keep="last")
-
-
-def join_tags(live: pl.DataFrame, tags: pl.DataFrame) -> pl.DataFrame:
-    """Return the live files with their tags; nulls where a file has none, or none that can be used.
-
-    Parameters
-    ----------
-    live : pl.DataFrame
-        One row per live file, with the columns `path` as the log spells it and `num_records`.
-    tags : pl.DataFrame
-        `TAG_COLUMNS`, one row per path.
+    listed : pl.DataFrame
+        The files that `deltalake` takes for live: `path` as the log spells it, `num_records`, and more.
+    log : LogState
+        The log of that version, with the adds and, where `needs_removes`, the removes of its checkpoint.
+    known : pl.DataFrame, optional
+        What this returned for an earlier version; `log` need not hold more than the commits since.
 
     Returns
     -------
     pl.DataFrame
-        With `has_deletion_vector` and `miscounted`: whether the statistics tell of a number of rows that no file
-        has; `num_records` is null there.
+        Without files that were removed under another spelling; with `TAG_COLUMNS`, `has_deletion_vector` and
+        `miscounted`: whether the statistics tell of a number of rows that no file has; `num_records` is null there.
+
+    Raises
+    ------
+    InvalidMetadataError
+        A commit is damaged.
+
+    Examples
+    --------
+    >>> adds = b'{"add":{"path":"a%2Bb"}}\n{"add":{"path":"c","tags":{"revision":"1"}}}'
+    >>> log = LogState(uri="t", version=1, commits=(adds, b'{"remove":{"path":"a+b"}}'))
+    >>> listed = pl.DataFrame({"path": ["a%2Bb", "c"], "num_records": [1, 2]})
+    >>> files_with_tags(listed, log).select("path", "revision").rows()
+    [('c', 1)]
     """
+    with _naming_damage(log):
+        tags = _tags(log)
+        tags = tags if known is None else pl.concat([known.select(TAG_COLUMNS), tags])
+        tags = tags.unique("path", keep="last")
+        gone = _taken_back(listed["path"], log, known) if needs_removes(listed) else []
+    live = listed.filter(~pl.col("path").is_in(gone)) if gone else listed
     joined = live.join(tags, on="path", how="left", maintain_order="left")
     possible = pl.col("num_records").is_between(0, MOST_ROWS)
     return joined.with_columns(
@@ -132,8 +134,217 @@ def join_tags(live: pl.DataFrame, tags: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _typed(texts: pl.DataFrame) -> pl.DataFrame:
+def needs_removes(listed: pl.DataFrame) -> bool:
+    """Tell whether the `path` of any of these files is one that writers spell differently.
+
+    Examples
+    --------
+    >>> [needs_removes(pl.DataFrame({"path": [path]})) for path in ("k/part-0.parquet", "a%2Bb.parquet")]
+    [False, True]
+    """
+    return listed["path"].str.contains(_SPELLED_DIFFERENTLY).any()
+
+
+def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
+    r"""Return the whole adds behind the paths that are live.
+
+    Parameters
+    ----------
+    listed : iterable of str
+        Paths of the live files, as the log spells them.
+    log : LogState
+        The log of that version, with the adds of its checkpoint.
+
+    Raises
+    ------
+    InvalidMetadataError
+        A line is no JSON, or an add lacks what every add has.
+
+    Examples
+    --------
+    >>> add = '{"add":{"path":"%s","size":1,"modificationTime":1,"partitionValues":{},"dataChange":true}}\n'
+    >>> twice = '{"remove":{"path":"b","dataChange":false}}\n' + add % "b"
+    >>> commits = ((add % "a" + add % "b").encode(), twice.encode())
+    >>> found = whole_files(["a"], LogState(uri="t", version=1, commits=commits))
+    >>> [one.path for one in found.listed], [one.path for one in found.unlisted]
+    (['a'], ['b'])
+    """
+    newest: dict[str, dict[str, Any]] = {}
+    disputed: dict[str, str] = {}
+    with _naming_damage(log):
+        for part in log.checkpoint:
+            newest.update((add["path"], _as_committed(add)) for add in actions_of(part, "add"))
+        for body in log.commits:
+            adds, removes = list(actions_of(body, "add")), list(actions_of(body, "remove"))
+            gone = {_key(remove) for remove in removes}
+            for action in (*adds, *removes):
+                disputed.pop(_key(action)[0], None)  # a later commit settles it
+            disputed |= {_key(add)[0]: add["path"] for add in adds if _key(add) in gone}
+            newest.update((add["path"], add) for add in adds)
+        paths = list(listed)
+        hidden = set(disputed.values()) - set(paths)
+        return LiveFiles(
+            listed=tuple(AddFile.model_validate(newest[path]) for path in paths if path in newest),
+            unlisted=tuple(AddFile.model_validate(newest[path]) for path in sorted(hidden)),
+        )
+
+
+def actions_of(
+    part: pl.DataFrame | bytes, kind: Literal["add", "remove", "sidecar"]
+) -> Iterator[dict[str, Any]]:
+    r"""Yield the actions of a kind out of the lines of a commit, or out of a checkpoint, as they stand there.
+
+    Parameters
+    ----------
+    part : polars.DataFrame or bytes
+        A checkpoint's part with a column (a struct) per action, null where the row is another one; or lines.
+    kind : {"add", "remove", "sidecar"}
+        The action.
+
+    Examples
+    --------
+    >>> list(actions_of(b'{"add":{"path":"a"}}\n{"remove":{"path":"b"}}', "remove"))
+    [{'path': 'b'}]
+    """
+    if isinstance(part, bytes):
+        mark = f'"{kind}"'.encode()
+        # Most of the time goes into JSON: a line that cannot be such an action is not parsed.
+        found = (orjson.loads(line).get(kind) for line in part.splitlines() if mark in line)
+        yield from (action for action in found if action)
+    elif kind in part.columns:
+        yield from _rows(part, kind).iter_rows(named=True)
+
+
+def _rows(frame: pl.DataFrame, kind: str) -> pl.DataFrame:
+    return frame.select(pl.col(kind).struct.unnest()).filter(pl.col("path").is_not_null())
+
+
+def _key(action: Mapping[str, Any]) -> FileKey:
+    return file_key(action["path"], action.get("deletionVector"))
+
+
+@contextmanager
+def _naming_damage(log: LogState) -> Generator[None]:
+    try:
+        yield
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        message = (
+            f"the log of {log.uri} up to version {log.version} is damaged: {error}. Nothing was changed."
+        )
+        raise InvalidMetadataError(message) from error
+
+
+# --- tags ---------------------------------------------------------------------------------------------------------
+
+
+def _tags(log: LogState) -> pl.DataFrame:
+    """Return the tags of all adds, those of a checkpoint before the newer ones; one row per add."""
+    frames = [_tags_of_frame(part) for part in log.checkpoint if isinstance(part, pl.DataFrame)]
+    bodies = [part for part in log.checkpoint if isinstance(part, bytes)]
+    texts = pl.concat([*frames, _tags_of_lines([*bodies, *log.commits])])
     numbers = {name: pl.col(name).cast(pl.Int64, strict=False) for name in _BOUNDS}
     return texts.with_columns(
         pl.when(number.is_between(*_BOUNDS[name])).then(number) for name, number in numbers.items()
     )
+
+
+def _tags_of_lines(bodies: Iterable[bytes]) -> pl.DataFrame:
+    columns: dict[str, list[str | None]] = {name: [] for name in TAG_COLUMNS}
+    keys = [(columns[name], key) for name, key in _TAGS.items()]
+    for add in chain.from_iterable(actions_of(body, "add") for body in bodies):
+        columns["path"].append(add["path"])
+        tags: Mapping[str, Any] = add.get("tags") or {}
+        for column, key in keys:
+            column.append(tags.get(key))
+        vector = add.get("deletionVector")
+        columns["deletion_vector"].append(orjson.dumps(vector).decode() if vector else None)
+    return pl.DataFrame(columns, schema=_TEXTS, strict=False)
+
+
+def _tags_of_frame(frame: pl.DataFrame) -> pl.DataFrame:
+    if "add" not in frame.columns:
+        return pl.DataFrame(schema=_TEXTS)
+    adds = _rows(frame, "add")
+    no_text = pl.lit(None, pl.String)
+    tagged = isinstance(adds.schema.get("tags"), pl.Map)
+    texts = [(pl.col("tags").map.get(key) if tagged else no_text).alias(name) for name, key in _TAGS.items()]
+    vector = no_text
+    if "deletionVector" in adds.columns:
+        held = pl.col("deletionVector")
+        vector = pl.when(held.struct.field("storageType").is_not_null()).then(held.struct.json_encode())
+    return adds.select("path", *texts, vector.alias("deletion_vector"))
+
+
+# --- spellings ----------------------------------------------------------------------------------------------------
+
+
+def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) -> list[str]:
+    """Return the paths, as they are spelled, that are not live any more: a replay by decoded paths.
+
+    A checkpoint may name a file as live and as removed, spelled differently: its order does not count, so only the
+    commits before it tell.
+    """
+    newest: dict[FileKey, str | None] = {}
+    for path, vector in () if known is None else known.select("path", "deletion_vector").iter_rows():
+        newest[file_key(path, parse_vector(vector))] = path
+    removes = {_key(one): one["path"] for part in log.checkpoint for one in actions_of(part, "remove")}
+    for part in log.checkpoint:
+        newest |= {_key(add): add["path"] for add in actions_of(part, "add")}
+    unsettled = {key for key, path in newest.items() if removes.get(key, path) != path}
+    for body in log.commits:
+        told = _told(body)
+        newest |= told
+        unsettled -= told.keys()
+    while unsettled and (earlier := next(log.earlier, None)) is not None:
+        told = {key: path for key, path in _told(earlier).items() if key in unsettled}
+        newest |= told
+        unsettled -= told.keys()
+    live = set(newest.values())
+    decoded = {path for path, _ in newest}
+    # What was known before and is not live was taken back then; what the log never names is left to `deltalake`.
+    return [
+        path
+        for path in listed
+        if path not in live and (known is not None or FilePath.of_log(path).text in decoded)
+    ]
+
+
+def _told(body: bytes) -> dict[FileKey, str | None]:
+    """Return the files that a commit is about, by the path that it adds them under; None: it removes them."""
+    return dict.fromkeys(map(_key, actions_of(body, "remove"))) | {
+        _key(add): str(add["path"]) for add in actions_of(body, "add")
+    }
+
+
+# --- whole adds ---------------------------------------------------------------------------------------------------
+
+
+def _as_committed(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an add of a checkpoint as a commit spells it."""
+    add = {key: value for key, value in without_nulls(raw).items() if key not in _DERIVED}
+    vector = without_nulls(add.pop("deletionVector", {}))
+    if "storageType" in vector:
+        add["deletionVector"] = vector
+    if raw.get("stats") is None and raw.get("stats_parsed") is not None:
+        add["stats"] = orjson.dumps(_plain(raw["stats_parsed"])).decode()
+    return add
+
+
+def _plain(parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return statistics as JSON has them; a bound that cannot be spelled exactly is left out."""
+    found: dict[str, Any] = {}
+    for key, value in parsed.items():
+        match value:
+            case dict():
+                found[key] = _plain(value)
+            case datetime():
+                pass
+            case date():
+                found[key] = value.isoformat()
+            case float() if not math.isfinite(value):
+                pass
+            case bool() | int() | float() | str():
+                found[key] = value
+            case _:
+                pass
+    return found

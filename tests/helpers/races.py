@@ -15,7 +15,7 @@ __all__ = ["landing_first"]
 @contextmanager
 def landing_first(other: Callable[[], Any], *, times: int = 1) -> Generator[None]:
     """Let another writer land just before each of our first `times` attempts to put a version."""
-    put, left, inside = commit_module._put, times, False  # noqa: SLF001 - the one place where versions are put
+    put, left, inside = commit_module.put_commit, times, False  # the one place where versions are put
 
     def put_late(*args: Any) -> Any:
         nonlocal left, inside
@@ -27,5 +27,5 @@ def landing_first(other: Callable[[], Any], *, times: int = 1) -> Generator[None
                 inside = False
         return put(*args)
 
-    with mock.patch.object(commit_module, "_put", put_late):
+    with mock.patch.object(commit_module, "put_commit", put_late):
         yield

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.live_files import LiveFiles, live_files, retag
+from qbeast_core.log.live_files import LiveFiles, retag
+from qbeast_core.log.replay import LogState, whole_files
 from tests.helpers.handmade_log import add, remove
 
 VECTOR = {"storageType": "u", "pathOrInlineDv": "ab", "offset": 4, "sizeInBytes": 9, "cardinality": 1}
@@ -16,6 +17,11 @@ VECTOR = {"storageType": "u", "pathOrInlineDv": "ab", "offset": 4, "sizeInBytes"
 
 def commit(*actions: dict[str, Any]) -> bytes:
     return "".join(f"{json.dumps(action)}\n" for action in actions).encode()
+
+
+def live_files(listed: list[str], checkpoint: list[pl.DataFrame | bytes], commits: list[bytes]) -> LiveFiles:
+    log = LogState(uri="t", version=len(commits), checkpoint=tuple(checkpoint), commits=tuple(commits))
+    return whole_files(listed, log)
 
 
 def paths(files: tuple[AddFile, ...]) -> list[str]:

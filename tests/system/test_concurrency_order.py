@@ -99,7 +99,7 @@ class Race:
 
     def run(self) -> None:
         self.landed: list[str] = []
-        with mock.patch.object(commit_module, "_put", self.put_late):
+        with mock.patch.object(commit_module, "put_commit", self.put_late):
             self.go()
 
     def go(self) -> None:
@@ -113,7 +113,7 @@ class Race:
         return put(*args)
 
 
-put = commit_module._put  # noqa: SLF001 - the one place where versions are put
+put = commit_module.put_commit  # the one place where versions are put
 
 
 def begin(path: Path, areas: Sequence[Area], cube_size: int, thinned: str) -> pl.DataFrame:

@@ -337,14 +337,14 @@ def test_a_race_with_another_spelling_is_seen(
     assert ways
     left = ROWS.filter(pl.col("id") >= 10)
     theirs = [removed_by_another(tmp_path / "t", ways[0], left)]
-    put = commit_module._put  # noqa: SLF001 -- what commits last
+    put = commit_module.put_commit
 
     def late(*args: object) -> object:
         if theirs:
             theirs.pop()()
         return put(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(commit_module, "_put", late)
+    monkeypatch.setattr(commit_module, "put_commit", late)
     table = qbeast.open_table(tmp_path / "t")
     try:
         if change == "delete":

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from qbeast_core.errors import (
     CommitConflictError,
@@ -19,25 +19,21 @@ from qbeast_core.errors import (
     TableExistsError,
 )
 from qbeast_core.io.store import Store
-from qbeast_core.log.actions import AddFile, Commit, dump_commit
+from qbeast_core.log.actions import AddFile, dump_commit, parse_commit
 from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.names import commit_path
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import Conflict, rebase
 from qbeast_core.table.commit.commit_info import commit_info
 from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.index.fit import breaks_order, fit_blocks
-from qbeast_core.table.snapshot.delta import delta_errors
-from qbeast_core.table.snapshot.log_files import read_commit
-from qbeast_core.table.snapshot.snapshot import Snapshot, files_for, load_snapshot, refresh
+from qbeast_core.table.snapshot.log_files import put_commit, read_log
+from qbeast_core.table.snapshot.snapshot import Snapshot, files_for, follow, load_snapshot, refresh
 
 __all__ = [
     "CommitOutcome",
     "WriteIntent",
-    "catch_up",
-    "checkpoint_if_due",
     "commit",
     "conflict",
     "discarding",
@@ -49,8 +45,6 @@ __all__ = [
 _FIRST_PAUSE: Final = 0.005
 
 _LONGEST_PAUSE: Final = 1.0
-
-_Put: TypeAlias = Literal["won", "lost", "absent"]
 
 _EVERY: Final = 10
 
@@ -154,7 +148,7 @@ def commit(
         )
         version = _version(head) + 1
         info = commit_info(fitted, rebased, head, txn_id=txn_id, now_ms=now)
-        put = _put(store, version, dump_commit([info, *rebased.actions]), txn_id)
+        put = put_commit(store, version, dump_commit([info, *rebased.actions]), txn_id)
         if put == "won":
             return CommitOutcome(
                 version=version,
@@ -165,7 +159,7 @@ def commit(
             )
         sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**attempt) * (0.5 + jitter() / 2))
         if put == "lost":
-            head, applied = catch_up(store, head, intent, attempt=attempt, conflict_with=conflict_with)
+            head, applied = _caught_up(store, head, intent, attempt=attempt, conflict_with=conflict_with)
             if applied:
                 return CommitOutcome(
                     version=head.version, attempts=attempt, snapshot=head, already_applied=True
@@ -236,40 +230,6 @@ def _has_progress(snapshot: Snapshot, intent: WriteIntent) -> bool:
     return stored is not None and stored >= intent.txn.version
 
 
-def _put(store: Store, version: int, body: bytes, txn_id: str) -> _Put:
-    """Try one version; whatever the store answers, what counts is the commit that is there afterwards."""
-    path = commit_path(version)
-    failure: OSError | None = None
-    try:
-        store.put_if_absent(path, body)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        failure = error
-    else:
-        return "won"
-    try:
-        there = read_commit(store, version)
-    except OSError as error:
-        raise _unknown(store, version, txn_id) from (failure or error)
-    if there is not None:
-        return "won" if there.commit_info is not None and there.commit_info.txn_id == txn_id else "lost"
-    if failure is None:
-        return "absent"  # object stores answer a race so; the version is still free
-    if store.local_root is not None:
-        raise failure  # a folder does not change its mind
-    raise _unknown(store, version, txn_id) from failure
-
-
-def _unknown(store: Store, version: int, txn_id: str) -> CommitUnknownError:
-    message = (
-        f"the store failed while version {version} of {store.uri} was written: perhaps it is there. "
-        f"Keep the data files, look later whether its commitInfo has the txnId {txn_id}, and write again "
-        "only if it has not."
-    )
-    return CommitUnknownError(message, table=store.uri, version=version, txn_id=txn_id)
-
-
 def _after(store: Store, head: Snapshot | None, version: int, options: Mapping[str, str]) -> Snapshot | None:
     """Return the table with the commit, checkpointed if it is time; no failure undoes the commit."""
     try:
@@ -278,54 +238,36 @@ def _after(store: Store, head: Snapshot | None, version: int, options: Mapping[s
         message = f"version {version} of {store.uri} is committed, but cannot be loaded now: {error}"
         warnings.warn(message, QbeastWarning, stacklevel=3)
         return None
-    checkpoint_if_due(newest, version)
+    _checkpoint_if_due(newest, version)
     return newest
 
 
-def catch_up(
+def _caught_up(
     store: Store,
     head: Snapshot | None,
     intent: WriteIntent,
     *,
     attempt: int,
-    conflict_with: Callable[[Snapshot], str | None] | None = None,
+    conflict_with: Callable[[Snapshot], str | None] | None,
 ) -> tuple[Snapshot, bool]:
-    """Return the newest snapshot, and whether a winner says that `intent` is in the table already.
-
-    Parameters
-    ----------
-    store : Store
-        Where the table is.
-    head : Snapshot or None
-        The version the lost attempt was built on; None: it was to create the table.
-    intent : WriteIntent
-        What we want to publish.
-    attempt : int
-        How many attempts there were, for the message.
-    conflict_with : callable, optional
-        As for `commit`.
-
-    Raises
-    ------
-    TableExistsError
-        The table was to be created, and another writer did.
-    CommitConflictError
-        A winner stands against `intent`.
-    """
+    """Return the newest snapshot, and whether a winner says that `intent` is in the table already."""
     if head is None:
         raise table_exists(store.uri)
-    newest = refresh(head)
-    for version in range(head.version + 1, newest.version + 1):
-        winner = _winner(store, version, attempt)
+    newest, log = follow(head)
+    reason: str | None = None
+    try:
+        commits = (log or read_log(store, newest.version, after=head.version)).commits
+    except FileNotFoundError:
+        commits, reason = (), f"a version since {head.version} was cleaned up before it could be checked"
+    for version, body in enumerate(commits, start=head.version + 1):
+        winner = parse_commit(body, version=version)
         if already_applied(intent, winner):
             return newest, True
-        reason = find_conflict(intent, winner)
-        if reason is not None:
-            raise conflict(store.uri, newest.version, attempt, reason)
-    if intent.removes and breaks_order(intent, newest):
+        reason = reason or find_conflict(intent, winner)
+    if reason is None and intent.removes and breaks_order(intent, newest):
         reason = "another writer added rows whose place in the tree depends on what this change replaces"
-        raise conflict(store.uri, newest.version, attempt, reason)
-    reason = None if conflict_with is None else conflict_with(newest)
+    if reason is None and conflict_with is not None:
+        reason = conflict_with(newest)
     if reason is not None:
         raise conflict(store.uri, newest.version, attempt, reason)
     return newest, False
@@ -346,52 +288,19 @@ def table_exists(uri: str) -> TableExistsError:
     return TableExistsError(message, path=uri)
 
 
-def _winner(store: Store, version: int, attempt: int) -> Commit:
-    winner = read_commit(store, version)
-    if winner is None:
-        raise conflict(
-            store.uri, version, attempt, f"version {version} was cleaned up before it could be checked"
-        )
-    return winner
+def _checkpoint_if_due(snapshot: Snapshot, version: int) -> None:
+    """Write a checkpoint if `version`, just committed, is a multiple of the table's interval; failing is a warning.
 
-
-def checkpoint_if_due(snapshot: Snapshot, version: int) -> bool:
-    """Write a checkpoint if `version`, just committed, is a multiple of the table's interval; say if it was.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The table at `version` or later; this is what the checkpoint holds.
-    version : int
-        The version committed. ``delta.checkpointInterval`` is the interval, 10 by default.
-
-    Warns
-    -----
-    QbeastWarning
-        It could not be written. The commit stands, and the table can be read.
+    The interval is ``delta.checkpointInterval``, 10 by default; the checkpoint holds `snapshot`, `version` or later.
     """
     text = snapshot.metadata.configuration.get("delta.checkpointInterval", "")
     interval = int(text) if text.isascii() and text.isdigit() and int(text) > 0 else _EVERY
     if version == 0 or version % interval:
-        return False
+        return
     try:
-        with snapshot.source.lock, delta_errors(snapshot.uri):
-            if _lists_more(snapshot):
-                return False
-            snapshot.source.table.create_checkpoint()
+        snapshot.source.checkpoint(snapshot.version, files=snapshot.files.height)
     except QbeastError as error:
         message = (
             f"no checkpoint of {snapshot.uri} at version {version}: {error}. The commit itself is complete."
         )
         warnings.warn(message, QbeastWarning, stacklevel=2)
-        return False
-    return True
-
-
-def _lists_more(snapshot: Snapshot) -> bool:
-    """Tell whether `deltalake` takes files for live that were removed under another spelling.
-
-    Its checkpoint would keep them, and not for ever what removed them.
-    """
-    table = snapshot.source.table
-    return table.version() == snapshot.version and len(table.file_uris()) > snapshot.files.height

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from qbeast_core.hints import Message, call
-from qbeast_core.log.names import LOG_DIRECTORY
 
-__all__ = ["found_instead", "hive_copy"]
+__all__ = ["LOG_DIRECTORY", "found_instead", "hive_copy"]
+
+LOG_DIRECTORY: Final = "_delta_log"
+"""The folder that makes a table of the one that it is in."""
 
 _LOOKED_AT: Final = 1000
 _SCANS: Final = {

@@ -10,8 +10,9 @@ from typing import ClassVar, Final
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile, Metadata
+from qbeast_core.log.deletion_vector import FileKey, file_key
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import FileChange, LiveFiles, file_key
+from qbeast_core.log.live_files import FileChange, LiveFiles
 from qbeast_core.log.named_files import paths_of_adds
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.block import BlocksDialect
@@ -115,18 +116,18 @@ class _Restore:
     """What becomes of the files, and how it went the last time it was asked."""
 
     def __init__(self, wanted: tuple[AddFile, ...]) -> None:
-        self._wanted = {file_key(add): add.model_copy(update={"data_change": True}) for add in wanted}
+        self._wanted = {_key(add): add.model_copy(update={"data_change": True}) for add in wanted}
         self.change = FileChange()
 
     def __call__(self, live: LiveFiles, dialect: BlocksDialect) -> FileChange:  # noqa: ARG002 - tags are kept
-        now = {file_key(add): add.model_copy(update={"data_change": True}) for add in live.listed}
+        now = {_key(add): add.model_copy(update={"data_change": True}) for add in live.listed}
         adds = [
             # The same file with other tags is no change of rows.
             add.model_copy(update={"data_change": key not in now})
             for key, add in self._wanted.items()
             if now.get(key) != add
         ]
-        removed = [add for add in (*live.listed, *live.unlisted) if file_key(add) not in self._wanted]
+        removed = [add for add in (*live.listed, *live.unlisted) if _key(add) not in self._wanted]
         self.change = FileChange(adds=tuple(adds), removed=tuple(removed), data_change=True)
         return self.change
 
@@ -140,6 +141,10 @@ def _metadata(newest: Snapshot, old: Snapshot) -> Metadata:
     return old.metadata.model_copy(
         update={"id": newest.metadata.id, "configuration": config.to_configuration()}
     )
+
+
+def _key(add: AddFile) -> FileKey:
+    return file_key(add.path, add.deletion_vector)
 
 
 def _refuse_missing(store: Store, newest: Snapshot, old: Snapshot, wanted: tuple[AddFile, ...]) -> None:

@@ -15,10 +15,10 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.hints import Message, argument
 from qbeast_core.io.store import Entry, Store
 from qbeast_core.log.named_files import names_of_files, names_removed_since, paths_of_adds
-from qbeast_core.log.names import LOG_DIRECTORY
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.results import Result
-from qbeast_core.table.snapshot.log_files import read_state
+from qbeast_core.table.snapshot.log_files import read_log
 from qbeast_core.table.snapshot.snapshot import Snapshot, has_old_layout, read_live_files, refresh
 
 __all__ = ["VacuumResult", "vacuum"]
@@ -91,11 +91,11 @@ def vacuum(
     found = [one for one in store.entries("") if one.modified_ms < oldest and _is_data(one.path)]
     newest = refresh(snapshot)  # after the listing: what was committed meanwhile is known to it
     check_writable(newest.protocol, newest.metadata, mode="metadata", path=newest.uri, brings="settings")
-    log = read_state(store, version=newest.version, actions=("remove",))
+    log = read_log(store, newest.version, actions=("remove",))
     needed = names_of_files(newest.files)
     if has_old_layout(newest):  # another replay of the log may have more live files
         needed |= {path.name for path in paths_of_adds(read_live_files(newest).unlisted)}
-    needed |= names_removed_since(log.checkpoint, log.commits, since_ms=oldest)
+    needed |= names_removed_since(log, since_ms=oldest)
     gone = [one for one in found if one.path.rpartition("/")[2] not in needed]
     if not dry_run:
         _delete(store, gone)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import orjson
-import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError, QbeastError, StorageError
 from qbeast_core.io.store import Store
-from qbeast_core.log.named_files import vector_path
+from qbeast_core.log.deletion_vector import parse_vector, vector_path
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
-from qbeast_core.table.snapshot.delta import delta_errors, open_delta
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 __all__ = ["deleted_rows"]
@@ -39,13 +36,13 @@ def deleted_rows(snapshot: Snapshot) -> dict[int, I64Array]:
     numbers = snapshot.files["has_deletion_vector"].arg_true().to_list()
     if not numbers:
         return {}
-    held = {vector_path(orjson.loads(snapshot.files["deletion_vector"][number])) for number in numbers}
+    held = {vector_path(parse_vector(snapshot.files["deletion_vector"][number]) or {}) for number in numbers}
     store = snapshot.source.store
     files = sorted(path.text for path in held if path is not None)
     for path in files:
         store.locate(path)
     try:
-        vectors = _vectors(snapshot)
+        vectors = snapshot.source.deletion_vectors(snapshot.version)
     except QbeastError as error:
         _refuse_missing(snapshot, files, error)
         raise
@@ -64,19 +61,6 @@ def deleted_rows(snapshot: Snapshot) -> dict[int, I64Array]:
         )
         raise InvalidMetadataError(message)
     return found
-
-
-def _vectors(snapshot: Snapshot) -> pl.DataFrame:
-    """Return what `deltalake` tells of the vectors of this very version."""
-    source = snapshot.source
-    with source.lock, delta_errors(snapshot.uri):
-        if source.table.version() == snapshot.version:
-            return pl.DataFrame(source.table.deletion_vectors())
-    table = open_delta(
-        source.store, version=snapshot.version, storage_options=snapshot.storage_options
-    )  # the other one was refreshed since
-    with delta_errors(snapshot.uri):
-        return pl.DataFrame(table.deletion_vectors())
 
 
 def _as_told(store: Store, path: str) -> Iterator[str]:

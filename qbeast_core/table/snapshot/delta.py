@@ -1,13 +1,16 @@
-"""Open a table with `deltalake` and say in this library's errors what is wrong with it."""
+"""What `deltalake` knows of a table, and what is wrong with one in this library's errors."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
+from threading import Lock
 from typing import Final
 
+import polars as pl
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as NoDeltaTableError
@@ -21,16 +24,123 @@ from qbeast_core.errors import (
     VersionNotFoundError,
     shown_cause,
 )
+from qbeast_core.hints import Message
 from qbeast_core.io.store import Store
-from qbeast_core.log.names import LOG_DIRECTORY, commit_path
-from qbeast_core.log.told_by_deltalake import cause_told, damage_told, feature_told
-from qbeast_core.table.data.found_instead import found_instead
+from qbeast_core.log.actions import Metadata, Protocol
+from qbeast_core.log.protocol import check_readable
+from qbeast_core.log.refusals import COPIES, copy_of
+from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead
+from qbeast_core.table.snapshot.log_files import commit_path
 
-__all__ = ["delta_errors", "open_delta"]
+__all__ = ["DeltaSource", "DeltaVersion", "delta_errors", "open_delta"]
+
+_STATS: Final = ("min", "max", "null_count")
+_NOTHING: Final = pl.Struct([])
 
 _STORE: Final = re.compile(
     r"Generic (?:S3|GCS|\w*Azure|HTTP)|error sending request|credential|denied", re.IGNORECASE
 )
+_UNSUPPORTED: Final = re.compile(
+    r"unsupported|not supported|catalog-managed|column mapping|variant", re.IGNORECASE
+)
+_FEATURE: Final = re.compile(r"[Ff]eature '?(\w+)")
+_CATALOG: Final = re.compile(r"catalog-managed|max catalog version", re.IGNORECASE)
+_PROTOCOL: Final = re.compile(r"Invalid protocol action in the delta log: (.*)", re.DOTALL)
+_GAP: Final = re.compile(
+    r"found gap: .*?/0*(\d+)\.(?:json|checkpoint).*? -> .*?/0*(\d+)\.json"
+    r"|Gap between checkpoint version (\d+) and next commit (\d+)",
+    re.DOTALL,
+)
+_NO_BEGINNING: Final = re.compile(
+    r"No (?:table metadata|protocol|table metadata or protocol) found in delta log"
+)
+_SPAWN: Final = (
+    "this process was forked from one that had used the library, whose threads did not come along. Start processes "
+    "with the method 'spawn': multiprocessing.get_context('spawn'), or mp_context= of an executor"
+)
+_NO_CREDENTIALS: Final = (
+    "there are no credentials that can be used: give them in storage_options or the environment"
+)
+_PLAIN_HTTP: Final = "the endpoint is http, which has to be allowed: AWS_ALLOW_HTTP='true' in storage_options"
+_NO_STORE: Final = (
+    "the store cannot be reached: check the endpoint in storage_options or the environment (AWS_ENDPOINT_URL, a whole "
+    "address like https://host:port), and the network"
+)
+_REFUSED: Final = "the store refuses these credentials: check them, and what they may do"
+_CAUSES: Final = (
+    (r"Forked process detected", _SPAWN),
+    (r"api/token|169\.254\.169\.254|credential", _NO_CREDENTIALS),  # asked of where there is no such service
+    (r"URL scheme is not allowed", _PLAIN_HTTP),
+    (r"dns error|Connection refused|tcp connect|builder error|Executor has crashed", _NO_STORE),
+    (r"denied|Unauthorized|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|InvalidToken", _REFUSED),
+)
+# What no reader here knows: left is an engine that may.
+_FUTURE: Final = Protocol(min_reader_version=3, min_writer_version=7, reader_features=("unknown",))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeltaVersion:
+    """What `deltalake` alone knows of a version.
+
+    Attributes
+    ----------
+    version : int
+        0 or more.
+    files : pl.DataFrame
+        Its live files: `path` (as in the log), `size_bytes`, `modification_time` (ms), `num_records`, and the typed
+        structs `min`, `max` and `null_count`.
+    metadata, protocol : Metadata, Protocol
+        The newest of the version.
+    """
+
+    version: int
+    files: pl.DataFrame
+    metadata: Metadata
+    protocol: Protocol
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeltaSource:
+    """A table as `deltalake` holds it; shared by the snapshots refreshed from one another, from any thread."""
+
+    store: Store
+    table: DeltaTable
+    storage_options: Mapping[str, str]
+    lock: Lock = field(default_factory=Lock)
+
+    def newer_than(self, version: int) -> DeltaVersion | None:
+        """Look for newer versions; None: `version` is the newest."""
+        with self._held() as table:
+            table.update_incremental()
+            return None if table.version() == version else _known(self.store.uri, table)
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """Return how far an application says the table has come; None: it never said."""
+        with self._held() as table:
+            return table.transaction_version(app_id)
+
+    def deletion_vectors(self, version: int) -> pl.DataFrame:
+        """Return for each file that has a vector its `filepath` and its `selection_vector`."""
+        with self._held() as table:
+            if table.version() == version:
+                return pl.DataFrame(table.deletion_vectors())
+        source, _ = open_delta(self.store, version=version, storage_options=self.storage_options)
+        return source.deletion_vectors(version)  # this one was refreshed since
+
+    def checkpoint(self, version: int, *, files: int) -> None:
+        """Write a checkpoint of the newest version, but not where `deltalake` takes more files of `version` for live.
+
+        There are `files` of them; the others were removed under another spelling. A checkpoint would keep them, and not
+        for ever what removed them.
+        """
+        with self._held() as table:
+            if table.version() != version or len(table.file_uris()) <= files:
+                table.create_checkpoint()
+
+    @contextmanager
+    def _held(self) -> Generator[DeltaTable]:
+        with self.lock, delta_errors(self.store.uri):
+            yield self.table
 
 
 def open_delta(
@@ -38,8 +148,8 @@ def open_delta(
     *,
     version: int | None = None,
     timestamp: datetime | None = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> DeltaTable:
+    storage_options: Mapping[str, str],
+) -> tuple[DeltaSource, DeltaVersion]:
     """Open a table; the newest version unless one is asked for.
 
     Raises
@@ -49,21 +159,23 @@ def open_delta(
     VersionNotFoundError
         The table has no such version (any more).
     UnsupportedTableError
-        `deltalake` refuses a feature of the table.
+        The table cannot be read right, or `deltalake` refuses a feature of it.
     InvalidMetadataError
         The log is damaged.
     StorageError
         The store cannot be read.
     """
-    _refuse_what_is_no_table(store)
-    options = dict(storage_options or {}) or None
-    if version is not None:
-        return _open_version(store, version, options)
+    root, options = store.local_root, dict(storage_options) or None
+    if root is not None and not (root / LOG_DIRECTORY).is_dir():
+        raise TableNotFoundError(found_instead(store.uri, root), path=store.uri)
     with delta_errors(store.uri):
-        table = DeltaTable(store.uri, storage_options=options)
+        if version is not None:
+            table = _open_version(store, version, options)
+        else:
+            table = DeltaTable(store.uri, storage_options=options)
         if timestamp is not None:
             table.load_as_version(timestamp)
-    return table
+        return DeltaSource(store, table, storage_options), _known(store.uri, table)
 
 
 @contextmanager
@@ -82,23 +194,20 @@ def delta_errors(uri: str) -> Generator[None]:
 
 
 def _open_version(store: Store, version: int, options: dict[str, str] | None) -> DeltaTable:
-    uri = store.uri
     newest: int | None = None
     cause: QbeastError | None = None
     if not _has_commit(store, version):  # deltalake would look for every version up to it
-        with delta_errors(uri):
-            newest = DeltaTable(uri, storage_options=options).version()
+        newest = DeltaTable(store.uri, storage_options=options).version()
     if version >= 0 and (newest is None or version <= newest):
         try:
-            with delta_errors(uri):
-                return DeltaTable(uri, version=version, storage_options=options)
+            with delta_errors(store.uri):
+                return DeltaTable(store.uri, version=version, storage_options=options)
         except (InvalidMetadataError, StorageError) as error:
             cause = error
-    if newest is None:
-        with delta_errors(uri):  # a table that cannot be read at all says so here
-            newest = DeltaTable(uri, storage_options=options).version()
-    message = f"{uri} has no version {version} that can be read; the newest is {newest}."
-    raise VersionNotFoundError(message, path=uri, version=version) from cause
+    if newest is None:  # a table that cannot be read at all says so here
+        newest = DeltaTable(store.uri, storage_options=options).version()
+    message = f"{store.uri} has no version {version} that can be read; the newest is {newest}."
+    raise VersionNotFoundError(message, path=store.uri, version=version) from cause
 
 
 def _has_commit(store: Store, version: int) -> bool:
@@ -108,24 +217,46 @@ def _has_commit(store: Store, version: int) -> bool:
         return False
 
 
-def _refuse_what_is_no_table(store: Store) -> None:
-    root = store.local_root
-    if root is None or (root / LOG_DIRECTORY).is_dir():
-        return
-    raise TableNotFoundError(found_instead(store.uri, root), path=store.uri)
+def _known(uri: str, table: DeltaTable) -> DeltaVersion:
+    version, files = table.version(), pl.DataFrame(table.get_add_actions())
+    # A kind of statistics is missing where no column of the table can have it.
+    files = files.with_columns(pl.lit(None, _NOTHING).alias(name) for name in _STATS if name not in files)
+    schema_string, about, versions = table.schema().to_json(), table.metadata(), table.protocol()
+    metadata = Metadata(
+        id=str(about.id),
+        name=about.name,
+        description=about.description,
+        schema_string=schema_string,
+        partition_columns=tuple(about.partition_columns),
+        configuration=about.configuration,
+        created_time=about.created_time,
+    )
+    protocol = Protocol(
+        min_reader_version=versions.min_reader_version,
+        min_writer_version=versions.min_writer_version,
+        reader_features=_sorted(versions.reader_features),
+        writer_features=_sorted(versions.writer_features),
+    )
+    check_readable(protocol, metadata, path=uri)
+    return DeltaVersion(version, files, metadata, protocol)
+
+
+def _sorted(features: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if features is None else tuple(sorted(features))
 
 
 def _translated(uri: str, error: BaseException) -> QbeastError:
     told = str(error).split("\n   0:", maxsplit=1)[0].strip()  # the rest is a stack trace
     if isinstance(error, NoDeltaTableError):
         return TableNotFoundError(f"there is no Delta table at {uri}: {told}", path=uri)
-    damage = damage_told(told)
+    damage = _damage(told)
     if damage is not None:
         return InvalidMetadataError(f"the Delta log of {uri} is damaged: {damage}.")
-    refused = feature_told(told, path=uri)
+    refused = _feature(told, uri)
     if refused is not None:
         return UnsupportedTableError(refused[0], path=uri, feature=refused[1])
-    cause = cause_told(told) if "://" in uri or "Forked" in told else None
+    causes = _CAUSES if "://" in uri or "Forked" in told else ()
+    cause = next((why for pattern, why in causes if re.search(pattern, told, re.IGNORECASE)), None)
     if cause is not None:
         return StorageError(
             f"the log of {uri} cannot be read: {cause}. Nothing was changed. ({told})", path=uri
@@ -133,3 +264,56 @@ def _translated(uri: str, error: BaseException) -> QbeastError:
     if isinstance(error, OSError) or _STORE.search(told):
         return StorageError(f"the log of {uri} cannot be read: {told}", path=uri)
     return InvalidMetadataError(f"the Delta log of {uri} is damaged: {told}. Nothing was changed.")
+
+
+def _damage(told: str) -> str | None:
+    """Return what is broken in a log and what can be done; None: deltalake's own words have to do.
+
+    Examples
+    --------
+    >>> _damage("Invalid Checkpoint: Gap between checkpoint version 3 and next commit 5")[:71]
+    'version 4 is missing: there is no _delta_log/00000000000000000004.json.'
+    """
+    gap = _GAP.search(told)
+    if gap is not None:
+        before, after = (int(number) for number in gap.groups() if number is not None)
+        return _missing(before, after)
+    broken = _PROTOCOL.search(told)
+    if broken is not None:
+        return (
+            f"its protocol breaks the rules of Delta ({broken[1]}). Nothing was changed. Whoever wrote it has to "
+            "mend it"
+        )
+    if _NO_BEGINNING.search(told):
+        return (
+            f"its beginning is missing: neither {commit_path(0)} nor a checkpoint says what the table is. Nothing was "
+            "changed. Put it back from a copy"
+        )
+    return None
+
+
+def _feature(told: str, path: str) -> tuple[str, str] | None:
+    """Return why a table is refused, and by which name; None: no feature stands in the way."""
+    if _CATALOG.search(told):
+        message = (
+            f"{path} cannot be read: a catalog manages it (catalogManaged). Nothing was changed. "
+            f"{COPIES['catalogManaged']}"
+        )
+        return message, "catalogManaged"
+    if not _UNSUPPORTED.search(told):
+        return None
+    found = _FEATURE.search(told)
+    what = told if found is None else f"it uses {found[1]}, which neither qbeast nor deltalake knows"
+    copy = copy_of(_FUTURE, path)
+    message = Message(f"{path} cannot be read: {what}. Nothing was changed. Copy it with ", copy, ".")
+    return message, told if found is None else found[1]
+
+
+def _missing(before: int, after: int) -> str:
+    if after - before == 2:
+        what, them = f"version {before + 1} is missing: there is no {commit_path(before + 1)}", "it"
+    else:
+        what, them = f"versions {before + 1} to {after - 1} are missing", "them"
+    return (
+        f"{what}. Nothing was changed. Put {them} back from a copy; until then version={before} can be opened"
+    )

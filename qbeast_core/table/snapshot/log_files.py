@@ -1,72 +1,85 @@
-"""Read the log's own files: commits, and the index tags in the newest checkpoint and the commits after it."""
+"""The log's own files: their names, what they hold, and the conditional put of the next commit."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.io.store import Store
-from qbeast_core.log.actions import Commit, CommitInfo, parse_commit
-from qbeast_core.log.names import (
-    LAST_CHECKPOINT,
-    LOG_DIRECTORY,
-    CheckpointFiles,
-    commit_path,
-    newest_checkpoint,
-)
-from qbeast_core.log.replay import newest_tags, sidecar_names, tags_of_checkpoint, tags_of_lines
-from qbeast_core.log.spellings import Spellings
+from qbeast_core.errors import CommitUnknownError, InvalidMetadataError
+from qbeast_core.io.store import Store, map_files
+from qbeast_core.log.actions import CommitInfo, parse_commit
+from qbeast_core.log.replay import LogState, actions_of
 from qbeast_core.spec.file_path import FilePath
+from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 
 __all__ = [
-    "LogState",
-    "read_commit",
+    "CheckpointFiles",
+    "PutResult",
+    "commit_path",
+    "fingerprint",
+    "newest_checkpoint",
+    "put_commit",
     "read_commit_info",
     "read_history",
-    "read_state",
-    "read_tags",
-    "read_tags_since",
-    "read_taken_back",
+    "read_log",
 ]
 
-T = TypeVar("T")
-R = TypeVar("R")
+PutResult: TypeAlias = Literal["won", "lost", "absent"]
+"""What became of a put: our commit is there, another one is, or none and the version is still free."""
 
-_REQUESTS_AT_ONCE: Final = 16
+_LAST_CHECKPOINT: Final = f"{LOG_DIRECTORY}/_last_checkpoint"
 _HEAD: Final = 1 << 16
 
+_CHECKPOINT: Final = re.compile(
+    r"(?P<version>\d{20})\.checkpoint\."
+    r"(?:(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet|(?P<uuid>[0-9a-f-]{36})\.(?:parquet|json)|parquet)"
+)
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LogState:
-    """The files of the log behind one version.
 
-    Attributes
+@dataclass(frozen=True, slots=True)
+class CheckpointFiles:
+    """A whole checkpoint: its version and the paths of its files, relative to the table."""
+
+    version: int
+    paths: tuple[str, ...]
+
+
+def read_log(
+    store: Store, version: int, *, after: int | None = None, actions: Sequence[str] = ("add",)
+) -> LogState:
+    """Return what the log says up to `version`: the newest checkpoint and the commits after it.
+
+    Parameters
     ----------
-    checkpoint : list of polars.DataFrame or bytes
-        Its parts and sidecars with a column per action and ``sidecar``, or lines of JSON; empty: there is none.
-    commits : list of bytes
-        The commits after it, oldest first.
+    store, version : Store, int
+        The table and its version.
+    after : int, optional
+        Where that version is known: the commits after it alone, and no checkpoint.
+    actions : sequence of str
+        What is read of a checkpoint: ``"add"``, ``"remove"`` or both.
+
+    Raises
+    ------
+    FileNotFoundError
+        A file of the log vanished: another process cleaned it up; load the table again.
+    InvalidMetadataError
+        A file of the log is damaged.
     """
-
-    checkpoint: list[pl.DataFrame | bytes]
-    commits: list[bytes]
-
-
-def read_commit(store: Store, version: int) -> Commit | None:
-    """Return the actions of one version; None: it does not exist, or not any more."""
-    try:
-        body = store.get(commit_path(version))
-    except FileNotFoundError:
-        return None
-    return parse_commit(body, version=version)
+    if after is not None:
+        return _state(store, version, after=after)
+    hinted = _hinted_checkpoint(store, version)
+    if hinted is not None:
+        with suppress(FileNotFoundError):  # a hint may be stale
+            return _from_checkpoint(store, version, hinted, actions)
+    newest = newest_checkpoint(store.list(LOG_DIRECTORY), version=version)
+    return _state(store, version) if newest is None else _from_checkpoint(store, version, newest, actions)
 
 
 def read_commit_info(store: Store, version: int) -> CommitInfo | None:
@@ -75,9 +88,9 @@ def read_commit_info(store: Store, version: int) -> CommitInfo | None:
     try:
         head = store.get_range(path, 0, min(store.size(path), _HEAD))
         first, ended, _ = head.partition(b"\n")
-        if ended and b'"commitInfo"' in first:  # where the protocol wants it; a commit may be long
-            return parse_commit(first, version=version).commit_info
-        return parse_commit(store.get(path), version=version).commit_info
+        if not ended or b'"commitInfo"' not in first:  # not where the protocol wants it; a commit may be long
+            first = store.get(path)
+        return _info_of(first, version)
     except FileNotFoundError:
         return None
 
@@ -89,7 +102,7 @@ def read_history(store: Store, *, version: int, limit: int | None = None) -> lis
     """
     there = set(store.list(LOG_DIRECTORY))
     versions = [number for number in range(version, -1, -1) if commit_path(number) in there][:limit]
-    infos = _side_by_side(store, lambda number: read_commit_info(store, number), versions)
+    infos = map_files(store, lambda number: read_commit_info(store, number), versions)
     found = zip(versions, infos, strict=True)
     return [
         {**({} if info is None else info.model_dump(exclude_none=True)), "version": number}
@@ -97,110 +110,152 @@ def read_history(store: Store, *, version: int, limit: int | None = None) -> lis
     ]
 
 
-def read_tags(store: Store, *, version: int) -> pl.DataFrame:
-    """Return the newest tags of every path that the log up to `version` names, live or not.
+def put_commit(store: Store, version: int, body: bytes, txn_id: str) -> PutResult:
+    """Try to write one version; whatever the store answers, what counts is the commit that is there afterwards.
+
+    Parameters
+    ----------
+    store, version, body : Store, int, bytes
+        The table, the version, and its lines.
+    txn_id : str
+        By which its commitInfo tells that it is ours.
 
     Raises
     ------
-    FileNotFoundError
-        A file of the log vanished: another process cleaned it up; load the table again.
-    InvalidMetadataError
-        A file of the log is damaged.
+    CommitUnknownError
+        The store failed, and does not tell whether the commit is there.
+    StorageError
+        The store refused, and nothing is there.
     """
-    state = read_state(store, version=version)
-    frames = [
-        tags_of_lines([part]) if isinstance(part, bytes) else tags_of_checkpoint(part)
-        for part in state.checkpoint
+    path, failure = commit_path(version), None
+    try:
+        store.put_if_absent(path, body)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        failure = error
+    else:
+        return "won"
+    try:
+        there = parse_commit(store.get(path), version=version).commit_info
+    except FileNotFoundError:
+        if failure is None:
+            return "absent"  # object stores answer a race so; the version is still free
+    except OSError as error:
+        raise _unknown(store, version, txn_id) from (failure or error)
+    else:
+        return "won" if there is not None and there.txn_id == txn_id else "lost"
+    if store.local_root is not None:
+        raise failure  # a folder does not change its mind
+    raise _unknown(store, version, txn_id) from failure
+
+
+def commit_path(version: int) -> str:
+    """Return the path of a version's commit, relative to the table.
+
+    Examples
+    --------
+    >>> commit_path(7)
+    '_delta_log/00000000000000000007.json'
+    """
+    return f"{LOG_DIRECTORY}/{version:020d}.json"
+
+
+def fingerprint(store: Store, version: int) -> tuple[int, int, int] | None:
+    """Identify a local commit: a table deleted and written again has the version too, but not this file."""
+    if store.local_root is None:
+        return None
+    try:
+        found = (store.local_root / commit_path(version)).stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def newest_checkpoint(names: Iterable[str], *, version: int) -> CheckpointFiles | None:
+    """Return the newest checkpoint up to `version` of which no part is missing.
+
+    Classic, multi-part and UUID-named (V2) checkpoints count; any other name is ignored: hints, checksums,
+    compacted logs, temporary files.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Paths or file names found in the log's directory, in any order.
+    version : int
+        The newest version that counts.
+
+    Examples
+    --------
+    >>> newest_checkpoint(["00000000000000000010.checkpoint.parquet", "_last_checkpoint"], version=12)
+    CheckpointFiles(version=10, paths=('_delta_log/00000000000000000010.checkpoint.parquet',))
+    >>> newest_checkpoint(["00000000000000000010.checkpoint.0000000001.0000000002.parquet"], version=12)
+    """
+    parts: dict[tuple[int, int], set[str]] = {}
+    for name in {path.rpartition("/")[2] for path in names}:
+        match = _CHECKPOINT.fullmatch(name)
+        if match is None or int(match["version"]) > version:
+            continue
+        key = (int(match["version"]), int(match["parts"] or 1))
+        # Several whole checkpoints of one version hold the same: one UUID-named file is enough.
+        parts.setdefault(key, set()).add(name)
+    whole = [
+        (number, sorted(found) if count > 1 else [min(found, key=len)])
+        for (number, count), found in parts.items()
+        if count == 1 or len(found) == count
     ]
-    return newest_tags([*frames, _tags_of(store, state.commits, version)])
+    if not whole:
+        return None
+    number, found = max(whole)
+    return CheckpointFiles(number, tuple(f"{LOG_DIRECTORY}/{name}" for name in found))
 
 
-def read_state(store: Store, *, version: int, actions: Sequence[str] = ("add",)) -> LogState:
-    """Return the files of the log that make up `version`: the newest checkpoint and the commits after it.
-
-    Of a checkpoint only the `actions` are read.
-
-    Raises
-    ------
-    FileNotFoundError
-        A file of the log vanished: another process cleaned it up; load the table again.
-    InvalidMetadataError
-        The checkpoint is damaged.
-    """
-    hinted = _hinted_checkpoint(store, version)
-    if hinted is not None:
-        try:
-            return _state_from(store, hinted, version, actions)
-        except FileNotFoundError:
-            pass  # a hint may be stale
-    newest = newest_checkpoint(store.list(LOG_DIRECTORY), version=version)
-    return _state_from(store, newest, version, actions)
+def _unknown(store: Store, version: int, txn_id: str) -> CommitUnknownError:
+    message = (
+        f"the store failed while version {version} of {store.uri} was written: perhaps it is there. "
+        f"Keep the data files, look later whether its commitInfo has the txnId {txn_id}, and write again "
+        "only if it has not."
+    )
+    return CommitUnknownError(message, table=store.uri, version=version, txn_id=txn_id)
 
 
-def read_tags_since(store: Store, *, after: int, version: int) -> pl.DataFrame:
-    """Return the tags of all adds in the versions ``after + 1 .. version``, oldest first.
-
-    Raises
-    ------
-    FileNotFoundError
-        One of the commits is gone.
-    """
-    return _tags_of(store, _commits(store, after, version), version)
-
-
-def read_taken_back(store: Store, listed: Sequence[str], *, version: int) -> list[str]:
-    """Return which of the paths that `deltalake` lists the log took back under another spelling.
-
-    Raises
-    ------
-    FileNotFoundError
-        A file of the log vanished.
-    InvalidMetadataError
-        A file of the log is damaged.
-    """
-    state = read_state(store, version=version, actions=("add", "remove"))
-    try:
-        found = Spellings.replay(state.checkpoint, state.commits)
-        _settle(store, found, version - len(state.commits))
-    except (ValueError, AttributeError, KeyError) as error:
-        message = f"a commit of {store.uri} up to version {version} is damaged: {error}"
-        raise InvalidMetadataError(message) from error
-    return sorted(found.taken_back(listed))
-
-
-def _settle(store: Store, found: Spellings, checkpoint: int) -> None:
-    """Look for what a checkpoint leaves open in the commits before it, as far as they are there."""
-    with suppress(FileNotFoundError):  # they may be cleaned up: then what the checkpoint lists counts
-        for version in range(checkpoint, -1, -1):
-            if not found.unsettled:
-                return
-            found.settle(store.get(commit_path(version)))
-
-
-def _commits(store: Store, after: int, version: int) -> list[bytes]:
-    return _side_by_side(store, store.get, [commit_path(n) for n in range(after + 1, version + 1)])
-
-
-def _tags_of(store: Store, bodies: Sequence[bytes], version: int) -> pl.DataFrame:
-    try:
-        return tags_of_lines(bodies)
-    except (ValueError, AttributeError, KeyError) as error:
-        message = f"a commit of {store.uri} up to version {version} is damaged: {error}"
-        raise InvalidMetadataError(message) from error
-
-
-def _state_from(
-    store: Store, checkpoint: CheckpointFiles | None, version: int, actions: Sequence[str]
+def _from_checkpoint(
+    store: Store, version: int, checkpoint: CheckpointFiles, actions: Sequence[str]
 ) -> LogState:
-    parts = [] if checkpoint is None else _checkpoint_parts(store, checkpoint.paths, actions)
-    after = -1 if checkpoint is None else checkpoint.version
-    return LogState(parts, _commits(store, after, version))
+    parts = _checkpoint_parts(store, checkpoint.paths, actions)
+    return _state(store, version, parts, after=checkpoint.version)
+
+
+def _state(
+    store: Store, version: int, checkpoint: tuple[pl.DataFrame | bytes, ...] = (), *, after: int = -1
+) -> LogState:
+    commits = map_files(store, store.get, [commit_path(number) for number in range(after + 1, version + 1)])
+    return LogState(
+        uri=store.uri,
+        version=version,
+        checkpoint=checkpoint,
+        commits=tuple(commits),
+        earlier=_before(store, after),
+        commit_info=_info_of(commits[-1], version) if commits else read_commit_info(store, version),
+        fingerprint=fingerprint(store, version),
+    )
+
+
+def _before(store: Store, version: int) -> Iterator[bytes]:
+    with suppress(FileNotFoundError):  # they may be cleaned up: then what the checkpoint lists counts
+        for number in range(version, -1, -1):
+            yield store.get(commit_path(number))
+
+
+def _info_of(body: bytes, version: int) -> CommitInfo | None:
+    lines = (line for line in body.splitlines() if b'"commitInfo"' in line)
+    return parse_commit(b"\n".join(lines), version=version).commit_info
 
 
 def _hinted_checkpoint(store: Store, version: int) -> CheckpointFiles | None:
     """Return the checkpoint that the hint names if it is of the one-file kind: that saves listing the log."""
     try:
-        hint: Any = orjson.loads(store.get(LAST_CHECKPOINT))
+        hint: Any = orjson.loads(store.get(_LAST_CHECKPOINT))
     except (FileNotFoundError, ValueError):
         return None
     number = hint.get("version") if isinstance(hint, dict) else None
@@ -211,24 +266,12 @@ def _hinted_checkpoint(store: Store, version: int) -> CheckpointFiles | None:
 
 def _checkpoint_parts(
     store: Store, paths: Sequence[str], actions: Sequence[str]
-) -> list[pl.DataFrame | bytes]:
-    parts: list[pl.DataFrame | bytes] = []
-    sidecars: list[str] = []
-    for path in paths:
-        if path.endswith(".json"):
-            body = store.get(path)
-            parts.append(body)
-            lines = (orjson.loads(line) for line in body.splitlines() if b'"sidecar"' in line)
-            sidecars += [line["sidecar"]["path"] for line in lines if line.get("sidecar")]
-        else:
-            frame = _read_parquet(store, path, actions)
-            parts.append(frame)
-            sidecars += sidecar_names(frame)
-    return [*parts, *(_read_parquet(store, _sidecar_path(name), actions) for name in sidecars)]
-
-
-def _sidecar_path(name: str) -> str:
-    return f"{LOG_DIRECTORY}/_sidecars/{FilePath.of_log(name).name}"
+) -> tuple[pl.DataFrame | bytes, ...]:
+    parts = [
+        store.get(path) if path.endswith(".json") else _read_parquet(store, path, actions) for path in paths
+    ]
+    names = [FilePath.of_log(one["path"]).name for part in parts for one in actions_of(part, "sidecar")]
+    return *parts, *(_read_parquet(store, f"{LOG_DIRECTORY}/_sidecars/{name}", actions) for name in names)
 
 
 def _read_parquet(store: Store, path: str, actions: Sequence[str]) -> pl.DataFrame:
@@ -241,10 +284,3 @@ def _read_parquet(store: Store, path: str, actions: Sequence[str]) -> pl.DataFra
     except pl.exceptions.PolarsError as error:
         message = f"the checkpoint {path} of {store.uri} is damaged: {error}. Nothing was changed."
         raise InvalidMetadataError(message) from error
-
-
-def _side_by_side(store: Store, read: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    if store.local_root is not None or len(items) < 2:
-        return [read(item) for item in items]
-    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        return list(pool.map(read, items))

@@ -3,70 +3,43 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from threading import Lock
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any
 
 import polars as pl
-from deltalake import DeltaTable
 
 from qbeast_core.errors import (
     InvalidInputError,
-    InvalidMetadataError,
     StorageError,
     TableNotFoundError,
     VersionNotFoundError,
 )
-from qbeast_core.io.store import Store, open_store
+from qbeast_core.io.store import open_store
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import LiveFiles, live_files
-from qbeast_core.log.names import commit_path
-from qbeast_core.log.protocol import check_readable
-from qbeast_core.log.replay import TAG_COLUMNS, join_tags, newest_tags
+from qbeast_core.log.live_files import LiveFiles
+from qbeast_core.log.replay import LogState, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.schema import schema_from_delta
-from qbeast_core.log.spellings import may_be_respelled
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.table.data.foreign_schema import visible_columns
-from qbeast_core.table.snapshot.delta import delta_errors, open_delta
-from qbeast_core.table.snapshot.log_files import (
-    read_commit_info,
-    read_state,
-    read_tags,
-    read_tags_since,
-    read_taken_back,
-)
+from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
+from qbeast_core.table.snapshot.log_files import fingerprint, read_commit_info, read_log
 
 __all__ = [
-    "LogSource",
     "Snapshot",
     "files_for",
+    "follow",
     "has_old_layout",
     "load_snapshot",
     "read_live_files",
     "refresh",
     "travel",
 ]
-
-
-_STATS: Final = ("min", "max", "null_count")
-
-_NOTHING: Final = pl.Struct([])
-
-_Print: TypeAlias = tuple[int, int, int]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LogSource:
-    """Where a snapshot came from; shared by the snapshots refreshed from it."""
-
-    store: Store
-    table: DeltaTable
-    lock: Lock = field(default_factory=Lock)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -109,8 +82,8 @@ class Snapshot:
     schema_json: str
     files: pl.DataFrame = field(repr=False)
     storage_options: Mapping[str, str] = field(repr=False)
-    source: LogSource = field(repr=False)
-    fingerprint: _Print | None = field(repr=False)
+    source: DeltaSource = field(repr=False)
+    fingerprint: tuple[int, int, int] | None = field(repr=False)
 
     @property
     def data_paths(self) -> list[str]:
@@ -126,8 +99,7 @@ class Snapshot:
 
         That of the newest version refreshed from this one, if there is one.
         """
-        with self.source.lock, delta_errors(self.uri):
-            return self.source.table.transaction_version(app_id)
+        return self.source.transaction_version(app_id)
 
 
 def load_snapshot(
@@ -183,15 +155,13 @@ def load_snapshot(
     store = open_store(uri, options, allow_absolute_paths=allow_absolute_paths)
     missing: FileNotFoundError | None = None
     for _ in range(2):  # once more if another process cleans the log at this moment
-        table = open_delta(store, version=version, timestamp=timestamp, storage_options=options)
-        live = _live(store.uri, table)
+        source, known = open_delta(store, version=version, timestamp=timestamp, storage_options=options)
         try:
-            live = _without_taken_back(store, live)
-            tags = read_tags(store, version=live.version)
+            log = read_log(store, known.version, actions=("add", *["remove"] * needs_removes(known.files)))
         except FileNotFoundError as error:
             missing = error
             continue
-        snapshot = _joined(LogSource(store, table), live, tags, options)
+        snapshot = _snapshot(source, known, log)
         if timestamp is not None:
             _refuse_too_young(snapshot, timestamp)
         return snapshot
@@ -215,94 +185,47 @@ def refresh(snapshot: Snapshot) -> Snapshot:
     ------
     The same errors as `load_snapshot`.
     """
-    source, options = snapshot.source, snapshot.storage_options
-    if _fingerprint(source.store, snapshot.version) != snapshot.fingerprint:
-        return _reload(snapshot)  # another table stands there now
-    with source.lock, delta_errors(snapshot.uri):
-        source.table.update_incremental()
-        if source.table.version() == snapshot.version:
-            return snapshot
-        live = _live(snapshot.uri, source.table)
-    try:
-        live = _without_taken_back(source.store, live)
-        added = read_tags_since(source.store, after=snapshot.version, version=live.version)
-    except FileNotFoundError:
-        return _reload(snapshot)
-    return _joined(source, live, newest_tags([snapshot.files.select(TAG_COLUMNS), added]), options)
+    return follow(snapshot)[0]
 
 
-def _reload(snapshot: Snapshot) -> Snapshot:
-    return load_snapshot(
-        snapshot.uri,
-        storage_options=snapshot.storage_options,
-        allow_absolute_paths=snapshot.source.store.allow_absolute_paths,
-    )
+def follow(snapshot: Snapshot) -> tuple[Snapshot, LogState | None]:
+    """Return the newest version as `refresh` does, and the commits since; None: there are none, or not any more.
+
+    Raises
+    ------
+    The same errors as `load_snapshot`.
+    """
+    source = snapshot.source
+    if fingerprint(source.store, snapshot.version) == snapshot.fingerprint:
+        newer = source.newer_than(snapshot.version)
+        if newer is None:
+            return snapshot, None
+        with suppress(FileNotFoundError):  # a commit that was cleaned up
+            log = read_log(source.store, newer.version, after=snapshot.version)
+            return _snapshot(source, newer, log, before=snapshot), log
+    absolute = source.store.allow_absolute_paths  # perhaps another table stands there now
+    options = snapshot.storage_options
+    return load_snapshot(snapshot.uri, storage_options=options, allow_absolute_paths=absolute), None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Live:
-    """What `deltalake` alone knows of a version."""
-
-    version: int
-    files: pl.DataFrame
-    metadata: Metadata
-    protocol: Protocol
-
-
-def _live(uri: str, table: DeltaTable) -> _Live:
-    with delta_errors(uri):
-        version, files = table.version(), pl.DataFrame(table.get_add_actions())
-        # A kind of statistics is missing where no column of the table can have it.
-        files = files.with_columns(pl.lit(None, _NOTHING).alias(name) for name in _STATS if name not in files)
-        schema_string, about, versions = table.schema().to_json(), table.metadata(), table.protocol()
-    metadata = Metadata(
-        id=str(about.id),
-        name=about.name,
-        description=about.description,
-        schema_string=schema_string,
-        partition_columns=tuple(about.partition_columns),
-        configuration=about.configuration,
-        created_time=about.created_time,
-    )
-    protocol = Protocol(
-        min_reader_version=versions.min_reader_version,
-        min_writer_version=versions.min_writer_version,
-        reader_features=_sorted(versions.reader_features),
-        writer_features=_sorted(versions.writer_features),
-    )
-    check_readable(protocol, metadata, path=uri)
-    return _Live(version, files, metadata, protocol)
-
-
-def _without_taken_back(store: Store, live: _Live) -> _Live:
-    """Leave out files that were removed under another spelling, which `deltalake` does not see."""
-    if not may_be_respelled(live.files["path"]):
-        return live
-    gone = read_taken_back(store, live.files["path"].to_list(), version=live.version)
-    return replace(live, files=live.files.filter(~pl.col("path").is_in(gone))) if gone else live
-
-
-def _sorted(features: Iterable[str] | None) -> tuple[str, ...] | None:
-    return None if features is None else tuple(sorted(features))
-
-
-def _joined(source: LogSource, live: _Live, tags: pl.DataFrame, options: Mapping[str, str]) -> Snapshot:
-    info = read_commit_info(source.store, live.version)
+def _snapshot(
+    source: DeltaSource, known: DeltaVersion, log: LogState, *, before: Snapshot | None = None
+) -> Snapshot:
+    info, schema_json = log.commit_info, known.metadata.schema_string
     stamps = () if info is None else (info.in_commit_timestamp, info.timestamp)
-    schema_string = live.metadata.schema_string
     return Snapshot(
-        uri=source.store.uri,
-        version=live.version,
+        uri=log.uri,
+        version=known.version,
         timestamp_ms=next((stamp for stamp in stamps if stamp is not None), 0),
-        metadata=live.metadata,
-        protocol=live.protocol,
-        config=TableConfig.from_configuration(live.metadata.configuration),
-        schema=visible_columns(schema_from_delta(schema_string, path=source.store.uri)),
-        schema_json=schema_string,
-        files=join_tags(live.files, tags),
-        storage_options=options,
+        metadata=known.metadata,
+        protocol=known.protocol,
+        config=TableConfig.from_configuration(known.metadata.configuration),
+        schema=visible_columns(schema_from_delta(schema_json, path=log.uri)),
+        schema_json=schema_json,
+        files=files_with_tags(known.files, log, known=None if before is None else before.files),
+        storage_options=source.storage_options,
         source=source,
-        fingerprint=_fingerprint(source.store, live.version),
+        fingerprint=log.fingerprint,
     )
 
 
@@ -317,17 +240,6 @@ def _refuse_too_young(snapshot: Snapshot, timestamp: datetime) -> None:
         raise VersionNotFoundError(message, path=snapshot.uri, version=timestamp)
 
 
-def _fingerprint(store: Store, version: int) -> _Print | None:
-    """Identify a local commit: a table deleted and written again has the version too, but not this file."""
-    if store.local_root is None:
-        return None
-    try:
-        found = (store.local_root / commit_path(version)).stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
-
-
 def read_live_files(snapshot: Snapshot) -> LiveFiles:
     """Return the files of a snapshot as the log has them, and those that only Spark takes for live.
 
@@ -340,14 +252,11 @@ def read_live_files(snapshot: Snapshot) -> LiveFiles:
     """
     store = snapshot.source.store
     try:
-        state = read_state(store, version=snapshot.version)
-        return live_files(snapshot.files["path"].to_list(), state.checkpoint, state.commits)
+        log = read_log(store, snapshot.version)
     except FileNotFoundError as error:
         message = f"a file of the log of {store.uri} is missing: {error}. Nothing was changed; try again."
         raise StorageError(message, path=store.uri) from error
-    except (ValueError, KeyError) as error:
-        message = f"the log of {store.uri} is damaged: {error}. Nothing was changed."
-        raise InvalidMetadataError(message) from error
+    return whole_files(snapshot.files["path"].to_list(), log)
 
 
 def files_for(intent: WriteIntent, head: Snapshot | None) -> LiveFiles | None:

@@ -11,7 +11,8 @@ from typing import Final
 
 from qbeast_core.errors import TableExistsError
 from qbeast_core.io.store import open_store
-from qbeast_core.log.names import LOG_DIRECTORY, commit_path
+from qbeast_core.table.data.found_instead import LOG_DIRECTORY
+from qbeast_core.table.snapshot.log_files import commit_path
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.target import Mode, find_target, is_ours

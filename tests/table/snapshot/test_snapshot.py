@@ -211,6 +211,24 @@ def test_a_refresh_notices_that_the_table_was_written_anew(tmp_path: Path) -> No
     assert_as_replayed(refresh(old))
 
 
+def test_a_refresh_sees_what_was_removed_under_another_spelling(tmp_path: Path) -> None:
+    commits = [
+        [PROTOCOL, metadata(), add("a%2Bb"), add("c%2Bd"), add("e%2Bf"), add("plain")],
+        [remove("a+b")],
+        [add("new")],
+        [remove("c+d"), add("a+b", size=7)],
+        [add("c%2Bd", size=7), remove("plain")],
+    ]
+    held = [load_snapshot(write_log(tmp_path, *commits[:1]))]
+    for version, actions in enumerate(commits[1:], start=1):
+        root = write_log(tmp_path, actions, first=version)
+        expected = load_snapshot(root).files.sort("path")
+        for older in held:
+            assert refresh(older).files.sort("path").equals(expected)
+        held.append(refresh(held[-1]))
+    assert sorted(expected["path"]) == ["a+b", "c%2Bd", "e%2Bf", "new"]
+
+
 def test_a_refresh_survives_the_cleaning_of_the_log(tmp_path: Path) -> None:
     root = write_log(tmp_path, *COMMITS[:1])
     old = load_snapshot(root)

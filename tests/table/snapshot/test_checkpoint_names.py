@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from qbeast_core.log.names import newest_checkpoint
+from qbeast_core.table.snapshot.log_files import newest_checkpoint
 
 CLASSIC = "00000000000000000010.checkpoint.parquet"
 PARTS = [f"00000000000000000020.checkpoint.{part:010d}.0000000003.parquet" for part in (1, 2, 3)]

@@ -1,0 +1,97 @@
+"""Deletion vectors as a log describes them: what tells files apart, and which file holds a vector."""
+
+from __future__ import annotations
+
+import uuid
+from base64 import b85decode
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.spec.file_path import FilePath
+
+__all__ = ["FileKey", "file_key", "parse_vector", "vector_path", "without_nulls"]
+
+FileKey: TypeAlias = tuple[str, str]
+"""What Delta tells files apart by: the decoded path, and the deletion vector (empty: none)."""
+
+_IDENTITY: Final = ("storageType", "pathOrInlineDv", "offset")
+_Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_FROM_Z85: Final = str.maketrans(_Z85, _B85)
+_UUID_CHARACTERS: Final = 20
+
+
+def file_key(path: str, vector: Mapping[str, Any] | None) -> FileKey:
+    """Return what an add or a remove is about.
+
+    Parameters
+    ----------
+    path : str
+        As the log spells it.
+    vector : Mapping or None
+        The descriptor of its deletion vector.
+
+    Examples
+    --------
+    >>> file_key("a%2Bb", None) == file_key("a+b", {"storageType": None})
+    True
+    """
+    told = [str(vector[name]) for name in _IDENTITY if vector.get(name) is not None] if vector else []
+    return FilePath.of_log(path).text, " ".join(told)
+
+
+def parse_vector(text: str | None) -> dict[str, Any] | None:
+    """Return a descriptor out of its JSON text, without nulls; None: there is no vector.
+
+    Examples
+    --------
+    >>> parse_vector('{"storageType":"i","offset":null}')
+    {'storageType': 'i'}
+    """
+    return None if text is None else without_nulls(orjson.loads(text))
+
+
+def without_nulls(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are there: checkpoints hold nulls where commits hold nothing."""
+    return {key: value for key, value in raw.items() if value is not None}
+
+
+def vector_path(vector: Mapping[str, Any]) -> FilePath | None:
+    """Return the file that holds a deletion vector; None: the log itself does.
+
+    Parameters
+    ----------
+    vector : Mapping
+        The descriptor.
+
+    Raises
+    ------
+    InvalidMetadataError
+        The file cannot be told.
+
+    Examples
+    --------
+    >>> vector_path({"storageType": "p", "pathOrInlineDv": "s3://b/k/1%20.bin"})
+    FilePath(text='s3://b/k/1 .bin')
+    """
+    kind, text = vector.get("storageType"), str(vector.get("pathOrInlineDv"))
+    if kind == "p":
+        return FilePath.of_log(text)
+    if kind != "u":
+        return None
+    folder, spelled = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
+    return FilePath(f"{folder}{'/' if folder else ''}deletion_vector_{_uuid(spelled)}.bin")
+
+
+def _uuid(text: str) -> uuid.UUID:
+    """Decode the 20 characters of Z85 that Delta spells the id of a deletion vector's file with."""
+    try:
+        if set(text) <= set(_Z85):
+            return uuid.UUID(bytes=b85decode(text.translate(_FROM_Z85)))
+    except ValueError:  # not 16 bytes, or five characters stand for more than four
+        pass
+    message = f"a deletion vector of the Delta log is named by {text!r}, which is no id of a file"
+    raise InvalidMetadataError(message)

@@ -1,0 +1,77 @@
+"""How often the log is asked: a round trip to an object store costs more than all that is done with what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qbeast_core.io.local import LocalStore
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.snapshot.snapshot import load_snapshot, refresh
+from tests.helpers.handmade_log import PROTOCOL, add, metadata, write_log
+from tests.helpers.intents import append, create, data_file
+
+COMMITS = [[PROTOCOL, metadata(), add("a")], [add("b")], [add("c")]]
+ODD = [[PROTOCOL, metadata(), add("a%2Bb")], [add("b")], [add("c")]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Name every request to the log's folder from now on."""
+    requests: list[str] = []
+
+    def counting(name: str, ask: Callable) -> Callable:
+        def counted(self: LocalStore, path: str, *rest: object, **named: object) -> object:
+            if path.startswith("_delta_log"):
+                requests.append(f"{name} {path.removeprefix('_delta_log').strip('/').lstrip('0')}")
+            return ask(self, path, *rest, **named)
+
+        return counted
+
+    for name in ("get", "get_ranges", "size", "list", "put_if_absent"):
+        monkeypatch.setattr(LocalStore, name, counting(name, getattr(LocalStore, name)))
+    return requests
+
+
+@pytest.mark.parametrize("commits", [COMMITS, ODD], ids=["plain names", "names of several spellings"])
+def test_opening_a_table_asks_for_every_file_of_its_log_once(
+    tmp_path: Path, asked: list[str], commits: list
+) -> None:
+    root = write_log(tmp_path, *commits)
+    asked.clear()
+    load_snapshot(root)
+    assert asked == ["get _last_checkpoint", "list ", "get .json", "get 1.json", "get 2.json"]
+
+
+@pytest.mark.parametrize("commits", [COMMITS, ODD], ids=["plain names", "names of several spellings"])
+def test_a_refresh_asks_for_new_commits_alone(tmp_path: Path, asked: list[str], commits: list) -> None:
+    snapshot = load_snapshot(write_log(tmp_path, *commits))
+    asked.clear()
+    assert refresh(snapshot) is snapshot
+    assert asked == []
+    write_log(tmp_path, [add("d")], first=3)
+    assert refresh(snapshot).version == 3
+    assert asked == ["get 3.json"]
+
+
+def test_a_commit_that_wins_reads_what_it_wrote_once(tmp_path: Path, asked: list[str]) -> None:
+    snapshot = create(tmp_path)
+    asked.clear()
+    append(snapshot, "a.parquet")
+    assert asked == ["put_if_absent 1.json", "get 1.json"]
+
+
+def test_a_commit_that_loses_once_reads_the_winner_twice(tmp_path: Path, asked: list[str]) -> None:
+    snapshot = create(tmp_path)
+    append(snapshot, "a.parquet")
+    store = LocalStore(tmp_path)
+    intent = WriteIntent(
+        mode="append", adds=(data_file(store, "b.parquet"),), revision=snapshot.config.latest
+    )
+    asked.clear()
+    assert commit(store, snapshot, intent, sleep=lambda _: None).attempts == 2
+    won = ["put_if_absent 2.json", "get 2.json"]
+    assert asked == ["put_if_absent 1.json", "get 1.json", "get 1.json", *won]
