@@ -95,6 +95,8 @@ class AddFile(_Action):
     blocks : tuple of Block or None
         Blocks still to be spelled: a commit writes them as the ``blocks`` tag, in the dialect it finds. Never
         part of the JSON. None: the file is not indexed, or its tags are complete.
+    has_hidden_weights : bool
+        Whether it was written with the column `_qbeast_weight`, which a JVM does not expect. Never part of the JSON.
     """
 
     path: str
@@ -106,6 +108,7 @@ class AddFile(_Action):
     partition_values: Mapping[str, str | None] = {}
     deletion_vector: Mapping[str, Any] | None = None
     blocks: Annotated[tuple[Block, ...] | None, Field(exclude=True)] = None
+    has_hidden_weights: Annotated[bool, Field(exclude=True)] = False
 
     def without_index(self) -> AddFile:
         """Return the file as staging knows it: readers open it whole, and optimize indexes it later."""

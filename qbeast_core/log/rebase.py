@@ -100,6 +100,12 @@ def rebase(
     if isinstance(metadata, str):
         return Conflict(metadata)
     dialect = found_dialect(intent, metadata, None if head is None else head.files)
+    if dialect == "qbeast-spark" and any(add.has_hidden_weights for add in intent.adds):
+        # The JVM optimizes files without looking at the table's schema.
+        return Conflict(
+            "its blocks were spelled for the JVM meanwhile (dialect qbeast-spark), whose files are without the column "
+            "_qbeast_weight, and these files have it"
+        )
     revision: Revision | None = None
     if intent.revision is not None:
         chosen = _revision(intent, intent.revision, metadata, head, dialect)
@@ -117,16 +123,7 @@ def rebase(
         actions.append(metadata)
     if intent.txn is not None:
         actions.append(intent.txn.model_copy(update={"last_updated": now_ms}))
-    removes, adds = list(intent.removes), [_tagged(add, number, dialect) for add in intent.adds]
-    if intent.mode == "overwrite" and head is not None:
-        removes += removes_of(head.files, data_change=True)
-        removes += [remove_of(add, data_change=True) for add in (live.unlisted if live else ())]
-    if intent.files is not None and live is not None:
-        change = intent.files(live, dialect)
-        removes += [remove_of(add, data_change=change.data_change) for add in change.removed]
-        adds += change.adds
-    actions += [remove.model_copy(update={"deletion_timestamp": now_ms}) for remove in removes]
-    actions += adds
+    actions += _file_actions(intent, head, live, number=number, dialect=dialect, now_ms=now_ms)
     return Rebased(tuple(actions), number, metadata, protocol)
 
 
@@ -245,6 +242,27 @@ def _free_id(config: TableConfig, head: TableState | None) -> int:
     named = pl.col("revision").filter(pl.col("revision") <= MOST_REVISION_ID)
     tagged = None if head is None else head.files.select(named.max()).item()
     return config.free_revision_id(tagged if isinstance(tagged, int) else 0)
+
+
+def _file_actions(
+    intent: WriteIntent,
+    head: TableState | None,
+    live: LiveFiles | None,
+    *,
+    number: int | None,
+    dialect: BlocksDialect,
+    now_ms: int,
+) -> list[Action]:
+    """Return what goes, and then what comes."""
+    removes, adds = list(intent.removes), [_tagged(add, number, dialect) for add in intent.adds]
+    if intent.mode == "overwrite" and head is not None:
+        removes += removes_of(head.files, data_change=True)
+        removes += [remove_of(add, data_change=True) for add in (live.unlisted if live else ())]
+    if intent.files is not None and live is not None:
+        change = intent.files(live, dialect)
+        removes += [remove_of(add, data_change=change.data_change) for add in change.removed]
+        adds += change.adds
+    return [*(remove.model_copy(update={"deletion_timestamp": now_ms}) for remove in removes), *adds]
 
 
 def _tagged(add: AddFile, revision_id: int | None, dialect: BlocksDialect) -> AddFile:

@@ -163,6 +163,7 @@ def store_file(
         modification_time=now_ms(),
         stats=file_stats(rows, columns=settings.stats_columns),
         tags=tags,
+        has_hidden_weights=settings.hidden_weights,
     )
 
 

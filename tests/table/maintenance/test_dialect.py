@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,12 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 
 import qbeast
+from qbeast_core.table.check.hidden_column import hidden_column_files
+from qbeast_core.table.runtime import RUNTIME
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from qbeast_core.table.write.append import begin_append, publish_parts
 from tests.helpers.invariants import BLOCK_KEYS, check_invariants, read_log
+from tests.helpers.races import landing_first
 from tests.helpers.strategies import UNKNOWN_TO_JVM, Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files, write
 
@@ -108,3 +114,49 @@ def test_what_the_jvm_cannot_read_is_refused(
     with pytest.raises(qbeast.InvalidInputError, match="jvm must be"):
         opened.switch_dialect("documented", jvm="1")  # type: ignore[arg-type]
     assert read_log(tmp_path).version == 0
+
+
+def by_tasks(path: Path) -> None:
+    task = begin_append(str(path), ROWS.clear())
+    publish_parts(task, [task.write(ROWS, RUNTIME)])
+
+
+def unfit(path: Path, held: set[str]) -> set[str]:
+    """Name the files that are new and hold the hidden column, where the JVM may read them."""
+    newest = load_snapshot(path)
+    numbers = hidden_column_files(newest) if newest.config.dialect == "qbeast-spark" else []
+    return {newest.data_paths[number] for number in numbers} - held
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda path: qbeast.write_table(ROWS, path, mode="append"), by_tasks],
+    ids=["whole", "by tasks"],
+)
+def test_an_append_does_not_bring_the_hidden_column_after_a_switch(tmp_path: Path, change: Callable) -> None:
+    opened = table(tmp_path, LINEAR)
+    held = set(load_snapshot(tmp_path).data_paths)
+    with (
+        landing_first(lambda: opened.switch_dialect("qbeast-spark")),
+        pytest.raises(qbeast.CommitConflictError, match=r"_qbeast_weight.* write again"),
+    ):
+        change(tmp_path)
+    assert set(load_snapshot(tmp_path).data_paths) == held
+    change(tmp_path)  # as the message says
+    assert set(load_snapshot(tmp_path).data_paths) > held
+    assert not unfit(tmp_path, held)
+
+
+@pytest.mark.parametrize("change", ["overwrite", "optimize"])
+def test_what_replaces_files_goes_on_after_a_switch(tmp_path: Path, change: str) -> None:
+    opened = table(tmp_path, LINEAR)
+    write_deltalake(tmp_path, ROWS, mode="append")  # a switch leaves it as it is
+    held = set(load_snapshot(tmp_path).data_paths)
+    with landing_first(lambda: opened.switch_dialect("qbeast-spark")):
+        if change == "optimize":
+            qbeast.open_table(tmp_path).optimize()
+        else:
+            qbeast.write_table(ROWS, tmp_path, mode="overwrite")
+    assert not set(load_snapshot(tmp_path).data_paths) >= held
+    assert not unfit(tmp_path, held)
+    check_invariants(tmp_path)
