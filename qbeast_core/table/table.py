@@ -1002,7 +1002,7 @@ class Table:
         Raises
         ------
         InvalidInputError
-            A name of qbeast's own, or a value that is no text.
+            A name of qbeast's own, a value that is no text, or one that a property of Delta does not take.
         UnsupportedTableError
             A property, or the table, has to do with a feature that qbeast does not support.
         CommitConflictError, CommitUnknownError, StorageError

@@ -11,6 +11,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.properties import SETTABLE, expected_value
 from qbeast_core.log.protocol import Brings, check_writable
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.data.column_names import name_problems
@@ -19,27 +20,6 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 
 __all__ = ["add_columns", "set_properties", "widen_columns"]
 
-# Of Delta's own properties those that ask nothing new of readers and writers.
-_HARMLESS: Final = frozenset(
-    {
-        "delta.appendOnly",
-        "delta.autoOptimize.autoCompact",
-        "delta.autoOptimize.optimizeWrite",
-        "delta.checkpoint.writeStatsAsJson",
-        "delta.checkpoint.writeStatsAsStruct",
-        "delta.checkpointInterval",
-        "delta.dataSkippingNumIndexedCols",
-        "delta.dataSkippingStatsColumns",
-        "delta.deletedFileRetentionDuration",
-        "delta.enableExpiredLogCleanup",
-        "delta.logRetentionDuration",
-        "delta.randomizeFilePrefixes",
-        "delta.randomPrefixLength",
-        "delta.setTransactionRetentionDuration",
-        "delta.targetFileSize",
-        "delta.tuneFileSizesForRewrites",
-    }
-)
 # What may end, though not begin: a table without it asks less of everyone.
 _ENDABLE: Final = frozenset({"delta.enableChangeDataFeed"})
 _RULE: Final = "delta.constraints."
@@ -137,13 +117,17 @@ def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
     ends = value is None or (key in _ENDABLE and value.lower() == "false")
     if ends and (key in _ENDABLE or key.startswith(_RULE)):
         return
-    if key.lower().startswith("delta.") and key not in _HARMLESS:
+    if key.lower().startswith("delta.") and key not in SETTABLE:
         msg = (
             f"{key!r} cannot be set by qbeast: it may ask for features of Delta that qbeast does not support. Nothing "
-            f"was changed; these can be set: {', '.join(sorted(_HARMLESS))}, and names of your own; these can be unset "
+            f"was changed; these can be set: {', '.join(sorted(SETTABLE))}, and names of your own; these can be unset "
             f"with None as well: {', '.join(sorted(_ENDABLE))}, {_RULE}<name>."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=key)
+    expected = None if value is None else expected_value(key, value)
+    if expected is not None:
+        msg = f"{key!r} takes {expected}, got {value!r}. Nothing was changed."
+        raise InvalidInputError(msg, argument="properties")
     named = snapshot.protocol.writer_features
     if key == "delta.appendOnly" and value is not None and named is not None and "appendOnly" not in named:
         msg = f"{key!r} needs the feature appendOnly, which {snapshot.uri!r} does not have. Nothing was changed."

@@ -15,6 +15,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.hints import Message, argument
 from qbeast_core.io.store import Entry, Store
 from qbeast_core.log.named_files import names_of_files, names_removed_since, paths_of_adds
+from qbeast_core.log.properties import interval_hours
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.results import Result
@@ -25,15 +26,6 @@ __all__ = ["VacuumResult", "vacuum"]
 
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 _WEEK: Final = 168.0
-_HOURS: Final = {
-    "week": 168.0,
-    "day": 24.0,
-    "hour": 1.0,
-    "minute": 1 / 60,
-    "second": 1 / 3600,
-    "millisecond": 1 / 3_600_000,
-    "microsecond": 1 / 3_600_000_000,
-}
 _DATA_FILE: Final = re.compile(r"[^_.][^/]*\.parquet(#\d+)?|deletion_vector_[0-9a-f-]{36}\.bin")
 # What a local write leaves when it is killed before its file has a name.
 _TEMPORARY: Final = re.compile(r"\.[0-9a-f]{16}\.tmp")
@@ -143,9 +135,5 @@ def _retention(snapshot: Snapshot, asked: float | None, *, allow_short: bool) ->
 
 
 def _of_table(snapshot: Snapshot) -> float:
-    text = snapshot.metadata.configuration.get(_RETENTION)
-    if text is None:
-        return _WEEK
-    match = re.fullmatch(r"\s*(?:interval\s+)?(\d+)\s+([a-z]+?)s?\s*", text.lower())
-    hours = _HOURS.get(match[2]) if match else None
-    return _WEEK if match is None or hours is None else int(match[1]) * hours
+    hours = interval_hours(snapshot.metadata.configuration.get(_RETENTION, ""))
+    return _WEEK if hours is None else hours

@@ -105,7 +105,7 @@ class DeltaSource:
 
     store: Store
     table: DeltaTable
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, str] = field(repr=False)
     lock: Lock = field(default_factory=Lock)
 
     def newer_than(self, version: int) -> DeltaVersion | None:

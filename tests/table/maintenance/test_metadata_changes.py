@@ -62,6 +62,40 @@ def test_properties_that_ask_for_more_are_refused(
     assert load_snapshot(tmp_path).version == 0
 
 
+@pytest.mark.parametrize(
+    ("key", "taken", "refused"),
+    [
+        ("appendOnly", ["true", "FALSE"], ["maybe", "", "1", "yes", " true "]),
+        ("autoOptimize.autoCompact", ["auto", "true"], ["sometimes"]),
+        ("checkpoint.writeStatsAsStruct", ["true"], ["json"]),
+        ("checkpointInterval", ["1", "010"], ["-1", "0", "", "ten", "1.5", "1e3", "\u0661"]),
+        ("dataSkippingNumIndexedCols", ["-1", "0", "32"], ["-2", "all", ""]),
+        ("dataSkippingStatsColumns", ["id,`a b`", ""], []),
+        (
+            "deletedFileRetentionDuration",
+            ["interval 30 days", "1 week", "INTERVAL 1 day 2 hours"],
+            ["-1 days", "30", "a week", "interval", "interval 1 month", "3 days ago"],
+        ),
+        ("logRetentionDuration", ["interval 0 seconds"], ["for ever"]),
+        ("randomPrefixLength", ["2"], ["two"]),
+        ("targetFileSize", ["104857600", "128mb", "1 GiB"], ["0", "big", "-1mb"]),
+    ],
+)
+def test_a_property_of_delta_takes_values_that_mean_something(
+    key: str, taken: list[str], refused: list[str], tmp_path: Path
+) -> None:
+    opened = table(tmp_path)
+    nonsense = dict(load_snapshot(tmp_path).metadata.configuration) | {"delta.tuneFileSizesForRewrites": "?"}
+    DeltaTable(tmp_path).alter.set_table_properties(nonsense, raise_if_not_exists=False)
+    for value in refused:
+        with pytest.raises(qbeast.InvalidInputError, match=rf"'delta\.{key}' takes .*Nothing was changed"):
+            opened.set_properties({"owner": "us", f"delta.{key}": value})
+    for value in taken:
+        opened.set_properties({f"delta.{key}": value})
+        assert opened.properties[f"delta.{key}"] == value
+    assert opened.properties["delta.tuneFileSizesForRewrites"] == "?", "what others set stays"
+
+
 def test_append_only_tables_take_appends_alone(tmp_path: Path) -> None:
     table(tmp_path).set_properties({"delta.appendOnly": "true"})
     qbeast.write_table(ROWS, tmp_path, mode="append")

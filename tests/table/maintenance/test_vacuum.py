@@ -15,6 +15,8 @@ import pytest
 from deltalake import DeltaTable
 
 import qbeast
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.appends import copy_of
 from tests.golden.collection import find
@@ -139,13 +141,28 @@ def test_files_that_only_spark_takes_for_live_stay_until_the_upgrade(tmp_path: P
     assert qbeast.open_table(path).vacuum(**NOW).files == (hidden,)
 
 
+def set_by_another(path: Path, properties: dict[str, str]) -> None:
+    """Set properties as a writer does that takes any value for them."""
+    snapshot = load_snapshot(path)
+    configuration = {**snapshot.metadata.configuration, **properties}
+    changed = snapshot.metadata.model_copy(update={"configuration": configuration})
+    commit(snapshot.source.store, snapshot, WriteIntent(mode="metadata", metadata=changed))
+
+
 @pytest.mark.parametrize(
     ("text", "hours"),
-    [("interval 2 days", 48.0), ("interval 30 minutes", 0.5), ("1 week", 168.0), ("no interval", 168.0)],
+    [
+        ("interval 2 days", 48.0),
+        ("interval 30 days 12 hours", 732.0),
+        ("interval 30 minutes", 0.5),
+        ("1 week", 168.0),
+        ("no interval", 168.0),
+    ],
 )
 def test_the_table_says_how_long_files_are_kept(text: str, hours: float, tmp_path: Path) -> None:
     opened = table(tmp_path, writes=1)
-    opened.set_properties({"delta.deletedFileRetentionDuration": text})
+    set_by_another(tmp_path, {"delta.deletedFileRetentionDuration": text})
+    opened = opened.refresh()
     assert opened.vacuum().retention_hours == hours
     with pytest.raises(qbeast.InvalidInputError, match=r"less than the .* hours that"):
         opened.vacuum(retention_hours=hours / 2)

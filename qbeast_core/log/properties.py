@@ -1,0 +1,70 @@
+"""Delta's own table properties that may be set here, because they ask nothing new of readers and writers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["SETTABLE", "expected_value", "interval_hours"]
+
+_HOURS: Final = {
+    "week": 168.0,
+    "day": 24.0,
+    "hour": 1.0,
+    "minute": 1 / 60,
+    "second": 1 / 3600,
+    "millisecond": 1 / 3_600_000,
+    "microsecond": 1 / 3_600_000_000,
+}
+_PERIOD: Final = rf"(\d+)\s+({'|'.join(_HOURS)})s?"
+
+_BOOLEAN: Final = ("true or false", "true|false")
+_COUNT: Final = ("a whole number of at least 1", r"0*[1-9]\d{0,8}")
+_INTERVAL: Final = ("a time like 'interval 30 days'", rf"(?:interval\s+)?{_PERIOD}(?:\s+{_PERIOD})*")
+
+SETTABLE: Final[Mapping[str, tuple[str, str]]] = {
+    "delta.appendOnly": _BOOLEAN,
+    "delta.autoOptimize.autoCompact": ("true, false, auto or legacy", "true|false|auto|legacy"),
+    "delta.autoOptimize.optimizeWrite": _BOOLEAN,
+    "delta.checkpoint.writeStatsAsJson": _BOOLEAN,
+    "delta.checkpoint.writeStatsAsStruct": _BOOLEAN,
+    "delta.checkpointInterval": _COUNT,
+    "delta.dataSkippingNumIndexedCols": ("a whole number of at least -1", r"-1|\d{1,9}"),
+    "delta.dataSkippingStatsColumns": ("names of columns", "(?s:.*)"),
+    "delta.deletedFileRetentionDuration": _INTERVAL,
+    "delta.enableExpiredLogCleanup": _BOOLEAN,
+    "delta.logRetentionDuration": _INTERVAL,
+    "delta.randomizeFilePrefixes": _BOOLEAN,
+    "delta.randomPrefixLength": _COUNT,
+    "delta.setTransactionRetentionDuration": _INTERVAL,
+    "delta.targetFileSize": ("a number of bytes, or a size like 128mb", r"0*[1-9]\d*\s*(?:[kmgtp]i?)?b?"),
+    "delta.tuneFileSizesForRewrites": _BOOLEAN,
+}
+"""What each of them takes, in words and as a pattern of the lower-case text."""
+
+
+def expected_value(key: str, value: str) -> str | None:
+    """Return what a property takes where `value` is not such a thing; None: it is, or anybody may use the key.
+
+    Examples
+    --------
+    >>> expected_value("delta.appendOnly", "maybe"), expected_value("delta.appendOnly", "True")
+    ('true or false', None)
+    """
+    words, pattern = SETTABLE.get(key, ("", "(?s:.*)"))
+    return None if re.fullmatch(pattern, value.lower(), re.ASCII) else words
+
+
+def interval_hours(text: str) -> float | None:
+    """Return how long an interval is, in hours; None: the text is none.
+
+    Examples
+    --------
+    >>> interval_hours("interval 2 days 6 hours"), interval_hours("1 week"), interval_hours("a while")
+    (54.0, 168.0, None)
+    """
+    told = text.strip().lower()
+    if re.fullmatch(_INTERVAL[1], told, re.ASCII) is None:
+        return None
+    return sum(int(count) * _HOURS[unit] for count, unit in re.findall(_PERIOD, told, re.ASCII))
