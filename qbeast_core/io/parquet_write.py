@@ -15,11 +15,9 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.footer import FileFooter, parse_footer, read_page_locations
 from qbeast_core.io.tail import dump_directory
 from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.spec.layout import WEIGHT_COLUMN
 
 __all__ = ["WEIGHT_COLUMN", "EncodedFile", "encode_data_file"]
-
-WEIGHT_COLUMN: Final = "_qbeast_weight"
-"""Physical column of data files, outside the table's schema: the high 16 bits of the row's weight."""
 
 _DICTIONARY_BYTES: Final = (
     64 << 10

@@ -1,4 +1,4 @@
-"""Which setting says that other writers of a table on S3 do not exclude each other as ours do."""
+"""Stores on S3 whose other writers do not exclude each other as ours do: which setting says so, and a refusal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["LOCKING_SETTINGS", "other_locking"]
+from qbeast_core.errors import UnsupportedTableError
+
+__all__ = ["LOCKING_SETTINGS", "other_locking", "refuse_unsafe_locking"]
 
 LOCKING_SETTINGS: Final = ("aws_s3_locking_provider", "aws_s3_allow_unsafe_rename", "allow_unsafe_rename")
 """Settings by which `deltalake` commits to S3 without conditional puts, in lower case."""
@@ -44,3 +46,31 @@ def other_locking(
     values = {name.lower(): text for name, text in settings.items()}
     on = {name for name in LOCKING_SETTINGS if values.get(name, "").lower() not in _OFF}
     return next((name for name in settings if name.lower() in on), None)
+
+
+def refuse_unsafe_locking(
+    uri: str, storage_options: Mapping[str, str] | None = None, *, environ: Mapping[str, str] = os.environ
+) -> None:
+    """Raise where deltalake would write to S3 without conditional puts; call it before files are written.
+
+    Parameters
+    ----------
+    uri, storage_options, environ
+        As for `other_locking`.
+
+    Raises
+    ------
+    UnsupportedTableError
+        ``AWS_S3_LOCKING_PROVIDER`` or ``AWS_S3_ALLOW_UNSAFE_RENAME`` is set.
+
+    Examples
+    --------
+    >>> refuse_unsafe_locking("/data/sales", {"AWS_S3_ALLOW_UNSAFE_RENAME": "true"})
+    """
+    setting = other_locking(uri, storage_options, environ=environ)
+    if setting is not None:
+        message = (
+            f"{uri} cannot be written while {setting} is set: other writers then use no conditional puts "
+            "and may overwrite our commit, or we theirs. Nothing was written; unset it everywhere."
+        )
+        raise UnsupportedTableError(message, path=uri, feature=setting)

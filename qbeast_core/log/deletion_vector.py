@@ -1,10 +1,10 @@
-"""Deletion vectors as a log describes them: what tells files apart, and which file holds a vector."""
+"""Deletion vectors as a log describes them: what tells files apart, and which files an action speaks of."""
 
 from __future__ import annotations
 
 import uuid
 from base64 import b85decode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -12,7 +12,7 @@ import orjson
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.spec.file_path import FilePath
 
-__all__ = ["FileKey", "file_key", "parse_vector", "vector_path", "without_nulls"]
+__all__ = ["FileKey", "file_key", "file_paths", "parse_vector", "vector_path", "without_nulls"]
 
 FileKey: TypeAlias = tuple[str, str]
 """What Delta tells files apart by: the decoded path, and the deletion vector (empty: none)."""
@@ -84,6 +84,25 @@ def vector_path(vector: Mapping[str, Any]) -> FilePath | None:
         return None
     folder, spelled = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
     return FilePath(f"{folder}{'/' if folder else ''}deletion_vector_{_uuid(spelled)}.bin")
+
+
+def file_paths(path: str, vector: Mapping[str, Any] | None) -> Iterator[FilePath]:
+    """Yield the files that an add or a remove speaks of: the data file, and that of its deletion vector.
+
+    Raises
+    ------
+    InvalidMetadataError
+        A deletion vector's file cannot be told.
+
+    Examples
+    --------
+    >>> [found.text for found in file_paths("k/a%20b", {"storageType": "p", "pathOrInlineDv": "s3://b/1.bin"})]
+    ['k/a b', 's3://b/1.bin']
+    """
+    yield FilePath.of_log(path)
+    held = vector_path(vector or {})
+    if held is not None:
+        yield held
 
 
 def _uuid(text: str) -> uuid.UUID:

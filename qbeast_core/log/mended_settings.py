@@ -6,7 +6,7 @@ from typing import Final
 
 from qbeast_core.log.actions import Metadata
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.revision import STAGING_REVISION_ID, staging_revision
+from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, REVISION_PREFIX, TableConfig
 
 __all__ = ["mended_settings"]
@@ -28,6 +28,7 @@ def mended_settings(metadata: Metadata, dialect: BlocksDialect) -> Metadata | No
 
     Examples
     --------
+    >>> from qbeast_core.spec.revision import staging_revision
     >>> staging = staging_revision(["x"], timestamp_ms=9, table_id="t", cube_size=9)
     >>> broken = {"qbeast.revision.0": staging.to_json(), "qbeast.lastRevisionID": "one"}
     >>> found = mended_settings(Metadata(id="a", schema_string="{}", configuration=broken), "documented")
@@ -42,11 +43,5 @@ def mended_settings(metadata: Metadata, dialect: BlocksDialect) -> Metadata | No
         mended = mended.with_entries({BLOCKS_DIALECT: dialect})
     latest = mended.latest
     if _STAGING in config.faults and latest is not None:
-        staging = staging_revision(
-            latest.columns,
-            timestamp_ms=latest.timestamp_ms - 1,
-            table_id=latest.table_id,
-            cube_size=latest.desired_cube_size,
-        )
-        mended = mended.with_entries({_STAGING: staging.to_json()})
+        mended = mended.with_entries({_STAGING: latest.staging().to_json()})
     return metadata.model_copy(update={"configuration": mended.to_configuration()})

@@ -9,12 +9,13 @@ that brings no rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import orjson
 
 from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
-from qbeast_core.log.field_marks import is_mapped, marks_in_use
 from qbeast_core.log.refusals import APPEND_ONLY, PARTITIONING, damaged_index, refusal
 from qbeast_core.spec.table_config import TableConfig
 
@@ -24,6 +25,7 @@ __all__ = [
     "check_readable",
     "check_writable",
     "in_commit_timestamps",
+    "marks_in_use",
     "required_protocol",
 ]
 
@@ -91,6 +93,19 @@ _LEGACY: Final[Mapping[str, int]] = {
 }
 
 
+# Delta reads these of columns alone, not of fields inside of structs.
+_OF_COLUMNS: Final[Mapping[str, str]] = {
+    "delta.generationExpression": "generatedColumns",
+    "CURRENT_DEFAULT": "allowColumnDefaults",
+}
+_OF_FIELDS: Final[Mapping[str, str]] = {
+    "delta.invariants": "invariants",
+    "delta.typeChanges": "typeWidening",
+}
+_IDENTITY: Final = "delta.identity."
+_PHYSICAL: Final = "delta.columnMapping.physicalName"
+
+
 def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None:
     """Raise unless every row of the table can be read right.
 
@@ -111,7 +126,7 @@ def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None
     named = set(protocol.reader_features or ())
     refused = sorted(named - _READER_FEATURES - _WHILE_INACTIVE)
     # Heeded whatever the protocol says: where a file holds other names or types, rows would come back wrong.
-    if is_mapped(metadata):
+    if _is_mapped(metadata):
         refused.append("columnMapping")
     if "typeWidening" in marks_in_use(metadata.schema_string):
         refused.append("typeWidening")
@@ -196,6 +211,33 @@ def required_protocol(schema_string: str, *, current: Protocol | None = None) ->
     )
 
 
+def marks_in_use(schema_string: str) -> set[str]:
+    """Return the features whose marks the schema's fields bear.
+
+    Parameters
+    ----------
+    schema_string : str
+        Delta's ``schemaString``.
+
+    Examples
+    --------
+    >>> marks_in_use('{"type":"struct","fields":[{"name":"x","type":"long",'
+    ...              '"metadata":{"delta.generationExpression":"y + 1"}}]}')
+    {'generatedColumns'}
+    >>> marks_in_use('{"type":"struct","fields":[{"name":"delta.generationExpression","type":"long"}]}')
+    set()
+    """
+    # Most schemas bear no mark, and a search is much faster than reading a wide schema.
+    if '"delta.' not in schema_string and "CURRENT_DEFAULT" not in schema_string:
+        return set()
+    columns = orjson.loads(schema_string)["fields"]
+    found = {feature for key in _keys(columns) for mark, feature in _OF_COLUMNS.items() if key == mark}
+    if any(key.startswith(_IDENTITY) for key in _keys(columns)):
+        found.add("identityColumns")
+    inner = set(_keys(_fields({"type": "struct", "fields": columns})))
+    return found | {feature for mark, feature in _OF_FIELDS.items() if mark in inner}
+
+
 def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
     """Return what is in use of the features that a table may list and not use."""
     active = marks_in_use(metadata.schema_string)
@@ -226,3 +268,32 @@ def _refuse(
     if features:
         message = refusal(features, verb, protocol, metadata, path=path)
         raise UnsupportedTableError(message, path=path, feature=features[0])
+
+
+def _is_mapped(metadata: Metadata) -> bool:
+    """Tell whether the files of a table know its columns by other names.
+
+    Mapping by name is harmless as long as each name stands for itself, as it does in tables that were given
+    the mapping later and had no column renamed or put back since.
+    """
+    mode = metadata.configuration.get("delta.columnMapping.mode", "none").lower()
+    if mode in ("none", "name"):
+        schema = orjson.loads(metadata.schema_string) if mode == "name" else {"type": "struct", "fields": []}
+        return any((field.get("metadata") or {}).get(_PHYSICAL) != field["name"] for field in _fields(schema))
+    return True
+
+
+def _keys(fields: list[dict[str, Any]] | Iterator[dict[str, Any]]) -> Iterator[str]:
+    for field in fields:
+        yield from field.get("metadata") or ()
+
+
+def _fields(told: Any) -> Iterator[dict[str, Any]]:
+    """Walk all fields of structs, at any depth."""
+    if not isinstance(told, dict):
+        return
+    for field in told.get("fields", ()):
+        yield field
+        yield from _fields(field["type"])
+    for key in ("elementType", "keyType", "valueType"):
+        yield from _fields(told.get(key))

@@ -20,7 +20,8 @@ from qbeast_core.log.protocol import required_protocol
 from qbeast_core.log.removes import remove_of, removes_of
 from qbeast_core.log.schema import schema_problems
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks
-from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision, staging_revision
+from qbeast_core.spec.layout import WEIGHT_COLUMN
+from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.spec.table_config import (
     BLOCKS_DIALECT,
     COLUMN_SPECS,
@@ -104,7 +105,7 @@ def rebase(
         # The JVM optimizes files without looking at the table's schema.
         return Conflict(
             "its blocks were spelled for the JVM meanwhile (dialect qbeast-spark), whose files are without the column "
-            "_qbeast_weight, and these files have it"
+            f"{WEIGHT_COLUMN}, and these files have it"
         )
     revision: Revision | None = None
     if intent.revision is not None:
@@ -205,8 +206,7 @@ def _published(
     config = TableConfig.from_configuration(kept | {BLOCKS_DIALECT: dialect})
     added = [revision]
     if not config.revisions:
-        earlier = revision.timestamp_ms - 1
-        added.insert(0, _staging(revision, timestamp_ms=earlier))
+        added.insert(0, revision.staging())
     return metadata.model_copy(update={"configuration": config.with_revisions(added).to_configuration()})
 
 
@@ -226,15 +226,6 @@ def _without_unused(
         if key not in unused
     }
     return metadata.model_copy(update={"configuration": kept})
-
-
-def _staging(revision: Revision, *, timestamp_ms: int) -> Revision:
-    return staging_revision(
-        revision.columns,
-        timestamp_ms=timestamp_ms,
-        table_id=revision.table_id,
-        cube_size=revision.desired_cube_size,
-    )
 
 
 def _free_id(config: TableConfig, head: TableState | None) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 import polars as pl
 
-__all__ = ["Leaf", "file_stats", "stats_columns"]
+__all__ = ["Leaf", "file_stats", "leaf_column", "leaves_of", "stats_columns"]
 
 Leaf: TypeAlias = tuple[str, ...]
 """Names from a column down to a field that is no struct."""
@@ -46,7 +46,7 @@ def stats_columns(schema: pl.Schema, configuration: Mapping[str, str]) -> list[L
     >>> stats_columns(schema, {"delta.dataSkippingStatsColumns": "s.y,a"})
     [('a',), ('s', 'y')]
     """
-    leaves = [leaf for leaf, _ in _leaves((), schema)]
+    leaves = [leaf for leaf, _ in leaves_of(schema)]
     named = configuration.get("delta.dataSkippingStatsColumns")
     if named is not None:
         wanted = set(_parse_names(named))
@@ -54,6 +54,23 @@ def stats_columns(schema: pl.Schema, configuration: Mapping[str, str]) -> list[L
     text = configuration.get("delta.dataSkippingNumIndexedCols", "")
     count = int(text) if re.fullmatch(r"-?\d{1,9}", text) else _DEFAULT_LEAVES
     return leaves if count < 0 else leaves[:count]
+
+
+def leaves_of(schema: Mapping[str, Any], above: Leaf = ()) -> Iterator[tuple[Leaf, pl.DataType]]:
+    """Yield the leaf columns of a schema with their types; lists and maps are leaves."""
+    for name, dtype in schema.items():
+        if isinstance(dtype, pl.Struct):
+            yield from leaves_of(dtype.to_schema(), (*above, name))
+        else:
+            yield (*above, name), dtype
+
+
+def leaf_column(leaf: Leaf) -> pl.Expr:
+    """Return the values of a leaf column."""
+    column = pl.col(leaf[0])
+    for name in leaf[1:]:
+        column = column.struct.field(name)
+    return column
 
 
 def file_stats(frame: pl.DataFrame | pl.LazyFrame, *, columns: Sequence[Leaf] | None = None) -> str:
@@ -78,9 +95,9 @@ def file_stats(frame: pl.DataFrame | pl.LazyFrame, *, columns: Sequence[Leaf] | 
     """
     schema = frame.collect_schema()
     leaves = stats_columns(schema, {}) if columns is None else list(columns)
-    known = dict(_leaves((), schema))
+    known = dict(leaves_of(schema))
     dtypes = [known[leaf] for leaf in leaves]
-    asked = [one for i, leaf in enumerate(leaves) for one in _questions(str(i), _field(leaf), dtypes[i])]
+    asked = [one for i, leaf in enumerate(leaves) for one in _questions(str(i), leaf_column(leaf), dtypes[i])]
     asked.append(pl.len().alias("rows"))
     if isinstance(frame, pl.LazyFrame):
         frame = frame.select(asked).collect(engine="streaming")
@@ -100,14 +117,6 @@ def file_stats(frame: pl.DataFrame | pl.LazyFrame, *, columns: Sequence[Leaf] | 
     return orjson.dumps(stats).decode()
 
 
-def _leaves(above: Leaf, fields: pl.Schema) -> Iterator[tuple[Leaf, pl.DataType]]:
-    for name, dtype in fields.items():
-        if isinstance(dtype, pl.Struct):
-            yield from _leaves((*above, name), pl.Schema(dtype.to_schema()))
-        else:
-            yield (*above, name), dtype
-
-
 def _parse_names(text: str) -> Iterator[Leaf]:
     """Split ``a,b.c,`d.e` `` into names: backticks quote, a dot goes into a struct."""
     parts: list[str] = []
@@ -117,13 +126,6 @@ def _parse_names(text: str) -> Iterator[Leaf]:
         if end != ".":
             yield tuple(parts)
             parts = []
-
-
-def _field(leaf: Leaf) -> pl.Expr:
-    expr = pl.col(leaf[0])
-    for name in leaf[1:]:
-        expr = expr.struct.field(name)
-    return expr
 
 
 def _questions(key: str, column: pl.Expr, dtype: pl.DataType) -> Iterator[pl.Expr]:

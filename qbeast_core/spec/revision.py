@@ -87,6 +87,15 @@ class Revision(SpecModel):
         """Return the same space under another id, 0 or more."""
         return self.model_copy(update={"revision_id": revision_id})
 
+    def staging(self) -> Revision:
+        """Return revision 0 of the same table, which is a millisecond older."""
+        return staging_revision(
+            self.columns,
+            timestamp_ms=self.timestamp_ms - 1,
+            table_id=self.table_id,
+            cube_size=self.desired_cube_size,
+        )
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy; one with other fields forgets the text it was read from. Fields are not checked."""
         copied = super().model_copy(update=update, deep=deep)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
-from qbeast_core.io.dictionaries import choose_dictionary
+from qbeast_core.io.encodings import choose_dictionary
 from qbeast_core.io.footer import PagesUnavailable
 from qbeast_core.io.local import LocalStore
 from qbeast_core.io.pages import PageReader, PageRequest

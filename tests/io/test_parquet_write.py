@@ -14,7 +14,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.dictionaries import choose_dictionary
+from qbeast_core.io.encodings import choose_dictionary
 from qbeast_core.io.footer import PagesUnavailable, parse_footer, read_page_locations
 from qbeast_core.io.parquet_write import EncodedFile, encode_data_file
 from qbeast_core.io.tail import parse_tail

@@ -7,12 +7,12 @@ import pytest
 
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
-from qbeast_core.log.field_marks import marks_in_use
 from qbeast_core.log.protocol import (
     Brings,
     check_readable,
     check_writable,
     in_commit_timestamps,
+    marks_in_use,
     required_protocol,
 )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
 
+from qbeast_core.io.store import map_files
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.table.check.log import read_layout
 from qbeast_core.table.check.rows import stored_size
@@ -18,7 +18,6 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 
 __all__ = ["hidden_column_files", "hidden_column_message"]
 
-_AT_ONCE: Final = 16
 _NAMED: Final = 3
 
 
@@ -46,9 +45,8 @@ def hidden_column_files(snapshot: Snapshot) -> list[int]:
         elif layout.has_hidden_weights:
             found.append(number)
     paths = snapshot.data_paths
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        holds = pool.map(partial(_holds, snapshot), [paths[number] for number in unknown])
-        found += [number for number, yes in zip(unknown, holds, strict=True) if yes]
+    holds = map_files(snapshot.source.store, partial(_holds, snapshot), [paths[number] for number in unknown])
+    found += [number for number, yes in zip(unknown, holds, strict=True) if yes]
     return sorted(found)
 
 

@@ -7,27 +7,16 @@ from typing import Any, Final
 
 import polars as pl
 
+from qbeast_core.log.stats import Leaf, leaf_column, leaves_of
 from qbeast_core.query.statistics import known_text_high
 from qbeast_core.table.check.faults import Fault
 
 __all__ = ["compare_statistics", "summaries_of"]
 
-_Leaf = tuple[str, ...]
-"""A column, or a field of a struct, by its names from the top."""
-
 _EXACT_DIGITS: Final = 15
 _SLACK: Final = 1e-12
 _ABOVE_CUT_TEXT: Final = "\U0010ffff" * 8
 _NOTHING: Final = pl.Struct([])
-
-
-def _leaves_of(schema: Mapping[str, pl.DataType]) -> Iterator[tuple[_Leaf, pl.DataType]]:
-    """Yield the leaf columns of a schema; lists and maps are leaves."""
-    for name, dtype in schema.items():
-        if isinstance(dtype, pl.Struct):
-            yield from (((name, *leaf), inner) for leaf, inner in _leaves_of(pl.Schema(dtype.to_schema())))
-        else:
-            yield (name,), dtype
 
 
 def summaries_of(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
@@ -36,10 +25,8 @@ def summaries_of(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
     Every column is asked for something, so every page of the file is decoded.
     """
     asked: list[pl.Expr] = [pl.len().cast(pl.Int64).alias("rows")]
-    for i, (leaf, dtype) in enumerate(_leaves_of(schema)):
-        column = pl.col(leaf[0])
-        for name in leaf[1:]:
-            column = column.struct.field(name)
+    for i, (leaf, dtype) in enumerate(leaves_of(schema)):
+        column = leaf_column(leaf)
         asked.append(column.null_count().cast(pl.Int64).alias(f"{i}.nulls"))
         if dtype.is_numeric() or dtype.is_temporal() or dtype == pl.String:
             known = column.fill_nan(None) if dtype.is_float() else column
@@ -67,7 +54,7 @@ def compare_statistics(
     """
     hidden_rows = bool(file["has_deletion_vector"][0])  # their statistics need not be exact
     known = frozenset(found.columns)
-    for i, (leaf, _) in enumerate(_leaves_of(schema)):
+    for i, (leaf, _) in enumerate(leaves_of(schema)):
         shown = ".".join(leaf)
         nulls = _field(file, "null_count", leaf)
         if (
@@ -93,7 +80,7 @@ def compare_statistics(
                 yield Fault("stats-bounds", message)
 
 
-def _field(file: pl.DataFrame, side: str, leaf: _Leaf) -> pl.Series | None:
+def _field(file: pl.DataFrame, side: str, leaf: Leaf) -> pl.Series | None:
     """Take one leaf out of a struct of statistics; None where there is none."""
     column = file.get_column(side)
     for name in leaf:

@@ -18,6 +18,7 @@ from qbeast_core.errors import (
     QbeastWarning,
     TableExistsError,
 )
+from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import AddFile, dump_commit, parse_commit
 from qbeast_core.log.conflicts import already_applied, find_conflict
@@ -25,7 +26,6 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import Conflict, rebase
 from qbeast_core.table.commit.commit_info import commit_info
-from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.index.fit import breaks_order, fit_blocks
 from qbeast_core.table.snapshot.log_files import put_commit, read_log

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.spec.layout import WEIGHT_COLUMN
 
 __all__ = ["WEIGHT_COLUMN", "name_problems", "refuse_names"]
-
-WEIGHT_COLUMN: Final = "_qbeast_weight"
-"""Name of the hidden physical column; no column of a table may be called so, in any case (format 7)."""
 
 
 def name_problems(fields: Mapping[str, Any]) -> list[str]:

@@ -14,8 +14,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.codecs import choose_uncompressed
-from qbeast_core.io.dictionaries import choose_dictionary
+from qbeast_core.io.encodings import choose_dictionary, choose_uncompressed
 from qbeast_core.io.parquet_write import encode_data_file
 from qbeast_core.io.store import Store
 from qbeast_core.io.value_bytes import page_rows_within, refuse_huge_values

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from qbeast_core.io.footer import MAGIC
 from qbeast_core.io.store import Store
 
-__all__ = ["Unreadable", "read_footer"]
+__all__ = ["Unreadable", "read_footer", "read_footer_bytes"]
 
 
 def read_footer(store: Store, path: str, size: int) -> Any:
@@ -31,6 +31,19 @@ def read_footer(store: Store, path: str, size: int) -> Any:
     Unreadable
         If there is none.
     """
+    footer = read_footer_bytes(store, path, size)
+    try:
+        return pq.read_metadata(io.BytesIO(footer))
+    except (pa.ArrowInvalid, OSError) as error:
+        message = f"its footer cannot be understood: {error}"
+        raise Unreadable(message) from error
+
+
+def read_footer_bytes(store: Store, path: str, size: int) -> bytes:
+    """Return what a reader of metadata looks at: the end of a file, behind the bytes that each begins with.
+
+    Parameters and errors are those of `read_footer`.
+    """
     tail = store.get_range(path, max(0, size - _GUESS), min(size, _GUESS))
     if len(tail) < _END or tail[-4:] != MAGIC:
         message = f"it does not end as a Parquet file does; it has {size:,} bytes"
@@ -41,11 +54,7 @@ def read_footer(store: Store, path: str, size: int) -> Any:
         raise Unreadable(message)
     if length > len(tail):
         tail = store.get_range(path, size - length, length)
-    try:
-        return pq.read_metadata(io.BytesIO(MAGIC + tail[-length:]))
-    except (pa.ArrowInvalid, OSError) as error:
-        message = f"its footer cannot be understood: {error}"
-        raise Unreadable(message) from error
+    return MAGIC + tail[-length:]
 
 
 class Unreadable(Exception):  # noqa: N818 - it says what the file is; the check goes on

@@ -17,6 +17,7 @@ from qbeast_core.errors import (
     TableNotFoundError,
 )
 from qbeast_core.hints import Message, argument, call
+from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.intent import WriteIntent
@@ -27,7 +28,6 @@ from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.revision import staging_revision
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries
 from qbeast_core.table.commit.commit import commit
-from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.column_names import refuse_names
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine

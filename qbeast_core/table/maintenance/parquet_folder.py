@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import repeat
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +19,12 @@ from qbeast_core.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from qbeast_core.io.store import Store
+from qbeast_core.io.store import Store, map_files
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.stats import Leaf, file_stats, stats_columns
 from qbeast_core.spec.file_path import FilePath
+from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
 from qbeast_core.table.data.found_instead import hive_copy
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.data.parquet_scan import scan_files
@@ -33,7 +33,6 @@ from qbeast_core.table.read.scan_task import TableFiles
 __all__ = ["AT_ONCE", "AddParquet", "ParquetFolder", "find_parquet"]
 
 _SHOWN: Final = 5
-_MAGIC: Final = b"PAR1"
 AT_ONCE: Final = 4
 """Files that one process looks at at the same time."""
 
@@ -125,8 +124,7 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> ParquetFolder:
     if not paths:
         raise missing
     _refuse_folders(store, paths)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(pool.map(_columns_of, repeat(store), paths))
+    found = map_files(store, partial(_columns_of, store), paths)
     schema: dict[str, pl.DataType] = {}
     problems: list[str] = []
     for path, columns in zip(paths, found, strict=True):
@@ -186,24 +184,13 @@ def _refuse_folders(store: Store, paths: Sequence[str]) -> None:
 def _columns_of(store: Store, path: str) -> dict[str, pl.DataType]:
     """Return the columns of a file in the types of a Delta table, as far as it has them."""
     try:
-        footer = _footer(store, path)
+        footer = read_footer_bytes(store, path, store.size(path))
         schema = pl.read_parquet_schema(io.BytesIO(footer))
         instants = set(_int96_columns(pq.read_metadata(io.BytesIO(footer))))
-    except (pl.exceptions.PolarsError, pa.ArrowException, OSError) as error:
+    except (pl.exceptions.PolarsError, pa.ArrowException, OSError, Unreadable) as error:
         msg = f"{path!r} of {store.uri!r} is no readable Parquet file: {error}. Nothing was changed."
         raise InvalidInputError(msg, argument="path") from error
     return {name: _stored(dtype, instant=name in instants) for name, dtype in schema.items()}
-
-
-def _footer(store: Store, path: str) -> bytes:
-    """Return what a reader of metadata looks at: the end of the file, behind the bytes that each begins with."""
-    size = store.size(path)
-    end = store.get_range(path, max(0, size - 8), min(size, 8))
-    length = int.from_bytes(end[:4], "little") + 8
-    if end[4:] != _MAGIC or length > size:
-        msg = "its last bytes are not those of one"
-        raise OSError(msg)
-    return _MAGIC + store.get_range(path, size - length, length)
 
 
 def _int96_columns(metadata: pq.FileMetaData) -> Iterator[str]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import repeat
+from functools import partial
 from typing import ClassVar, Final
 
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
-from qbeast_core.io.store import Store
+from qbeast_core.io.store import Store, map_files
 from qbeast_core.log.actions import AddFile, Metadata
-from qbeast_core.log.deletion_vector import FileKey, file_key
+from qbeast_core.log.deletion_vector import FileKey, file_key, file_paths
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import FileChange, LiveFiles
-from qbeast_core.log.named_files import paths_of_adds
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.file_path import FilePath
@@ -24,7 +22,6 @@ from qbeast_core.table.snapshot.snapshot import Snapshot, read_live_files
 
 __all__ = ["RestoreResult", "restore"]
 
-_AT_ONCE: Final = 16
 _SHOWN: Final = 3
 
 
@@ -149,10 +146,10 @@ def _key(add: AddFile) -> FileKey:
 
 def _refuse_missing(store: Store, newest: Snapshot, old: Snapshot, wanted: tuple[AddFile, ...]) -> None:
     """Raise where a file that is not live any more has been vacuumed."""
-    named = paths_of_adds(wanted) - {FilePath(path) for path in newest.data_paths}
+    named = {path for add in wanted for path in file_paths(add.path, add.deletion_vector)}
+    named -= {FilePath(path) for path in newest.data_paths}
     inside = sorted(path.text for path in named if path.kind == "inside")
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        there = list(pool.map(_is_there, repeat(store), inside))
+    there = map_files(store, partial(_is_there, store), inside)
     missing = [path for path, found in zip(inside, there, strict=True) if not found]
     if missing:
         shown = ", ".join(missing[:_SHOWN])

@@ -7,16 +7,18 @@ also deletes deletion vectors that live files need.
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.hints import Message, argument
-from qbeast_core.io.store import Entry, Store
-from qbeast_core.log.named_files import names_of_files, names_removed_since, paths_of_adds
+from qbeast_core.io.store import map_files
+from qbeast_core.log.deletion_vector import file_paths, parse_vector
 from qbeast_core.log.properties import interval_hours
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.replay import LogState, actions_of
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.results import Result
 from qbeast_core.table.snapshot.log_files import read_log
@@ -29,7 +31,6 @@ _WEEK: Final = 168.0
 _DATA_FILE: Final = re.compile(r"[^_.][^/]*\.parquet(#\d+)?|deletion_vector_[0-9a-f-]{36}\.bin")
 # What a local write leaves when it is killed before its file has a name.
 _TEMPORARY: Final = re.compile(r"\.[0-9a-f]{16}\.tmp")
-_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +85,10 @@ def vacuum(
     newest = refresh(snapshot)  # after the listing: what was committed meanwhile is known to it
     check_writable(newest.protocol, newest.metadata, mode="metadata", path=newest.uri, brings="settings")
     log = read_log(store, newest.version, actions=("remove",))
-    needed = names_of_files(newest.files)
-    if has_old_layout(newest):  # another replay of the log may have more live files
-        needed |= {path.name for path in paths_of_adds(read_live_files(newest).unlisted)}
-    needed |= names_removed_since(log, since_ms=oldest)
+    needed = {path.name for path in _needed(newest, log, oldest)}
     gone = [one for one in found if one.path.rpartition("/")[2] not in needed]
     if not dry_run:
-        _delete(store, gone)
+        map_files(store, store.delete, [one.path for one in gone])
     return VacuumResult(
         files=tuple(one.path for one in gone),
         bytes=sum(one.size for one in gone),
@@ -101,10 +99,16 @@ def vacuum(
     )
 
 
-def _delete(store: Store, files: list[Entry]) -> None:
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for _ in pool.map(store.delete, [one.path for one in files]):
-            pass
+def _needed(newest: Snapshot, log: LogState, oldest_ms: int) -> Iterator[FilePath]:
+    """Yield the files that are live, or were at a time or later: readers of old versions need them."""
+    for path, vector in newest.files.select("path", "deletion_vector").iter_rows():
+        yield from file_paths(path, parse_vector(vector))
+    if has_old_layout(newest):  # another replay of the log may have more live files
+        for add in read_live_files(newest).unlisted:
+            yield from file_paths(add.path, add.deletion_vector)
+    for remove in (one for part in (*log.checkpoint, *log.commits) for one in actions_of(part, "remove")):
+        if (remove.get("deletionTimestamp") or 0) >= oldest_ms:
+            yield from file_paths(remove["path"], remove.get("deletionVector"))
 
 
 def _is_data(path: str) -> bool:

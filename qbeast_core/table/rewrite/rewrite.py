@@ -11,6 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.hints import Message, call
+from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import Brings, check_writable
@@ -18,7 +19,6 @@ from qbeast_core.log.removes import removes_of
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, publish
-from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import (

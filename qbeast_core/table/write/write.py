@@ -10,11 +10,11 @@ from typing import ClassVar
 
 from qbeast_core.errors import TableExistsError
 from qbeast_core.io.location import resolve_location
+from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, publish
-from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Source

@@ -18,10 +18,10 @@ from qbeast_core.errors import (
     UnsupportedTableError,
 )
 from qbeast_core.io.local import LocalStore
+from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.table.commit.commit import commit
-from qbeast_core.table.commit.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
 from tests.helpers.handmade_log import PROTOCOL, add, features, metadata, remove, write_log
 from tests.helpers.intents import METADATA, append, block, create, data_file, revision, revisions_of
