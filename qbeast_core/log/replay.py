@@ -290,7 +290,7 @@ def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) ->
     removes = {_key(one): one["path"] for part in log.checkpoint for one in actions_of(part, "remove")}
     for part in log.checkpoint:
         newest |= {_key(add): add["path"] for add in actions_of(part, "add")}
-    unsettled = {key for key, path in newest.items() if removes.get(key, path) != path}
+    unsettled = {key for key, path in removes.items() if newest.get(key, path) != path}
     for body in log.commits:
         told = _told(body)
         newest |= told
@@ -300,13 +300,13 @@ def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) ->
         newest |= told
         unsettled -= told.keys()
     live = set(newest.values())
+    hidden = [path for path in listed if path not in live]
+    if known is not None:  # what is not live was taken back now, or before
+        return hidden
     decoded = {path for path, _ in newest}
-    # What was known before and is not live was taken back then; what the log never names is left to `deltalake`.
     return [
-        path
-        for path in listed
-        if path not in live and (known is not None or FilePath.of_log(path).text in decoded)
-    ]
+        path for path in hidden if FilePath.of_log(path).text in decoded
+    ]  # the rest is left to `deltalake`
 
 
 def _told(body: bytes) -> dict[FileKey, str | None]:
