@@ -14,9 +14,9 @@ from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import FileChange, LiveFiles, retag
-from qbeast_core.log.mended_settings import mended_settings
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
+from qbeast_core.log.repaired_settings import repaired_settings
 from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.check.check import check_table
@@ -201,7 +201,7 @@ def repair_table(
             snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files"
         )
     mends, remaining = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
-    settings = mended_settings(snapshot.metadata, dialect_of(snapshot))
+    settings = repaired_settings(snapshot.metadata, dialect_of(snapshot))
     remaining = pl.concat([remaining.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, mends)])
     head = [] if settings is None else [_SETTINGS_ROW]
     if settings is not None:
