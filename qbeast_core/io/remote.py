@@ -139,9 +139,7 @@ class RemoteStore:
 
     def list(self, prefix: str) -> list[str]:
         """List the files below a folder."""
-        with _errors("list", prefix):
-            pages = obstore.list(self._store, prefix or None)
-            return sorted(entry["path"] for page in pages for entry in page)
+        return [entry.path for entry in self.entries(prefix)]
 
     def entries(self, prefix: str) -> Sequence[Entry]:
         """List the files below a folder, with their sizes and ages."""

@@ -14,8 +14,8 @@ from qbeast_core.hints import Message, call
 from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.live_files import removes_of
 from qbeast_core.log.protocol import Brings, check_writable
-from qbeast_core.log.removes import removes_of
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, publish
