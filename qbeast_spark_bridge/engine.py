@@ -14,8 +14,9 @@ from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.placed_files import PlacedFile
 from qbeast_core.table.engine.protocol import AnswerT, FilesSource, ItemT, Rows, Source
+from qbeast_core.table.engine.summary_task import SummaryTask
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.engine.tasks import PlaceTask, SummaryTask
+from qbeast_core.table.engine.tasks import PlaceTask
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.runtime import ProgressCallback, Runtime

@@ -13,14 +13,13 @@ from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.runtime import RUNTIME, ProgressCallback
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
-from qbeast_core.table.write.write import WriteResult
-from qbeast_core.table.write.write import write_rows as write_source
+from qbeast_core.table.write.write import WriteResult, write_rows
 from qbeast_spark_bridge.engine import SparkEngine, SparkSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["write_rows", "write_table"]
+__all__ = ["write_table"]
 
 
 def write_table(
@@ -94,29 +93,13 @@ def write_table(
         dry_run=dry_run,
         progress=progress,
     )
-    return write_rows(df, path, options, persist=persist)
-
-
-def write_rows(
-    df: DataFrame, path: str | os.PathLike[str], options: WriteOptions, *, persist: bool = False
-) -> WriteResult:
-    """Do what `write_table` does, given its options.
-
-    Parameters
-    ----------
-    df, path, persist
-        See `write_table`.
-    options : WriteOptions
-        All the others.
-    """
     if df.isStreaming:
         msg = (
             'df is a stream; nothing was written. Use writeStream.format("qbeast"), or write in foreachBatch.'
         )
         raise InvalidInputError(msg, argument="df")
     with _persisted(df, wanted=persist) as rows:
-        engine = SparkEngine(df.sparkSession)
-        return write_source(SparkSource(rows), path, options, RUNTIME, engine=engine)
+        return write_rows(SparkSource(rows), path, options, RUNTIME, engine=SparkEngine(df.sparkSession))
 
 
 @contextmanager

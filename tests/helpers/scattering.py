@@ -15,8 +15,9 @@ from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.memory import read_files
 from qbeast_core.table.engine.placed_files import PlacedFile, write_file
 from qbeast_core.table.engine.protocol import FilesSource
+from qbeast_core.table.engine.summary_task import SummaryTask
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.engine.tasks import PlaceTask, SummaryTask
+from qbeast_core.table.engine.tasks import PlaceTask
 from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows

@@ -16,8 +16,9 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.placed_files import PlacedFile, with_blocks
 from qbeast_core.table.engine.protocol import PlannedRows
+from qbeast_core.table.engine.summary_task import SummaryTask
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.engine.tasks import PlaceTask, SummaryTask, sort_keys
+from qbeast_core.table.engine.tasks import PlaceTask, sort_keys
 from qbeast_core.table.runtime import Progress, ProgressCallback
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.design_effect import design_effect
