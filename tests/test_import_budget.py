@@ -1,10 +1,12 @@
-"""`import qbeast` stays cheap: no Spark, no object store, no second data frame library, no test helpers."""
+"""`import qbeast` stays cheap: no Spark, no object store, no test helpers; workers of Spark import little."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 HEAVY = {
@@ -20,7 +22,32 @@ HEAVY = {
 
 
 def test_import_loads_nothing_heavy() -> None:
-    # A fresh interpreter: this process has imported half of the index by now.
-    code = "import sys, qbeast; print(*{name.partition('.')[0] for name in sys.modules})"
-    loaded = subprocess.check_output([sys.executable, "-W", "error", "-c", code], text=True, cwd=ROOT).split()
-    assert not HEAVY & set(loaded)
+    assert not HEAVY & {name.partition(".")[0] for name in imported("qbeast")}
+
+
+MOST_MODULES = 70  # of ours: each costs the first task of a session a part of a second
+WORKERS = {
+    "write": ("qbeast_spark_bridge.worker.shuffle", "qbeast_spark_bridge.worker.write_files"),
+    "append": ("qbeast_spark_bridge.worker.append",),
+    "rewrite": ("qbeast_spark_bridge.worker.rewrite",),
+    "read": ("qbeast_spark_bridge.worker.read_task",),
+    "change": ("qbeast_spark_bridge.worker.items", "qbeast_core.table.dml.tasks"),
+    "convert": ("qbeast_spark_bridge.worker.items", "qbeast_core.table.maintenance.parquet_folder"),
+}
+
+
+@pytest.mark.parametrize("task", WORKERS)
+def test_a_worker_opens_no_log_and_imports_few_of_our_modules(task: str) -> None:
+    """What a task is of is imported with these modules: their own imports are at the top, where a lint holds them."""
+    names = imported(*WORKERS[task])
+    assert not {"deltalake", "obstore", "pyspark", "pandas"} & {name.partition(".")[0] for name in names}
+    ours = [
+        name for name in names if name.partition(".")[0] in ("qbeast", "qbeast_core", "qbeast_spark_bridge")
+    ]
+    assert len(ours) <= MOST_MODULES, sorted(ours)
+
+
+def imported(*modules: str) -> list[str]:
+    """Return what a fresh interpreter has imported with these: this process has half of the index by now."""
+    code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    return subprocess.check_output([sys.executable, "-W", "error", "-c", code], text=True, cwd=ROOT).split()
