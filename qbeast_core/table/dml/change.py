@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -12,9 +13,11 @@ import polars as pl
 from qbeast_core.errors import CommitConflictError, UnsupportedTableError
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
 from qbeast_core.space.arrays import BoolArray, I64Array
-from qbeast_core.table.dml.match import Matches
+from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
+from qbeast_core.table.dml.match import Matches, count_matches
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, RowChange
+from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.results import RewriteResult
 from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, rewrite
@@ -22,7 +25,16 @@ from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import check_metadata
 
-__all__ = ["MOST_PLANS", "Change", "ChangeOptions", "ChangePlan", "ChangeResult", "ChangedBy", "run_change"]
+__all__ = [
+    "MOST_PLANS",
+    "Change",
+    "ChangeOptions",
+    "ChangePlan",
+    "ChangeResult",
+    "ChangedBy",
+    "RowsMeant",
+    "run_change",
+]
 
 
 MOST_PLANS: Final = 12
@@ -43,31 +55,42 @@ class ChangeOptions:
     progress: ProgressCallback | None = None
 
 
-class Change(Protocol):
+class Change(ABC):
     """A delete, an update or a merge, whatever the version it will be planned on."""
 
-    @property
-    def operation(self) -> ChangedBy:
-        """Its name in the history."""
-        ...
+    operation: ClassVar[ChangedBy]
+    """Its name in the history."""
+
+    brings: ClassVar[Brings] = "rows"
+    """``"rows"`` if rows may come or change, ``"files"`` if they only go."""
 
     @property
     def mode(self) -> WriteMode:
         """``"overwrite"`` if rows may go or change, ``"append"`` if rows only come."""
-        ...
+        return "overwrite"
 
-    @property
-    def brings(self) -> Brings:
-        """``"rows"`` if rows may come or change, ``"files"`` if they only go."""
-        ...
-
-    def work(self, reader: Reader, engine: Engine) -> ChangePlan:
+    @abstractmethod
+    def plan(self, reader: Reader, engine: Engine) -> ChangePlan:
         """Find what is to be done to a version; refuse what cannot be meant."""
-        ...
 
+    @abstractmethod
     def concerns(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
         """Tell whether the change would have to look at a row in some of the files of a version."""
-        ...
+
+
+@dataclass(frozen=True)
+class RowsMeant:
+    """Rows that a condition means; None: all of them."""
+
+    predicate: Predicate | None
+
+    def condition(self, reader: Reader) -> Condition:
+        """Understand the condition on a version."""
+        return condition_of(self.predicate, reader.snapshot.schema)
+
+    def concerns(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
+        """Tell whether one of the files holds such a row."""
+        return bool(len(count_matches(reader, self.condition(reader), engine, among=files).files))
 
 
 def run_change(
@@ -112,33 +135,33 @@ def _attempt(
     refuse_copies(reader.index_state)
     begun = runtime.now_ms()
     _tell(options, Progress("read"))
-    work = change.work(reader, engine)
-    if options.dry_run or work.is_nothing:
-        return work.result(snapshot, change.operation, dry_run=options.dry_run), snapshot
+    plan = change.plan(reader, engine)
+    if options.dry_run or plan.is_nothing:
+        return plan.result(reader.index_state, change.operation, dry_run=options.dry_run), snapshot
 
     def metrics(replaced: Replaced) -> Mapping[str, int]:
-        return work.metrics(replaced, snapshot) | {"executionTimeMs": runtime.now_ms() - begun}
+        return plan.metrics(replaced, snapshot) | {"executionTimeMs": runtime.now_ms() - begun}
 
     asked = Rewrite(
-        files=work.rewritten,
-        dropped=work.dropped,
-        change=work.change,
+        files=plan.rewritten,
+        dropped=plan.dropped,
+        change=plan.change,
         keeps_places=True,
-        keeps_keys=work.keeps_keys,
-        added=work.added,
+        keeps_keys=plan.keeps_keys,
+        added=plan.added,
         brings=change.brings,
         data_change=True,
         operation=change.operation,
-        parameters=work.parameters,
+        parameters=plan.parameters,
         commit_metadata=options.commit_metadata,
         metrics=metrics,
-        conflict_with=_Outrun(reader, change, engine),
+        conflict_with=_ConflictWith(reader, change, engine),
         progress=options.progress,
         group_bytes=GROUP_BYTES,
     )
     replaced = rewrite(reader, asked, runtime, engine=engine)
     newest = None if replaced is None or replaced.outcome is None else replaced.outcome.snapshot
-    result = work.result(snapshot, change.operation, replaced=replaced)
+    result = plan.result(reader.index_state, change.operation, replaced=replaced)
     _tell(options, Progress("done", result.files, result.files, 0 if replaced is None else replaced.rows))
     return result, newest if newest is not None else refresh(snapshot)
 
@@ -155,13 +178,13 @@ def _check_changeable(snapshot: Snapshot, change: Change) -> None:
     if snapshot.metadata.configuration.get(_CHANGE_FEED, "").lower() == "true":
         msg = (
             f"{snapshot.uri} keeps a feed of changed rows ({_CHANGE_FEED}), which qbeast does not write; nothing was "
-            "changed. Appends and optimize work. If nobody reads the feed, end it with "
+            "changed. Appends and optimize plan. If nobody reads the feed, end it with "
             f"Table.set_properties({{{_CHANGE_FEED!r}: None}}); or let another Delta engine change rows here."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=_CHANGE_FEED)
 
 
-class _Outrun:
+class _ConflictWith:
     """Why a planned change must not follow commits that came after its version; None: it may."""
 
     def __init__(self, reader: Reader, change: Change, engine: Engine) -> None:
@@ -300,7 +323,7 @@ class ChangePlan:
 
     def result(
         self,
-        snapshot: Snapshot,
+        state: IndexState,
         operation: ChangedBy,
         *,
         dry_run: bool = False,
@@ -310,8 +333,8 @@ class ChangePlan:
 
         Parameters
         ----------
-        snapshot : Snapshot
-            The version it was planned on.
+        state : IndexState
+            Of the version it was planned on.
         operation : str
             Its name.
         dry_run : bool
@@ -319,6 +342,7 @@ class ChangePlan:
         replaced : Replaced or None
             What was done.
         """
+        snapshot = state.snapshot
         latest = snapshot.config.last_revision_id or 0
         outcome = None if replaced is None else replaced.outcome
         numbered = None if outcome is None else outcome.revision_id
@@ -331,9 +355,9 @@ class ChangePlan:
             rows_updated=self.updated,
             rows_inserted=self.inserted,
             rows_copied=self._least_copied() if replaced is None else self._copied(replaced),
-            plan=self._plan(snapshot, replaced),
+            plan=self._plan(state, replaced),
             files=0 if replaced is None else len(replaced.adds),
-            bytes=0 if replaced is None else sum(add.size for add in replaced.adds),
+            bytes=0 if replaced is None else replaced.bytes,
             revision_id=latest if numbered is None else numbered,
             new_revision=replaced is not None and replaced.is_new,
             attempts=0 if outcome is None else outcome.attempts,
@@ -345,7 +369,7 @@ class ChangePlan:
         counts = {
             "numCopiedRows": self._copied(replaced),
             "numAddedFiles": len(replaced.adds),
-            "numAddedBytes": sum(add.size for add in replaced.adds),
+            "numAddedBytes": replaced.bytes,
             "numRemovedFiles": out.height,
             "numRemovedBytes": int(out["size_bytes"].sum()),
         }
@@ -357,21 +381,19 @@ class ChangePlan:
     def _least_copied(self) -> int:
         return int(np.maximum(self.matches.live - self.matches.rows, 0)[~self.drops].sum())
 
-    def _plan(self, snapshot: Snapshot, replaced: Replaced | None) -> pl.DataFrame:
+    def _plan(self, state: IndexState, replaced: Replaced | None) -> pl.DataFrame:
         """Return the files that go, see `ChangeResult.plan`."""
-        gone = np.zeros(snapshot.files.height, np.bool_) if replaced is None else replaced.gone.copy()
+        gone = np.zeros(state.files.height, np.bool_) if replaced is None else replaced.gone.copy()
         gone[self.matches.files] = True
         matched = np.zeros(len(gone), np.int64)
         matched[self.matches.files] = self.matches.rows
         action: Any = np.full(len(gone), "order of weights", dtype=object)
         action[self.rewritten], action[self.dropped] = "rewrite", "drop"
-        files = snapshot.files
-        return pl.DataFrame(
-            {
-                "path": pl.Series(snapshot.data_paths, dtype=pl.String),
-                "rows": files["num_records"].cast(pl.Int64),
-                "bytes": files["size_bytes"].cast(pl.Int64),
-                "matched": matched,
-                "action": pl.Series(action.tolist(), dtype=pl.String),
-            }
-        ).filter(pl.Series(gone, dtype=pl.Boolean))
+        files = state.files.select(
+            "path",
+            "rows",
+            "bytes",
+            matched=pl.Series(matched),
+            action=pl.Series(action.tolist(), dtype=pl.String),
+        )
+        return files.filter(pl.Series(gone, dtype=pl.Boolean))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import orjson
 import polars as pl
 
-from qbeast_core.log.protocol import Brings, WriteMode
-from qbeast_core.space.arrays import BoolArray
-from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
-from qbeast_core.table.dml.change import ChangedBy, ChangePlan
+from qbeast_core.log.protocol import Brings
+from qbeast_core.table.data.expressions import Condition
+from qbeast_core.table.dml.change import Change, ChangedBy, ChangePlan, RowsMeant
 from qbeast_core.table.dml.match import count_matches
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
@@ -18,30 +18,16 @@ from qbeast_core.table.read.reader import Reader
 __all__ = ["Delete"]
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+@dataclass(frozen=True)
+class Delete(RowsMeant, Change):
     """Rows to delete; None: all of them."""
 
-    predicate: Predicate | None
+    operation: ClassVar[ChangedBy] = "DELETE"
+    brings: ClassVar[Brings] = "files"
 
-    @property
-    def operation(self) -> ChangedBy:
-        """Its name in the history."""
-        return "DELETE"
-
-    @property
-    def mode(self) -> WriteMode:
-        """Rows go."""
-        return "overwrite"
-
-    @property
-    def brings(self) -> Brings:
-        """Rows only go."""
-        return "files"
-
-    def work(self, reader: Reader, engine: Engine) -> ChangePlan:
+    def plan(self, reader: Reader, engine: Engine) -> ChangePlan:
         """Find the rows in a version."""
-        condition = self._condition(reader)
+        condition = self.condition(reader)
         matches = count_matches(reader, condition, engine)
         deleted = int(matches.rows.sum())
         return ChangePlan(
@@ -53,13 +39,6 @@ class Delete:
             parameters={"predicate": orjson.dumps([condition.text]).decode()},
             counts={"numDeletedRows": deleted},
         )
-
-    def concerns(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
-        """Tell whether one of the files holds such a row."""
-        return bool(len(count_matches(reader, self._condition(reader), engine, among=files).files))
-
-    def _condition(self, reader: Reader) -> Condition:
-        return condition_of(self.predicate, reader.snapshot.schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,9 @@ def count_matches(
         first = list(reader.snapshot.schema)[:1]
         live[unknown] = _count(reader, reader.plan(None, None), unknown, first, engine=engine)
         return _matches(files, live[files], live)
-    job = reader.plan(condition.expr, None)
-    files = np.flatnonzero(job.selection.opened & wanted)
-    counts = _count(reader, job, files, condition.columns[:1], engine=engine, text=condition.text)
+    plan = reader.plan(condition.expr, None)
+    files = np.flatnonzero(plan.selection.opened & wanted)
+    counts = _count(reader, plan, files, condition.columns[:1], engine=engine, text=condition.text)
     return _matches(files, counts, live)
 
 
@@ -99,7 +99,7 @@ def _count(
     engine: Engine,
     text: str | None = None,
 ) -> I64Array:
-    call = CountRows(reader.files, reader.wanted(plan, columns), text)
+    call = CountRows(reader.files, reader.row_filter(plan, columns), text)
     opened = [file_parts(reader, plan, number) for number in files.tolist()]
     return np.array(engine.map(call, opened, at_once=AT_ONCE), np.int64)
 

@@ -14,13 +14,13 @@ from qbeast_core.table.data.expressions import Condition, Predicate, Value, cond
 __all__ = ["Clauses", "MergeConditions", "WhenMatched", "WhenNew", "WhenNotMatchedBySource"]
 
 WhenMatched: TypeAlias = Literal["update", "delete", "ignore"]
-"""What becomes of rows that have a partner in the source."""
+"""What becomes of rows that match one of the source."""
 
 WhenNew: TypeAlias = Literal["insert", "ignore"]
-"""What becomes of rows of the source that have none in the table."""
+"""What becomes of rows of the source that match none of the table."""
 
 WhenNotMatchedBySource: TypeAlias = Literal["delete", "ignore"]
-"""What becomes of rows of the table that have none in the source."""
+"""What becomes of rows of the table that match none of the source."""
 
 _IDLE = "ignore"
 
@@ -145,18 +145,18 @@ class Clauses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergeConditions:
-    """Which of the rows that match, that are new, that are alone, are meant.
+    """Which of the rows that match, that are new, that do not match, are meant.
 
     Attributes
     ----------
     matched : Condition
-        Rows with a partner: to update, or to delete.
+        Rows that match: to update, or to delete.
     delete : Condition or None
         Those among them to delete instead.
     new : Condition
-        Rows of the source alone.
+        Rows of the source that match none.
     not_matched : Condition
-        Rows of the table alone.
+        Rows of the table that match none.
     """
 
     matched: Condition

@@ -65,20 +65,20 @@ class MatchRows:
         Where they are.
     keep : RowFilter
         The keys, and what the conditions look at.
-    partners : polars.DataFrame
-        Of the source, as for `judge`.
+    source : polars.DataFrame
+        As for `judge`.
     clauses, conditions : Clauses, MergeConditions
         What to do.
     """
 
     files: TableFiles = field(repr=False)
     keep: RowFilter
-    partners: pl.DataFrame = field(repr=False)
+    source: pl.DataFrame = field(repr=False)
     clauses: Clauses
     conditions: MergeConditions
 
     def __call__(self, parts: Sequence[FileParts]) -> tuple[I64Array, I64Array]:
-        """Return the rows of the source that have a partner, and how many rows of each file change, go, are alone.
+        """Return the rows of the source that match, and how many rows of each file change, go, go for want of a match.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class MatchRows:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             frames = list(pool.map(self._read, range(len(parts)), parts))
         rows = pl.concat(frames).with_row_index(ROW)
-        verdict = judge(rows, self.partners, self.clauses, self.conditions)
+        verdict = judge(rows, self.source, self.clauses, self.conditions)
         fates = (verdict.updated, verdict.deleted, verdict.not_matched)
         counts = [np.bincount(fate[_FILE].to_numpy(), minlength=len(parts)) for fate in fates]
         return verdict.matched.to_numpy(), np.array(counts)
@@ -115,11 +115,11 @@ class Verdict:
     Attributes
     ----------
     updated : polars.DataFrame
-        Those that change, each with its partner.
+        Those that change, each with the row of the source that it matches.
     deleted, not_matched : polars.DataFrame
-        Those that go, with a partner and without one.
+        Those that match and go, and those that go because they do not match.
     matched : polars.Series
-        Numbers of the rows of the source that have a partner here.
+        Numbers of the rows of the source that match here.
     """
 
     updated: pl.DataFrame
@@ -128,17 +128,15 @@ class Verdict:
     matched: pl.Series
 
 
-def judge(
-    rows: pl.DataFrame, partners: pl.DataFrame, clauses: Clauses, conditions: MergeConditions
-) -> Verdict:
+def judge(rows: pl.DataFrame, source: pl.DataFrame, clauses: Clauses, conditions: MergeConditions) -> Verdict:
     """Decide about rows.
 
     Parameters
     ----------
     rows : polars.DataFrame
         Of the table, numbered by `ROW`: the keys, and what the conditions look at.
-    partners : polars.DataFrame
-        Of the source, see `Source.partners`.
+    source : polars.DataFrame
+        Its keys, row numbers as `SOURCE_ROW`, and the row as a whole if a condition looks at it.
     clauses, conditions : Clauses, MergeConditions
         What to do.
 
@@ -148,7 +146,7 @@ def judge(
         A row would be changed by several rows of the source.
     """
     keys = list(clauses.keys)
-    pairs = rows.join(partners, on=keys, how="inner", maintain_order="left_right")
+    pairs = rows.join(source, on=keys, how="inner", maintain_order="left_right")
     goes = pl.repeat(clauses.when_matched == "delete", pairs.height, dtype=pl.Boolean, eager=True)
     if conditions.delete is not None:
         goes = conditions.delete.mask(pairs)
@@ -161,7 +159,7 @@ def judge(
     _refuse_several(acting, keys)
     not_matched = rows.clear()
     if clauses.when_not_matched_by_source == "delete":
-        alone = rows.join(partners, on=keys, how="anti", maintain_order="left")
+        alone = rows.join(source, on=keys, how="anti", maintain_order="left")
         not_matched = alone.filter(conditions.not_matched.mask(alone))
     updated = acting.filter(_FATE).drop(_FATE)
     return Verdict(updated, acting.filter(~pl.col(_FATE)), not_matched, pairs[SOURCE_ROW].unique())
@@ -172,7 +170,7 @@ def _refuse_several(acting: pl.DataFrame, keys: list[str]) -> None:
     if again.height:
         example = again.select(keys).row(0, named=True)
         msg = (
-            f"{again[ROW].n_unique()} or more rows of the table have several partners in the source that would change "
+            f"{again[ROW].n_unique()} or more rows of the table match several rows of the source that would change "
             f"them, for example {example}; nothing was changed. Leave one row of a key in the source."
         )
         raise InvalidInputError(msg, argument="source")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import orjson
 import polars as pl
 
-from qbeast_core.log.protocol import Brings, WriteMode
-from qbeast_core.space.arrays import BoolArray
-from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of
-from qbeast_core.table.dml.change import ChangedBy, ChangePlan
+from qbeast_core.table.data.expressions import Condition, Value
+from qbeast_core.table.dml.change import Change, ChangedBy, ChangePlan, RowsMeant
 from qbeast_core.table.dml.match import count_matches
 from qbeast_core.table.dml.values import Assignments, assignments_of
 from qbeast_core.table.engine.protocol import Engine
@@ -21,32 +20,18 @@ from qbeast_core.table.read.reader import Reader
 __all__ = ["Update"]
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+@dataclass(frozen=True)
+class Update(RowsMeant, Change):
     """Rows to change, None: all of them; and what of them."""
 
-    predicate: Predicate | None
+    operation: ClassVar[ChangedBy] = "UPDATE"
+
     assignments: Mapping[str, Value]
 
-    @property
-    def operation(self) -> ChangedBy:
-        """Its name in the history."""
-        return "UPDATE"
-
-    @property
-    def mode(self) -> WriteMode:
-        """Rows change."""
-        return "overwrite"
-
-    @property
-    def brings(self) -> Brings:
-        """Rows change."""
-        return "rows"
-
-    def work(self, reader: Reader, engine: Engine) -> ChangePlan:
+    def plan(self, reader: Reader, engine: Engine) -> ChangePlan:
         """Find the rows in a version."""
         snapshot = reader.snapshot
-        condition = self._condition(reader)
+        condition = self.condition(reader)
         assignments = assignments_of(self.assignments, snapshot, snapshot.schema)
         matches = count_matches(reader, condition, engine)
         updated = int(matches.rows.sum())
@@ -59,13 +44,6 @@ class Update:
             parameters={"predicate": orjson.dumps([condition.text]).decode()},
             counts={"numUpdatedRows": updated},
         )
-
-    def concerns(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
-        """Tell whether one of the files holds such a row."""
-        return bool(len(count_matches(reader, self._condition(reader), engine, among=files).files))
-
-    def _condition(self, reader: Reader) -> Condition:
-        return condition_of(self.predicate, reader.snapshot.schema)
 
 
 @dataclass(frozen=True, slots=True)

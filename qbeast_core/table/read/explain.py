@@ -121,7 +121,7 @@ class Plan:
         chosen = self.scan_plan.selection
         if not chosen.opened[number]:
             return PageRanges([], (0, 0), 0)
-        columns = self.reader.wanted(self.scan_plan, self.columns).needed
+        columns = self.reader.row_filter(self.scan_plan, self.columns).needed
         request = self.reader.request(chosen, number)
         if request is None and not set(columns) >= set(self.reader.snapshot.schema):
             request = self.reader.all_pages(

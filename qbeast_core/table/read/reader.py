@@ -228,7 +228,7 @@ class Reader:
             raise InvalidInputError(msg, argument="columns")
         return list(columns)
 
-    def wanted(self, plan: ScanPlan, columns: Sequence[str]) -> RowFilter:
+    def row_filter(self, plan: ScanPlan, columns: Sequence[str]) -> RowFilter:
         """Return what a read keeps of the rows it meets, in a form that needs no reader."""
         return RowFilter(
             columns=tuple(columns),

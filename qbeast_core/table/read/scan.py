@@ -163,7 +163,9 @@ def read_rows(
     plan = reader.plan(predicate, sample)
     left = limit
     yielded = False
-    for frame in read_parts(all_parts(reader, plan), reader.wanted(plan, columns), reader.files, limit=limit):
+    for frame in read_parts(
+        all_parts(reader, plan), reader.row_filter(plan, columns), reader.files, limit=limit
+    ):
         cut = frame if left is None else frame.head(left)
         if cut.height or not yielded:
             yielded = True

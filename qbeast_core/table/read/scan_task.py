@@ -190,7 +190,7 @@ def open_files(
 
 
 def read_parts(
-    parts: FileParts, wanted: RowFilter, place: TableFiles, *, limit: int | None = None
+    parts: FileParts, keep: RowFilter, files: TableFiles, *, limit: int | None = None
 ) -> Iterator[pl.DataFrame]:
     """Yield exactly the rows that are wanted of these files and pages, in frames of bounded size.
 
@@ -198,9 +198,9 @@ def read_parts(
     ----------
     parts : FileParts
         What to open.
-    wanted : RowFilter
+    keep : RowFilter
         What to keep.
-    place : TableFiles
+    files : TableFiles
         Where it is.
     limit : int, optional
         More rows than these are of no use; more may come all the same.
@@ -213,11 +213,11 @@ def read_parts(
         If a path leads out of the table.
     """
     try:
-        yield from _read(parts, wanted, place, limit)
+        yield from _read(parts, keep, files, limit)
     except QbeastError:
         raise
     except (OSError, pl.exceptions.PolarsError) as error:
-        refuse_missing(place.store, _paths(parts), error)
+        refuse_missing(files.store, _paths(parts), error)
         raise
 
 
@@ -251,30 +251,26 @@ def _paths(parts: FileParts) -> Iterator[str]:
     yield from (path for path, _ in parts.hiding)
 
 
-def _read(
-    parts: FileParts, wanted: RowFilter, place: TableFiles, limit: int | None
-) -> Iterator[pl.DataFrame]:
-    options = dict(place.storage_options)
+def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | None) -> Iterator[pl.DataFrame]:
+    options = dict(files.storage_options)
 
     def scan(paths: list[str]) -> pl.LazyFrame:
-        return scan_files(place.store, paths, wanted.needed, wanted.schema, storage_options=options)
+        return scan_files(files.store, paths, keep.needed, keep.schema, storage_options=options)
 
     if parts.pages:
-        frames = place.pages.read_batches(
+        frames = files.pages.read_batches(
             parts.pages,
-            wanted.needed,
-            wanted.schema,
+            keep.needed,
+            keep.schema,
             max_bytes=BATCH_BYTES,
             fallback=lambda request: pl.concat(_every_row(scan([request.path]), [request.path], scan)),
         )
-        yield from map(wanted.finish, frames)
+        yield from map(keep.finish, frames)
     if parts.whole:
-        yield from _collected(scan(list(parts.whole)), wanted, limit, parts.whole, scan)
+        yield from _collected(scan(list(parts.whole)), keep, limit, parts.whole, scan)
     for path, rows in parts.hiding:
-        lazy = scan_without_rows(
-            place.store, path, rows, wanted.needed, wanted.schema, storage_options=options
-        )
-        yield from _collected(lazy, wanted, limit, [path], scan)
+        lazy = scan_without_rows(files.store, path, rows, keep.needed, keep.schema, storage_options=options)
+        yield from _collected(lazy, keep, limit, [path], scan)
 
 
 def _every_row(lazy: pl.LazyFrame, paths: Sequence[str], scan: _Scan) -> Iterator[pl.DataFrame]:
@@ -283,10 +279,10 @@ def _every_row(lazy: pl.LazyFrame, paths: Sequence[str], scan: _Scan) -> Iterato
 
 
 def _collected(
-    lazy: pl.LazyFrame, wanted: RowFilter, limit: int | None, paths: Sequence[str], scan: _Scan
+    lazy: pl.LazyFrame, keep: RowFilter, limit: int | None, paths: Sequence[str], scan: _Scan
 ) -> Iterator[pl.DataFrame]:
     """Run a scan of whole files; Polars filters, and cuts where no sample comes after."""
-    filtered = lazy if wanted.predicate is None else lazy.filter(wanted.predicate)
-    if limit is not None and wanted.weights.is_full:
+    filtered = lazy if keep.predicate is None else lazy.filter(keep.predicate)
+    if limit is not None and keep.weights.is_full:
         filtered = filtered.head(limit)
-    yield from map(wanted.finish, whole_batches(filtered, paths, lambda path: scan([path])))
+    yield from map(keep.finish, whole_batches(filtered, paths, lambda path: scan([path])))

@@ -48,7 +48,7 @@ def scan_tasks(
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
         msg = f"task_bytes must be a number of bytes, 1 or more, not {task_bytes!r}; nothing was read"
         raise InvalidInputError(msg, argument="task_bytes")
-    keep = reader.wanted(plan, reader.names_of(columns))
+    keep = reader.row_filter(plan, reader.names_of(columns))
     keep = replace(keep, schema=pl.Schema({name: keep.schema[name] for name in keep.needed}))
     return [
         ScanTask(

@@ -36,7 +36,7 @@ def test_a_source_is_whatever_a_write_takes(tmp_path: Path, kind: str) -> None:
     assert not qbeast.open_table(tmp_path / "t").merge(source.clear(), ROW).changed
 
 
-def test_files_that_cannot_hold_partners_are_not_read(tmp_path: Path) -> None:
+def test_files_that_cannot_hold_matches_are_not_read(tmp_path: Path) -> None:
     rows = spread(3000)
     with small_files(file_rows=100):
         qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear", "a"], cube_size=100)
@@ -60,11 +60,11 @@ def test_large_frames_take_constant_conditions_too(tmp_path: Path) -> None:
     assert table.scan().select(pl.col("a").sum()).collect().item() == rows.height
 
 
-def test_several_partners_that_would_change_a_row_are_refused(tmp_path: Path) -> None:
+def test_several_matches_that_would_change_a_row_are_refused(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     twice = pl.concat([rows.head(3), rows.head(1)])
-    with pytest.raises(qbeast.InvalidInputError, match=r"several partners.*'row': 0"):
+    with pytest.raises(qbeast.InvalidInputError, match=r"match several rows.*'row': 0"):
         table.merge(twice, ROW)
     assert read_log(tmp_path / "t").version == 1
     new = pl.concat([spread(2, 5000)] * 2)

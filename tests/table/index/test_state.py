@@ -1,0 +1,57 @@
+"""One decoding of a version's tags serves all who look at its index, each in a view of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.query.tags import decode_tags
+from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.tables import small_files
+
+ROWS = pl.DataFrame({"x": range(400), "y": [number * 37 % 401 for number in range(400)]})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    with small_files(file_rows=50, page_rows=8):
+        qbeast.write_table(ROWS, tmp_path / "t", columns=["x", "y"], cube_size=20)
+    return tmp_path / "t"
+
+
+def test_the_tags_of_a_version_are_decoded_once(table: Path) -> None:
+    opened = qbeast.open_table(table)
+    with (
+        mock.patch("qbeast_core.table.index.state.decode_tags", wraps=decode_tags) as decode,
+        mock.patch("qbeast_core.query.build.decode_tags", None),
+        mock.patch("qbeast_core.query.live_blocks.decode_tags", None),
+    ):
+        opened.explain(pl.col("x") < 9)
+        opened.scan(sample=0.5).collect()
+        opened.blocks()
+        opened.metrics()
+        opened.check(data=False)
+        opened.optimize(dry_run=True)
+        opened.delete("x < 9", dry_run=True)
+    assert decode.call_count == 1
+
+
+def test_blocks_that_cannot_be_true_bind_appends_and_are_no_part_of_rewrites(table: Path) -> None:
+    snapshot = load_snapshot(table)
+    state = IndexState(snapshot)
+    revision = state.newest
+    assert revision is not None
+    wrong = snapshot.files.with_columns(
+        num_records=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit(1)).otherwise("num_records")
+    )
+    spoilt = IndexState(replace(snapshot, files=wrong))
+    assert spoilt.binding(revision).equals(state.binding(revision))
+    assert set(spoilt.blocks["file"]) == set(state.blocks["file"]) - {0}
+    assert spoilt.files["revision_id"].to_list() == [None, *state.files["revision_id"][1:]]
+    assert spoilt.listed().height == state.listed().height == state.blocks.height
