@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
@@ -57,6 +58,18 @@ def environment() -> dict[str, str]:
     """Return the variables by which Spark's processes find this Python and the project's modules."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": path}
+
+
+def home(directory: Path) -> Path:
+    """Make a home for Spark without the archive of PySpark, which every Python process would compile anew.
+
+    The same modules come from where this process has them.
+    """
+    place = directory / "home"
+    place.mkdir()
+    for name in ("bin", "jars"):
+        (place / name).symlink_to(Path(pyspark.__file__).resolve().parent / name)
+    return place
 
 
 def classic(directory: Path, extra: Mapping[str, str] | None = None) -> SparkSession:
