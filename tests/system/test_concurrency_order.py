@@ -139,10 +139,17 @@ def small(file_rows: int, page_rows: int) -> Iterator[Path]:
         yield path
 
 
-def check(path: Path, rows: pl.DataFrame) -> None:
-    table = qbeast.open_table(path)
-    faults = table.check(data=True).faults
+def faults_of(path: Path) -> pl.DataFrame:
+    return qbeast.open_table(path).check(data=True).faults.select("path", "cube", "code", "message")
+
+
+def check(path: Path, rows: pl.DataFrame, known: pl.DataFrame | None = None) -> None:
+    """See that the table is sound, but for what is known, and that it and its samples hold the rows."""
+    faults = faults_of(path)
+    if known is not None:
+        faults = faults.join(known, on=["path", "cube", "code"], how="anti")
     assert faults.is_empty(), faults["message"].to_list()
+    table = qbeast.open_table(path)
     assert_same_rows(table.scan().collect(), rows)
     seen: set[int] = set()
     for share in (0.1, 0.4, 0.8):
@@ -159,8 +166,10 @@ def race(data: st.DataObject, writers: st.SearchStrategy[str]) -> None:
     racing = data.draw(st.lists(st.tuples(writers, AREAS), min_size=2, max_size=3), label="racing")
     with small(data.draw(st.sampled_from([5, 25, 100])), data.draw(st.sampled_from([1, 2, 4]))) as path:
         run = Race(path, begin(path, areas, size, thinned), racing)
+        # Another engine's delete may take the block that alone told a cube's lowest threshold.
+        known = faults_of(path) if thinned == "delete" else None
         run.run()
-        check(path, run.rows)
+        check(path, run.rows, known)
         qbeast.open_table(path).optimize()
         check(path, run.rows)
 
@@ -175,6 +184,18 @@ def test_an_append_below_cubes_that_another_opened_is_staged_in_part(how: str) -
         check(path, run.rows)
         staged = qbeast.open_table(path).files()["revision_id"].is_null().sum()
         assert 0 < staged < 6
+
+
+def test_blocks_that_a_foreign_delete_left_out_of_order_are_told_and_put_in_order() -> None:
+    one, many = Area(1, 0.0, 0.0, 0.01, 0), Area(115, 0.9, 0.3, 0.01, 0)
+    with small(5, 1) as path:
+        run = Race(path, begin(path, [one, one, many], 1, "delete"), [("append", one), ("append", one)])
+        known = faults_of(path)
+        assert set(known["code"]) == {"threshold-order", "weight-order"}
+        run.run()
+        check(path, run.rows, known)
+        qbeast.open_table(path).optimize()
+        check(path, run.rows)
 
 
 @settings(max_examples=3)
