@@ -1,0 +1,127 @@
+"""Did a change of the library cost anything? This checkout against another one, in turns.
+
+    python -m benchmarks.compare OTHER_CHECKOUT [rounds]
+
+Each round starts a new process for each checkout, that imports `qbeast` from there and does the whole life of
+one table: lineitem (scale 1, 16 columns, three of them indexed) written, planned, sampled, filtered and
+scanned, grown by small appends, optimized, changed. Least seconds of all rounds; bytes and shares do not
+differ between rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+
+HERE = Path(__file__).resolve()
+ROUNDS = 6
+INDEXED = ["l_shipdate", "l_partkey", "l_extendedprice"]
+KEYS = ["l_orderkey", "l_linenumber"]
+FRACTIONS = (0.01, 0.1, 0.3)
+BOX = (
+    "l_shipdate >= DATE '1995-03-01' AND l_shipdate < DATE '1995-09-01' AND l_partkey BETWEEN 50000 AND 70000"
+)
+APPENDS, APPENDED_ROWS = 10, 5_000
+SECONDS = " [s]"
+
+
+def main(other: Path, rounds: int) -> None:
+    from benchmarks import data  # noqa: PLC0415 -- the process of a round reads no data of its own checkout
+
+    checkouts = {"before": other.resolve(), "after": HERE.parent.parent}
+    least: dict[str, dict[str, float]] = {name: {} for name in checkouts}
+    for turn in range(rounds):
+        for name in sorted(checkouts, reverse=turn % 2 == 0):
+            for what, value in _round(checkouts[name], data.lineitem_path()).items():
+                least[name][what] = min(value, least[name].get(what, value))
+        print(f"round {turn + 1} of {rounds}", file=sys.stderr, flush=True)
+    print(f"| what | before | after | ratio |\n|---|---:|---:|---:|\n{_rows(**least)}")
+
+
+def _rows(before: dict[str, float], after: dict[str, float]) -> str:
+    both = [what for what in before if what in after]
+    cells = ((what, before[what], after[what]) for what in both)
+    return "\n".join(f"| {what} | {old:.4g} | {new:.4g} | {new / old:.2f} |" for what, old, new in cells)
+
+
+def _round(checkout: Path, lineitem: Path) -> dict[str, float]:
+    environment = os.environ | {"PYTHONPATH": str(checkout)}
+    with tempfile.TemporaryDirectory(dir=lineitem.parent) as scratch:
+        command = [sys.executable, str(HERE), "--life", str(lineitem), scratch]
+        told = subprocess.run(command, env=environment, cwd=scratch, check=True, stdout=subprocess.PIPE)
+    return json.loads(told.stdout)
+
+
+def _life(lineitem: Path, folder: Path) -> dict[str, float]:
+    """What one life of a table took, by what was done; only names that are public for long are used."""
+    import polars as pl  # noqa: PLC0415 -- its import is timed with the library's
+
+    found: dict[str, float] = {}
+
+    def timed(what: str, act: Callable[[], object], times: int = 1) -> None:
+        for _ in range(times):
+            start = time.perf_counter()
+            act()
+            seconds = time.perf_counter() - start
+            found[what + SECONDS] = min(seconds, found.get(what + SECONDS, seconds))
+
+    timed("import qbeast", lambda: __import__("qbeast"))
+    import qbeast  # noqa: PLC0415 -- just timed
+
+    path = str(folder / "t")
+    frame = pl.read_parquet(lineitem)
+    kept, grown = frame.head(-APPENDS * APPENDED_ROWS), frame.tail(APPENDS * APPENDED_ROWS)
+    timed("write", lambda: qbeast.write_table(kept, path, columns=INDEXED))
+    timed("open, first 1 % sample", lambda: qbeast.open_table(path).scan(sample=0.01).collect())
+    opened = qbeast.open_table(path)
+    found["table [MB]"] = opened.explain().bytes_total / 1e6
+    box = pl.sql_expr(BOX)
+    for fraction in FRACTIONS:
+        plan = opened.explain(sample=fraction)
+        found[f"bytes of a sample of {fraction:.0%} over its share"] = (
+            plan.bytes_opened / fraction / plan.bytes_total
+        )
+    found["share of bytes of a filter on 2 columns"] = opened.explain(box).share
+    timed("1 % sample", lambda: opened.scan(sample=0.01).collect(), 9)
+    timed("filter on 2 columns", lambda: opened.scan().filter(box).collect(), 9)
+    timed("full scan", lambda: opened.scan().collect(), 3)
+    timed("explain of a filter", lambda: opened.explain(box), 20)
+
+    def append() -> None:
+        for start in range(0, grown.height, APPENDED_ROWS):
+            qbeast.write_table(grown.slice(start, APPENDED_ROWS), path, mode="append")
+
+    timed(f"{APPENDS} appends of {APPENDED_ROWS:,} rows", append)
+    timed("optimize after them", lambda: qbeast.open_table(path).optimize())
+    timed("delete of a box", lambda: qbeast.open_table(path).delete(box))
+    late = pl.col("l_shipdate") >= date(1998, 11, 1)
+    timed("update", lambda: qbeast.open_table(path).update(late, {"l_tax": pl.col("l_tax") + 0.01}))
+    orders = kept.filter(pl.col("l_orderkey") > 5_940_000).with_columns(pl.col("l_discount") + 0.01)
+    timed("merge of the newest 1 % of orders", lambda: qbeast.open_table(path).merge(orders, on=KEYS))
+    found["rows at the end"] = qbeast.open_table(path).scan().select(pl.len()).collect().item()
+    many = folder / "many"
+    day = date(2020, 1, 1)
+    small = pl.DataFrame({"day": [day + timedelta(days=i % 999) for i in range(2_000)], "x": range(2_000)})
+
+    def small_writes() -> None:
+        for start in range(0, 2_000, 50):
+            qbeast.write_table(small.slice(start, 50), many, columns=["day", "x"], mode="append")
+
+    timed("40 first and small appends", small_writes)
+    return found
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--life":
+        warnings.simplefilter("ignore")
+        print(json.dumps(_life(Path(sys.argv[2]), Path(sys.argv[3]))))
+    else:
+        main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS)
