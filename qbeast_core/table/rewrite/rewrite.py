@@ -226,13 +226,8 @@ class _Rewriter:
     """The state of a rewrite between its rounds."""
 
     def __init__(self, reader: Reader, asked: Rewrite, runtime: Runtime, engine: Engine) -> None:
-        self.reader, self.state, self.asked, self.engine, self.runtime = (
-            reader,
-            reader.index_state,
-            asked,
-            engine,
-            runtime,
-        )
+        self.reader, self.state, self.asked = reader, reader.index_state, asked
+        self.engine, self.runtime = engine, runtime
         self.dropped: BoolArray = np.zeros(reader.snapshot.files.height, np.bool_)
         self.dropped[asked.dropped] = True
         self.gone = self.dropped.copy()
