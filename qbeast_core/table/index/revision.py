@@ -177,8 +177,9 @@ def growth_of(files: pl.DataFrame, revision: Revision, tree: ExistingTree) -> Gr
     """
     outside: dict[str, float] = {}
     ranges: dict[str, ValueRange] = {}
+    bounded = _bounded_columns(files)
     for name, space in zip(revision.columns, revision.transformations, strict=False):
-        known = _known_files(files, name)
+        known = _known_files(files, name) if name in bounded else None
         if known is None or not isinstance(space, QuantilesTransformation):
             continue
         texts = space.holds_texts
@@ -191,14 +192,21 @@ def growth_of(files: pl.DataFrame, revision: Revision, tree: ExistingTree) -> Gr
     return Growth(rows=rows, outside_rows=outside, ranges=ranges, cubes=tree.cube_count)
 
 
+def _bounded_columns(files: pl.DataFrame) -> set[str]:
+    """Name the columns for which statistics have a place, both for the lowest and the highest value."""
+    schema = files.schema
+    low, high = (
+        {field.name for field in dtype.fields}
+        if isinstance(dtype := schema.get(side), pl.Struct)
+        else set[str]()
+        for side in ("min", "max")
+    )
+    return low & high
+
+
 def _known_files(files: pl.DataFrame, name: str) -> pl.DataFrame | None:
     """Give rows, lowest and highest value of the files that tell; None where none does."""
-    bounds: dict[str, pl.Series] = {}
-    for side, alias in (("min", "low"), ("max", "high")):
-        dtype = files.schema.get(side)
-        if not isinstance(dtype, pl.Struct) or name not in {field.name for field in dtype.fields}:
-            return None
-        bounds[alias] = files[side].struct.field(name)
+    bounds = {alias: files[side].struct.field(name) for side, alias in (("min", "low"), ("max", "high"))}
     known = pl.DataFrame({"rows": files["num_records"].fill_null(0), **bounds}).drop_nulls()
     return known if known.height else None
 
