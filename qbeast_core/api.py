@@ -139,7 +139,7 @@ def write_table(
     )
     if is_spark_frame(df):
         bridge = importlib.import_module("qbeast_spark_bridge.write")
-        written: WriteResult = bridge.write_rows(df, path, options)
+        written: WriteResult = bridge.write_frame(df, path, options)
         return written
     return write_rows(FrameSource(df), path, options, RUNTIME)
 

@@ -19,7 +19,7 @@ from qbeast_spark_bridge.engine import SparkEngine, SparkSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["write_table"]
+__all__ = ["write_frame", "write_table"]
 
 
 def write_table(
@@ -93,6 +93,13 @@ def write_table(
         dry_run=dry_run,
         progress=progress,
     )
+    return write_frame(df, path, options, persist=persist)
+
+
+def write_frame(
+    df: DataFrame, path: str | os.PathLike[str], options: WriteOptions, *, persist: bool = False
+) -> WriteResult:
+    """Write as `write_table` does, with options that were made already; `qbeast.write_table` enters here."""
     if df.isStreaming:
         msg = (
             'df is a stream; nothing was written. Use writeStream.format("qbeast"), or write in foreachBatch.'
