@@ -129,7 +129,7 @@ def _check_file(
         _check_box(block["cube"], [column[rows] for column in points])  # 8.1
         assert (np.diff(weights[rows]) >= 0).all(), "rows of a block are ordered by weight"
         assert weights[rows].min() == block["minWeight"]  # 8.2
-        assert weights[rows].max() <= block["maxWeight"]
+        assert weights[rows].max() <= block["maxWeight"] <= LAST_WEIGHT
         yield Placed(
             revision.revision_id,
             block["cube"],
