@@ -25,6 +25,7 @@ _CRC_BYTES: Final = 4
 _WEIGHT_BYTES: Final = 4
 _MOST_ROWS: Final = 1 << 48
 _LONGEST: Final = 10  # bytes of a number in groups of seven bits
+_OF_ONE_PLANE: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], np.int64)
 
 
 def dump_keys(sketch: KeySketch) -> str:
@@ -95,23 +96,30 @@ def _read(data: bytes) -> KeySketch | None:
         data = data[_WEIGHT_BYTES * count :]
     if len(data) % max(count, 1) or len(data) > count * _MOST_NUMBER_BYTES or len(weights) != count * listed:
         return None
-    plain = _from_planes(data, count)
-    numbers = plain.view(np.int64) if listed else _signed(plain)
+    numbers = _from_planes(data, count).view(np.int64) if listed else _counters(data, count)
     return (
         KeySketch(rows, squares, weights, numbers) if _agrees(rows, squares, numbers, listed=listed) else None
     )
 
 
 def _agrees(rows: int, squares: int, numbers: I64Array, *, listed: bool) -> bool:
-    if len(numbers) and int(np.abs(numbers).max()) > rows:
+    # Unsigned: the size of the least signed number is none. What is at most `rows` each adds up without overflow.
+    sizes = np.abs(numbers).view(np.uint64)
+    if int(sizes.max(initial=0)) > rows:
         return False
     if listed:
         return int(numbers.sum()) == rows and sum(one * one for one in numbers.tolist()) == squares
-    return int(np.abs(numbers).sum()) <= rows
+    return int(sizes.sum()) <= rows
 
 
 def _is_width(count: int) -> bool:
     return _FEWEST_COUNTERS <= count <= MOST_COUNTERS and count & (count - 1) == 0
+
+
+def _counters(data: bytes, count: int) -> I64Array:
+    if len(data) == count:  # nearly always: a table's files are counted at every append
+        return _OF_ONE_PLANE[np.frombuffer(data, np.uint8)]
+    return _signed(_from_planes(data, count))
 
 
 def _signed(numbers: U64Array) -> I64Array:

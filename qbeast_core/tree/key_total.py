@@ -43,7 +43,10 @@ class KeyTotal:
         self._squares += float(sketch.squares)
         self._roots += math.sqrt(sketch.squares)
         width = len(sketch.numbers)
-        self._levels.setdefault(width, _Level(width)).add(sketch.numbers)
+        level = self._levels.get(width)
+        if level is None:
+            level = self._levels[width] = _Level(width)
+        level.add(sketch.numbers)
 
     @property
     def squares(self) -> float:
@@ -104,7 +107,7 @@ class KeyTotal:
         if not widths:
             return 0.0
         finer = to_counters(weights, counts, widths[0])
-        own, shared = _product(finer, finer), 0.0
+        own, shared = _square(finer), 0.0
         for width in widths:
             level = self._levels[width]
             finer = fold(finer, width)
@@ -123,12 +126,17 @@ class _Level:
 
     def add(self, numbers: I64Array) -> None:
         self.counters += numbers
-        self.own += _product(numbers, numbers)
+        self.own += _square(numbers)
 
     @property
     def shared(self) -> float:
         """Products of counters of different files."""
-        return _product(self.counters, self.counters) - self.own
+        return _square(self.counters) - self.own
+
+
+def _square(numbers: I64Array) -> float:
+    floats = numbers.astype(np.float64)
+    return float(np.dot(floats, floats))
 
 
 def _product(first: I64Array, second: I64Array) -> float:

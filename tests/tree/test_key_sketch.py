@@ -168,3 +168,12 @@ def test_a_changed_character_says_nothing_or_the_same(place, character) -> None:
         again = parse_keys(tag)
         assert again is not None
         assert (found.numbers == again.numbers).all()
+
+
+def test_a_counter_whose_size_is_no_signed_number_is_refused() -> None:
+    """Taken for signed, its size is below zero, and the tag would agree with itself."""
+    numbers = np.zeros(512, np.int64)
+    least = KeySketch(1000, 1000, np.zeros(0, np.int32), numbers)
+    assert parse_keys(dump_keys(least)) is not None
+    numbers[7] = np.iinfo(np.int64).min
+    assert parse_keys(dump_keys(least)) is None
