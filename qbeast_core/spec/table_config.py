@@ -135,11 +135,6 @@ class TableConfig:
         """The newest revision; None: not a Qbeast table."""
         return None if self.last_revision_id is None else self.revisions[self.last_revision_id]
 
-    @property
-    def next_revision_id(self) -> int:
-        """One more than any id the table has or had; 1 where there is none, for 0 is the staging revision."""
-        return self.free_revision_id(0)
-
     def free_revision_id(self, seen: int) -> int:
         """Return an id that the table neither has nor had, larger than `seen`, the largest that files name."""
         taken = set(self.revision_ids)

@@ -33,7 +33,7 @@ def test_a_plain_delta_table_keeps_its_keys(configuration):
     assert list(read.to_configuration().items()) == list(configuration.items())
     assert read.latest is None
     assert read.last_revision_id is None
-    assert read.next_revision_id == 1
+    assert read.free_revision_id(0) == 1
 
 
 def test_keys_that_only_look_like_ours_are_kept_unread():
@@ -63,7 +63,7 @@ def test_added_revisions_follow_what_was_there():
     ]
     assert made.last_revision_id == 1
     assert made.latest == STAGING.with_id(1)
-    assert made.next_revision_id == 2
+    assert made.free_revision_id(0) == 2
     more = made.with_revisions([STAGING.with_id(2)])
     assert list(more.revisions) == [0, 1, 2]
     assert more.last_revision_id == 2
@@ -76,7 +76,7 @@ def test_revisions_are_in_the_order_of_their_ids():
 
 def test_ids_need_not_start_at_0_or_1():
     assert config(2).latest == STAGING.with_id(2)
-    assert config(2).next_revision_id == 3
+    assert config(2).free_revision_id(0) == 3
 
 
 def test_a_configuration_survives_pickling():
@@ -142,10 +142,10 @@ def test_the_newest_revision_that_can_be_read_speaks_for_one_that_cannot(last: s
     read = TableConfig.from_configuration(broken)
     assert read.latest == STAGING.with_id(1)
     assert (read.newest_fault is None) == (last == "1")
-    assert read.next_revision_id == 3
+    assert read.free_revision_id(0) == 3
     mended = read.without_faults()
     assert not mended.faults
-    assert (mended.last_revision_id, mended.next_revision_id) == (1, 3)
+    assert (mended.last_revision_id, mended.free_revision_id(0)) == (1, 3)
 
 
 def test_revisions_of_other_columns_do_not_speak_for_one_that_cannot_be_read():
@@ -158,7 +158,7 @@ def test_revisions_of_other_columns_do_not_speak_for_one_that_cannot_be_read():
 def test_no_id_is_given_twice_however_large_the_one_before(had: str) -> None:
     made = config(0, **{HIGHEST_REVISION_ID: had})
     for _ in range(3):
-        free = made.next_revision_id
+        free = made.free_revision_id(0)
         assert free not in made.revisions
         made = made.with_revisions([STAGING.with_id(free)])
         assert made.last_revision_id == free
