@@ -120,7 +120,7 @@ def condition_of(
     return Condition(expr.cast(pl.Boolean) if dtype == pl.Null() else expr, str(given), constant)
 
 
-def filter_of(given: Predicate | None, schema: pl.Schema) -> pl.Expr | None:
+def filter_of(given: Predicate | None, schema: pl.Schema, *, argument: str = "predicate") -> pl.Expr | None:
     """Understand the filter of a read: text as `condition_of` does, expressions as Polars does.
 
     Parameters
@@ -129,6 +129,8 @@ def filter_of(given: Predicate | None, schema: pl.Schema) -> pl.Expr | None:
         None: all rows.
     schema : polars.Schema
         Columns it may name.
+    argument : str
+        How the caller calls it, for messages.
 
     Raises
     ------
@@ -143,8 +145,8 @@ def filter_of(given: Predicate | None, schema: pl.Schema) -> pl.Expr | None:
     if given is None:
         return None
     if not isinstance(given, pl.Expr):
-        return condition_of(given, schema, outcome=_UNREAD).expr
-    asked = _Asked("predicate", _UNREAD)
+        return condition_of(given, schema, argument=argument, outcome=_UNREAD).expr
+    asked = _Asked(argument, _UNREAD)
     _refuse_unknown(given, schema, asked)
     with asked.understanding(given):
         pl.LazyFrame(schema=schema).filter(given).collect()
@@ -192,12 +194,10 @@ class _Asked:
         """Translate what Polars raises about an expression."""
         try:
             yield
-        except pl.exceptions.PolarsError as error:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            if isinstance(error, pl.exceptions.PanicException):  # a fault of Polars, and no `Exception`
+                self.refuse(f"{_shown(given)} makes Polars panic: {_cause(error)}", error)
             self.refuse(f"{_shown(given)} cannot be evaluated: {_said(error)}", error)
-        except BaseException as error:
-            if type(error).__name__ != "PanicException":  # a fault of Polars, and no `Exception`
-                raise
-            self.refuse(f"{_shown(given)} makes Polars panic: {_cause(error)}", error)
 
 
 def value_of(

@@ -190,11 +190,10 @@ def _stored_column(column: pl.Series, wanted: pl.DataType) -> pl.Series | None:
         return cast if cast.null_count() == column.null_count() else None
     try:
         return column.cast(wanted)
-    except pl.exceptions.InvalidOperationError:
-        return None
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":  # while it prints them; Rust's panics are no Exception
-            raise
+    except (
+        pl.exceptions.InvalidOperationError,
+        pl.exceptions.PanicException,
+    ):  # it panics while it prints values
         return None
 
 

@@ -188,7 +188,7 @@ def delta_errors(uri: str) -> Generator[None]:
     except (NoDeltaTableError, DeltaError, OSError, ValueError) as error:
         raise _translated(uri, error) from shown_cause(error)
     except BaseException as error:
-        if type(error).__name__ != "PanicException":
+        if type(error).__name__ != "PanicException":  # a class that deltalake offers under no name
             raise
         raise _translated(uri, error) from shown_cause(error)
 
