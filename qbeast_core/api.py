@@ -300,7 +300,7 @@ def read_table(
         allow_absolute_paths=allow_absolute_paths,
     )
     if isinstance(filter, str):
-        filter = filter_of(filter, lazy.collect_schema())  # noqa: A001 -- the same word, understood
+        filter = filter_of(filter, lazy.collect_schema(), argument="filter")  # noqa: A001 -- the same word, understood
     kept = lazy if filter is None else lazy.filter(filter)
     return (kept if columns is None else kept.select(columns)).collect()
 

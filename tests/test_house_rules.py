@@ -24,21 +24,6 @@ BY_NAME = (
     "qbeast_core/cli/jobs/",
     "qbeast_spark_bridge/write.py",
 )  # imported by name, when they are needed
-IDLE = {  # offer functions that nobody asks for: none is added here
-    "qbeast_core/io/thrift.py",
-    "qbeast_core/io/value_bytes.py",
-    "qbeast_core/log/spellings.py",
-    "qbeast_core/table/commit/commit.py",
-    "qbeast_core/table/dml/merge.py",
-    "qbeast_core/table/engine/distributed.py",
-    "qbeast_core/table/engine/tasks.py",
-    "qbeast_core/table/index/design_effect.py",
-    "qbeast_core/table/read/scan.py",
-    "qbeast_core/table/read/scan_task.py",
-    "qbeast_core/table/read/split_scan.py",
-    "qbeast_core/table/write/options.py",
-    "qbeast_core/table/write/write.py",
-}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -105,7 +90,7 @@ def test_a_module_offers_what_others_use() -> None:
         functions = {node.name for node in tree.body if isinstance(node, Function)} & _listed(tree)
         module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         unused = {one for one in functions if f"{module}.{one}" not in imported}
-        if unused and not name.startswith(BY_NAME) and name not in IDLE:
+        if unused and not name.startswith(BY_NAME):
             idle[name] = unused
     assert not idle
 

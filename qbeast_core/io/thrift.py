@@ -16,12 +16,10 @@ __all__ = [
     "ThriftError",
     "ThriftStruct",
     "field",
-    "list_header",
     "read_struct",
     "read_varint",
     "write_binary",
     "write_list",
-    "write_varint",
     "write_zigzag",
 ]
 
@@ -95,12 +93,38 @@ def read_struct(data: bytes, at: int = 0) -> ThriftStruct:
     return _read_struct(data, at, 0)
 
 
-def write_varint(value: int) -> bytes:
+def write_zigzag(value: int) -> bytes:
+    """Write a signed integer of up to 64 bits: the body of every i16, i32 and i64.
+
+    Examples
+    --------
+    >>> write_zigzag(-1).hex(), write_zigzag(150).hex()
+    ('01', 'ac02')
+    """
+    return _write_varint((value << 1) ^ (value >> 63))
+
+
+def field(step: int, kind: int) -> bytes:
+    """Write the header of a field whose number is ``step`` (1 to 15) above the previous field's."""
+    return bytes((step << 4 | kind,))
+
+
+def write_list(kind: int, items: Sequence[bytes]) -> bytes:
+    """Write a list whose elements are already encoded."""
+    return _list_header(kind, len(items)) + b"".join(items)
+
+
+def write_binary(value: bytes) -> bytes:
+    """Write a byte string with its length."""
+    return _write_varint(len(value)) + value
+
+
+def _write_varint(value: int) -> bytes:
     """Write a non-negative integer, seven bits a byte.
 
     Examples
     --------
-    >>> write_varint(300).hex()
+    >>> _write_varint(300).hex()
     'ac02'
     """
     out = bytearray()
@@ -111,41 +135,15 @@ def write_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def write_zigzag(value: int) -> bytes:
-    """Write a signed integer of up to 64 bits: the body of every i16, i32 and i64.
-
-    Examples
-    --------
-    >>> write_zigzag(-1).hex(), write_zigzag(150).hex()
-    ('01', 'ac02')
-    """
-    return write_varint((value << 1) ^ (value >> 63))
-
-
-def field(step: int, kind: int) -> bytes:
-    """Write the header of a field whose number is ``step`` (1 to 15) above the previous field's."""
-    return bytes((step << 4 | kind,))
-
-
-def list_header(kind: int, size: int) -> bytes:
+def _list_header(kind: int, size: int) -> bytes:
     """Write the header of a list of ``size`` elements.
 
     Examples
     --------
-    >>> list_header(STRUCT, 2).hex(), list_header(I32, 20).hex()
+    >>> _list_header(STRUCT, 2).hex(), _list_header(I32, 20).hex()
     ('2c', 'f514')
     """
-    return bytes((size << 4 | kind,)) if size < 15 else bytes((0xF0 | kind,)) + write_varint(size)
-
-
-def write_list(kind: int, items: Sequence[bytes]) -> bytes:
-    """Write a list whose elements are already encoded."""
-    return list_header(kind, len(items)) + b"".join(items)
-
-
-def write_binary(value: bytes) -> bytes:
-    """Write a byte string with its length."""
-    return write_varint(len(value)) + value
+    return bytes((size << 4 | kind,)) if size < 15 else bytes((0xF0 | kind,)) + _write_varint(size)
 
 
 def _read_struct(data: bytes, at: int, depth: int) -> ThriftStruct:

@@ -10,7 +10,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-__all__ = ["MOST_VALUE_BYTES", "page_rows_within", "refuse_huge_values", "rows_within", "value_bytes"]
+__all__ = ["MOST_VALUE_BYTES", "page_rows_within", "refuse_huge_values", "rows_within"]
 
 MOST_VALUE_BYTES: Final = (1 << 31) - (1 << 20)
 """Bytes of a row in one column that a Parquet page, whose size is a signed 32-bit number, can surely hold."""
@@ -19,46 +19,6 @@ _PAGE_BYTES: Final = 16 << 20
 _MOST_PAGE_BYTES: Final = 1 << 30
 _PREFIX_BYTES: Final = 4
 _FIXED_BYTES: Final = 8
-
-
-def value_bytes(column: pl.Series) -> I64Array:
-    """Return about how many bytes each value takes in a plain Parquet page: text as it is, any number 8.
-
-    Parameters
-    ----------
-    column : polars.Series
-        Of any type; of lists and structs all values count.
-
-    Returns
-    -------
-    ndarray of int64, shape (rows,)
-
-    Examples
-    --------
-    >>> value_bytes(pl.Series(["abc", None, ""])).tolist()
-    [7, 4, 4]
-    >>> value_bytes(pl.Series([[1, 2], [], None, [3]])).tolist()
-    [16, 0, 0, 8]
-    """
-    dtype = column.dtype
-    if isinstance(dtype, pl.String | pl.Binary):
-        lengths = column.str.len_bytes() if isinstance(dtype, pl.String) else column.bin.size()
-        return lengths.fill_null(0).cast(pl.Int64).to_numpy() + _PREFIX_BYTES
-    total = np.zeros(len(column), np.int64)
-    if isinstance(dtype, pl.Struct):
-        for child in dtype.fields:
-            total += value_bytes(column.struct.field(child.name))
-        return total
-    if isinstance(dtype, pl.Array):
-        return value_bytes(column.arr.to_list())
-    if isinstance(dtype, pl.List):
-        counts = column.list.len().fill_null(0).cast(pl.Int64).to_numpy()
-        filled = counts > 0
-        if filled.any():
-            inner = value_bytes(column.filter(pl.Series(filled)).explode())
-            total[filled] = np.add.reduceat(inner, np.cumsum(counts[filled]) - counts[filled])
-        return total
-    return total + _FIXED_BYTES
 
 
 def rows_within(column: pl.Series, most_bytes: int) -> pl.Series:
@@ -73,7 +33,7 @@ def rows_within(column: pl.Series, most_bytes: int) -> pl.Series:
     """
     if column.estimated_size() <= most_bytes:
         return column
-    sizes = value_bytes(column)
+    sizes = _value_bytes(column)
     alone: BoolArray = sizes <= most_bytes
     kept: BoolArray = alone & (np.cumsum(np.where(alone, sizes, 0)) <= most_bytes)
     return column.filter(pl.Series(kept))
@@ -103,7 +63,7 @@ def page_rows_within(frame: pl.DataFrame, page_rows: int) -> int:
     for column in frame.get_columns():
         if column.estimated_size() <= _PAGE_BYTES or not _varies(column.dtype):
             continue
-        sizes = value_bytes(column)
+        sizes = _value_bytes(column)
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         largest = int(sizes.max())
         most = max(_PAGE_BYTES, min(2 * largest, _MOST_PAGE_BYTES), largest)
@@ -123,7 +83,7 @@ def refuse_huge_values(frame: pl.DataFrame) -> None:
     for column in frame.get_columns():
         if column.estimated_size() <= MOST_VALUE_BYTES or not _varies(column.dtype):
             continue
-        sizes = value_bytes(column)
+        sizes = _value_bytes(column)
         row = int(sizes.argmax())
         if sizes[row] > MOST_VALUE_BYTES:
             msg = (
@@ -132,6 +92,46 @@ def refuse_huge_values(frame: pl.DataFrame) -> None:
                 "in a file of its own and its place in the table."
             )
             raise InvalidInputError(msg, argument="df")
+
+
+def _value_bytes(column: pl.Series) -> I64Array:
+    """Return about how many bytes each value takes in a plain Parquet page: text as it is, any number 8.
+
+    Parameters
+    ----------
+    column : polars.Series
+        Of any type; of lists and structs all values count.
+
+    Returns
+    -------
+    ndarray of int64, shape (rows,)
+
+    Examples
+    --------
+    >>> _value_bytes(pl.Series(["abc", None, ""])).tolist()
+    [7, 4, 4]
+    >>> _value_bytes(pl.Series([[1, 2], [], None, [3]])).tolist()
+    [16, 0, 0, 8]
+    """
+    dtype = column.dtype
+    if isinstance(dtype, pl.String | pl.Binary):
+        lengths = column.str.len_bytes() if isinstance(dtype, pl.String) else column.bin.size()
+        return lengths.fill_null(0).cast(pl.Int64).to_numpy() + _PREFIX_BYTES
+    total = np.zeros(len(column), np.int64)
+    if isinstance(dtype, pl.Struct):
+        for child in dtype.fields:
+            total += _value_bytes(column.struct.field(child.name))
+        return total
+    if isinstance(dtype, pl.Array):
+        return _value_bytes(column.arr.to_list())
+    if isinstance(dtype, pl.List):
+        counts = column.list.len().fill_null(0).cast(pl.Int64).to_numpy()
+        filled = counts > 0
+        if filled.any():
+            inner = _value_bytes(column.filter(pl.Series(filled)).explode())
+            total[filled] = np.add.reduceat(inner, np.cumsum(counts[filled]) - counts[filled])
+        return total
+    return total + _FIXED_BYTES
 
 
 def _varies(dtype: pl.DataType) -> bool:

@@ -292,13 +292,13 @@ def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) ->
         newest |= {_key(add): add["path"] for add in actions_of(part, "add")}
     unsettled = {key for key, path in removes.items() if newest.get(key, path) != path}
     for body in log.commits:
-        told = _told(body)
-        newest |= told
-        unsettled -= told.keys()
+        settled = _settled_by(body)
+        newest |= settled
+        unsettled -= settled.keys()
     while unsettled and (earlier := next(log.earlier, None)) is not None:
-        told = {key: path for key, path in _told(earlier).items() if key in unsettled}
-        newest |= told
-        unsettled -= told.keys()
+        settled = {key: path for key, path in _settled_by(earlier).items() if key in unsettled}
+        newest |= settled
+        unsettled -= settled.keys()
     live = set(newest.values())
     hidden = [path for path in listed if path not in live]
     if known is not None:  # what is not live was taken back now, or before
@@ -309,7 +309,7 @@ def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) ->
     ]  # the rest is left to `deltalake`
 
 
-def _told(body: bytes) -> dict[FileKey, str | None]:
+def _settled_by(body: bytes) -> dict[FileKey, str | None]:
     """Return the files that a commit is about, by the path that it adds them under; None: it removes them."""
     return dict.fromkeys(map(_key, actions_of(body, "remove"))) | {
         _key(add): str(add["path"]) for add in actions_of(body, "add")

@@ -35,10 +35,8 @@ __all__ = [
     "CommitOutcome",
     "WriteIntent",
     "commit",
-    "conflict",
     "discarding",
     "publish",
-    "table_exists",
 ]
 
 
@@ -130,7 +128,7 @@ def commit(
     options = snapshot.storage_options if snapshot is not None else dict(storage_options or {})
     refuse_unsafe_locking(store.uri, options)
     if intent.mode == "create" and snapshot is not None:
-        raise table_exists(store.uri)
+        raise _table_exists(store.uri)
     base = None if snapshot is None else snapshot.metadata
     txn_id, head, fitted = ids(), snapshot, intent
     if snapshot is not None and _has_progress(snapshot, intent):
@@ -140,7 +138,7 @@ def commit(
         now = clock()
         rebased = rebase(fitted, base=base, head=head, now_ms=now, live=files_for(intent, head))
         if isinstance(rebased, Conflict):
-            raise conflict(store.uri, _version(head), attempt, rebased.reason)
+            raise _conflict(store.uri, _version(head), attempt, rebased.reason)
         if intent.mode == "metadata" and head is not None and not rebased.actions:
             return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
         check_writable(
@@ -165,7 +163,7 @@ def commit(
                     version=head.version, attempts=attempt, snapshot=head, already_applied=True
                 )
             fitted = fit_blocks(intent, head)
-    raise conflict(store.uri, _version(head), most_attempts, "other writers were faster every time")
+    raise _conflict(store.uri, _version(head), most_attempts, "other writers were faster every time")
 
 
 def publish(
@@ -252,7 +250,7 @@ def _caught_up(
 ) -> tuple[Snapshot, bool]:
     """Return the newest snapshot, and whether a winner says that `intent` is in the table already."""
     if head is None:
-        raise table_exists(store.uri)
+        raise _table_exists(store.uri)
     newest, log = follow(head)
     reason: str | None = None
     try:
@@ -269,11 +267,11 @@ def _caught_up(
     if reason is None and conflict_with is not None:
         reason = conflict_with(newest)
     if reason is not None:
-        raise conflict(store.uri, newest.version, attempt, reason)
+        raise _conflict(store.uri, newest.version, attempt, reason)
     return newest, False
 
 
-def conflict(uri: str, version: int, attempts: int, reason: str) -> CommitConflictError:
+def _conflict(uri: str, version: int, attempts: int, reason: str) -> CommitConflictError:
     """Return the error of a change that does not fit the table at `version`."""
     message = (
         f"cannot write to {uri} after version {version}: {reason}. Nothing of it is visible; its data files "
@@ -282,7 +280,7 @@ def conflict(uri: str, version: int, attempts: int, reason: str) -> CommitConfli
     return CommitConflictError(message, table=uri, version=version, attempts=attempts)
 
 
-def table_exists(uri: str) -> TableExistsError:
+def _table_exists(uri: str) -> TableExistsError:
     """Return the error of a creation that came second."""
     message = f"there is a table at {uri}, written by another writer; nothing of this write is visible"
     return TableExistsError(message, path=uri)

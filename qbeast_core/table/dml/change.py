@@ -178,7 +178,7 @@ def _check_changeable(snapshot: Snapshot, change: Change) -> None:
     if snapshot.metadata.configuration.get(_CHANGE_FEED, "").lower() == "true":
         msg = (
             f"{snapshot.uri} keeps a feed of changed rows ({_CHANGE_FEED}), which qbeast does not write; nothing was "
-            "changed. Appends and optimize plan. If nobody reads the feed, end it with "
+            "changed. Appends and optimize work. If nobody reads the feed, end it with "
             f"Table.set_properties({{{_CHANGE_FEED!r}: None}}); or let another Delta engine change rows here."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=_CHANGE_FEED)

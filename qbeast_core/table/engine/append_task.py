@@ -13,7 +13,7 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import FileSettings, delete_data_files, store_file, write_data_files
-from qbeast_core.table.data.frames import FrameLike, to_frame
+from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.runtime import Runtime
 from qbeast_core.tree.columns import frame_weights
@@ -99,7 +99,7 @@ class AppendTask:
         StorageError
             If the store refuses. Files of this part are deleted as far as the store lets us.
         """
-        frame = self.target.shape.fit(to_frame(data))
+        frame = self.target.shape.fit(data)
         settings = FileSettings.of(
             frame, self.indexed, self.target.configuration, dialect=self.target.dialect
         )

@@ -29,7 +29,7 @@ from qbeast_core.tree.pack import pack_files, rows_per_file
 from qbeast_core.tree.plan import grid_columns, smallest_block_rows
 from qbeast_core.tree.summary import IndexSummary
 
-__all__ = ["DistributedRows", "PlacementPlan", "Workers", "guess_row_bytes", "plan_placement"]
+__all__ = ["DistributedRows", "PlacementPlan", "Workers"]
 
 _TEXT_BYTES: Final = 24.0
 _OTHER_BYTES: Final = 64.0
@@ -87,8 +87,8 @@ class DistributedRows:
         summary = self.summary(revision.columns)
         if self._progress is not None:
             self._progress(Progress("plan", rows=summary.rows))
-        row_bytes = guess_row_bytes(self._target.shape.schema)
-        plan = plan_placement(summary, revision, tree, row_bytes=row_bytes)
+        row_bytes = _guess_row_bytes(self._target.shape.schema)
+        plan = _plan_placement(summary, revision, tree, row_bytes=row_bytes)
         task = PlaceTask(
             target=self._target,
             revision=revision,
@@ -162,7 +162,7 @@ class PlacementPlan:
     weights: I32Array
 
 
-def plan_placement(
+def _plan_placement(
     summary: IndexSummary, revision: Revision, tree: ExistingTree | None, *, row_bytes: float
 ) -> PlacementPlan:
     """Draw the tree and cut it into files; of sampled rows alone, or of all of them where the sample is whole.
@@ -176,7 +176,7 @@ def plan_placement(
     tree : ExistingTree or None
         Of the revision's blocks that stay.
     row_bytes : float
-        Bytes of a row in memory, see `guess_row_bytes`.
+        Bytes of a row in memory, see `_guess_row_bytes`.
     """
     size = revision.desired_cube_size
     weights = frame_weights(summary.sample, revision.columns)
@@ -204,12 +204,12 @@ def plan_placement(
     )
 
 
-def guess_row_bytes(schema: pl.Schema) -> float:
+def _guess_row_bytes(schema: pl.Schema) -> float:
     """Return the bytes of a row in memory, guessed from the types.
 
     Examples
     --------
-    >>> guess_row_bytes(pl.Schema({"id": pl.Int64(), "name": pl.String()}))
+    >>> _guess_row_bytes(pl.Schema({"id": pl.Int64(), "name": pl.String()}))
     32.0
     """
     return sum(_bytes_of(dtype) for dtype in schema.dtypes())

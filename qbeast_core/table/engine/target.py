@@ -9,7 +9,7 @@ import polars as pl
 
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.table.data.frames import ArrowStream, to_frame
+from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.data.schema import fit_frame
 
 __all__ = ["FileTarget", "RowShape"]
@@ -23,7 +23,7 @@ class RowShape:
     schema: pl.Schema
     merge: bool
 
-    def fit(self, rows: ArrowStream | pl.DataFrame) -> pl.DataFrame:
+    def fit(self, rows: FrameLike) -> pl.DataFrame:
         """Return the rows with the table's columns and types.
 
         Raises

@@ -20,7 +20,6 @@ from qbeast_core.tree.key_total import KeyTotal
 
 __all__ = [
     "KeyCounts",
-    "clustered_message",
     "count_keys",
     "keys_of_write",
     "warn_if_clustered",
@@ -123,16 +122,6 @@ def with_write(
     return before, counts
 
 
-def clustered_message(effect: float, indexed: Sequence[str], cure: tuple[str, float] | None = None) -> str:
-    """Return what a design effect means and what helps: a column, and the design effect with it."""
-    column = f": with {cure[0]!r} the design effect of these rows would be {cure[1]:.2f}" if cure else ""
-    return (
-        f"rows with equal values of {list(indexed)} enter a sample together (cluster sampling); design effect "
-        f"{effect:.2f}: a sampled count varies {effect**0.5:.1f} times as much as with independent rows. The rows are "
-        f"written and complete. Add a column of many values to `columns` of a new table{column}."
-    )
-
-
 def warn_if_clustered(
     effects: tuple[float, float],
     indexed: Sequence[str],
@@ -158,7 +147,7 @@ def warn_if_clustered(
         return
     cure = _cure(frame, indexed) if frame is not None and own_effect > CLUSTERED else None
     warnings.warn(
-        clustered_message(effect, indexed, cure), DesignEffectWarning, stacklevel=caller_stacklevel()
+        _clustered_message(effect, indexed, cure), DesignEffectWarning, stacklevel=caller_stacklevel()
     )
 
 
@@ -172,7 +161,19 @@ def warn_if_growing(before: pl.DataFrame, after: pl.DataFrame, indexed: Sequence
     indexed : sequence of str
         The indexed columns.
     """
-    warn_if_clustered((count_keys(before).lower_bound, count_keys(after).lower_bound), indexed)
+    effect = count_keys(after).lower_bound
+    if effect > CLUSTERED:  # else nobody has to know what it was: counting takes time per file
+        warn_if_clustered((count_keys(before).lower_bound, effect), indexed)
+
+
+def _clustered_message(effect: float, indexed: Sequence[str], cure: tuple[str, float] | None = None) -> str:
+    """Return what a design effect means and what helps: a column, and the design effect with it."""
+    column = f": with {cure[0]!r} the design effect of these rows would be {cure[1]:.2f}" if cure else ""
+    return (
+        f"rows with equal values of {list(indexed)} enter a sample together (cluster sampling); design effect "
+        f"{effect:.2f}: a sampled count varies {effect**0.5:.1f} times as much as with independent rows. The rows are "
+        f"written and complete. Add a column of many values to `columns` of a new table{column}."
+    )
 
 
 def _cure(frame: pl.DataFrame, indexed: Sequence[str]) -> tuple[str, float] | None:

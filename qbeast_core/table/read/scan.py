@@ -16,7 +16,7 @@ from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 from qbeast_core.table.runtime import caller_stacklevel
 
-__all__ = ["pushed_down", "read_rows", "scan", "warn_if_empty"]
+__all__ = ["pushed_down", "scan", "warn_if_empty"]
 
 _Source: TypeAlias = Callable[
     [list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]
@@ -63,7 +63,7 @@ def _rows(
 ) -> Iterator[pl.DataFrame]:
     """Read as Polars asks for rows."""
     wanted = list(reader.snapshot.schema) if with_columns is None else with_columns
-    return read_rows(reader, wanted, predicate=predicate, sample=sample, limit=n_rows)
+    return _read_rows(reader, wanted, predicate=predicate, sample=sample, limit=n_rows)
 
 
 class _Scan:
@@ -97,7 +97,7 @@ def _lazy(source: _Source, schema: pl.Schema) -> pl.LazyFrame:
 def pushed_down(
     schema: pl.Schema, predicate: pl.Expr | None, columns: Sequence[str] | None
 ) -> tuple[pl.Expr | None, list[str]]:
-    """Return what of a filter and a choice of columns reaches `read_rows` through Polars' optimizer.
+    """Return what of a filter and a choice of columns reaches `_read_rows` through Polars' optimizer.
 
     Polars keeps to itself what can fail (a strict cast), and reads the columns for it.
 
@@ -132,7 +132,37 @@ def pushed_down(
     return asked[0] if asked else (pl.lit(value=False), list(columns or schema))
 
 
-def read_rows(
+def warn_if_empty(reader: Reader, sample: Sample | None, plan: ScanPlan | None = None) -> None:
+    """Warn when the index alone tells that a sample holds no row, and many were to be expected.
+
+    Nothing is read: a sample that begins at 0 is empty where no block begins below its end. Of files without index
+    nothing is known, so no warning is given.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    sample : float, tuple or None
+        As it was asked for.
+    plan : ScanPlan, optional
+        Of this sample without a filter, if it is there already.
+    """
+    if sample is None:
+        return
+    first, last = sample if isinstance(sample, tuple) else (0.0, sample)
+    rows = int(reader.snapshot.files["num_records"].fill_null(0).sum())
+    expected = (last - first) * rows
+    if expected < _LEAST_EXPECTED or (plan or reader.plan(None, sample)).selection.opened.any():
+        return
+    message = (
+        f"the sample {sample} of {reader.snapshot.uri!r} holds no row, where about {expected:,.0f} of {rows:,} were to "
+        f"be expected: rows with equal values of {list(reader.indexed)} enter a sample together (cluster sampling), "
+        "and such values are few. Take a larger sample, or index a column of many values as well in a new table."
+    )
+    warnings.warn(message, EmptySampleWarning, stacklevel=caller_stacklevel())
+
+
+def _read_rows(
     reader: Reader,
     columns: list[str],
     *,
@@ -176,33 +206,3 @@ def read_rows(
                 return
     if not yielded:
         yield pl.DataFrame(schema={name: reader.snapshot.schema[name] for name in columns})
-
-
-def warn_if_empty(reader: Reader, sample: Sample | None, plan: ScanPlan | None = None) -> None:
-    """Warn when the index alone tells that a sample holds no row, and many were to be expected.
-
-    Nothing is read: a sample that begins at 0 is empty where no block begins below its end. Of files without index
-    nothing is known, so no warning is given.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    sample : float, tuple or None
-        As it was asked for.
-    plan : ScanPlan, optional
-        Of this sample without a filter, if it is there already.
-    """
-    if sample is None:
-        return
-    first, last = sample if isinstance(sample, tuple) else (0.0, sample)
-    rows = int(reader.snapshot.files["num_records"].fill_null(0).sum())
-    expected = (last - first) * rows
-    if expected < _LEAST_EXPECTED or (plan or reader.plan(None, sample)).selection.opened.any():
-        return
-    message = (
-        f"the sample {sample} of {reader.snapshot.uri!r} holds no row, where about {expected:,.0f} of {rows:,} were to "
-        f"be expected: rows with equal values of {list(reader.indexed)} enter a sample together (cluster sampling), "
-        "and such values are few. Take a larger sample, or index a column of many values as well in a new table."
-    )
-    warnings.warn(message, EmptySampleWarning, stacklevel=caller_stacklevel())

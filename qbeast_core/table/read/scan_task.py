@@ -27,7 +27,6 @@ __all__ = [
     "TableFiles",
     "open_files",
     "read_parts",
-    "refuse_missing",
 ]
 
 _Scan: TypeAlias = Callable[[list[str]], pl.LazyFrame]
@@ -217,11 +216,11 @@ def read_parts(
     except QbeastError:
         raise
     except (OSError, pl.exceptions.PolarsError) as error:
-        refuse_missing(files.store, _paths(parts), error)
+        _refuse_missing(files.store, _paths(parts), error)
         raise
 
 
-def refuse_missing(store: Store, paths: Iterable[str], cause: Exception) -> None:
+def _refuse_missing(store: Store, paths: Iterable[str], cause: Exception) -> None:
     """Raise a `StorageError` that names the first of some files that is not there; return if all are.
 
     Parameters

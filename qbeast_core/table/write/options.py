@@ -30,7 +30,6 @@ __all__ = [
     "WriteOptions",
     "check_metadata",
     "check_options",
-    "check_txn",
     "metadata_of",
     "parse_column_stats",
     "report_progress",
@@ -119,31 +118,8 @@ def check_options(options: WriteOptions) -> None:
     if options.dialect not in (None, "documented", "qbeast-spark"):
         msg = f'dialect must be "documented" or "qbeast-spark", got {options.dialect!r}; nothing was written'
         raise InvalidInputError(msg, argument="dialect")
-    check_txn(options.txn)
+    _check_txn(options.txn)
     check_metadata(options.commit_metadata)
-
-
-def check_txn(txn: object) -> None:
-    """Refuse a transaction that no Delta log can hold.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no pair of an application's id, a text, and a version, a whole number from 0 to 2**63 - 1.
-    """
-    match txn:
-        case None:
-            return
-        case (str(app), int(version)) if app and not isinstance(version, bool) and 0 <= version < 2**63:
-            if _is_text(app):
-                return
-        case _:
-            pass
-    msg = (
-        f"txn must be (application id, version), a text and a whole number below 2**63, got {_shown(txn)}; nothing "
-        "was written"
-    )
-    raise InvalidInputError(msg, argument="txn")
 
 
 def metadata_of(given: Mapping[str, str] | None) -> dict[str, str]:
@@ -240,6 +216,29 @@ def parse_column_stats(
         raise InvalidInputError(msg, argument="column_stats")
     found = {name: _bounds(name, schema[name], given) for name in indexed}
     return {name: bounds for name, bounds in found.items() if bounds != ColumnBounds()}
+
+
+def _check_txn(txn: object) -> None:
+    """Refuse a transaction that no Delta log can hold.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no pair of an application's id, a text, and a version, a whole number from 0 to 2**63 - 1.
+    """
+    match txn:
+        case None:
+            return
+        case (str(app), int(version)) if app and not isinstance(version, bool) and 0 <= version < 2**63:
+            if _is_text(app):
+                return
+        case _:
+            pass
+    msg = (
+        f"txn must be (application id, version), a text and a whole number below 2**63, got {_shown(txn)}; nothing "
+        "was written"
+    )
+    raise InvalidInputError(msg, argument="txn")
 
 
 def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
