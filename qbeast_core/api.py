@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import polars as pl
@@ -12,9 +13,10 @@ import polars as pl
 from qbeast_core.io.location import resolve_location
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate, filter_of
-from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
+from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
-from qbeast_core.table.engine.protocol import FrameSource
+from qbeast_core.table.engine.choice import EngineChoice, EngineName
+from qbeast_core.table.engine.stream import RowsLike, source_of
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
 from qbeast_core.table.open import open_version
@@ -29,7 +31,7 @@ __all__ = ["convert_table", "open_table", "read_table", "scan_table", "upgrade_t
 
 
 def write_table(
-    df: FrameLike | SparkFrame,
+    df: RowsLike | SparkFrame,
     path: str | os.PathLike[str],
     columns: Sequence[str] | None = None,
     *,
@@ -43,6 +45,9 @@ def write_table(
     dialect: BlocksDialect | None = None,
     dry_run: bool = False,
     progress: ProgressCallback | None = None,
+    engine: EngineName = "auto",
+    memory_bytes: int | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
 ) -> WriteResult:
     """Write rows to a table, organised by the indexed columns, in one atomic commit.
 
@@ -51,8 +56,11 @@ def write_table(
 
     Parameters
     ----------
-    df : polars.DataFrame, polars.LazyFrame, pandas.DataFrame or anything with ``__arrow_c_stream__``
-        The rows. Categoricals are stored as strings, unsigned integers as the next wider signed ones,
+    df : polars.DataFrame, polars.LazyFrame, pandas.DataFrame, pyarrow Dataset, anything with \
+    ``__arrow_c_stream__``, or an iterator of such frames
+        The rows. Queries, datasets, readers and iterators may hold more than memory: they are read batch by batch,
+        queries and datasets two or three times, which have to give the same rows each time; what can be read once
+        is kept on disk meanwhile. Categoricals are stored as strings, unsigned integers as the next wider signed ones,
         timestamps in microseconds. A PySpark DataFrame is written by its executors, see
         `qbeast_spark_bridge.write_table`.
     path : str or path-like
@@ -86,6 +94,17 @@ def write_table(
         Plan the write and throw the plan away: the result says what would be done, and nothing is written.
     progress : callable, optional
         Called with a `Progress` at every step.
+    engine : {"auto", "memory", "spill"}, default "auto"
+        Hold the rows in memory, or sort them by temporary files; by default memory while the estimated need fits
+        `memory_bytes`. The tables are as good. Not for Spark.
+    memory_bytes : int, optional
+        What the call may add to the memory of the process, about, 4 MiB or more; by default the environment's
+        ``QBEAST_MEMORY_BYTES`` (such as ``2GiB``), or half of what the machine or its cgroup has. Rows are held
+        within it; what Python and its libraries need to work at all, some 100 MiB, comes on top.
+    spill_dir : path-like, optional
+        A folder for temporary files, twice the size of the rows at most; by default the environment's
+        ``QBEAST_SPILL_DIR``, or the system's. They are removed when the call ends, and those that a killed
+        process left when the next call spills.
 
     Returns
     -------
@@ -101,12 +120,14 @@ def write_table(
         Mode ``"error"`` met a table, or something that is no table is at the path.
     NotQbeastTableError, UnsupportedTableError
         The Delta table has no Qbeast index, or a feature that must not be written.
+    InputChangedError
+        Rows that were read again were not the same; nothing was committed.
     CommitConflictError
         Another writer changed the table so that this write no longer fits.
     CommitUnknownError
         The store failed and nobody can tell whether the commit landed; look before writing again.
     StorageError
-        The store refused a write: no rights, disk full.
+        The store, or the folder for temporary files, refused a write: no rights, disk full.
 
     Warns
     -----
@@ -141,7 +162,9 @@ def write_table(
         bridge = importlib.import_module("qbeast_spark_bridge.write")
         written: WriteResult = bridge.write_frame(df, path, options)
         return written
-    return write_rows(FrameSource(df), path, options, RUNTIME)
+    with EngineChoice(engine, memory_bytes, spill_dir).opened() as local:
+        options = replace(options, progress=local.telling(progress))
+        return local.told(write_rows(source_of(df), path, options, RUNTIME, engine=local))
 
 
 def open_table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import polars as pl
 
@@ -51,10 +51,16 @@ class FilesResult(Result):
     ----------
     files, bytes : int
         Data files written, and their bytes.
+    engine : {"memory", "spill"}
+        Whether this machine held the rows, or moved them through temporary files.
+    spilled_bytes : int
+        Bytes written to temporary files.
     """
 
     files: int
     bytes: int
+    engine: Literal["memory", "spill"] = "memory"
+    spilled_bytes: int = 0
 
     also: ClassVar[tuple[str, ...]] = ("files_added", "bytes_added")
 

@@ -59,12 +59,18 @@ class Progress:
         Data files written so far, and in all once the plan stands.
     rows : int
         Rows of the write.
+    engine : {"memory", "spill"}
+        Whether the rows are held, or go through temporary files.
+    spilled_bytes : int
+        Bytes written to temporary files so far.
     """
 
     stage: ProgressStage
     files_done: int = 0
     files_total: int = 0
     rows: int = 0
+    engine: Literal["memory", "spill"] = "memory"
+    spilled_bytes: int = 0
 
 
 ProgressCallback: TypeAlias = Callable[[Progress], None]

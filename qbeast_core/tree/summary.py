@@ -114,6 +114,12 @@ class IndexSummary:
         """Return the sampled values of a column, nulls included."""
         return self.sample.get_column(name)
 
+    def below(self, key_limit: int) -> IndexSummary:
+        """Return the summary without sampled rows that another one, of that limit, leaves out anyway."""
+        if key_limit >= self.key_limit:
+            return self
+        return replace(self, sample=self.sample.filter(pl.col(KEY_COLUMN) <= key_limit), key_limit=key_limit)
+
 
 def summarise(
     frame: pl.DataFrame,

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.memory import read_files
+from qbeast_core.table.engine.live_files import read_files
 from qbeast_core.table.engine.placed_files import PlacedFile, write_file
 from qbeast_core.table.engine.protocol import FilesSource
 from qbeast_core.table.engine.summary_task import SummaryTask

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -39,8 +38,6 @@ _TRIED_ROWS: Final = 1 << 14
 _TRIED_PAGE_ROWS: Final = 2048
 
 _STRIDE: Final = 2_654_435_761
-
-_MOST_WRITERS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +170,12 @@ def write_data_files(
     store: Store,
     settings: FileSettings,
     runtime: Runtime,
+    writers: int = 1,
     progress: ProgressCallback | None = None,
 ) -> list[AddFile]:
     """Write every file of the plan and return what a commit has to say about them.
 
-    Files are encoded and stored a few at a time, so memory beyond `frame` is that of some files. If one
+    Files are encoded and stored by `writers` at a time, so memory beyond `frame` is that of some files. If one
     fails, those written are deleted again as far as the store lets us.
 
     Parameters
@@ -192,6 +190,8 @@ def write_data_files(
         What the files share.
     runtime : Runtime
         Clock and ids.
+    writers : int
+        Files that are encoded and stored at the same time.
     progress : callable, optional
         Told after every file.
 
@@ -208,7 +208,7 @@ def write_data_files(
     source = RowSource(frame)
     paths = [f"{runtime.new_id()}.parquet" for _ in range(plan.file_count)]
     done = 0
-    with ThreadPoolExecutor(min(_MOST_WRITERS, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(writers) as pool:
         jobs = [
             pool.submit(
                 _write_one,

@@ -5,7 +5,9 @@ A task cannot make a revision. Rows that would ask for one go to staging files, 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -23,6 +25,8 @@ from qbeast_core.tree.pack import page_rows_for, rows_per_file
 from qbeast_core.tree.plan import plan_index
 
 __all__ = ["AppendTask", "AppendedPart"]
+
+_MOST_WRITERS: Final = 4  # other tasks write beside this one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +126,10 @@ class AppendTask:
     ) -> list[AddFile]:
         weights = frame_weights(frame, self.indexed)
         plan = plan_index(frame, revision, weights, existing=self.tree, file_rows=_file_rows(frame))
-        return write_data_files(frame, plan, store=self.target.store, settings=settings, runtime=runtime)
+        writers = min(_MOST_WRITERS, os.cpu_count() or 1)
+        return write_data_files(
+            frame, plan, store=self.target.store, settings=settings, runtime=runtime, writers=writers
+        )
 
     def _stage(
         self, frame: pl.DataFrame, settings: FileSettings, runtime: Runtime, written: list[AddFile]

@@ -63,10 +63,24 @@ class DistributedRows:
         What the rows become.
     progress : callable or None
         Told of every step; files are counted once all of them are written.
+    row_bytes : float, optional
+        Of a row in memory; guessed from the types by default.
+    most_file_rows : int, optional
+        Rows that a file may aim at, where a worker cannot hold as many as files usually have.
     """
 
-    def __init__(self, workers: Workers, target: FileTarget, progress: ProgressCallback | None) -> None:
+    def __init__(
+        self,
+        workers: Workers,
+        target: FileTarget,
+        progress: ProgressCallback | None,
+        *,
+        row_bytes: float | None = None,
+        most_file_rows: int | None = None,
+    ) -> None:
         self._workers, self._target, self._progress = workers, target, progress
+        file_rows = rows_per_file(_guess_row_bytes(target.shape.schema) if row_bytes is None else row_bytes)
+        self._file_rows = file_rows if most_file_rows is None else min(file_rows, most_file_rows)
         self._summaries: dict[tuple[str, ...], IndexSummary] = {}
 
     @property
@@ -87,8 +101,7 @@ class DistributedRows:
         summary = self.summary(revision.columns)
         if self._progress is not None:
             self._progress(Progress("plan", rows=summary.rows))
-        row_bytes = _guess_row_bytes(self._target.shape.schema)
-        plan = _plan_placement(summary, revision, tree, row_bytes=row_bytes)
+        plan = _plan_placement(summary, revision, tree, file_rows=self._file_rows)
         task = PlaceTask(
             target=self._target,
             revision=revision,
@@ -163,7 +176,7 @@ class PlacementPlan:
 
 
 def _plan_placement(
-    summary: IndexSummary, revision: Revision, tree: ExistingTree | None, *, row_bytes: float
+    summary: IndexSummary, revision: Revision, tree: ExistingTree | None, *, file_rows: int
 ) -> PlacementPlan:
     """Draw the tree and cut it into files; of sampled rows alone, or of all of them where the sample is whole.
 
@@ -175,8 +188,8 @@ def _plan_placement(
         To index them in.
     tree : ExistingTree or None
         Of the revision's blocks that stay.
-    row_bytes : float
-        Bytes of a row in memory, see `_guess_row_bytes`.
+    file_rows : int
+        Rows that a file aims at.
     """
     size = revision.desired_cube_size
     weights = frame_weights(summary.sample, revision.columns)
@@ -190,7 +203,6 @@ def _plan_placement(
         existing=tree,
         smallest_block_rows=smallest_block_rows(summary.rows, cube_size=size),
     )
-    file_rows = rows_per_file(row_bytes)
     keys = np.sort(sort_keys(outline.place(cells, weights), weights))
     starts = _file_starts(keys, file_rows=file_rows * share)
     return PlacementPlan(

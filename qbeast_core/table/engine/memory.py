@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
@@ -12,11 +11,11 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError, InvalidInputError
 from qbeast_core.log.actions import AddFile
-from qbeast_core.query.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import FileSettings, write_data_files
-from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.engine.budget import Budget
+from qbeast_core.table.engine.live_files import read_files, rows_and_bytes
 from qbeast_core.table.engine.protocol import (
     AnswerT,
     FilesSource,
@@ -27,8 +26,6 @@ from qbeast_core.table.engine.protocol import (
     Source,
 )
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.scan_task import FileParts, RowFilter, read_parts
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.design_effect import design_effect
@@ -40,22 +37,23 @@ from qbeast_core.tree.plan import IndexPlan, plan_index
 from qbeast_core.tree.plan_part import plan_parts
 from qbeast_core.tree.summary import IndexSummary, summarise
 
-__all__ = ["MEMORY", "FileRows", "MemoryEngine", "read_files"]
+__all__ = ["MEMORY", "FileRows", "MemoryEngine"]
 
-
-_WIDE: Final = 48
-
-_NARROW: Final = 8
 
 _CHUNKS: Final = 4
 
-_FOOTERS_AT_ONCE: Final = 16
-
-_UNPACKED: Final = 4  # bytes in memory per byte stored, for files that do not tell their rows
-
 
 class MemoryEngine:
-    """The engine of one process: rows are held, or where files hold too many, read again a few at a time."""
+    """The engine of one process: rows are held, or where files hold too many, read again a few at a time.
+
+    Parameters
+    ----------
+    writers : int, optional
+        Files that are written at the same time; by default as many as the machine's cores and memory allow.
+    """
+
+    def __init__(self, writers: int | None = None) -> None:
+        self._writers = writers
 
     def open(
         self, source: Source, target: FileTarget, runtime: Runtime, progress: ProgressCallback | None
@@ -63,12 +61,14 @@ class MemoryEngine:
         """Take rows into this process; see `Engine`."""
         match source:
             case FrameSource():
-                return _Rows(_FrameRows(target.shape.fit(source.frame)), target, runtime, progress)
+                rows: _Held = _FrameRows(target.shape.fit(source.frame))
             case FilesSource():
-                return _Rows(FileRows(source), target, runtime, progress)
+                rows = FileRows(source)
             case _:
                 msg = f"{type(source).__name__} is no source of rows for one process; nothing was written"
                 raise InvalidInputError(msg, argument="source")
+        writers = Budget.of().writers if self._writers is None else self._writers
+        return _Rows(rows, target, runtime, progress, writers=writers)
 
     def map(
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
@@ -130,9 +130,16 @@ class _FrameRows:
 
 class _Rows:
     def __init__(
-        self, rows: _Held, target: FileTarget, runtime: Runtime, progress: ProgressCallback | None
+        self,
+        rows: _Held,
+        target: FileTarget,
+        runtime: Runtime,
+        progress: ProgressCallback | None,
+        *,
+        writers: int,
     ) -> None:
         self.rows, self.target, self.runtime, self.progress = rows, target, runtime, progress
+        self.writers = writers
 
     @property
     def at_hand(self) -> pl.DataFrame:
@@ -201,37 +208,9 @@ class _Plan:
             store=self._rows.target.store,
             settings=self._settings or self._rows.settings(rows, plan.revision),
             runtime=self._rows.runtime,
+            writers=self._rows.writers,
             progress=self._rows.progress,
         )
-
-
-def read_files(reader: Reader, numbers: I64Array, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Return the rows of some live files, in the table's types; rows that a deletion vector hides are left out.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    numbers : ndarray of int64
-        Numbers of files in the snapshot.
-    columns : sequence of str, optional
-        Columns to read, at least one; all by default.
-
-    Raises
-    ------
-    StorageError, FileNotFoundError
-        If a file cannot be read.
-    """
-    snapshot = reader.snapshot
-    names = list(snapshot.schema) if columns is None else list(columns)
-    paths = [(reader.paths[number], reader.deleted_rows.get(number)) for number in numbers.tolist()]
-    parts = FileParts(
-        whole=tuple(path for path, hidden in paths if hidden is None),
-        hiding=tuple((path, hidden) for path, hidden in paths if hidden is not None),
-    )
-    wanted = RowFilter(tuple(names), snapshot.schema, reader.indexed, ALL_WEIGHTS)
-    none = pl.DataFrame(schema={name: snapshot.schema[name] for name in names})
-    return pl.concat([none, *read_parts(parts, wanted, reader.files)], rechunk=False)
 
 
 class FileRows:
@@ -250,7 +229,7 @@ class FileRows:
     def __init__(self, source: FilesSource) -> None:
         reader, numbers = source.reader, source.numbers
         self._reader, self._change, self._added = reader, source.change, source.added
-        rows, sizes = _rows_and_bytes(reader, numbers)
+        rows, sizes = rows_and_bytes(reader, numbers)
         row_bytes = max(int(sizes.sum()) // max(int(rows.sum()), 1), 1)
         self.group_rows = max(source.group_bytes // row_bytes, 1)
         """Rows that fit into a group."""
@@ -305,32 +284,3 @@ class FileRows:
             if self._added is not None and number == len(self._chunks) - 1:
                 rows = pl.concat([rows, self._added.select(rows.columns)])
             yield rows if names is None else rows.select(names)
-
-
-def _rows_and_bytes(reader: Reader, numbers: I64Array) -> tuple[I64Array, I64Array]:
-    """Return the rows of some files, and about how many bytes they take in memory."""
-    dtypes = reader.snapshot.schema.dtypes()
-    row_bytes = sum(_WIDE if _is_wide(dtype) else _NARROW for dtype in dtypes)
-    guess = pl.col("size_bytes") * _UNPACKED // max(row_bytes, 1)
-    counted = reader.snapshot.files.select(pl.coalesce("num_records", guess).cast(pl.Int64)).to_series()
-    rows: I64Array = counted.to_numpy()[numbers]
-    sizes = rows * row_bytes
-    if any(_is_wide(dtype) for dtype in dtypes):
-        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-            held = list(pool.map(partial(_uncompressed_bytes, reader), numbers.tolist()))
-        sizes = np.maximum(sizes, np.array(held, np.int64))
-    return rows, sizes
-
-
-def _uncompressed_bytes(reader: Reader, number: int) -> int:
-    """Return the bytes of a file's values; texts may be long, and be stored in a fraction of their length."""
-    path, size = reader.paths[number], int(reader.snapshot.files["size_bytes"][number])
-    try:
-        footer = read_footer(reader.store, path, size)
-    except (Unreadable, FileNotFoundError):  # whoever reads the rows will say so
-        return size * _UNPACKED
-    return sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
-
-
-def _is_wide(dtype: pl.DataType) -> bool:
-    return dtype.is_nested() or isinstance(dtype, pl.String | pl.Binary)

@@ -28,15 +28,13 @@ class SummaryTask:
         The indexed columns in order, of the table's types.
     cube_size : int, optional
         Rows that a cube will aim at, where that is known: how large a sample has to be.
+    limits : SampleLimits
+        How large a summary may be: the same for parts and for what they merge to.
     """
 
     schema: pl.Schema
     cube_size: int | None = None
-
-    @property
-    def limits(self) -> SampleLimits:
-        """How large a summary may be: the same for parts and for what they merge to."""
-        return DOMAIN_LIMITS
+    limits: SampleLimits = DOMAIN_LIMITS
 
     def summarise(self, rows: ArrowStream | pl.DataFrame, *, first_row: int) -> IndexSummary:
         """Summarise one batch.

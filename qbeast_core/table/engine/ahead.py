@@ -1,0 +1,45 @@
+"""Calls made in threads, a few ahead of whoever takes their answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["map_ahead"]
+
+ItemT = TypeVar("ItemT")
+AnswerT = TypeVar("AnswerT")
+
+
+def map_ahead(
+    call: Callable[[ItemT], AnswerT], items: Iterable[ItemT], *, at_once: int
+) -> Generator[AnswerT]:
+    """Yield the answers in the order of the items, of which few more are taken than answers were.
+
+    Parameters
+    ----------
+    call : callable
+        What it raises is raised here; calls that have not begun are then left out.
+    items : iterable
+        Taken by the caller's thread.
+    at_once : int
+        Calls at the same time.
+
+    Examples
+    --------
+    >>> list(map_ahead(abs, iter([-1, 2, -3]), at_once=2))
+    [1, 2, 3]
+    """
+    waiting: deque[Future[AnswerT]] = deque()
+    pool = ThreadPoolExecutor(at_once)
+    try:
+        for item in items:
+            waiting.append(pool.submit(call, item))
+            if len(waiting) > at_once:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

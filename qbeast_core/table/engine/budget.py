@@ -1,0 +1,145 @@
+"""How much memory a call may take, and what follows for batches, samples and writers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.tree.summary import DOMAIN_LIMITS, SampleLimits
+
+__all__ = ["LEAST_BYTES", "Budget", "bytes_of_text", "machine_bytes"]
+
+LEAST_BYTES: Final = 4 << 20
+"""The smallest budget that rows can be moved in."""
+
+_UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+
+_ONE_FILE_BYTES: Final = 64 << 20
+_COPIES: Final = (
+    6  # of the rows of a file: as read, joined, in order, as Arrow, encoded, and what is freed late
+)
+_BATCHES: Final = 32
+_LEAST_BATCH_BYTES: Final = 1 << 17
+_MOST_BATCH_BYTES: Final = 64 << 20
+_SAMPLE_ROW_BYTES: Final = 128  # of a sampled row while a tree is drawn
+_LEAST_SAMPLE_ROWS: Final = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Memory that a call may add to that of the process, and the cores there are.
+
+    Attributes
+    ----------
+    memory_bytes : int
+        At least `LEAST_BYTES`.
+    cores : int
+        At least 1.
+    """
+
+    memory_bytes: int
+    cores: int
+
+    @staticmethod
+    def of(memory_bytes: int | None = None) -> Budget:
+        """Return a budget on this machine: by default half of the memory that it, or its cgroup, has."""
+        return Budget(machine_bytes() // 2 if memory_bytes is None else memory_bytes, pl.thread_pool_size())
+
+    @property
+    def writers(self) -> int:
+        """Files that are written at the same time."""
+        return max(min(self.cores, self.memory_bytes // (_COPIES * _ONE_FILE_BYTES)), 1)
+
+    @property
+    def load_bytes(self) -> int:
+        """Rows that one writer may take into memory."""
+        return self.memory_bytes // (_COPIES * self.writers)
+
+    @property
+    def batch_bytes(self) -> int:
+        """Rows that are read, placed and spilled at once."""
+        return min(max(self.memory_bytes // _BATCHES, _LEAST_BATCH_BYTES), _MOST_BATCH_BYTES)
+
+    @property
+    def sample(self) -> SampleLimits:
+        """Of the rows that a tree is drawn from."""
+        rows = max(self.memory_bytes // _SAMPLE_ROW_BYTES, _LEAST_SAMPLE_ROWS)
+        size_bytes = max(self.memory_bytes // 16, _LEAST_BATCH_BYTES)
+        return SampleLimits(min(rows, DOMAIN_LIMITS.rows), min(size_bytes, DOMAIN_LIMITS.size_bytes))
+
+
+def bytes_of_text(text: str, *, argument: str) -> int:
+    """Return the bytes that a text means, as ``2GiB``, ``512 MB`` (of 1,024) or a plain number.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    argument : str
+        What is to blame if it means none.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no size.
+
+    Examples
+    --------
+    >>> bytes_of_text("1.5k", argument="memory_bytes"), bytes_of_text("2 GiB", argument="memory_bytes")
+    (1536, 2147483648)
+    """
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        msg = f"{argument} is no size: {text!r}; nothing was written. Say 2GiB, 512MB or a number of bytes."
+        raise InvalidInputError(msg, argument=argument)
+    return int(float(found[1]) * (1 << _UNITS[found[2].lower()]))
+
+
+def machine_bytes(root: Path = Path("/")) -> int:
+    """Return the memory that this process can have at most: of the machine, or of its cgroup (version 1 or 2).
+
+    Parameters
+    ----------
+    root : Path
+        Below which ``proc`` and ``sys`` are.
+    """
+    limits = [int(text) for text in _limits(root) if text.isdecimal()]
+    return min([_physical_bytes(), *limits])
+
+
+def _physical_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # a system that does not tell
+        return 8 << 30
+
+
+def _limits(root: Path) -> Iterator[str]:
+    """Give what the cgroups of this process, and those that they lie in, are limited to."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, name = rest.partition(":")
+        if not controllers:
+            base, file = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            base, file = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        parts = [part for part in name.split("/") if part not in ("", "..")]
+        for length in range(len(parts) + 1):
+            yield _text(base.joinpath(*parts[:length], file)).strip()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,216 @@
+"""Rows that do not fit in memory: read twice, sorted by temporary files, written file by file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.space.arrays import U64Array
+from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.engine.ahead import map_ahead
+from qbeast_core.table.engine.budget import Budget
+from qbeast_core.table.engine.distributed import DistributedRows
+from qbeast_core.table.engine.placed_files import PlacedFile, write_file
+from qbeast_core.table.engine.protocol import Rows
+from qbeast_core.table.engine.spill_files import PlacedBatch, SpilledRange, scatter
+from qbeast_core.table.engine.spill_folder import SpillFolder
+from qbeast_core.table.engine.stream import StreamSource
+from qbeast_core.table.engine.summary_task import SummaryTask
+from qbeast_core.table.engine.target import FileTarget, RowShape
+from qbeast_core.table.engine.tasks import PlaceTask
+from qbeast_core.table.runtime import Progress, ProgressCallback
+from qbeast_core.tree.summary import IndexSummary, merge_summaries
+
+__all__ = ["Spill", "spilled_rows"]
+
+_MOST_OPEN: Final = 128
+_LEAST_SLICE_BYTES: Final = 1 << 14
+_LEAST_FILE_ROWS: Final = 64
+_FILLED: Final = 0.8  # of what a writer may load: the parts of a cut are not of one size
+
+
+class Spill:
+    """What rows are moved by: the memory there is, and a place on a disk.
+
+    Parameters
+    ----------
+    folder : SpillFolder
+        Where rows are put.
+    budget : Budget
+        What may be held of them.
+    told : callable
+        Of bytes that were put there.
+    """
+
+    def __init__(self, folder: SpillFolder, budget: Budget, told: Callable[[int], None]) -> None:
+        self.folder, self.budget, self.told = folder, budget, told
+
+    def wanted(self, size_bytes: int) -> int:
+        """Return how many parts of so many rows a writer may load one by one: as many as can be open at once."""
+        parts = -(-size_bytes // int(self.budget.load_bytes * _FILLED))
+        most = min(_MOST_OPEN, self.budget.batch_bytes // _LEAST_SLICE_BYTES)
+        return max(min(parts, most), 2)
+
+    def scatter(
+        self, batches: Iterable[PlacedBatch], starts: U64Array, size_bytes: int, schema: pl.Schema
+    ) -> list[SpilledRange]:
+        """Write rows of about so many bytes to spill files, each for some of the data files that begin at `starts`."""
+        groups = np.array_split(starts, min(self.wanted(size_bytes), len(starts)))
+        return scatter(batches, groups, schema, self.folder, self.told)
+
+
+def spilled_rows(
+    stream: StreamSource,
+    target: FileTarget,
+    spill: Spill,
+    progress: ProgressCallback | None,
+    *,
+    row_bytes: float,
+) -> Rows:
+    """Return the rows of a stream, moved through temporary files.
+
+    Parameters
+    ----------
+    stream : StreamSource
+        That can be read again.
+    target : FileTarget
+        What the rows become.
+    spill : Spill
+        By what.
+    progress : callable or None
+        Told of every step.
+    row_bytes : float
+        Of a row in memory, about.
+    """
+    most_rows = max(int(spill.budget.load_bytes * _FILLED / max(row_bytes, 1.0)), _LEAST_FILE_ROWS)
+    workers = _Threads(stream, target, spill, progress, row_bytes=row_bytes)
+    return DistributedRows(workers, target, progress, row_bytes=row_bytes, most_file_rows=most_rows)
+
+
+class _Threads:
+    """Threads of this process; see `qbeast_core.table.engine.distributed.Workers`."""
+
+    def __init__(
+        self,
+        stream: StreamSource,
+        target: FileTarget,
+        spill: Spill,
+        progress: ProgressCallback | None,
+        *,
+        row_bytes: float,
+    ) -> None:
+        self._stream, self._target, self._spill = stream, target, spill
+        self._progress, self._row_bytes = progress, row_bytes
+
+    @property
+    def advice(self) -> str:
+        return (
+            "Rows are read twice: give some that are the same each time, or an iterator, whose rows are kept."
+        )
+
+    def summarise(self, task: SummaryTask) -> IndexSummary:
+        budget, shape = self._spill.budget, self._target.shape
+        limits = budget.sample
+        task = replace(task, limits=limits)
+        names = list(task.schema)
+        indexed = RowShape(shape.schema_json, task.schema, merge=shape.merge)
+
+        def summary(numbered: tuple[int, pl.DataFrame]) -> IndexSummary:
+            first_row, batch = numbered
+            return task.summarise(indexed.fit(batch).select(names), first_row=first_row)
+
+        given = self._stream.empty.columns
+        wanted = [name for name in names if name in given] or given[:1]
+        batches = self._stream.batches(wanted, size_bytes=budget.batch_bytes)
+        found = task.summarise(task.schema.to_frame(), first_row=0)
+        waiting: list[IndexSummary] = []
+        for part in map_ahead(summary, _numbered(batches), at_once=budget.cores):
+            waiting.append(part.below(found.key_limit))
+            if sum(one.sample.height for one in waiting) > limits.rows:
+                found, waiting = merge_summaries([found, *waiting], limits=limits), []
+        return merge_summaries([found, *waiting], limits=limits)
+
+    def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
+        budget, files = self._spill.budget, _Files(task, self._spill)
+
+        def placed(batch: pl.DataFrame) -> PlacedBatch:
+            frame = task.fit(batch)
+            return PlacedBatch(frame, task.place(frame))
+
+        try:
+            if task.file_count:
+                batches = self._stream.batches(None, size_bytes=budget.batch_bytes)
+                placing = map_ahead(placed, batches, at_once=budget.cores)
+                size_bytes = int(task.rows * self._row_bytes)
+                ranges = self._spill.scatter(placing, task.file_starts, size_bytes, task.target.shape.schema)
+                with closing(map_ahead(files.write, ranges, at_once=budget.writers)) as writing:
+                    for _ in writing:
+                        self._tell(files.written, task)
+        except BaseException:  # an interrupt and a panic of Rust too
+            delete_data_files(task.target.store, [file.add for file in files.written])
+            raise
+        return files.written
+
+    def _tell(self, written: Sequence[PlacedFile], task: PlaceTask) -> None:
+        if self._progress is not None:
+            total = max(task.file_count, len(written))
+            self._progress(Progress("write", len(written), total, task.rows))
+
+
+class _Files:
+    """Writes data files of spilled rows; `written` are those that stand, in no order."""
+
+    def __init__(self, task: PlaceTask, spill: Spill) -> None:
+        self._task, self._spill = task, spill
+        self.written: list[PlacedFile] = []
+
+    def write(self, part: SpilledRange) -> None:
+        """Write the files of a range; where it is more than may be held, cut it first, and delete it."""
+        most_bytes = self._spill.budget.load_bytes
+        if part.size_bytes <= most_bytes:
+            for batch in part.batches(size_bytes=2 * most_bytes):
+                part.delete()
+                self._write(batch, part.starts)
+            return
+        starts = part.starts if len(part.starts) > 1 else _cut(part, self._spill.wanted(part.size_bytes))
+        if len(starts) > 1:
+            batches = part.batches(size_bytes=self._spill.budget.batch_bytes)
+            smaller = self._spill.scatter(batches, starts, part.size_bytes, part.schema)
+            part.delete()
+            for one in smaller:
+                self.write(one)
+            return
+        for batch in part.batches(size_bytes=int(most_bytes * _FILLED)):  # equal index keys, all of them
+            self._write(batch, part.starts)
+        part.delete()
+
+    def _write(self, batch: PlacedBatch, starts: U64Array) -> None:
+        numbers = np.searchsorted(starts[1:], batch.keys, side="right")
+        for number in range(len(starts)):
+            rows = np.flatnonzero(numbers == number)
+            if len(rows):
+                frame = batch.frame if len(rows) == len(numbers) else batch.frame[pl.Series(rows)]
+                self.written += write_file(self._task, [frame], [batch.keys[rows]])
+
+
+def _cut(part: SpilledRange, pieces: int) -> U64Array:
+    """Return the sort keys to cut the rows of one file at, so that the pieces are about equal; one if all are equal."""
+    keys = np.sort(part.keys())
+    cuts = np.unique(keys[[len(keys) * i // pieces for i in range(1, pieces)]])
+    cuts = cuts[cuts > keys[0]]
+    if not len(cuts):  # most of them are equal: apart from the others
+        cuts = keys[keys > keys[0]][:1]
+    return np.concatenate([part.starts[:1], cuts])
+
+
+def _numbered(batches: Iterable[pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield each batch with the number of its first row."""
+    first_row = 0
+    for batch in batches:
+        yield first_row, batch
+        first_row += batch.height

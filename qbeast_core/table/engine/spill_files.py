@@ -1,0 +1,260 @@
+"""Rows on a disk for a while: as they come, or by the file that they will be written to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from qbeast_core.space.arrays import U64Array
+from qbeast_core.table.engine.spill_folder import SpillFolder
+from qbeast_core.table.engine.stream import within
+
+__all__ = ["PlacedBatch", "SpilledRange", "SpilledRows", "scatter", "spool"]
+
+_KEYS: Final = "sort key"  # the last column, found by its place: others may have any name
+_FAST: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_SMALL: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))  # what stays until the call ends
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedBatch:
+    """Rows with their sort keys."""
+
+    frame: pl.DataFrame
+    keys: U64Array
+
+
+class SpilledRows:
+    """Rows of one source as they came, see `qbeast_core.table.engine.stream.StreamSource`.
+
+    Parameters
+    ----------
+    folder : SpillFolder
+        Where they are.
+    path : str
+        Their file.
+    empty : polars.DataFrame
+        No rows, of their columns.
+    """
+
+    is_one_shot = False
+
+    def __init__(self, folder: SpillFolder, path: str, empty: pl.DataFrame) -> None:
+        self._folder, self._path, self.empty = folder, path, empty
+
+    def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
+        """See `StreamSource`; columns that are not wanted are not unpacked."""
+        names = self.empty.columns if columns is None else list(columns)
+        for table in _read(self._folder, self._path, [self.empty.columns.index(name) for name in names]):
+            yield from within(_frame(table, self.empty.schema).select(names), size_bytes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpilledRange:
+    """The rows of one range of sort keys; read once, then deleted.
+
+    Attributes
+    ----------
+    folder : SpillFolder
+        Where they are.
+    path : str
+        Their file.
+    starts : ndarray of uint64, shape (files,)
+        Sort keys that the data files to write begin at, the first one for all below it too.
+    schema : polars.Schema
+        Of the rows.
+    size_bytes : int
+        Of the rows in memory, about.
+    """
+
+    folder: SpillFolder
+    path: str
+    starts: U64Array
+    schema: pl.Schema
+    size_bytes: int
+
+    def batches(self, *, size_bytes: int) -> Iterator[PlacedBatch]:
+        """Yield the rows in the order they came in, in batches of about so many bytes."""
+        held: list[Any] = []
+        held_bytes = 0
+        for table in _read(self.folder, self.path, None):
+            held.append(table)
+            held_bytes += table.nbytes
+            if held_bytes >= size_bytes:
+                yield _placed(held, self.schema)
+                held, held_bytes = [], 0
+        if held:
+            yield _placed(held, self.schema)
+
+    def keys(self) -> U64Array:
+        """Return the sort keys of all rows, as they came; nothing else is unpacked."""
+        columns = [table.column(0) for table in _read(self.folder, self.path, [len(self.schema)])]
+        return np.concatenate([np.zeros(0, np.uint64), *(column.to_numpy() for column in columns)])
+
+    def delete(self) -> None:
+        """Make room."""
+        with suppress(FileNotFoundError), self.folder.writing():
+            Path(self.path).unlink()
+
+
+def spool(
+    batches: Iterable[pl.DataFrame], empty: pl.DataFrame, folder: SpillFolder, told: Callable[[int], None]
+) -> SpilledRows:
+    """Write the rows of a source that can be read once, so that they can be read again.
+
+    Parameters
+    ----------
+    batches : iterable of polars.DataFrame
+        Of the same columns each.
+    empty : polars.DataFrame
+        No rows, of these columns.
+    folder : SpillFolder
+        Where to.
+    told : callable
+        Of the bytes written.
+
+    Raises
+    ------
+    StorageError
+        If the disk is full, or files cannot be written there.
+    """
+    path = folder.new_path()
+    with _Writer(folder, path, told, _SMALL) as writer:
+        writer.write(_table(empty))
+        for batch in batches:
+            writer.write(_table(batch))
+    return SpilledRows(folder, path, empty)
+
+
+def scatter(
+    batches: Iterable[PlacedBatch],
+    starts: Sequence[U64Array],
+    schema: pl.Schema,
+    folder: SpillFolder,
+    told: Callable[[int], None],
+) -> list[SpilledRange]:
+    """Write rows to a spill file for each range of sort keys.
+
+    Parameters
+    ----------
+    batches : iterable of PlacedBatch
+        The rows.
+    starts : sequence of ndarray of uint64
+        For each range the sort keys that its data files begin at, ascending over all ranges.
+    schema : polars.Schema
+        Of the rows.
+    folder : SpillFolder
+        Where to.
+    told : callable
+        Of the bytes written.
+
+    Raises
+    ------
+    StorageError
+        If the disk is full, or files cannot be written there.
+    """
+    firsts = np.array([some[0] for some in starts[1:]], np.uint64)
+    paths = [folder.new_path() for _ in starts]
+    sizes = [0] * len(starts)
+    with ExitStack() as stack:
+        writers = [stack.enter_context(_Writer(folder, path, told, _FAST)) for path in paths]
+        for batch in batches:
+            numbers = np.searchsorted(firsts, batch.keys, side="right").astype(
+                np.uint16
+            )  # sorted by counting
+            order = np.argsort(numbers, kind="stable")
+            table = _with_keys(batch.frame[pl.Series(order)], batch.keys[order])
+            ends = np.cumsum(np.bincount(numbers, minlength=len(starts))).tolist()
+            for number, (first, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+                if first < end:
+                    part = table.slice(first, end - first)
+                    sizes[number] += part.nbytes
+                    writers[number].write(part)
+    return [
+        SpilledRange(folder, path, some, schema, size)
+        for path, some, size in zip(paths, starts, sizes, strict=True)
+        if size
+    ]
+
+
+class _Writer:
+    """A file of Arrow batches; one that got none is not made."""
+
+    def __init__(self, folder: SpillFolder, path: str, told: Callable[[int], None], options: Any) -> None:
+        self._folder, self._path, self._told, self._options = folder, path, told, options
+        self._file: Any = None
+        self._stream: Any = None
+        self._size = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def write(self, table: Any) -> None:
+        with self._folder.writing():
+            if self._stream is None:
+                self._file = pa.OSFile(self._path, "wb")
+                self._stream = pa.ipc.new_stream(self._file, table.schema, options=self._options)
+            self._stream.write_table(table)
+            self._tell()
+
+    def __exit__(self, kind: object, *_error: object) -> None:
+        if self._stream is None:
+            return
+        try:
+            if kind is None:
+                with self._folder.writing():
+                    self._stream.close()
+                    self._tell()
+        finally:
+            self._file.close()
+
+    def _tell(self) -> None:
+        size = self._file.tell()
+        self._told(size - self._size)
+        self._size = size
+
+
+def _read(folder: SpillFolder, path: str, fields: Sequence[int] | None) -> Iterator[Any]:
+    options = (
+        pa.ipc.IpcReadOptions() if fields is None else pa.ipc.IpcReadOptions(included_fields=list(fields))
+    )
+    with folder.writing():
+        file = pa.OSFile(path, "rb")
+        reader = pa.ipc.open_stream(file, options=options)
+    try:
+        while True:
+            with folder.writing():
+                batch = next(reader, None)
+            if batch is None:
+                return
+            yield pa.Table.from_batches([batch])
+    finally:
+        file.close()
+
+
+def _table(frame: pl.DataFrame) -> Any:
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def _with_keys(frame: pl.DataFrame, keys: U64Array) -> Any:
+    # From its buffer: pa.array of an ndarray imports pandas first, to see whether it is one of its own.
+    column: Any = pa.Array.from_buffers(pa.uint64(), len(keys), [None, pa.py_buffer(keys)])
+    return _table(frame).append_column(_KEYS, column)
+
+
+def _placed(tables: Sequence[Any], schema: pl.Schema) -> PlacedBatch:
+    table = pa.concat_tables(tables)
+    keys = table.column(len(schema)).to_numpy()
+    return PlacedBatch(_frame(table.remove_column(len(schema)), schema), keys)
+
+
+def _frame(table: Any, schema: pl.Schema) -> pl.DataFrame:
+    frame = pl.DataFrame(table)
+    return frame.cast({name: schema[name] for name in frame.columns if frame.schema[name] != schema[name]})

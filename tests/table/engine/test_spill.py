@@ -1,0 +1,292 @@
+"""Rows larger than a budget: no row is lost, the table is as good as one from memory, nothing is left behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import qbeast
+from qbeast_core.table.engine import budget, spill_files
+from qbeast_core.table.engine.budget import LEAST_BYTES
+from qbeast_core.tree.summary import SampleLimits
+from tests.helpers.invariants import check_invariants
+from tests.helpers.strategies import Case, cases
+from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+KINDS = ("frame", "query", "parquet", "dataset", "reader", "iterator")
+
+
+def source(frame: pl.DataFrame, kind: str, path: Path, batch_rows: int) -> Any:
+    """Give rows in a way that a write takes them."""
+    batches = list(frame.iter_slices(batch_rows)) or [frame]
+    if kind == "query":
+        return frame.lazy()
+    if kind == "parquet":
+        for number, batch in enumerate(batches):
+            batch.write_parquet(path / f"{number:06}.parquet")
+        return pl.scan_parquet(path / "*.parquet")
+    if kind == "dataset":
+        return ds.dataset([batch.to_arrow() for batch in batches])
+    if kind == "reader":
+        tables = [batch.to_arrow() for batch in batches]
+        return pa.Table.from_batches(
+            [b for t in tables for b in t.to_batches()], tables[0].schema
+        ).to_reader()
+    return iter(batches) if kind == "iterator" else frame
+
+
+@settings(max_examples=25)
+@given(
+    case=cases(),
+    kind=st.sampled_from(KINDS),
+    batch_rows=st.sampled_from([1, 7, 1000]),
+    batch_bytes=st.sampled_from([1 << 8, 1 << 11, 1 << 20]),
+    load_bytes=st.sampled_from([1 << 9, 1 << 12, 1 << 20]),
+    sample_rows=st.sampled_from([9, 40, 1 << 20]),
+    sample=samples(),
+)
+def test_no_row_is_lost_and_the_index_holds(
+    case: Case, kind, batch_rows, batch_bytes, load_bytes, sample_rows, sample
+) -> None:
+    """Budgets of bytes and not of megabytes cut few rows into as many parts as large ones would be."""
+    limits = SampleLimits(sample_rows, 1 << 30)
+    with (
+        folder() as path,
+        small_files(),
+        mock.patch.object(budget.Budget, "batch_bytes", batch_bytes),
+        mock.patch.object(budget.Budget, "load_bytes", load_bytes),
+        mock.patch.object(budget.Budget, "sample", limits),
+        mock.patch("qbeast_core.table.engine.spill._LEAST_FILE_ROWS", 3),
+        mock.patch("qbeast_core.table.engine.spill._LEAST_SLICE_BYTES", 64),
+    ):
+        spilling, rows = path.parent / "spilling", path.parent / "rows"
+        spilling.mkdir()
+        for number, (frame, size) in enumerate(zip(case.frames, case.cube_sizes, strict=True)):
+            (rows / str(number)).mkdir(parents=True)
+            result = qbeast.write_table(
+                source(frame, kind, rows / str(number), batch_rows),
+                path,
+                columns=case.columns,
+                mode="append" if number else "error",
+                cube_size=size,
+                dialect=case.dialect,
+                engine="spill",
+                spill_dir=spilling,
+            )
+            assert (result.rows, result.version, result.engine) == (frame.height, number, "spill")
+            assert result.spilled_bytes > 0 or not frame.height
+            assert not list(spilling.iterdir())
+        assert_same_rows(qbeast.read_table(path), case.rows)
+        assert sum(block.rows for block in check_invariants(path)) == case.rows.height
+        assert_same_rows(qbeast.read_table(path, sample=sample), sampled(case.rows, case.indexed, sample))
+
+
+@pytest.fixture(scope="module")
+def rows() -> pl.DataFrame:
+    rng = np.random.default_rng(7)
+    n = 120_000
+    return pl.DataFrame(
+        {
+            "row": np.arange(n),
+            "a": rng.random(n),
+            "b": rng.lognormal(8, 2, n).astype(np.int64),
+            "text": pl.Series(rng.integers(0, 10**9, n)).cast(pl.String),
+        }
+    )
+
+
+def shares(path: Path) -> list[float]:
+    table = qbeast.open_table(path)
+    filters = ["a < 0.1", "b BETWEEN 1000 AND 3000", "a < 0.3 AND b < 2000"]
+    return [table.explain(one).share for one in filters] + [table.explain(sample=0.1).share]
+
+
+@pytest.mark.parametrize(("kind", "megabytes"), [("query", 4), ("iterator", 12)])
+def test_filters_and_samples_read_as_much_as_of_a_table_written_from_memory(
+    rows: pl.DataFrame, tmp_path: Path, kind, megabytes
+) -> None:
+    options: dict[str, Any] = {"columns": ["a", "b"], "cube_size": 2000}
+    qbeast.write_table(rows, tmp_path / "memory", **options, engine="memory")
+    data = source(rows, kind, tmp_path, 10_000)
+    done = qbeast.write_table(
+        data, tmp_path / "spill", **options, memory_bytes=megabytes << 20, engine="spill"
+    )
+    assert (done.engine, done.rows) == ("spill", rows.height)
+    assert done.spilled_bytes > 0
+    assert qbeast.open_table(tmp_path / "spill").check().ok
+    assert_same_rows(qbeast.read_table(tmp_path / "spill"), rows, "row")
+    for spilled, held in zip(shares(tmp_path / "spill"), shares(tmp_path / "memory"), strict=True):
+        assert spilled <= held * 1.03 + 0.01  # a file of few rows is read in whole pages too
+
+
+@pytest.mark.parametrize("megabytes", [4])
+def test_the_disk_never_holds_the_rows_more_than_twice(
+    rows: pl.DataFrame, tmp_path: Path, megabytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+    tell = spill_files._Writer._tell  # noqa: SLF001 -- called whenever something was written
+
+    def measured(self: Any) -> None:
+        tell(self)
+        held.append(sum(one.stat().st_size for one in Path(self._path).parent.iterdir()))
+
+    monkeypatch.setattr(spill_files._Writer, "_tell", measured)  # noqa: SLF001
+    many = pl.concat([rows] * 3)
+    options: dict[str, Any] = {"columns": ["a", "b"], "memory_bytes": megabytes << 20, "spill_dir": tmp_path}
+    qbeast.write_table(many.iter_slices(5000), tmp_path / "t", **options)
+    assert 0 < max(held) < 2 * many.estimated_size(), (max(held), many.estimated_size())
+
+
+def test_the_budget_decides(rows: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = rows.head(20_000)
+    options: dict[str, Any] = {"columns": ["a"], "mode": "overwrite"}
+    assert qbeast.write_table(few.lazy(), tmp_path / "t", **options).engine == "memory"
+    monkeypatch.setenv("QBEAST_MEMORY_BYTES", "4MiB")
+    monkeypatch.setenv("QBEAST_SPILL_DIR", str(tmp_path))
+    assert qbeast.write_table(rows.lazy(), tmp_path / "t", **options).engine == "spill"
+    assert qbeast.write_table(rows.lazy(), tmp_path / "t", **options, memory_bytes=1 << 30).engine == "memory"
+    assert [one.name for one in tmp_path.iterdir()] == ["t"]
+
+
+def test_progress_tells_the_engine_and_what_was_spilled(rows: pl.DataFrame, tmp_path: Path) -> None:
+    steps: list[qbeast.Progress] = []
+    qbeast.write_table(rows, tmp_path / "t", columns=["a"], memory_bytes=4 << 20, progress=steps.append)
+    assert [step.stage for step in steps if step.stage != "write"] == ["read", "plan", "commit", "done"]
+    assert (steps[-1].engine, steps[-1].spilled_bytes > 0) == ("spill", True)
+    spilled = [step.spilled_bytes for step in steps]
+    assert spilled == sorted(spilled)
+
+
+def test_a_file_of_equal_keys_is_cut_all_the_same(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"row": range(200_000), "a": [1] * 150_000 + list(range(50_000))})
+    qbeast.write_table(
+        rows, tmp_path / "t", columns=["a"], cube_size=5000, memory_bytes=4 << 20, engine="spill"
+    )
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), rows, "row")
+    assert qbeast.open_table(tmp_path / "t").check().ok
+
+
+def test_rows_that_change_between_the_passes_are_not_written(rows: pl.DataFrame, tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def random(frame: pl.DataFrame) -> pl.DataFrame:
+        calls.append(frame.height)
+        return frame.with_columns(a=pl.Series(np.random.default_rng(len(calls)).random(frame.height)))
+
+    changing = rows.lazy().map_batches(random, streamable=True)
+    (tmp_path / "spilling").mkdir()
+    with pytest.raises(qbeast.InputChangedError, match="Nothing was written"):
+        qbeast.write_table(
+            changing, tmp_path / "t", columns=["a"], engine="spill", spill_dir=tmp_path / "spilling"
+        )
+    assert not list((tmp_path / "spilling").iterdir())
+    assert not list((tmp_path / "t").rglob("*.parquet"))
+
+
+def broken(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    yield rows.head(50_000)
+    msg = "the line is cut"
+    raise RuntimeError(msg)
+
+
+def other_columns(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    yield rows
+    yield rows.with_columns(pl.col("b").cast(pl.Float64))
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (broken, RuntimeError, "the line is cut"),
+        (other_columns, qbeast.SchemaMismatchError, "column 'b' is Float64 and was Int64"),
+        (lambda _: iter([]), qbeast.InvalidInputError, "gave no frame"),
+        (lambda _: iter([1]), qbeast.InvalidInputError, "cannot write a builtins.int"),
+        (lambda rows: [rows], qbeast.InvalidInputError, "cannot write a builtins.list"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["auto", "memory", "spill"])
+def test_bad_batches_leave_nothing(
+    rows: pl.DataFrame, tmp_path: Path, data: Callable[[pl.DataFrame], Any], error, message, engine
+) -> None:
+    with pytest.raises(error, match=message):
+        qbeast.write_table(
+            data(rows), tmp_path / "t", columns=["a"], memory_bytes=4 << 20, spill_dir=tmp_path, engine=engine
+        )
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_a_full_disk_is_one_error_and_nothing_is_left(
+    rows: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "t"
+    qbeast.write_table(rows.head(10), table, columns=["a"])
+    before = sorted(table.rglob("*"))
+    written: list[int] = []
+    write = spill_files._Writer._tell  # noqa: SLF001 -- where a disk fills up
+
+    def full(self: Any) -> None:
+        write(self)
+        written.append(1)
+        if len(written) > 9:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(spill_files._Writer, "_tell", full)  # noqa: SLF001
+    for data in (rows, iter([rows])):
+        with pytest.raises(qbeast.StorageError, match="has no room left") as caught:
+            qbeast.write_table(data, table, mode="append", memory_bytes=4 << 20, spill_dir=tmp_path)
+        assert caught.value.path == str(tmp_path)
+    assert sorted(table.rglob("*")) == before
+    assert [one.name for one in tmp_path.iterdir()] == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"memory_bytes": LEAST_BYTES - 1}, "at least 4,194,304"),
+        ({"memory_bytes": "2GiB"}, "whole number of bytes"),
+        ({"memory_bytes": True}, "whole number of bytes"),
+        ({"engine": "disk"}, '"auto", "memory" or "spill"'),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, options, message) -> None:
+    with pytest.raises(qbeast.InvalidInputError, match=message):
+        qbeast.write_table(pl.DataFrame({"a": [1]}), tmp_path / "t", columns=["a"], **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_environment_that_names_no_size_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QBEAST_MEMORY_BYTES", "much")
+    with pytest.raises(qbeast.InvalidInputError, match="QBEAST_MEMORY_BYTES is no size: 'much'"):
+        qbeast.write_table(pl.DataFrame({"a": [1]}), tmp_path / "t", columns=["a"])
+
+
+def test_a_dry_run_spills_nothing_of_what_can_be_read_again(rows: pl.DataFrame, tmp_path: Path) -> None:
+    done = qbeast.write_table(rows.lazy(), tmp_path / "t", columns=["a"], dry_run=True, memory_bytes=4 << 20)
+    assert (done.rows, done.engine, done.spilled_bytes) == (rows.height, "spill", 0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_columns_may_be_missing_and_new(rows: pl.DataFrame, tmp_path: Path) -> None:
+    qbeast.write_table(rows.head(100), tmp_path, columns=["a", "b"])
+    more = rows.tail(1000).drop("b").with_columns(new=pl.lit(1))
+    options: dict[str, Any] = {"mode": "append", "schema_mode": "merge", "engine": "spill"}
+    qbeast.write_table(more.lazy(), tmp_path, **options)
+    found = qbeast.read_table(tmp_path)
+    wanted = pl.concat([rows.head(100), more.with_columns(b=pl.lit(None, dtype=pl.Int64))], how="diagonal")
+    assert_same_rows(found, wanted.select(found.columns), "row")

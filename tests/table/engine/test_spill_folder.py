@@ -1,0 +1,138 @@
+"""Folders for temporary files: locked while their process lives, removed afterwards; nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.table.engine.budget import bytes_of_text, machine_bytes
+from qbeast_core.table.engine.spill_folder import SpillFolder
+
+KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    from qbeast_core.table.engine.spill_folder import SpillFolder
+    folder = SpillFolder(sys.argv[1])
+    Path(folder.new_path()).write_bytes(b"rows")
+    print(folder.path.name, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_folders_of_the_living_stay_and_those_of_the_dead_go(tmp_path: Path) -> None:
+    living = SpillFolder(tmp_path)
+    Path(living.new_path()).write_bytes(b"rows")
+    made = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(KILLED), tmp_path], capture_output=True, text=True, check=False
+    )
+    dead = tmp_path / made.stdout.strip()
+    assert dead.is_dir()
+    another = SpillFolder(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([living.path, another.path])
+    assert len(list(living.path.iterdir())) == 2
+    assert living.path.stat().st_mode & 0o777 == 0o700
+    for folder in (living, another):
+        folder.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_not_ours_stays(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "lock").touch()
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    (parent / "qbeast-spill-link").symlink_to(outside)
+    (parent / "qbeast-spill-file").touch()
+    (parent / "another").mkdir()
+    (parent / "another" / "lock").touch()
+    young = parent / "qbeast-spill-young"
+    young.mkdir()
+    linked = parent / "qbeast-spill-linked"
+    linked.mkdir()
+    (linked / "lock").symlink_to(outside / "lock")
+    before = sorted(parent.rglob("*"))
+    SpillFolder(parent).close()
+    assert sorted(parent.rglob("*")) == before
+    assert (outside / "lock").exists()
+    os.utime(young, (0, 0))
+    SpillFolder(parent).close()
+    assert not young.exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_folders_of_another_user_stay(tmp_path: Path) -> None:
+    theirs = tmp_path / "qbeast-spill-theirs"
+    theirs.mkdir()
+    (theirs / "lock").touch()
+    os.chown(theirs, 12345, 12345)
+    SpillFolder(tmp_path).close()
+    assert (theirs / "lock").exists()
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    rows = pl.DataFrame({"a": [1]})
+    for folder in (tmp_path / "missing", tmp_path / "file"):
+        with pytest.raises(qbeast.StorageError, match="there is no folder"):
+            qbeast.write_table(rows, tmp_path / "t", columns=["a"], engine="spill", spill_dir=folder)
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(qbeast.StorageError, match="cannot be used: Permission denied"):
+        SpillFolder(tmp_path)
+
+
+def test_a_folder_on_a_read_only_file_system_is_named() -> None:
+    with pytest.raises(qbeast.StorageError, match="cannot be used"):
+        SpillFolder("/proc/self")
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "3000000\n"}, 3_000_000),
+        (
+            {
+                "proc/self/cgroup": "0::/a\n",
+                "sys/fs/cgroup/memory.max": "2000000",
+                "sys/fs/cgroup/a/memory.max": "max",
+            },
+            2_000_000,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:cpu,memory:/x\n1:name=systemd:/\n",
+                "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "1000000",
+            },
+            1_000_000,
+        ),
+        ({"proc/self/cgroup": "0::/../..\n", "sys/fs/cgroup/memory.max": "5000000"}, 5_000_000),
+    ],
+)
+def test_a_cgroup_limits_the_memory(tmp_path: Path, files: dict[str, str], wanted: int) -> None:
+    assert machine_bytes(tmp_path) > 1 << 27
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert machine_bytes(tmp_path) == wanted
+
+
+def test_sizes_are_read_as_people_write_them() -> None:
+    texts = ["1", "4KiB", "4 kb", "1.5M", "2gib", "1TB"]
+    sizes = [1, 4096, 4096, 3 << 19, 2 << 30, 1 << 40]
+    assert [bytes_of_text(text, argument="memory_bytes") for text in texts] == sizes
+    for text in ("", "GiB", "-1", "1e9", "2 GiBs"):
+        with pytest.raises(qbeast.InvalidInputError, match="is no size"):
+            bytes_of_text(text, argument="memory_bytes")
