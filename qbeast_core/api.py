@@ -11,6 +11,7 @@ from datetime import datetime
 import polars as pl
 
 from qbeast_core.io.location import resolve_location
+from qbeast_core.opened import open_version
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
@@ -19,7 +20,6 @@ from qbeast_core.table.engine.choice import EngineChoice, EngineName
 from qbeast_core.table.engine.stream import RowsLike, source_of
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
-from qbeast_core.table.open import open_version
 from qbeast_core.table.read.reader import Sample
 from qbeast_core.table.runtime import RUNTIME, ProgressCallback
 from qbeast_core.table.table import Table

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qbeast_core.table.open import open_reader
+from qbeast_core.opened import open_reader
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
 from qbeast_core.table.runtime import RUNTIME, ProgressCallback
 from qbeast_core.table.write.options import metadata_of

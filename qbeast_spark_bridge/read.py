@@ -17,11 +17,11 @@ import polars as pl
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from qbeast_core.opened import open_reader
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.table.data.foreign_schema import taken_name
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
-from qbeast_core.table.open import open_reader
 from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
 from qbeast_core.table.read.scan import warn_if_empty
 from qbeast_spark_bridge.predicates.predicates import keep_where, understand

@@ -27,9 +27,9 @@ from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.results import Result
 from qbeast_core.table.runtime import ProgressCallback
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.write.results import Result
 
 __all__ = ["RepairResult", "plan_repair", "repair_table"]
 

@@ -19,11 +19,11 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, RowChange
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.results import RewriteResult
 from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, rewrite
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import check_metadata
+from qbeast_core.table.write.results import RewriteResult
 
 __all__ = [
     "MOST_PLANS",

@@ -34,10 +34,10 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.revision import check_columns, resolve_specs
 from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, ParquetFolder, find_parquet
 from qbeast_core.table.read.scan_task import open_files
-from qbeast_core.table.results import Result
 from qbeast_core.table.runtime import Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions, check_options
+from qbeast_core.table.write.results import Result
 from qbeast_core.tree.evolve import default_cube_size
 
 __all__ = ["ConvertResult", "convert"]

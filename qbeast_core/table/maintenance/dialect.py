@@ -29,8 +29,8 @@ from qbeast_core.table.check.hidden_column import hidden_column_files, hidden_co
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.results import Result
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.write.results import Result
 
 __all__ = ["DialectResult", "JvmRelease", "switch_dialect"]
 

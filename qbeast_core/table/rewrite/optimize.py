@@ -18,12 +18,12 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, PlanSize
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.results import RewriteResult
 from qbeast_core.table.rewrite.candidates import Choice, Scope, choose_files
 from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, rewrite
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import check_metadata
+from qbeast_core.table.write.results import RewriteResult
 
 __all__ = ["OptimizeOptions", "OptimizeResult", "optimize"]
 

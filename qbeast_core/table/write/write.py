@@ -26,12 +26,12 @@ from qbeast_core.table.index.design_effect import (
     with_write,
 )
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
-from qbeast_core.table.results import FilesResult
 from qbeast_core.table.runtime import Progress, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.creation import MOST_CREATIONS, goes_on, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, report_progress
 from qbeast_core.table.write.plan import prepare, rows_intent
+from qbeast_core.table.write.results import FilesResult
 
 __all__ = ["WriteResult", "write_rows"]
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table import open as opened
+from qbeast_core import opened
 
 ROWS = pl.DataFrame({"id": range(5000)})
 
