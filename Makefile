@@ -13,6 +13,9 @@ JDK     := $(shell command -v java >/dev/null 2>&1 || test -x "$$JAVA_HOME/bin/j
 SPARKS  := 3.5.0 3.5.3 3.5 4.0.0 4.0
 # The newest one that Spark's own Delta exists for (tests/interop/conftest.py).
 DELTA   := 4.2
+# Object stores that are no mocks: what `make test-all` runs against where there are Go and Node.
+GO_STORES   := github.com/versity/versitygw/cmd/versitygw@v1.8.0 github.com/fsouza/fake-gcs-server@v1.56.1
+NODE_STORES := azurite@3.35.0
 # Warnings of the build backend about editable installs tell a user of this project nothing.
 PIP     := PYTHONWARNINGS=ignore $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Most installed modules are never imported; what is gets compiled by its first import, once for all processes.
@@ -24,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark test test-all pytest pytest-all spark spark-all interop bench lint types format install clean
+.PHONY: help demo demo-spark test test-all pytest pytest-all spark spark-all stores interop bench lint types format install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +40,7 @@ demo-spark: $(VENV)/.demo-spark ## the same table from Spark, Polars and a strea
 
 test: lint types pytest spark ## everything CI runs: style, layers, types, tests
 
-test-all: lint types pytest-all spark-all interop ## the same with slow sweeps, a cluster, older PySparks, Spark's Delta
+test-all: lint types stores pytest-all spark-all interop ## the same with slow sweeps, a cluster, older PySparks, Spark's Delta
 
 pytest: $(VENV)/.dev ## the tests alone, without those of Spark
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/spark --ignore=tests/interop
@@ -60,6 +63,8 @@ spark-all: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) ## with
 
 interop: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done ## Spark's own Delta on our tables (needs Maven Central)
 	PYTHONPATH=$(VENV)/pyspark-$(DELTA) EXPECTED_PYSPARK=$(DELTA) $(BIN)/python -m pytest tests/interop --slow
+
+stores: $(VENV)/stores/.done ## servers of S3, Azure and Google for the tests, as far as Go and Node are there
 
 bench: $(VENV)/.bench ## run every benchmark: one table of targets beside figures (benchmarks/out/)
 	$(BIN)/python -m benchmarks.run_all
@@ -111,6 +116,12 @@ $(VENV)/.jdk: $(VENV)/.pip pyproject.toml
 $(VENV)/pyspark-%/.done: tests/spark/versions/pyspark-%.txt | $(VENV)/.pip
 	rm -rf $(@D)
 	$(PIP) install --no-compile --no-deps --target $(@D) -r $<
+	@touch $@
+
+$(VENV)/stores/.done: | $(VENV)/.pip
+	mkdir -p $(@D)
+	! command -v go >/dev/null 2>&1 || for module in $(GO_STORES); do GOBIN=$(abspath $(@D)) go install $$module || exit; done
+	! command -v npm >/dev/null 2>&1 || npm install --silent --no-audit --no-fund --prefix $(@D) $(NODE_STORES)
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.pip pyproject.toml

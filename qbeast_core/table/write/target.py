@@ -49,7 +49,7 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
     try:
         snapshot = load_snapshot(uri, storage_options=storage_options)
     except TableNotFoundError as error:
-        _refuse_what_is_there(uri, error)
+        _refuse_what_is_there(uri, storage_options, error)
         return None
     if mode == "error":
         msg = Message(
@@ -72,11 +72,13 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
     return snapshot
 
 
-def _refuse_what_is_there(uri: str, error: TableNotFoundError) -> None:
+def _refuse_what_is_there(
+    uri: str, storage_options: Mapping[str, str] | None, error: TableNotFoundError
+) -> None:
     """Tell an empty place from a file or from data that no Delta log knows."""
     from qbeast_core.io.store import open_store  # noqa: PLC0415 - used on this road alone
 
-    root = open_store(uri).local_root
+    root = open_store(uri, storage_options).local_root
     if root is None or not root.exists():
         return
     if not root.is_dir():

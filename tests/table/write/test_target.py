@@ -1,0 +1,22 @@
+"""What a write finds at its path, where no server is needed to say so."""
+
+from __future__ import annotations
+
+import pytest
+
+from qbeast_core.errors import TableNotFoundError
+from qbeast_core.table.write import target
+
+
+def test_an_empty_place_in_azure_is_looked_at_with_the_options_that_were_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nothing(uri: str, **_: object) -> None:
+        raise TableNotFoundError(uri, path=uri)
+
+    monkeypatch.setattr(target, "load_snapshot", nothing)
+    for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    # Unlike those of S3, such a place cannot be opened without an account.
+    options = {"azure_storage_account_name": "someone", "azure_storage_account_key": "a2V5"}
+    assert target.find_target("az://container/table", "append", options) is None
