@@ -12,6 +12,7 @@ import polars as pl
 
 from qbeast_core.errors import CommitConflictError, UnsupportedTableError
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
+from qbeast_core.results import RewriteResult
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
 from qbeast_core.table.dml.match import Matches, count_matches
@@ -23,7 +24,6 @@ from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, 
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import check_metadata
-from qbeast_core.table.write.results import RewriteResult
 
 __all__ = [
     "MOST_PLANS",

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias, TypeVar, cast
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.results import FilesResult
 from qbeast_core.table.engine.budget import LEAST_BYTES, Budget, bytes_of_text
 from qbeast_core.table.engine.live_files import rows_and_bytes
 from qbeast_core.table.engine.memory import MemoryEngine
@@ -21,7 +22,6 @@ from qbeast_core.table.engine.spill_files import spool
 from qbeast_core.table.engine.spill_folder import SpillFolder
 from qbeast_core.table.engine.stream import FilesStream, FrameStream, StreamSource
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.results import FilesResult
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 
 __all__ = ["EngineChoice", "EngineName", "LocalEngine"]

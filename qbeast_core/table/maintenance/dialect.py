@@ -16,6 +16,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
@@ -30,7 +31,6 @@ from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.results import Result
 
 __all__ = ["DialectResult", "JvmRelease", "switch_dialect"]
 

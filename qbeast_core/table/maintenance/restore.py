@@ -13,12 +13,12 @@ from qbeast_core.log.deletion_vector import FileKey, file_key, file_paths
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import FileChange, LiveFiles
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import HIGHEST_REVISION_ID
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.snapshot.snapshot import Snapshot, read_live_files
-from qbeast_core.table.write.results import Result
 
 __all__ = ["RestoreResult", "restore"]
 

@@ -14,11 +14,11 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.results import Result
 from qbeast_core.spec.block import Block, BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot, read_live_files
-from qbeast_core.table.write.results import Result
 
 __all__ = ["Copies", "UpgradeResult", "upgrade"]
 

@@ -18,11 +18,11 @@ from qbeast_core.log.deletion_vector import file_paths, parse_vector
 from qbeast_core.log.properties import interval_hours
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.replay import LogState, actions_of
+from qbeast_core.results import Result
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import read_log
 from qbeast_core.table.snapshot.snapshot import Snapshot, has_old_layout, read_live_files, refresh
-from qbeast_core.table.write.results import Result
 
 __all__ = ["VacuumResult", "vacuum"]
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from qbeast_core.errors import CommitConflictError, InvalidInputError
 from qbeast_core.hints import Message, argument, call
+from qbeast_core.results import RewriteResult
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.table.engine.memory import MEMORY
@@ -23,7 +24,6 @@ from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, 
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import check_metadata
-from qbeast_core.table.write.results import RewriteResult
 
 __all__ = ["OptimizeOptions", "OptimizeResult", "optimize"]
 

@@ -13,6 +13,7 @@ from qbeast_core.io.location import resolve_location
 from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.protocol import WriteMode
+from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
@@ -31,7 +32,6 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.creation import MOST_CREATIONS, goes_on, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, report_progress
 from qbeast_core.table.write.plan import prepare, rows_intent
-from qbeast_core.table.write.results import FilesResult
 
 __all__ = ["WriteResult", "write_rows"]
 

@@ -11,7 +11,7 @@ import pytest
 
 import qbeast
 from qbeast_core.cli.as_json import to_json
-from qbeast_core.table.write.results import Result
+from qbeast_core.results import Result
 
 OLDER = {
     "WriteResult": "written",
