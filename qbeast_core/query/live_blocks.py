@@ -81,7 +81,8 @@ def live_blocks(
     fitting = {n: r for n, r in revisions.items() if fits_schema(r, schema)}
     reasons = _reasons(numbered, unread, found, revisions, list(fitting))
     placed = found.join(numbered.select("file", "revision", "ours"), on="file", how="left")
-    placed = placed.filter(~pl.col("file").is_in(reasons["file"].implode()))
+    if reasons.height:
+        placed = placed.filter(~pl.col("file").is_in(reasons["file"].implode()))
     blocks, misnamed = _with_depth(placed, fitting)
     return LiveBlocks(
         blocks.sort("file", maintain_order=True),
@@ -115,20 +116,21 @@ def _reasons(
         .when(~pl.col("revision").is_in(list(fitting)))
         .then(pl.lit("other types"))
     )
-    return files.filter(named).select("file", reason.alias("reason")).drop_nulls().cast(_UNPLACED)
+    return files.select("file", pl.when(named).then(reason).alias("reason")).drop_nulls()
 
 
 def _with_depth(blocks: pl.DataFrame, revisions: Mapping[int, Revision]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Add every cube's depth; leave out the files that name a cube which is none, and name them."""
     good = [blocks.clear().with_columns(depth=pl.lit(0, pl.Int64))]
-    bad: list[pl.Series] = [pl.Series("file", [], pl.Int64)]
+    bad = [pl.DataFrame(schema=_UNPLACED)]
     for number, revision in revisions.items():
         mine = blocks.filter(pl.col("revision") == number)
         wrong = misnamed_cubes(mine["cube"], dimensions=len(revision.columns))
-        faulty = mine.filter(pl.col("cube").is_in(wrong.implode()))["file"].unique()
-        bad.append(faulty)
+        if len(wrong):
+            faulty = mine.filter(pl.col("cube").is_in(wrong.implode()))["file"].unique()
+            bad.append(faulty.to_frame().with_columns(reason=pl.lit("no cube")))
+            mine = mine.filter(~pl.col("file").is_in(faulty.implode()))
         depth = pl.col("cube").str.len_bytes().cast(pl.Int64) // characters_per_level(revision)
-        good.append(mine.filter(~pl.col("file").is_in(faulty.implode())).with_columns(depth=depth))
-    misnamed = pl.concat(bad).to_frame().with_columns(reason=pl.lit("no cube")).cast(_UNPLACED)
+        good.append(mine.with_columns(depth=depth))
     order = ["file", "revision", "cube", "depth", "min_weight", "max_weight", "rows"]
-    return pl.concat(good).select(*order, "replicated", "legacy", "ours"), misnamed
+    return pl.concat(good).select(*order, "replicated", "legacy", "ours"), pl.concat(bad)

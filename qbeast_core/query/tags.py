@@ -66,7 +66,15 @@ def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     )
     texts = pl.col("blocks").is_not_null()
     tagged, corrupt = _decode_blocks(numbered.filter(texts).select("file", "blocks"))
-    flat = numbered.filter(~texts & pl.col("cube").is_not_null()).select(
+    every = [tagged.cast(BLOCK_SCHEMA).with_columns(legacy=pl.lit(value=False))]
+    if numbered["cube"].null_count() < numbered.height:
+        every.append(_flat_tags(numbered.filter(~texts & pl.col("cube").is_not_null())))
+    return pl.concat(every).sort("file", maintain_order=True), corrupt
+
+
+def _flat_tags(files: pl.DataFrame) -> pl.DataFrame:
+    """Return the tags of the layout before 0.6.0 as blocks, one a file."""
+    return files.select(
         "file",
         "cube",
         pl.col("min_weight").fill_null(MIN_WEIGHT),
@@ -75,8 +83,6 @@ def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
         pl.col("state").is_in(_COPIES).fill_null(value=False).alias("replicated"),
         pl.lit(value=True).alias("legacy"),
     )
-    every = pl.concat([tagged.cast(BLOCK_SCHEMA).with_columns(legacy=pl.lit(value=False)), flat])
-    return every.sort("file", maintain_order=True), corrupt
 
 
 def _decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:

@@ -13,7 +13,7 @@ from qbeast_core.errors import QbeastError, UnsupportedTableError
 from qbeast_core.io.store import Store
 from qbeast_core.query.live_blocks import LiveBlocks
 from qbeast_core.table.check.copies import copy_faults, revisions_with_copies
-from qbeast_core.table.check.faults import FAULT_SCHEMA, CheckReport, Fault, fault_frame
+from qbeast_core.table.check.faults import CheckReport, Fault, fault_frame
 from qbeast_core.table.check.log import check_log, read_layout
 from qbeast_core.table.check.rows import FileCheck, Placement, check_file, stored_size
 from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
@@ -33,24 +33,30 @@ def check_table(
     """Check the version that a reader shows; see `Table.check`."""
     snapshot = reader.snapshot
     found, frames, notes = check_log(reader.index_state)
-    faults = _presence(snapshot)
+    faults, rows = _presence(snapshot), _rows(snapshot, found)
     if data:
-        faults += [*_contents(snapshot, found, progress), *_copies(snapshot, found), *_vectors(reader)]
+        faults += [*_contents(snapshot, found, rows, progress), *_copies(snapshot, found), *_vectors(reader)]
     else:
         notes.append("data files were not read: places, weights and statistics of rows are not checked")
-    listed = pl.concat([*frames, fault_frame(faults)])
-    order = {path: number for number, path in enumerate(snapshot.data_paths)}
-    place = pl.col("path").replace_strict(order, default=-1, return_dtype=pl.Int64)
     return CheckReport(
         uri=snapshot.uri,
         version=snapshot.version,
         data=data,
         files=snapshot.files.height,
         blocks=found.blocks.height,
-        rows=_rows(snapshot, found),
-        faults=listed.sort(place, "code", "row", maintain_order=True).select(list(FAULT_SCHEMA)),
+        rows=rows,
+        faults=_in_order(pl.concat([*frames, fault_frame(faults)]), snapshot),
         notes=tuple(notes),
     )
+
+
+def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
+    """List faults as the files are listed; those of the table come first."""
+    if faults.is_empty():
+        return faults
+    order = {path: number for number, path in enumerate(snapshot.data_paths)}
+    place = pl.col("path").replace_strict(order, default=-1, return_dtype=pl.Int64)
+    return faults.sort(place, "code", "row", maintain_order=True)
 
 
 def _rows(snapshot: Snapshot, found: LiveBlocks) -> int:
@@ -92,11 +98,12 @@ def _refusal(store: Store, path: str) -> str | None:
     return None
 
 
-def _contents(snapshot: Snapshot, found: LiveBlocks, progress: ProgressCallback | None) -> list[Fault]:
+def _contents(
+    snapshot: Snapshot, found: LiveBlocks, rows: int, progress: ProgressCallback | None
+) -> list[Fault]:
     """Read every file, a few at a time."""
     store, options = snapshot.source.store, dict(snapshot.storage_options)
-    jobs, rows = _jobs(snapshot, found), _rows(snapshot, found)
-    faults: list[Fault] = []
+    jobs, faults = _jobs(snapshot, found), list[Fault]()
 
     with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
         # In the order of the files, whichever is done first; an error leaves the rest undone.
@@ -142,6 +149,8 @@ def _jobs(snapshot: Snapshot, found: LiveBlocks) -> list[FileCheck]:
 
 
 def _copies(snapshot: Snapshot, found: LiveBlocks) -> list[Fault]:
+    if not revisions_with_copies(found.blocks):
+        return []
     paths = pl.DataFrame({"path": pl.Series(snapshot.data_paths, dtype=pl.String)})
     numbered = paths.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("file"))
     blocks = found.blocks.join(numbered, on="file", how="left", maintain_order="left")

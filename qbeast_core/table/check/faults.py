@@ -83,6 +83,9 @@ FAULT_SCHEMA: Final = pl.Schema(
 )
 """One row a fault; null where it is about no file, block or row. `row` counts from 0 in its file."""
 
+_NO_FAULTS: Final = pl.DataFrame(schema=FAULT_SCHEMA)
+"""What nearly every check of a table finds: made once, for a frame of no rows costs as much as a query."""
+
 _SHOWN: Final = 20
 
 
@@ -131,6 +134,8 @@ def fault_frame(faults: Iterable[Fault]) -> pl.DataFrame:
     ('file-missing', 'error', 'a.parquet')
     """
     found = list(faults)
+    if not found:
+        return _NO_FAULTS
     columns = {name: [getattr(fault, name) for fault in found] for name in FAULT_SCHEMA}
     return pl.DataFrame(columns, schema=FAULT_SCHEMA)
 
@@ -147,6 +152,8 @@ def faults_at(code: Code, places: pl.DataFrame, message: pl.Expr | str) -> pl.Da
     message : polars.Expr or str
         Text from these columns, or the same for all.
     """
+    if places.is_empty():
+        return _NO_FAULTS
     text = pl.lit(message) if isinstance(message, str) else message
     given = {"code": pl.lit(code), "severity": pl.lit(_severity(code)), "message": text}
     columns = {name: pl.col(name) if name in places.columns else pl.lit(None) for name in FAULT_SCHEMA}

@@ -119,6 +119,8 @@ def _settings_fault(key: str, why: str) -> Fault:
 
 
 def _tag_faults(files: pl.DataFrame, found: LiveBlocks) -> list[pl.DataFrame]:
+    if found.unplaced.is_empty():
+        return []
     named = found.unplaced.join(files, on="file", how="left")
     return [
         faults_at(code, named.filter(pl.col("reason") == reason), f"{text}: the file is read whole")
@@ -133,13 +135,18 @@ def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFram
         pl.col("replicated").any().alias("some"),
         pl.col("replicated").all().alias("all"),
     )
-    counted = files.join(sums, on="file", how="inner", maintain_order="left")
-    wrong = counted.filter(pl.col("rows") != pl.col("num_records"))
-    mixed = counted.filter(pl.col("some") & ~pl.col("all") & ~pl.col("ours"))
-    marked = blocks.filter(pl.col("replicated") & pl.col("ours"))
-    silent = counted.filter(pl.col("num_records").is_null() & pl.col("ours"))
-    empty = blocks.filter((pl.col("rows") == 0) & pl.col("ours"))
-    turned = blocks.filter((pl.col("min_weight") > pl.col("max_weight")) & ~pl.col("legacy"))
+    wrong, mixed, silent = _parts(
+        files.join(sums, on="file", how="inner", maintain_order="left"),
+        pl.col("rows") != pl.col("num_records"),
+        pl.col("some") & ~pl.col("all") & ~pl.col("ours"),
+        pl.col("num_records").is_null() & pl.col("ours"),
+    )
+    marked, empty, turned = _parts(
+        blocks,
+        pl.col("replicated") & pl.col("ours"),
+        (pl.col("rows") == 0) & pl.col("ours"),
+        (pl.col("min_weight") > pl.col("max_weight")) & ~pl.col("legacy"),
+    )
     counts = pl.format("its blocks hold {} rows, its statistics tell of {}", "rows", "num_records")
     beside = "copies lie beside other rows, and which rows they are is not known: it cannot be read"
     ours = "the block is marked as a copy, which our files never hold: no read returns its rows"
@@ -151,6 +158,12 @@ def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFram
         faults_at("copies-misplaced", marked, ours),
         faults_at("stats-missing", silent, "its statistics do not tell how many rows it has"),
     ]
+
+
+def _parts(frame: pl.DataFrame, *conditions: pl.Expr) -> list[pl.DataFrame]:
+    """Give the rows that meet each condition; all are judged in one pass, for most are met by none."""
+    named = {str(number): condition for number, condition in enumerate(conditions)}
+    return [frame.filter(met) if met.any() else frame.head(0) for met in frame.select(**named)]
 
 
 def _spelling_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
@@ -214,12 +227,15 @@ def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
     above, inner = _thresholds_above(cubes, width)
     branches = blocks.join(above, on="cube", how="left")
     named = pl.when(pl.col("nearest_cube") == "").then(pl.lit(_ROOT)).otherwise(pl.col("nearest_cube"))
-    low = branches.filter(pl.col("min_weight") <= pl.col("highest"))
+    low, *of_cubes = _parts(
+        branches,
+        pl.col("min_weight") <= pl.col("highest"),
+        pl.col("least") < pl.col("nearest"),
+        ~pl.col("cube").is_in(inner.implode()) & (pl.col("most") < MAX_WEIGHT),
+    )
+    falling, leaves = (one.unique("cube", keep="first", maintain_order=True) for one in of_cubes)
     not_above = "its smallest weight {} is not above {}, the threshold of a cube over it"
-    first = branches.unique("cube", keep="first", maintain_order=True)  # one fault a cube
-    falling = first.filter(pl.col("least") < pl.col("nearest"))
     below = "the cube's threshold {} is below that of {} over it, {}"
-    leaves = first.filter(~pl.col("cube").is_in(inner.implode()) & (pl.col("most") < MAX_WEIGHT))
     no_leaf = "no cube lies below it, and yet its threshold is {}"
     return pl.concat(
         [
