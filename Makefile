@@ -48,18 +48,21 @@ pytest: $(VENV)/.dev ## the tests alone, without those of Spark
 pytest-all: $(VENV)/.dev ## the tests with the slow sweeps
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/spark --ignore=tests/interop --slow
 
-# A session for each worker takes 2 GB; by file, because sessions take long to warm up.
-spark: $(VENV)/.dev ## the tests of Spark, on a classic session and on Spark Connect
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/spark
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/spark --connect
+# A session of each kind at once, each in a process of its own: a session takes 2 GB and most of a minute to warm up.
+# Both are told of, and a failure of either is one. What is asked of both, and what of Spark Connect alone.
+ON_BOTH  = @$(BIN)/python -m pytest tests/spark $(1) --connect $(2) >$(VENV)/connect.log 2>&1 & connect=$$!; \
+	$(BIN)/python -m pytest tests/spark $(1); classic=$$?; \
+	wait $$connect; connect=$$?; cat $(VENV)/connect.log; exit $$((classic | connect))
+
+spark: $(VENV)/.dev ## the tests of Spark, on a classic session and, where it may differ, on Spark Connect
+	$(call ON_BOTH,,-m connect)
 
 spark-all: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) ## with slow sweeps, cluster and older versions
 	for version in $(SPARKS); do \
 	  PYTHONPATH=$(VENV)/pyspark-$$version EXPECTED_PYSPARK=$$version \
 	    $(BIN)/python -m pytest tests/spark/versions || exit; \
 	done
-	$(BIN)/python -m pytest tests/spark --slow
-	$(BIN)/python -m pytest tests/spark --slow --connect
+	$(call ON_BOTH,--slow)
 
 interop: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done ## Spark's own Delta on our tables (needs Maven Central)
 	PYTHONPATH=$(VENV)/pyspark-$(DELTA) EXPECTED_PYSPARK=$(DELTA) $(BIN)/python -m pytest tests/interop --slow

@@ -55,6 +55,7 @@ def converted(spark: SparkSession, path: Path, **options: Any) -> qbeast.Convert
     return result
 
 
+@pytest.mark.connect
 def test_a_folder_of_parquet_files_becomes_a_table(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "raw é"
     frames = [rows(0), rows(400), rows(800).with_columns(more=pl.lit(1.5))]
@@ -91,6 +92,7 @@ def test_a_delta_table_gets_its_index_in_one_commit(spark: SparkSession, tmp_pat
     assert qbeast.open_table(path).history(1)[0]["why"] == "so"
 
 
+@pytest.mark.connect
 def test_what_cannot_be_converted_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(qbeast.TableNotFoundError):
         bridge.convert_table(spark, tmp_path / "t", ["row"])

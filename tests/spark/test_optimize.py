@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -21,14 +18,12 @@ import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_core.tree.summary import DOMAIN_LIMITS, SampleLimits
 from qbeast_spark_bridge import engine as rewrite_tasks
-from qbeast_spark_bridge.session import ensure_java
 from tests.golden.appends import assert_sound_after, copy_of, rows_of
 from tests.golden.collection import Golden, each
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.races import landing_first
 from tests.helpers.strategies import Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, small_files, write
-from tests.spark import sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -174,6 +169,7 @@ def optimize_beside(spark: SparkSession, path: Path, other: Callable[[], Any]) -
         return bridge.optimize_table(spark, path, fold=True)
 
 
+@pytest.mark.connect
 def test_a_concurrent_append_survives(spark: SparkSession, tmp_path: Path) -> None:
     everything, more = grown(tmp_path / "t"), rows(5000)
     result = optimize_beside(
@@ -207,40 +203,7 @@ def actions(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
 
 
-@pytest.mark.classic
-def test_tasks_that_fail_and_are_retried_leave_orphans_alone(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    everything = rows(0, 2_000)
-    for part in range(3):
-        qbeast.write_table(everything.gather_every(3, part), path, COLUMNS, mode="append", cube_size=100)
-    named = [action["add"]["path"] for action in actions(path) if "add" in action]
-    assert run_job(path) == {"rows": 2_000, "files": 4}
-    assert_same_rows(qbeast.read_table(path), everything)
-    check_invariants(path)
-    orphans = {file.name for file in path.glob("*.parquet")} - {*named, *read_log(path).adds}
-    assert len(orphans) == 4
-    removed = DeltaTable(path).vacuum(0, enforce_retention_duration=False, dry_run=False, full=True)
-    assert orphans <= set(removed)
-    assert_same_rows(qbeast.read_table(path), everything)
-
-
-def run_job(path: Path) -> dict[str, Any]:
-    ensure_java()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.optimize_job", str(path)],
-        text=True,
-        timeout=280,
-        cwd=sessions.ROOT,
-        env=kept | sessions.environment(),
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
+@pytest.mark.connect
 def test_options_that_cannot_be_meant_are_refused_and_shape_is_kept(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -252,6 +215,7 @@ def test_options_that_cannot_be_meant_are_refused_and_shape_is_kept(
     assert "in shape" in repr(result)
 
 
+@pytest.mark.connect
 def test_steps_and_history_tell_what_happened(spark: SparkSession, tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", rows(0))
     qbeast.convert_table(tmp_path / "t", COLUMNS)

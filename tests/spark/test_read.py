@@ -74,6 +74,7 @@ def plan_of(rows: DataFrame) -> str:
     return printed.getvalue()
 
 
+@pytest.mark.connect
 def test_a_full_read_returns_every_value(spark: SparkSession, table: Path) -> None:
     found = collected(read_table(spark, table))
     assert_frame_equal(found, qbeast.read_table(table).sort(ROW), check_exact=True)
@@ -90,6 +91,7 @@ def test_samples_are_the_rows_of_polars(
         assert numbers(read_table(spark, table, sample=sample)) == wanted
 
 
+@pytest.mark.connect
 def test_samples_are_nested_and_cut_the_table(spark: SparkSession, table: Path) -> None:
     parts = [numbers(read_table(spark, table, sample=part)) for part in ((0.0, 0.3), (0.3, 0.6), (0.6, 1.0))]
     assert sorted(chain.from_iterable(parts)) == list(range(600))
@@ -97,6 +99,7 @@ def test_samples_are_nested_and_cut_the_table(spark: SparkSession, table: Path) 
     assert numbers(read_table(spark, table, sample=1.0)) == list(range(600))
 
 
+@pytest.mark.connect
 def test_a_sample_of_some_columns_filters_and_keeps_what_was_asked(spark: SparkSession, table: Path) -> None:
     rows = read_table(spark, table, sample=0.5, where="small > 0", columns=["x.y", ROW])
     assert rows.columns == ["x.y", ROW]
@@ -104,6 +107,7 @@ def test_a_sample_of_some_columns_filters_and_keeps_what_was_asked(spark: SparkS
     assert numbers(rows) == wanted[ROW].sort().to_list()
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("sample", [0.0, (0.5, 0.5)])
 def test_an_empty_choice_is_a_frame_of_the_same_columns(
     spark: SparkSession, table: Path, sample: Any
@@ -114,11 +118,13 @@ def test_an_empty_choice_is_a_frame_of_the_same_columns(
     assert read_table(spark, table, where=pl.lit(value=False), columns=["real"]).columns == ["real"]
 
 
+@pytest.mark.connect
 def test_an_empty_table_is_a_frame_of_its_columns(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(every_type().clear(), tmp_path / "t", columns=["whole"])
     assert collected(read_table(spark, tmp_path / "t", sample=0.5)).schema == every_type().schema
 
 
+@pytest.mark.connect
 def test_a_frame_keeps_its_version(spark: SparkSession, tmp_path: Path) -> None:
     rows = pl.DataFrame({ROW: range(100)})
     qbeast.write_table(rows[:50], tmp_path / "t", columns=[ROW])
@@ -128,6 +134,7 @@ def test_a_frame_keeps_its_version(spark: SparkSession, tmp_path: Path) -> None:
     assert numbers(read_table(spark, tmp_path / "t")) == list(range(100))
 
 
+@pytest.mark.connect
 def test_columns_added_later_are_null_before(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({ROW: range(50), "b": 1}), tmp_path / "t", columns=[ROW])
     more = pl.DataFrame({ROW: range(50, 90), "c": [{"x": 1}] * 40, "d": [[1]] * 40})
@@ -138,6 +145,7 @@ def test_columns_added_later_are_null_before(spark: SparkSession, tmp_path: Path
     assert read_table(spark, tmp_path / "t", where="c IS NULL").count() == 50
 
 
+@pytest.mark.connect
 def test_comments_and_nullability_are_those_of_sparks_own_reader(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({ROW: range(5), "c": "a"}), tmp_path / "t", columns=[ROW])
     log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
@@ -155,6 +163,7 @@ def test_comments_and_nullability_are_those_of_sparks_own_reader(spark: SparkSes
     assert [row["c"] for row in rows.collect()] == ["a"] * 5, "not padded"
 
 
+@pytest.mark.connect
 def test_many_files_are_read_and_the_setting_for_it_is_as_before(
     spark: SparkSession, tmp_path: Path, settings: Any
 ) -> None:
@@ -171,6 +180,7 @@ def test_many_files_are_read_and_the_setting_for_it_is_as_before(
     assert spark.conf.get(key) == "7"
 
 
+@pytest.mark.connect
 def test_spark_gets_what_it_skips_pages_by(spark: SparkSession, table: Path) -> None:
     pushed = plan_of(read_table(spark, table, sample=0.1, columns=[ROW]))
     assert "PushedFilters: [Or(IsNull(_qbeast_weight),LessThanOrEqual(_qbeast_weight,-26215))]" in pushed
@@ -181,10 +191,12 @@ def test_spark_gets_what_it_skips_pages_by(spark: SparkSession, table: Path) -> 
     assert "IsNull(moment)" in pushed
 
 
+@pytest.mark.connect
 def test_a_frame_without_a_sample_reads_no_hidden_column(spark: SparkSession, table: Path) -> None:
     assert "_qbeast_weight" not in plan_of(read_table(spark, table, where="whole > 0"))
 
 
+@pytest.mark.connect
 def test_wrong_arguments_are_refused_by_name(spark: SparkSession, table: Path) -> None:
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("sample", {"sample": 1.5}),
@@ -201,6 +213,7 @@ def test_wrong_arguments_are_refused_by_name(spark: SparkSession, table: Path) -
         assert caught.value.argument == argument
 
 
+@pytest.mark.connect
 def test_what_is_no_table_of_ours_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(qbeast.TableNotFoundError):
         read_table(spark, tmp_path / "nothing")

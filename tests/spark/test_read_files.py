@@ -74,6 +74,7 @@ def rewrite_log(path: Path, change: Callable[[dict], None], what: str = "add") -
     log.write_text("\n".join(map(json.dumps, actions)) + "\n")
 
 
+@pytest.mark.connect
 def test_files_of_any_name_are_read(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = table_of(path, files=2 * len(NAMES))
@@ -108,6 +109,7 @@ def test_tables_in_folders_of_any_name_are_read(
         assert numbers(found) == rows[ROW].to_list()
 
 
+@pytest.mark.connect
 def test_absolute_paths_and_addresses_in_the_log_are_read(spark: SparkSession, tmp_path: Path) -> None:
     path, other = tmp_path / "t", tmp_path / "other place"
     rows = table_of(path, files=6)
@@ -175,6 +177,7 @@ def test_files_of_other_writers_are_read_and_sampled(spark: SparkSession, tmp_pa
         assert sorted(read_table(spark, path, sample=sample).toArrow()["id"].to_pylist()) == wanted
 
 
+@pytest.mark.connect
 def test_column_mapping_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table_of(path, files=1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+pytestmark = [pytest.mark.connect, pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")]
 NAMES = ["${env:HOME}", "a`${env:HOME}", "${spark.app.name}", "plain"]
 TEXT = "${env:HOME}"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+pytestmark = [pytest.mark.connect, pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")]
 NAN = float("nan")
 FRAME = every_type(300).drop("list", "struct")
 # A failing example is shown as it was found: each takes a job, shrinking would take minutes.

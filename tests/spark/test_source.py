@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+pytestmark = [pytest.mark.connect, pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")]
 
 ROWS = 20_000
 

@@ -48,6 +48,7 @@ def data_files(table: Path) -> set[str]:
     return {path.name for path in table.glob("*.parquet")}
 
 
+@pytest.mark.connect
 def test_an_append_by_several_tasks_is_one_commit(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     more = numbers(6_000)
     append(to_spark(spark, more, tmp_path / "rows", parts=3), table)
@@ -103,6 +104,7 @@ def test_a_table_is_appended_to_itself(spark: SparkSession, table: Path) -> None
     assert qbeast.read_table(table).height == 20_000
 
 
+@pytest.mark.connect
 def test_a_task_that_fails_leaves_the_table_as_it_was(spark: SparkSession, table: Path) -> None:
     before = data_files(table)
     broken = F.when(F.col("id") == 9_999, F.raise_error(F.lit("a broken row"))).otherwise(F.lit(0.5))
@@ -114,6 +116,7 @@ def test_a_task_that_fails_leaves_the_table_as_it_was(spark: SparkSession, table
     assert len(data_files(table) - before) <= 1  # of the task that went on while the job was given up
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize(
     ("change", "part"),
     [
@@ -139,6 +142,7 @@ def test_columns_come_in_any_order_and_narrower(spark: SparkSession, table: Path
     assert qbeast.read_table(table).filter(pl.col("s") == "a")["x"].to_list() == [0.5] * 5
 
 
+@pytest.mark.connect
 def test_what_it_cannot_do_names_the_function_to_call(
     spark: SparkSession, table: Path, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def ids(table: Path) -> list[int]:
     return sorted(qbeast.read_table(table)["id"])
 
 
+@pytest.mark.connect
 def test_a_stream_is_stopped_and_goes_on(
     spark: SparkSession, table: Path, tmp_path: Path, arrive: Any
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_name_of_its_own_outlives_the_checkpoint(
     assert progress(table) == {"orders": 0}
 
 
+@pytest.mark.connect
 def test_without_a_name_it_is_refused(spark: SparkSession, table: Path, tmp_path: Path, arrive: Any) -> None:
     arrive(0)
     setting = "spark.sql.streaming.checkpointLocation"

@@ -59,6 +59,7 @@ def numbers(spark: SparkSession, count: int = 2_000, parts: int = 3, first: int 
     )
 
 
+@pytest.mark.connect
 def test_every_type_comes_out_as_it_went_in(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.sql(EVERY_TYPE)
     wanted = of_spark(df)
@@ -69,6 +70,7 @@ def test_every_type_comes_out_as_it_went_in(spark: SparkSession, tmp_path: Path)
         check(path, wanted)
 
 
+@pytest.mark.connect
 def test_zone_and_ansi_and_adaptive_plans_do_not_matter(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.sql(EVERY_TYPE).drop("at_ntz")  # by its cast: another zone, another time
     wanted = of_spark(df)
@@ -106,6 +108,7 @@ def test_a_heavy_key_goes_to_several_files(spark: SparkSession, tmp_path: Path) 
     check(tmp_path / "t", of_spark(df))
 
 
+@pytest.mark.connect
 def test_no_rows_make_a_table_and_change_none(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark)
     assert bridge.write_table(df.where("row < 0"), tmp_path / "t", ["a", "b"]).files == 0
@@ -146,6 +149,7 @@ def test_merging_brings_new_columns_and_lacks_old_ones(spark: SparkSession, tmp_
     check(tmp_path / "t", pl.concat(frames, how="diagonal"))
 
 
+@pytest.mark.connect
 def test_modes_do_what_they_do_in_polars(spark: SparkSession, tmp_path: Path) -> None:
     path, df = tmp_path / "t", numbers(spark, 100)
     assert bridge.write_table(df, path, ["a"], mode="ignore", txn=("app", 3)).written
@@ -177,12 +181,14 @@ def test_who_comes_second_goes_on_with_what_is_there(
     assert len(list((tmp_path / "t").glob("*.parquet"))) == 2
 
 
+@pytest.mark.connect
 def test_names_of_columns_are_taken_literally(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark, 100).selectExpr("row", "a AS `x.y`", "b AS `p ``q`", "CAST(a AS STRING) AS `é%20`")
     bridge.write_table(df, tmp_path / "t", ["x.y", "p `q", "é%20"])
     check(tmp_path / "t", of_spark(df))
 
 
+@pytest.mark.connect
 def test_progress_is_told(spark: SparkSession, tmp_path: Path) -> None:
     told: list[qbeast.Progress] = []
     with small_files(file_rows=500):
@@ -206,6 +212,7 @@ def shaken(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([*batch.columns, noise], names=[*batch.schema.names, "noise"])
 
 
+@pytest.mark.connect
 def test_rows_that_change_between_the_passes_are_refused_or_held(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark).mapInArrow(shaken, "row bigint, a bigint, b double, noise double")
     with pytest.raises(qbeast.InputChangedError, match="persist"):
@@ -218,6 +225,7 @@ def test_rows_that_change_between_the_passes_are_refused_or_held(spark: SparkSes
     assert_same_rows(qbeast.read_table(tmp_path / "u").drop("noise"), of_spark(numbers(spark)))
 
 
+@pytest.mark.connect
 def test_a_frame_that_is_persisted_stays_so(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark, 50).persist()
     try:
@@ -227,6 +235,7 @@ def test_a_frame_that_is_persisted_stays_so(spark: SparkSession, tmp_path: Path)
         df.unpersist()
 
 
+@pytest.mark.connect
 def test_more_rows_in_the_second_pass_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
 

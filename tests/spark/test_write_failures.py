@@ -1,4 +1,4 @@
-"""Tasks fail, repeat and race, drivers die: the rows of a write are there once and whole, or not at all."""
+"""Tasks fail, repeat and race, drivers die: the rows of a table are there once and whole, or not at all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +23,14 @@ from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.tables import assert_same_rows
 from tests.spark import sessions
 from tests.spark.cluster import cluster
-from tests.spark.write_job import ROWS, rows
+from tests.spark.failing_job import ROWS, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-MODULE = "tests.spark.write_job"
+MODULE = "tests.spark.failing_job"
 LACKING = """
 import os, sys
 
@@ -54,32 +55,57 @@ def after() -> pl.DataFrame:
     return pl.concat([before(), added])
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    """A table of 2,000 rows in one file."""
-    path = tmp_path / "t"
+def make(path: Path) -> Path:
+    """Make a table of 2,000 rows in one file."""
     qbeast.write_table(before(), path, ["row", "a"], cube_size=100)
     return path
 
 
-def run(step: str, path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return make(tmp_path / "t")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process of its own did to some tables, one after the other in one session, before it was killed."""
+
+    said: dict[str, dict[str, Any]]
+    tables: dict[str, Path]
+    named: list[str]
+    status: int
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    directory = tmp_path_factory.mktemp("job")
+    tables = {step: directory / step for step in ("lacking", "retried", "optimized", "killed")}
+    make(tables["retried"])
+    make(tables["killed"])
+    for part in range(3):
+        third = before().gather_every(3, part)
+        qbeast.write_table(third, tables["optimized"], ["row", "a"], mode="append", cube_size=100)
+    named = [file.name for file in tables["optimized"].glob("*.parquet")]
+    (directory / "site").mkdir()
+    (directory / "site" / "sitecustomize.py").write_text(LACKING)
+    (directory / "nothing").touch()
     ensure_java()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return subprocess.run(
-        [sys.executable, "-m", MODULE, "local[2,2]", step, str(path)],
+    path = os.pathsep.join([str(directory / "site"), str(sessions.ROOT)])
+    added = sessions.environment() | {"PYTHONPATH": path, "LACKING": str(directory / "nothing")}
+    steps = [f"{step}={path}" for step, path in tables.items()]
+    done = subprocess.run(
+        [sys.executable, "-m", MODULE, "local[2,2]", *steps],
         text=True,
-        timeout=280,
+        timeout=400,
         cwd=sessions.ROOT,
-        env=kept | sessions.environment() | environment,
+        env=kept | added,
         capture_output=True,
         check=False,
     )
-
-
-def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(said) == len(steps) - 1, done.stdout + done.stderr  # the last one kills it
+    return Job(dict(zip(tables, said, strict=False)), tables, named, done.returncode)
 
 
 def check(path: Path, wanted: pl.DataFrame, *, orphans: int) -> None:
@@ -96,48 +122,56 @@ def check(path: Path, wanted: pl.DataFrame, *, orphans: int) -> None:
 
 
 @pytest.mark.classic
-def test_tasks_that_fail_and_are_retried_leave_orphans_alone(table: Path) -> None:
-    done = answer(run("retried", table))
-    assert done == {"rows": ROWS, "files": 4}
-    check(table, after(), orphans=4)
+def test_tasks_that_fail_and_are_retried_leave_orphans_alone(job: Job) -> None:
+    assert job.said["retried"] == {"rows": ROWS, "files": 4}
+    check(job.tables["retried"], after(), orphans=4)
 
 
 @pytest.mark.classic
-def test_a_driver_killed_before_the_commit_leaves_the_table_as_it_was(table: Path) -> None:
-    assert run("killed", table).returncode == -signal.SIGKILL
-    assert len(list(table.glob("*.parquet"))) == 5
-    check(table, before(), orphans=4)
-    qbeast.write_table(after().tail(ROWS), table, mode="append")
-    check(table, after(), orphans=0)
+def test_tasks_of_an_optimize_that_are_retried_leave_orphans_alone(job: Job) -> None:
+    path = job.tables["optimized"]
+    assert job.said["optimized"] == {"rows": ROWS, "files": 4}
+    assert_same_rows(qbeast.read_table(path), before())
+    check_invariants(path)
+    orphans = {file.name for file in path.glob("*.parquet")} - {*job.named, *read_log(path).adds}
+    assert len(orphans) == 4
+    removed = DeltaTable(path).vacuum(0, enforce_retention_duration=False, dry_run=False, full=True)
+    assert orphans <= set(removed)
+    assert_same_rows(qbeast.read_table(path), before())
 
 
 @pytest.mark.classic
-def test_workers_without_a_module_say_which(tmp_path: Path) -> None:
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(LACKING)
-    path = os.pathsep.join([str(tmp_path / "site"), str(sessions.ROOT)])
-    lacking = tmp_path / "lacking"
-    lacking.touch()
-    said = answer(run("lacking", tmp_path / "t", PYTHONPATH=path, LACKING=str(lacking)))
+def test_a_driver_killed_before_the_commit_leaves_the_table_as_it_was(job: Job) -> None:
+    path = job.tables["killed"]
+    assert job.status == -signal.SIGKILL
+    assert len(list(path.glob("*.parquet"))) == 5
+    check(path, before(), orphans=4)
+    qbeast.write_table(after().tail(ROWS), path, mode="append")
+    check(path, after(), orphans=0)
+
+
+@pytest.mark.classic
+def test_workers_without_a_module_say_which(job: Job) -> None:
     for module in ("qbeast_spark_bridge", "numpy"):
-        name, message = said[module]
+        name, message = job.said["lacking"][module]
         assert name == "InvalidInputError"
         assert f"without the module {module!r}" in message
         assert "on every node" in message
-    assert not (tmp_path / "t").exists()
+    assert not job.tables["lacking"].exists()
 
 
 @pytest.mark.slow
 @pytest.mark.classic
 def test_a_speculative_duplicate_adds_no_row(table: Path, tmp_path: Path) -> None:
     with cluster(tmp_path / "cluster") as running:
-        done = json.loads(running.run(MODULE, "speculated", str(table), connect=False).splitlines()[-1])
+        done = json.loads(running.run(MODULE, f"speculated={table}", connect=False).splitlines()[-1])
     assert done == {"rows": ROWS, "files": 4}
     strays = len(list(table.glob("*.parquet"))) - 5
     assert strays > 0, "no task was started twice"
     check(table, after(), orphans=strays)
 
 
+@pytest.mark.connect
 def test_two_jobs_append_at_once(spark: SparkSession, table: Path) -> None:
     both_ready = Barrier(2, timeout=200)
 

@@ -64,6 +64,7 @@ def test_no_rows_and_empty_partitions(spark: SparkSession, rows: str) -> None:
     check_all(spark.sql(rows), ["a", "b"])
 
 
+@pytest.mark.connect
 def test_moments_beyond_pythons_calendar(spark: SparkSession) -> None:
     df = spark.sql(
         "SELECT timestamp_micros(v) AS at, CAST(timestamp_micros(v) AS TIMESTAMP_NTZ) AS ntz,"
@@ -76,6 +77,7 @@ def test_moments_beyond_pythons_calendar(spark: SparkSession) -> None:
     assert summary.columns == wanted.columns
 
 
+@pytest.mark.connect
 def test_rows_read_after_a_shuffle_and_a_cache(spark: SparkSession) -> None:
     shuffled = spark.range(0, 3_000, 1, 4).selectExpr("id % 700 AS a").groupBy("a").count()
     check_all(shuffled, ["a", "count"])

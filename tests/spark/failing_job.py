@@ -1,6 +1,6 @@
-"""A write that goes wrong, as a process of its own: `python -m tests.spark.write_job MASTER STEP PATH`.
+"""What goes wrong, step by step in a process of its own: `python -m tests.spark.failing_job MASTER STEP=PATH ...`.
 
-Prints one line of JSON last: what the job saw.
+Prints a line of JSON for each step: what it saw. A session costs more than all the steps.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 from pyspark.taskcontext import TaskContext
@@ -22,6 +23,7 @@ from qbeast_core.errors import QbeastError
 from qbeast_core.table.write import write as write_module
 from qbeast_spark_bridge import engine
 from qbeast_spark_bridge import sample as pass_one
+from qbeast_spark_bridge.worker import rewrite as rewrite_work
 from qbeast_spark_bridge.worker import shuffle as pass_two
 from qbeast_spark_bridge.worker import write_files
 from tests.helpers.tables import small_files
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
 
 ROWS = 2_000
 SLOW_SECONDS = 15.0
-_real = {function.__name__: function for function in (pass_one.send_sample, pass_two.pack_partition)}
-_real_write = write_files.write_partition
+_send_sample, _pack_partition = pass_one.send_sample, pass_two.pack_partition
+_summarise_files, _pack_files = rewrite_work.summarise_files, rewrite_work.pack_files
+_write_partition = write_files.write_partition
 
 
 def rows(spark: SparkSession, first: int = 0) -> DataFrame:
@@ -46,25 +49,35 @@ def rows(spark: SparkSession, first: int = 0) -> DataFrame:
 
 
 def failing_samples(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from _real["send_sample"](argument, batches)
+    yield from _send_sample(argument, batches)
     fail_first()
 
 
 def failing_packs(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from _real["pack_partition"](argument, batches)
+    yield from _pack_partition(argument, batches)
+    fail_first()
+
+
+def failing_summaries(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from _summarise_files(argument, batches)
+    fail_first()
+
+
+def failing_live_packs(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from _pack_files(argument, batches)
     fail_first()
 
 
 def failing_files(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write all files, then fail: they are orphans."""
-    answers = list(_real_write(job, batches))
+    answers = list(_write_partition(job, batches))
     fail_first()
     yield from answers
 
 
 def slow_files(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write all files, then be so slow that Spark starts the task a second time elsewhere."""
-    answers = list(_real_write(job, batches))
+    answers = list(_write_partition(job, batches))
     task = TaskContext.get()
     assert task is not None
     if task.partitionId() == 0 and task.attemptNumber() == 0:
@@ -74,14 +87,22 @@ def slow_files(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 def retried(spark: SparkSession, path: str) -> dict[str, Any]:
     """Let every task fail once, after its work."""
-    pass_one.send_sample = failing_samples
-    engine.pack_partition, engine.write_partition = failing_packs, failing_files
-    return write(spark, path)
+    tasks = {"pack_partition": failing_packs, "write_partition": failing_files}
+    with patch.object(pass_one, "send_sample", failing_samples), patch.multiple(engine, **tasks):
+        return write(spark, path)
+
+
+def optimized(spark: SparkSession, path: str) -> dict[str, Any]:
+    """Let every task of an optimize fail once, after its work."""
+    tasks = {"summarise_files": failing_summaries, "pack_files": failing_live_packs}
+    with patch.multiple(engine, **tasks, write_partition=failing_files), small_files(file_rows=500):
+        result = bridge.optimize_table(spark, path, full=True)
+    return {"rows": result.rows, "files": result.files}
 
 
 def speculated(spark: SparkSession, path: str) -> dict[str, Any]:
-    engine.write_partition = slow_files
-    return write(spark, path)
+    with patch.object(engine, "write_partition", slow_files):
+        return write(spark, path)
 
 
 def killed(spark: SparkSession, path: str) -> dict[str, Any]:
@@ -105,6 +126,7 @@ def lacking(spark: SparkSession, path: str) -> dict[str, Any]:
             bridge.write_table(rows(spark), path, ["row"])
         except QbeastError as error:
             said[module] = [type(error).__name__, str(error)]
+    Path(os.environ["LACKING"]).write_text("")
     return said
 
 
@@ -121,16 +143,13 @@ def _die(*_: object, **__: object) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(master: str, step: str, path: str) -> None:
-    steps = {
-        "retried": retried,
-        "speculated": speculated,
-        "killed": killed,
-        "write": write,
-        "lacking": lacking,
-    }
+STEPS = {step.__name__: step for step in (write, lacking, retried, optimized, speculated, killed)}
+
+
+def main(master: str, *steps: str) -> None:
+    asked = [step.split("=", 1) for step in steps]
     extra = {
-        "spark.speculation": str(step == "speculated").lower(),
+        "spark.speculation": str(any(name == "speculated" for name, _ in asked)).lower(),
         "spark.speculation.interval": "100ms",
         "spark.speculation.quantile": "0.5",
         "spark.speculation.multiplier": "1.1",
@@ -143,13 +162,14 @@ def main(master: str, step: str, path: str) -> None:
         conf = sessions.settings(Path(directory)) | extra
         session = SparkSession.builder.master(master).config(map=conf).getOrCreate()
         try:
-            print(json.dumps(steps[step](session, path)))
+            for name, path in asked:
+                print(json.dumps(STEPS[name](session, path)), flush=True)
         finally:
             session.stop()
 
 
 if __name__ == "__main__":
     # Workers find the functions by the name of this module, which is another one here.
-    from tests.spark import write_job
+    from tests.spark import failing_job
 
-    write_job.main(*sys.argv[1:])
+    failing_job.main(*sys.argv[1:])
