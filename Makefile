@@ -42,11 +42,14 @@ test: lint types pytest spark ## everything CI runs: style, layers, types, tests
 
 test-all: lint types stores pytest-all spark-all interop ## the same with slow sweeps, a cluster, older PySparks, Spark's Delta
 
+# Each worker begins with files of its own, whose tests share what they made, and takes over from others when it is done.
+STEAL    = -n $(WORKERS) --dist worksteal
+
 pytest: $(VENV)/.dev ## the tests alone, without those of Spark
-	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/spark --ignore=tests/interop
+	$(BIN)/python -m pytest $(STEAL) --ignore=tests/spark --ignore=tests/interop
 
 pytest-all: $(VENV)/.dev ## the tests with the slow sweeps
-	$(BIN)/python -m pytest -n $(WORKERS) --ignore=tests/spark --ignore=tests/interop --slow
+	$(BIN)/python -m pytest $(STEAL) --ignore=tests/spark --ignore=tests/interop --slow
 
 # A session of each kind at once, each in a process of its own: a session takes 2 GB and most of a minute to warm up.
 # Both are told of, and a failure of either is one. What is asked of both, and what of Spark Connect alone.

@@ -16,8 +16,9 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.tree.columns import frame_weights
 from tests.golden.collection import Golden, each, find
+from tests.helpers.examples import is_slow
 
-VALUES = 24
+VALUES = 24 if is_slow() else 8
 
 
 def without_statistics(golden: Golden) -> Reader:

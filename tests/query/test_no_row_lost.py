@@ -14,6 +14,7 @@ from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.query.select import Selection, select
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
+from tests.helpers.examples import examples as tries
 from tests.query.filters import filters
 from tests.query.sides import sides
 from tests.query.tables import FAMILIES, Example, examples
@@ -54,7 +55,7 @@ def assert_none_lost(example: Example, rows: np.ndarray, weights: WeightRange, c
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@SETTINGS
+@tries(40, slow=400, parent=SETTINGS)
 @given(data=st.data())
 def test_no_row_that_polars_keeps_is_in_a_closed_file_block_or_page(family: str, data: st.DataObject) -> None:
     example = data.draw(examples(FAMILIES[family]))
@@ -91,7 +92,7 @@ def own_filters(name: str, dtype: pl.DataType, value: Any) -> list[pl.Expr]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(SETTINGS, max_examples=SETTINGS.max_examples // 4)
+@tries(10, slow=100, parent=SETTINGS)
 @given(data=st.data())
 def test_the_own_value_of_a_row_finds_it(family: str, data: st.DataObject) -> None:
     example = data.draw(examples(FAMILIES[family]))

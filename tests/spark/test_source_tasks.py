@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
@@ -21,6 +21,7 @@ from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_spark_bridge.schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.tasks import arrow_schema, plan_tasks
 from qbeast_spark_bridge.worker import read_task
+from tests.helpers.examples import examples
 from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import assert_same_rows, folder, small_files, write
 
@@ -55,7 +56,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@settings(max_examples=40)
+@examples(20, slow=200)
 @given(case=cases(), task_bytes=st.sampled_from([1, 5_000, 1 << 26]), sample=st.sampled_from([None, 0.3]))
 def test_tasks_return_every_row_of_every_type(case: Case, task_bytes: int, sample: float | None) -> None:
     with folder() as place, small_files():

@@ -25,6 +25,7 @@ from qbeast_spark_bridge.worker import transport as packs
 from qbeast_spark_bridge.worker import write_files
 from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall, note_of
 from qbeast_spark_bridge.worker.transport import longs_as_decimals
+from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.scattering import scatter
 from tests.helpers.strategies import VALUES, frames_of
@@ -64,6 +65,7 @@ def packed(frame: pl.DataFrame, keys: Any, starts: Any) -> list[tuple[int, pa.Bu
     ]
 
 
+@examples(30, slow=300)
 @given(frame=frames_of(EVERY_TYPE), seed=st.integers(0, 9), files=st.sampled_from([1, 3, 70_000]))
 def test_packs_hold_the_rows_of_each_file(frame: pl.DataFrame, seed: int, files: int) -> None:
     rng = np.random.default_rng(seed)

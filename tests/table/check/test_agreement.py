@@ -115,7 +115,7 @@ def test_what_is_written_is_sound(case: Case) -> None:
     check_agreement(case, None, 0)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(case=cases(most_frames=2), damage=DAMAGES, at=st.integers(0, 20))
 def test_both_agree_on_spoiled_tables(case: Case, damage: Damage, at: int) -> None:
     check_agreement(case, damage, at)

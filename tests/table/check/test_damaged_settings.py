@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,19 @@ NOTHING = each(*(revision(number, "oops") for number in range(3)))
 """No revision tells the columns."""
 
 
+QUICK = {
+    *("an older revision is no JSON", "an older revision names itself wrong", "no dialect"),
+    *("copies are no list", "the highest id is of 18 nines"),
+    *("the newest revision is no JSON", "the last id names no revision", "the last id is missing"),
+    "two revisions are no JSON",
+}
+"""Those that take a way of their own through the code; the others are changed and repaired slowly."""
+
+
+def quick_or_slow(faults: Iterable[str]) -> list[Any]:
+    return [fault if fault in QUICK else pytest.param(fault, marks=pytest.mark.slow) for fault in faults]
+
+
 def damage(table: Path, edit: Edit) -> Settings:
     """Change the settings in the log's newest metadata; give what they are then."""
     for commit in sorted((table / "_delta_log").glob("*.json"), reverse=True):
@@ -138,7 +151,7 @@ def test_settings_that_cannot_be_read_are_told_once_and_no_row_is_lost(table: Pa
     assert about["metaData"]["configuration"] == kept | {"owner": "me"}
 
 
-@pytest.mark.parametrize("fault", OLDER)
+@pytest.mark.parametrize("fault", quick_or_slow(OLDER))
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
 def test_what_the_newest_revision_does_not_need_stops_no_write(table: Path, fault: str) -> None:
     damage(table, OLDER[fault])
@@ -151,7 +164,7 @@ def test_what_the_newest_revision_does_not_need_stops_no_write(table: Path, faul
     check_reads(table, pl.concat([ROWS, MORE]).filter(pl.col("a") >= 10))
 
 
-@pytest.mark.parametrize("fault", NEWEST)
+@pytest.mark.parametrize("fault", quick_or_slow(NEWEST))
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
 def test_without_the_newest_revision_writes_are_refused_with_the_cure(table: Path, fault: str) -> None:
     damage(table, NEWEST[fault])
@@ -171,7 +184,7 @@ def test_without_the_newest_revision_writes_are_refused_with_the_cure(table: Pat
     assert qbeast.open_table(table).check().faults.is_empty()
 
 
-@pytest.mark.parametrize("fault", OLDER | NEWEST)
+@pytest.mark.parametrize("fault", quick_or_slow(OLDER | NEWEST))
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
 def test_a_check_names_settings_and_a_repair_mends_them(table: Path, fault: str) -> None:
     damage(table, (OLDER | NEWEST)[fault])

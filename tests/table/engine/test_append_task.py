@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 from deltalake import write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 
 import qbeast
 from qbeast_core.errors import (
@@ -35,6 +35,7 @@ from qbeast_core.table.runtime import Runtime
 from qbeast_core.table.write import append as append_commit
 from qbeast_core.table.write.append import begin_append, publish_parts
 from qbeast_core.tree.columns import frame_weights
+from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import assert_same_rows, folder, small_files
@@ -76,7 +77,7 @@ def table(tmp_path: Path) -> Path:
     return place
 
 
-@settings(max_examples=60)
+@examples(25, slow=250)
 @given(case=cases())
 def test_parts_planned_without_each_other_keep_the_invariants(case: Case) -> None:
     with folder() as place, small_files():

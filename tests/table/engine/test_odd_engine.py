@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
+from multiprocessing.pool import Pool
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -30,14 +30,19 @@ from tests.helpers.scattering import PartsEngine, scatter, write_parts
 from tests.helpers.tables import assert_same_rows
 
 ROWS = pl.DataFrame({"row": range(240), "a": np.random.default_rng(4).random(240), "b": [None, 1, 2, 3] * 60})
+Place: TypeAlias = Callable[[PlaceTask, Sequence[pl.DataFrame]], Sequence[PlacedFile]]
 ODD = PartsEngine(flush_rows=7, part_rows=1)
 
 
-def written_twice_elsewhere(task: PlaceTask, parts: Sequence[pl.DataFrame]) -> Sequence[PlacedFile]:
+@pytest.fixture
+def written_twice_elsewhere(four: Pool) -> Place:
     """Place all rows in another process, twice; the first answers are lost, their files are orphans."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        pool.submit(write_parts, task, parts).result()
-        return pool.submit(write_parts, task, parts).result()
+
+    def place(task: PlaceTask, parts: Sequence[pl.DataFrame]) -> Sequence[PlacedFile]:
+        four.apply(write_parts, (task, parts))
+        return four.apply(write_parts, (task, parts))
+
+    return place
 
 
 def table(path: Path) -> Reader:
@@ -71,8 +76,9 @@ def test_rows_written_one_by_one_are_optimized_one_by_one(tmp_path: Path) -> Non
     assert_same_rows(qbeast.read_table(tmp_path, sample=0.3), sample)
 
 
-@pytest.mark.parametrize("engine", [ODD, PartsEngine(part_rows=50, place=written_twice_elsewhere)])
-def test_rows_change_one_by_one(tmp_path: Path, engine: PartsEngine) -> None:
+@pytest.mark.parametrize("odd", [True, False])
+def test_rows_change_one_by_one(tmp_path: Path, written_twice_elsewhere: Place, *, odd: bool) -> None:
+    engine = ODD if odd else PartsEngine(part_rows=50, place=written_twice_elsewhere)
     reader = table(tmp_path)
     done, _ = run_change(reader, Delete("a < 0.3"), ChangeOptions(), RUNTIME, engine=engine)
     kept = ROWS.filter(pl.col("a") >= 0.3)
@@ -120,7 +126,7 @@ def test_parquet_files_are_looked_at_elsewhere(tmp_path: Path) -> None:
     assert_same_rows(qbeast.read_table(tmp_path), ROWS)
 
 
-def test_an_overwrite_is_placed_twice_elsewhere(tmp_path: Path) -> None:
+def test_an_overwrite_is_placed_twice_elsewhere(tmp_path: Path, written_twice_elsewhere: Place) -> None:
     table(tmp_path)
     parts = list(ROWS.reverse().iter_slices(100))
     result = scatter(tmp_path, parts, place=written_twice_elsewhere, columns=["b", "row"], mode="overwrite")

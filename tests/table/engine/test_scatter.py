@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.tree.summary import SampleLimits
+from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.scattering import scatter, write_parts
 from tests.helpers.strategies import Case, cases
@@ -26,7 +27,7 @@ def split(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
     return [frame.slice(a, b - a) for a, b in pairwise(cuts)]
 
 
-@settings(max_examples=60)
+@examples(25, slow=250)
 @given(
     case=cases(),
     sample_rows=st.sampled_from([2, 9, 40, 1 << 20]),
@@ -56,7 +57,7 @@ def test_no_row_is_lost_and_the_index_holds(case: Case, sample_rows, parts, flus
         assert_same_rows(found, sampled(case.rows, case.indexed, sample))
 
 
-@settings(max_examples=30)
+@examples(12, slow=120)
 @given(case=cases(most_frames=1), parts=st.integers(1, 4))
 def test_with_every_row_in_the_sample_the_blocks_are_those_of_one_machine(case: Case, parts) -> None:
     options = {"columns": case.columns, "cube_size": case.cube_sizes[0], "dialect": case.dialect}

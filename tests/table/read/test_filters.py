@@ -79,7 +79,7 @@ CASES = st.builds(
 )
 
 
-@examples(40, slow=300)
+@examples(25, slow=300)
 @given(
     case=CASES,
     file_rows=st.sampled_from([7, 25, 1 << 16]),
