@@ -51,6 +51,20 @@ _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "max_weight": _WEIGHT,
     "element_count": (0, MOST_ROWS),
 }
+_NUMBERS: Final = [
+    pl.when(pl.col(name).cast(pl.Int64, strict=False).is_between(*bounds)).then(
+        pl.col(name).cast(pl.Int64, strict=False)
+    )
+    for name, bounds in _BOUNDS.items()
+]
+"""Tags that are numbers, as numbers; made once, as every opening of a table asks for them."""
+
+_POSSIBLE: Final = pl.col("num_records").is_between(0, MOST_ROWS)
+_COUNTED: Final = {
+    "num_records": pl.when(_POSSIBLE).then("num_records"),
+    "has_deletion_vector": pl.col("deletion_vector").is_not_null(),
+    "miscounted": (~_POSSIBLE).fill_null(value=False),
+}
 _TEXTS: Final = pl.Schema(dict.fromkeys(TAG_COLUMNS, pl.String()))
 _SPELLED_DIFFERENTLY: Final = "[^A-Za-z0-9_./-]"
 # What a checkpoint derives from other fields; an add of a commit has no such keys.
@@ -126,12 +140,7 @@ def files_with_tags(
         gone = _taken_back(listed["path"], log, known) if needs_removes(listed) else []
     live = listed.filter(~pl.col("path").is_in(gone)) if gone else listed
     joined = live.join(tags, on="path", how="left", maintain_order="left")
-    possible = pl.col("num_records").is_between(0, MOST_ROWS)
-    return joined.with_columns(
-        pl.when(possible).then("num_records"),
-        has_deletion_vector=pl.col("deletion_vector").is_not_null(),
-        miscounted=(~possible).fill_null(value=False),
-    )
+    return joined.with_columns(**_COUNTED)
 
 
 def needs_removes(listed: pl.DataFrame) -> bool:
@@ -242,10 +251,7 @@ def _tags(log: LogState) -> pl.DataFrame:
     frames = [_tags_of_frame(part) for part in log.checkpoint if isinstance(part, pl.DataFrame)]
     bodies = [part for part in log.checkpoint if isinstance(part, bytes)]
     texts = pl.concat([*frames, _tags_of_lines([*bodies, *log.commits])])
-    numbers = {name: pl.col(name).cast(pl.Int64, strict=False) for name in _BOUNDS}
-    return texts.with_columns(
-        pl.when(number.is_between(*_BOUNDS[name])).then(number) for name, number in numbers.items()
-    )
+    return texts.with_columns(_NUMBERS)
 
 
 def _tags_of_lines(bodies: Iterable[bytes]) -> pl.DataFrame:

@@ -179,12 +179,11 @@ def growth_of(files: pl.DataFrame, revision: Revision, tree: ExistingTree) -> Gr
     ranges: dict[str, ValueRange] = {}
     bounded = _bounded_columns(files)
     for name, space in zip(revision.columns, revision.transformations, strict=False):
-        known = _known_files(files, name) if name in bounded else None
-        if known is None or not isinstance(space, QuantilesTransformation):
+        if name not in bounded or not isinstance(space, QuantilesTransformation):
             continue
-        texts = space.holds_texts
-        if texts != (known["low"].dtype == pl.String):
-            continue  # another writer changed the type
+        known, texts = _known_files(files, name), space.holds_texts
+        if known.is_empty() or texts != (known["low"].dtype == pl.String):
+            continue  # no file tells, or another writer changed the type
         share, ends = _of_texts(known, space) if texts else _of_numbers(known, space)
         outside[name] = float((known["rows"].to_numpy() * share).sum())
         ranges[name] = ends
@@ -204,11 +203,13 @@ def _bounded_columns(files: pl.DataFrame) -> set[str]:
     return low & high
 
 
-def _known_files(files: pl.DataFrame, name: str) -> pl.DataFrame | None:
-    """Give rows, lowest and highest value of the files that tell; None where none does."""
-    bounds = {alias: files[side].struct.field(name) for side, alias in (("min", "low"), ("max", "high"))}
-    known = pl.DataFrame({"rows": files["num_records"].fill_null(0), **bounds}).drop_nulls()
-    return known if known.height else None
+def _known_files(files: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Give rows, lowest and highest value of the files that tell."""
+    return files.select(
+        pl.col("num_records").fill_null(0).alias("rows"),
+        pl.col("min").struct.field(name).alias("low"),
+        pl.col("max").struct.field(name).alias("high"),
+    ).drop_nulls()
 
 
 def _of_texts(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, ValueRange]:
