@@ -337,6 +337,7 @@ def convert_table(
     storage_options: Mapping[str, str] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
     dry_run: bool = False,
+    memory_bytes: int | None = None,
 ) -> ConvertResult:
     """Let a Delta table, or a folder of Parquet files, be a table of qbeast's, without moving any data.
 
@@ -364,6 +365,8 @@ def convert_table(
         Kept in the history beside our own entries.
     dry_run : bool, default False
         Change nothing and say what would be done.
+    memory_bytes : int, optional
+        As for `write_table`: how many Parquet files are looked at at the same time.
 
     Returns
     -------
@@ -402,7 +405,8 @@ def convert_table(
         commit_metadata=metadata_of(commit_metadata),
         dry_run=dry_run,
     )
-    return convert(resolve_location(path), options, RUNTIME)
+    with EngineChoice(memory_bytes=memory_bytes).opened() as local:
+        return convert(resolve_location(path), options, RUNTIME, engine=local)
 
 
 def upgrade_table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.merge import Merge
 from qbeast_core.table.dml.merge_clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
 from qbeast_core.table.dml.update import Update
+from qbeast_core.table.engine.choice import EngineChoice, EngineName
 from qbeast_core.table.index.design_effect import count_keys
 from qbeast_core.table.inspect.metrics import Metrics, build_metrics
 from qbeast_core.table.inspect.plot import PlotKind, PlotOptions, plot_table
@@ -493,6 +495,9 @@ class Table:
         dry_run: bool = False,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressCallback | None = None,
+        engine: EngineName = "auto",
+        memory_bytes: int | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
     ) -> OptimizeResult:
         """Bring what is out of shape back into shape, in one commit a revision; the rows stay the same.
 
@@ -532,6 +537,8 @@ class Table:
             Kept in the history beside our own entries.
         progress : callable, optional
             Called with a `Progress` at every step; files are counted anew for each group of rows.
+        engine, memory_bytes, spill_dir
+            Where rows are moved, in how much memory: as for `qbeast.write_table`.
 
         Returns
         -------
@@ -551,10 +558,8 @@ class Table:
 
         Notes
         -----
-        The rows of the rewritten files are held in memory up to about 2 GiB: 8 bytes a number, 48 a text, or what
-        the files hold uncompressed where that is more. Of more rows the indexed columns alone are held, with some
-        30 bytes a row besides, and the files are read again for every 2 GiB that are written. While files are
-        written, memory is up to twice that of the rows held.
+        The rows of the rewritten files are held in memory while three times as much fits `memory_bytes`; larger
+        rewrites read the rows twice and sort them by temporary files.
 
         Examples
         --------
@@ -581,9 +586,11 @@ class Table:
             redraw=redraw,
             dry_run=dry_run,
             commit_metadata=metadata_of(commit_metadata),
-            progress=progress,
         )
-        result, newest = optimize(self._reader, options, RUNTIME)
+        with EngineChoice(engine, memory_bytes, spill_dir).opened() as local:
+            options = replace(options, progress=local.telling(progress))
+            result, newest = optimize(self._reader, options, RUNTIME, engine=local)
+            result = local.told(result)
         if result.committed:
             self._move_to(newest)
         return result
@@ -595,6 +602,9 @@ class Table:
         dry_run: bool = False,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressCallback | None = None,
+        engine: EngineName = "auto",
+        memory_bytes: int | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
     ) -> ChangeResult:
         """Delete rows, in one commit; the index is kept.
 
@@ -616,6 +626,8 @@ class Table:
             Change nothing and say which files and rows would go.
         commit_metadata, progress : mapping of str to str, callable, optional
             Kept in the history beside our own entries; called with a `Progress` at every step.
+        engine, memory_bytes, spill_dir
+            Where rows are moved, in how much memory: as for `qbeast.write_table`.
 
         Returns
         -------
@@ -645,7 +657,13 @@ class Table:
         >>> table.delete("price > 50").rows_deleted, table.scan().collect().height, table.version
         (460, 540, 1)
         """
-        return self._run(Delete(predicate), dry_run, commit_metadata, progress)
+        return self._run(
+            Delete(predicate),
+            EngineChoice(engine, memory_bytes, spill_dir),
+            dry_run=dry_run,
+            commit_metadata=commit_metadata,
+            progress=progress,
+        )
 
     def update(
         self,
@@ -655,6 +673,9 @@ class Table:
         dry_run: bool = False,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressCallback | None = None,
+        engine: EngineName = "auto",
+        memory_bytes: int | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
     ) -> ChangeResult:
         """Give columns of some rows other values, in one commit; the index is kept.
 
@@ -675,6 +696,8 @@ class Table:
             Change nothing and say which files and rows would change.
         commit_metadata, progress : mapping of str to str, callable, optional
             Kept in the history beside our own entries; called with a `Progress` at every step.
+        engine, memory_bytes, spill_dir
+            Where rows are moved, in how much memory: as for `qbeast.write_table`.
 
         Returns
         -------
@@ -702,19 +725,29 @@ class Table:
         >>> table.scan().filter(pl.col("price") > 50, pl.col("price") % 2 == 1).collect().height
         0
         """
-        return self._run(Update(predicate, assignments), dry_run, commit_metadata, progress)
+        return self._run(
+            Update(predicate, assignments),
+            EngineChoice(engine, memory_bytes, spill_dir),
+            dry_run=dry_run,
+            commit_metadata=commit_metadata,
+            progress=progress,
+        )
 
     def _run(
         self,
         change: Change,
-        dry_run: bool,  # noqa: FBT001 - handed on
+        choice: EngineChoice,
+        *,
+        dry_run: bool,
         commit_metadata: Mapping[str, str] | None,
         progress: ProgressCallback | None,
     ) -> ChangeResult:
-        options = ChangeOptions(
-            dry_run=dry_run, commit_metadata=metadata_of(commit_metadata), progress=progress
-        )
-        result, newest = run_change(self._reader, change, options, RUNTIME)
+        metadata = metadata_of(commit_metadata)
+        with choice.opened() as local:
+            told = local.telling(progress)
+            options = ChangeOptions(dry_run=dry_run, commit_metadata=metadata, progress=told)
+            result, newest = run_change(self._reader, change, options, RUNTIME, engine=local)
+            result = local.told(result)
         if result.committed:
             self._move_to(newest)
         return result
@@ -737,6 +770,9 @@ class Table:
         dry_run: bool = False,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressCallback | None = None,
+        engine: EngineName = "auto",
+        memory_bytes: int | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
     ) -> ChangeResult:
         """Merge rows into the table, in one commit: by default replace those that it has and insert the others.
 
@@ -780,6 +816,8 @@ class Table:
             Change nothing and say which files and rows would change.
         commit_metadata, progress : mapping of str to str, callable, optional
             Kept in the history beside our own entries; called with a `Progress` at every step.
+        engine, memory_bytes, spill_dir
+            Where rows are moved, in how much memory: as for `qbeast.write_table`.
 
         Returns
         -------
@@ -800,7 +838,7 @@ class Table:
 
         Notes
         -----
-        The source is held in memory, the table's rows as `optimize` holds them.
+        The source is held in memory, whatever the budget; the table's rows as `optimize` holds them.
 
         Examples
         --------
@@ -830,7 +868,13 @@ class Table:
             not_matched_by_source_if=not_matched_by_source_if,
             source_name=source_name,
         )
-        return self._run(Merge(to_frame(source), clauses), dry_run, commit_metadata, progress)
+        return self._run(
+            Merge(to_frame(source), clauses),
+            EngineChoice(engine, memory_bytes, spill_dir),
+            dry_run=dry_run,
+            commit_metadata=commit_metadata,
+            progress=progress,
+        )
 
     @property
     def properties(self) -> dict[str, str]:

@@ -294,3 +294,19 @@ def test_a_partitioned_delta_table_is_refused_with_a_command_that_copies_it(tmp_
     assert f"`qbeast write {old} new --columns day,...`" in told
     run("write", old, new, "--columns", "day,id")
     assert qbeast.read_table(new).select(rows.columns).sort("id").equals(rows)
+
+
+def test_rows_larger_than_the_memory_go_through_temporary_files(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    for number in range(4):
+        start = number * 50_000
+        rows = pl.DataFrame({"id": range(start, start + 50_000), "half": [i / 2 for i in range(50_000)]})
+        rows.write_parquet(tmp_path / "rows" / f"{number}.parquet")
+    limits = ["--memory", "4MiB", "--spill-dir", str(tmp_path)]
+    told = said("write", tmp_path / "rows", tmp_path / "t", "-c", "id", *limits)
+    assert (told["engine"], told["rows"], told["spilled_bytes"] > 0) == ("spill", 200_000, True)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["rows", "t"]
+    assert "is no size" in complaint("append", "rows", "t", "--memory", "much", code=2)
+    assert said("optimize", tmp_path / "t", "--full", *limits)["engine"] == "spill"
+    text = run("append", tmp_path / "rows", tmp_path / "t", *limits).stdout
+    assert "went through temporary files" in text

@@ -11,6 +11,8 @@ from qbeast_core.cli.commands.parameters import (
     commit_metadata_option,
     dialect_option,
     dry_run_option,
+    memory_option,
+    spill_dir_option,
     table_argument,
 )
 
@@ -26,6 +28,7 @@ convert = command(
     ),
     dialect_option("How blocks will be spelled."),
     commit_metadata_option,
+    memory_option,
     dry_run_option,
     short_help="Give a Delta table or Parquet files an index.",
 )
@@ -61,6 +64,8 @@ optimize = command(
         help="Rewrite all files with quantiles and ranges of the rows there are now.",
     ),
     commit_metadata_option,
+    memory_option,
+    spill_dir_option,
     dry_run_option,
     short_help="Rewrite what is out of shape.",
 )

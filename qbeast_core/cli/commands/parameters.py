@@ -22,8 +22,10 @@ __all__ = [
     "dialect_option",
     "dry_run_option",
     "json_option",
+    "memory_option",
     "sample_option",
     "select_option",
+    "spill_dir_option",
     "table_argument",
     "together",
     "version_option",
@@ -104,6 +106,18 @@ def as_mapping(
             raise click.BadParameter(msg, param=parameter)
         found[key] = value
     return found or None
+
+
+def _as_bytes(_ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    """Read ``2GiB``, ``512MB`` or a plain number of bytes."""
+    from qbeast_core.errors import InvalidInputError
+    from qbeast_core.table.engine.budget import bytes_of_text
+
+    try:
+        return None if text is None else bytes_of_text(text, argument="--memory")
+    except InvalidInputError:
+        msg = f"{text!r} is no size: say 2GiB, 512MB or a number of bytes"
+        raise click.BadParameter(msg, param=parameter) from None
 
 
 def _share(text: str) -> float:
@@ -203,6 +217,20 @@ commit_metadata_option: Final = click.option(
     multiple=True,
     callback=as_mapping,
     help="Kept in the history; may be repeated.",
+)
+
+memory_option: Final = click.option(
+    *("--memory", "memory_bytes"),
+    metavar="SIZE",
+    callback=_as_bytes,
+    help="Memory to take, such as 2GiB; by default half of the machine's. More rows go through temporary files.",
+)
+
+spill_dir_option: Final = click.option(
+    "--spill-dir",
+    metavar="FOLDER",
+    type=click.Path(),
+    help="A folder for temporary files; by default the system's.",
 )
 
 dry_run_option: Final = click.option(

@@ -13,6 +13,8 @@ from qbeast_core.cli.commands.parameters import (
     commit_metadata_option,
     dialect_option,
     dry_run_option,
+    memory_option,
+    spill_dir_option,
     table_argument,
     together,
 )
@@ -79,6 +81,8 @@ _writing = together(
         help="Write nothing if the table holds this version of the application, or a later one.",
     ),
     commit_metadata_option,
+    memory_option,
+    spill_dir_option,
     dry_run_option,
 )
 

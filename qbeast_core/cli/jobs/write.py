@@ -95,10 +95,10 @@ def _readable() -> Generator[None]:
 def _result_text(result: WriteResult) -> tuple[Part, ...]:
     if not result.written:
         return (f"nothing was written: version {result.version} stays as it is",)
-    return (
-        f"version {result.version}: {result.rows:,} rows in {result.files:,} file(s), {size_text(result.bytes)}",
-        _index_text(result),
-    )
+    what = f"version {result.version}: {result.rows:,} rows in {result.files:,} file(s), {size_text(result.bytes)}"
+    if result.spilled_bytes:
+        what += f"; {size_text(result.spilled_bytes)} went through temporary files"
+    return what, _index_text(result)
 
 
 def _planned_text(planned: WriteResult) -> tuple[Part, ...]:

@@ -33,6 +33,7 @@ _FOLDER_VARIABLE: Final = "QBEAST_SPILL_DIR"
 
 _HELD: Final = 2  # times the rows: what a write from memory takes besides them
 _READ: Final = 3  # times the rows, which are read first
+_UNPACKED: Final = 64  # times the bytes of files: values seldom take more
 _ONE_CALL_BYTES: Final = 256 << 20
 
 ResultT = TypeVar("ResultT", bound=FilesResult)
@@ -163,11 +164,7 @@ class LocalEngine:
                 stream: StreamSource = FrameStream(source.frame)
                 needed = _HELD * size_bytes
             case FilesSource():
-                counts, sizes = rows_and_bytes(source.reader, source.numbers)
-                added = 0 if source.added is None else int(source.added.estimated_size())
-                size_bytes = int(sizes.sum()) + added
-                rows = int(counts.sum()) + (0 if source.added is None else source.added.height)
-                stream, needed = FilesStream(source), _READ * size_bytes
+                return self._files(source)
             case _ if hasattr(source, "batches"):
                 return self._taken(cast("StreamSource", source))
             case _:
@@ -175,6 +172,20 @@ class LocalEngine:
         if not self._spills(needed):
             return _Repeatable(source)
         return _Repeatable(source, stream, size_bytes / max(rows, 1))
+
+    def _files(self, source: FilesSource) -> _Repeatable:
+        """Decide about live files; few are not even asked how large their values are."""
+        stored = source.reader.snapshot.files["size_bytes"].to_numpy()[source.numbers].sum()
+        added = source.empty if source.added is None else source.added
+        added_bytes = int(added.estimated_size())
+        if not self._spills(int(stored) * _UNPACKED + _READ * added_bytes):
+            return _Repeatable(source)
+        counts, sizes = rows_and_bytes(source.reader, source.numbers)
+        size_bytes = int(sizes.sum()) + added_bytes
+        if not self._spills(_READ * size_bytes):  # then there is room for all of them at once
+            return _Repeatable(replace(source, group_bytes=max(source.group_bytes, size_bytes)))
+        row_bytes = size_bytes / max(int(counts.sum()) + added.height, 1)
+        return _Repeatable(source, FilesStream(source), row_bytes)
 
     def _spills(self, needed_bytes: int) -> bool:
         if self._choice == "auto":

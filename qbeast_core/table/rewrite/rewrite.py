@@ -190,14 +190,14 @@ def rewrite(reader: Reader, asked: Rewrite, runtime: Runtime, *, engine: Engine 
     rewriter = _Rewriter(reader, asked, runtime, engine)
     try:
         replaced = rewriter.run()
+        if replaced is not None and asked.progress is not None:
+            files = len(replaced.adds)
+            asked.progress(Progress("commit", files, files, replaced.rows))
     except BaseException:  # an interrupt and a panic of Rust too
         delete_data_files(reader.store, rewriter.adds)
         raise
     if replaced is None:
         return None
-    if asked.progress is not None:
-        files = len(replaced.adds)
-        asked.progress(Progress("commit", files, files, replaced.rows))
     outcome = publish(
         reader.store, snapshot, _intent(snapshot, asked, replaced), conflict_with=asked.conflict_with
     )

@@ -98,8 +98,7 @@ def _write(
     if options.dry_run:
         counts = with_write(None if stays is None else stays.files, (), plan.keys())[1]
         return _planned(target, chosen, plan, rows=chosen.rows, design_effect=counts.design_effect)
-    adds = _written(plan, files)
-    report_progress(options, Progress("commit", len(adds), len(adds), chosen.rows))
+    adds = _written(plan, files, options, rows=chosen.rows)
     mode: WriteMode = "create" if target is None else "overwrite" if options.mode == "overwrite" else "append"
     intent = replace(
         rows_intent(mode, adds, chosen.rows, options),
@@ -121,12 +120,13 @@ def _write(
     return _done(result, adds, outcome)
 
 
-def _written(plan: PlannedRows, files: FileTarget) -> list[AddFile]:
+def _written(plan: PlannedRows, files: FileTarget, options: WriteOptions, *, rows: int) -> list[AddFile]:
     """Write all files; where that fails, those written go again as far as the store lets us."""
     adds: list[AddFile] = []
     try:
         for some in plan.write():
             adds += some
+        report_progress(options, Progress("commit", len(adds), len(adds), rows))
     except BaseException:  # an interrupt and a panic of Rust too
         delete_data_files(files.store, adds)
         raise

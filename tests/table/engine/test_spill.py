@@ -98,7 +98,7 @@ def test_no_row_is_lost_and_the_index_holds(
 @pytest.fixture(scope="module")
 def rows() -> pl.DataFrame:
     rng = np.random.default_rng(7)
-    n = 120_000
+    n = 80_000
     return pl.DataFrame(
         {
             "row": np.arange(n),
@@ -241,7 +241,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_left(
     def full(self: Any) -> None:
         write(self)
         written.append(1)
-        if len(written) > 9:
+        if len(written) > 5:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(spill_files._Writer, "_tell", full)  # noqa: SLF001
@@ -251,6 +251,19 @@ def test_a_full_disk_is_one_error_and_nothing_is_left(
         assert caught.value.path == str(tmp_path)
     assert sorted(table.rglob("*")) == before
     assert [one.name for one in tmp_path.iterdir()] == ["t"]
+
+
+@pytest.mark.parametrize("stage", ["read", "plan", "write", "commit"])
+def test_an_interrupt_leaves_nothing(rows: pl.DataFrame, tmp_path: Path, stage: str) -> None:
+    def interrupt(step: qbeast.Progress) -> None:
+        if step.stage == stage and (stage != "write" or step.files_done > 1):
+            raise KeyboardInterrupt
+
+    data = rows.iter_slices(10_000)
+    options: dict[str, Any] = {"memory_bytes": 4 << 20, "spill_dir": tmp_path, "progress": interrupt}
+    with pytest.raises(KeyboardInterrupt):
+        qbeast.write_table(data, tmp_path / "t", columns=["a"], **options)
+    assert not [one for one in tmp_path.rglob("*") if one.is_file() or one.name != "t"]
 
 
 @pytest.mark.parametrize(
