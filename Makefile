@@ -14,7 +14,7 @@ SPARKS  := 3.5.0 3.5.3 3.5 4.0.0 4.0
 # The newest one that Spark's own Delta exists for (tests/interop/conftest.py).
 DELTA   := 4.2
 # Object stores that are no mocks: what `make test-all` runs against where there are Go and Node.
-GO_STORES   := github.com/versity/versitygw/cmd/versitygw@v1.8.0 github.com/fsouza/fake-gcs-server@v1.56.1
+GO_STORES   := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 NODE_STORES := azurite@3.35.0
 # Warnings of the build backend about editable installs tell a user of this project nothing.
 PIP     := PYTHONWARNINGS=ignore $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -70,7 +70,7 @@ spark-all: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) ## with
 interop: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done ## Spark's own Delta on our tables (needs Maven Central)
 	PYTHONPATH=$(VENV)/pyspark-$(DELTA) EXPECTED_PYSPARK=$(DELTA) $(BIN)/python -m pytest tests/interop --slow
 
-stores: $(VENV)/stores/.done ## servers of S3, Azure and Google for the tests, as far as Go and Node are there
+stores: $(VENV)/stores/.done ## servers of S3 and Azure for the tests, as far as Go and Node are there
 
 bench: $(VENV)/.bench ## run every benchmark: one table of targets beside figures (benchmarks/out/)
 	$(BIN)/python -m benchmarks.run_all
@@ -126,7 +126,7 @@ $(VENV)/pyspark-%/.done: tests/spark/versions/pyspark-%.txt | $(VENV)/.pip
 
 $(VENV)/stores/.done: | $(VENV)/.pip
 	mkdir -p $(@D)
-	! command -v go >/dev/null 2>&1 || for module in $(GO_STORES); do GOBIN=$(abspath $(@D)) go install $$module || exit; done
+	! command -v go >/dev/null 2>&1 || GOBIN=$(abspath $(@D)) go install $(GO_STORES)
 	! command -v npm >/dev/null 2>&1 || npm install --silent --no-audit --no-fund --prefix $(@D) $(NODE_STORES)
 	@touch $@
 
