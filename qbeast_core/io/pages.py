@@ -21,7 +21,7 @@ from qbeast_core.io.tail import FileTail, parse_tail
 
 __all__ = ["PageRanges", "PageReader", "PageRequest"]
 
-_WINDOW: Final = 64
+_WINDOW: Final = 512  # files whose tails are asked for at once, and held
 
 
 @dataclass(frozen=True, slots=True)

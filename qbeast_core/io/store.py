@@ -12,7 +12,7 @@ from qbeast_core.io.location import is_address, resolve_location
 
 __all__ = ["Entry", "Range", "Store", "map_files", "merge_ranges", "open_store", "split_blocks"]
 
-_REMOTE_READS: Final = 16  # an object store answers slowly, but many at once
+_REMOTE_READS: Final = 64  # an object store answers slowly, but many at once
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
@@ -64,7 +64,7 @@ class Store(Protocol):
         ...
 
     def get_ranges(self, path: str, ranges: Sequence[Range]) -> list[memoryview]:
-        """Read several ranges, one buffer each: touching ranges at once, and no byte between others."""
+        """Read several ascending ranges, one buffer each: those that touch, or are so near that it pays, at once."""
         ...
 
     def put(self, path: str, data: bytes | memoryview) -> None:
@@ -154,23 +154,28 @@ def map_files(store: Store, function: Callable[[_In], _Out], items: Sequence[_In
         return list(pool.map(function, items))
 
 
-def merge_ranges(ranges: Sequence[Range]) -> list[Range]:
-    """Join each range with the one before it where they touch.
+def merge_ranges(ranges: Sequence[Range], *, gap_bytes: int = 0) -> list[Range]:
+    """Join each range with the one before it where they touch, or lie near each other.
 
     Parameters
     ----------
     ranges
         Ascending, without overlap.
+    gap_bytes
+        The most that may lie between two of them.
 
     Examples
     --------
     >>> merge_ranges([(4, 6), (10, 5), (20, 1)])
     [(4, 11), (20, 1)]
+    >>> merge_ranges([(4, 6), (10, 5), (20, 1)], gap_bytes=5)
+    [(4, 17)]
     """
     merged: list[Range] = []
     for start, length in ranges:
-        if merged and sum(merged[-1]) == start:
-            merged[-1] = (merged[-1][0], merged[-1][1] + length)
+        if merged and start - sum(merged[-1]) <= gap_bytes:
+            first = merged[-1][0]
+            merged[-1] = (first, start + length - first)
         else:
             merged.append((start, length))
     return merged
@@ -179,14 +184,12 @@ def merge_ranges(ranges: Sequence[Range]) -> list[Range]:
 def split_blocks(
     merged: Sequence[Range], blocks: Sequence[memoryview], ranges: Sequence[Range]
 ) -> list[memoryview]:
-    """Cut the blocks read for ``merge_ranges(ranges)`` back into the ranges; nothing is copied."""
+    """Cut the blocks read for ``merge_ranges(ranges)``, with whatever gap, into the ranges; nothing is copied."""
     parts: list[memoryview] = []
     pairs = zip(merged, blocks, strict=True)
-    end = -1
-    (first, _), block = (0, 0), memoryview(b"")
+    (first, size), block = (0, -1), memoryview(b"")
     for start, length in ranges:
-        if start != end:  # not touching the range before it: the next block
-            (first, _), block = next(pairs)
-        end = start + length
-        parts.append(block[start - first : end - first])
+        if start + length > first + size:
+            (first, size), block = next(pairs)
+        parts.append(block[start - first : start - first + length])
     return parts

@@ -72,10 +72,19 @@ def test_a_folder_is_no_file(store: LocalStore) -> None:
         store.get("folder")
 
 
-def test_ranges_are_cut_out_of_merged_reads() -> None:
+@pytest.mark.parametrize(
+    ("gap_bytes", "expected"),
+    [
+        (0, [(0, 7), (10, 0), (20, 6), (90, 10)]),
+        (3, [(0, 10), (20, 6), (90, 10)]),
+        (10, [(0, 26), (90, 10)]),
+        (99, [(0, 100)]),
+    ],
+)
+def test_ranges_are_cut_out_of_merged_reads(gap_bytes: int, expected: list[tuple[int, int]]) -> None:
     data = bytes(range(100))
     ranges = [(0, 3), (3, 0), (3, 4), (10, 0), (20, 5), (25, 1), (90, 10)]
-    merged = merge_ranges(ranges)
-    assert merged == [(0, 7), (10, 0), (20, 6), (90, 10)]
+    merged = merge_ranges(ranges, gap_bytes=gap_bytes)
+    assert merged == expected
     blocks = [memoryview(data)[start : start + length] for start, length in merged]
     assert [bytes(p) for p in split_blocks(merged, blocks, ranges)] == [data[s : s + n] for s, n in ranges]

@@ -22,6 +22,8 @@ OPEN_COST_BYTES: Final = 1 << 20
 TASK_BYTES: Final = 64 << 20
 """Stored bytes that a task reads, about."""
 
+_SMALL_BYTES: Final = 4 << 20
+
 
 def scan_tasks(
     reader: Reader, plan: ScanPlan, columns: Sequence[str] | None = None, *, task_bytes: int = TASK_BYTES
@@ -100,9 +102,14 @@ def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
     if request is not None:
         return FileParts(pages=(request,))
     hidden = reader.hidden_rows(plan.selection, number)
-    if hidden is None:
-        return FileParts(whole=(reader.paths[number],))
-    return FileParts(hiding=((reader.paths[number], hidden),))
+    if hidden is not None:
+        return FileParts(hiding=((reader.paths[number], hidden),))
+    # Polars asks an object store for few files at once: small ones would wait for each other.
+    if reader.store.local_root is None and reader.snapshot.files["size_bytes"][number] <= _SMALL_BYTES:
+        request = reader.all_pages(plan.selection, number)
+        if request is not None:
+            return FileParts(pages=(request,))
+    return FileParts(whole=(reader.paths[number],))
 
 
 def _split(reader: Reader, plan: ScanPlan, task_bytes: int) -> list[FileParts]:
