@@ -499,15 +499,16 @@ class Table:
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> OptimizeResult:
-        """Bring what is out of shape back into shape, in one commit a revision; the rows stay the same.
+        """Bring what is out of shape back into shape; the rows stay the same, and a second optimize does nothing.
 
         Without options these files are rewritten and no others, their rows indexed with the newest revision:
         files without index (``"staged"``), files with deletion vectors (``"deletion vector"``), files much smaller
         than the rest, as far as there are enough of them to join (``"small file"``); and of the newest revision,
-        files of another implementation (``"foreign layout"``) and those whose cubes hold many times the rows
-        they should, in many blocks (``"overfull cubes"``). A few more may go with them so that thresholds stay
+        files of another implementation (``"foreign layout"``) and those of which most rows would go deeper into
+        a tree of the table as it is now (``"overfull cubes"``). A few more may go with them so that thresholds stay
         in order (``"order of weights"``). Rows that the newest revision has no place for begin a new one in the
-        same commit. A table in shape is left alone.
+        same commit. Where joined files make others small, these follow in another commit. A table in shape is
+        left alone.
 
         Full reads and samples return the same rows before and after. Appends that land meanwhile stay.
 

@@ -11,7 +11,7 @@ from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.tree.codes import child_codes
 
-__all__ = ["ExistingLevel", "ExistingTree", "existing_tree", "place_cubes"]
+__all__ = ["ExistingLevel", "ExistingTree", "existing_tree", "place_cubes", "region_rows"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,20 +103,49 @@ def existing_tree(
     keys, positions = place_cubes(cubes)
     live = np.ones(len(depth), np.bool_) if gone is None else ~gone
     remembered = np.full(len(depth), MAX_WEIGHT, np.int32) if gone is None else max_weights
-    sizes = [
-        _sums(p, np.where(live, element_counts, 0)[depth >= k], len(q))
-        for k, (q, p) in enumerate(zip(keys, positions, strict=True))
-    ]
+    domains = region_rows(cubes, keys, positions, np.where(live, element_counts, 0))
     levels: list[ExistingLevel] = []
-    domains = sizes[0]
     for k, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
-        if k:
-            domains = _child_domains(level_keys >> cubes.dimensions, sizes[k], levels[-1].domains)
         reaching = depth >= k
         own = depth[reaching] == k
         mine = (min_weights[reaching], max_weights[reaching], remembered[reaching], live[reaching])
-        levels.append(_level(level_keys, domains, position, own, mine))
+        levels.append(_level(level_keys, domains[k], position, own, mine))
     return ExistingTree(cubes.dimensions, tuple(levels))
+
+
+def region_rows(
+    cubes: Cubes, keys: list[I64Array], positions: list[I64Array], element_counts: I64Array
+) -> list[F64Array]:
+    """Estimate how many rows lie in the region of each cube, those of its ancestors' blocks included.
+
+    Rows of a cube's own blocks lie in its children's regions in proportion to what is below these.
+
+    Parameters
+    ----------
+    cubes : Cubes
+        One per block.
+    keys, positions : list of ndarray of int64
+        Their places, see `place_cubes`.
+    element_counts : ndarray of int64
+        The blocks' rows.
+
+    Returns
+    -------
+    list of ndarray of float64
+        For each of `keys`.
+
+    Examples
+    --------
+    >>> from qbeast_core.space.cubes import decode_cubes
+    >>> cubes = decode_cubes(["", "A", "w"], dimensions=2)
+    >>> [level.tolist() for level in region_rows(cubes, *place_cubes(cubes), np.array([10, 10, 30]))]
+    [[50.0], [12.5, 37.5]]
+    """
+    found: list[F64Array] = []
+    for k, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
+        size = _sums(position, element_counts[cubes.depth >= k], len(level_keys))
+        found.append(_child_domains(level_keys >> cubes.dimensions, size, found[-1]) if k else size)
+    return found
 
 
 def place_cubes(cubes: Cubes) -> tuple[list[I64Array], list[I64Array]]:

@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import weight_to_fraction
 from qbeast_core.table.index.state import STAGED, IndexState
+from qbeast_core.tree.deepen import files_to_deepen
 
 __all__ = ["Choice", "RewriteReason", "Scope", "choose_files"]
 
@@ -30,7 +32,6 @@ _SMALL_ROWS: Final = 1 << 15
 """A file of fewer rows is small; no write of several files makes one."""
 
 _SMALL_SHARE: Final = 0.5
-_OVERFULL: Final = 2
 _ORDER: Final[tuple[RewriteReason, ...]] = get_args(RewriteReason)[:-1]  # the last is found while rewriting
 
 
@@ -64,6 +65,11 @@ class Scope:
     every: bool = False
     paths: frozenset[str] | None = None
     fraction: float | None = None
+
+    @property
+    def can_be_finished(self) -> bool:
+        """Whether files that were rewritten are out of it then: neither all are taken, nor a share of them."""
+        return not self.every and self.paths is None and self.fraction is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +121,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     certain = np.logical_or.reduce([within & mask for mask in reasons.values()])
     shaped = looked_at & within & ~certain & (scope.paths is None)
     small = _small(files, shaped, int(_rows(files)[certain].sum()))
-    overfull = _overfull(state, scope, shaped & mine & ~small)
+    overfull = _overfull(state, scope, shaped & mine & ~small, certain | small)
     more = _small(files, shaped & ~small & ~overfull, int(_rows(files)[certain | small | overfull].sum()))
     reasons |= {"small file": small | more, "overfull cubes": overfull}
     chosen = within & np.logical_or.reduce(list(reasons.values()))
@@ -174,16 +180,19 @@ def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
     return chosen
 
 
-def _overfull(state: IndexState, scope: Scope, among: BoolArray) -> BoolArray:
-    """Tell which files hold mostly rows of cubes that many blocks have overfilled."""
-    files = state.snapshot.files
-    if scope.revision is None:
-        return np.zeros(files.height, np.bool_)
-    size = state.snapshot.config.revisions[scope.revision].desired_cube_size
+def _overfull(state: IndexState, scope: Scope, among: BoolArray, anyway: BoolArray) -> BoolArray:
+    """Tell which files hold mostly rows that would go deeper if they were put back now."""
+    if scope.revision is None or not among.any():
+        return np.zeros_like(among)
+    revision = state.snapshot.config.revisions[scope.revision]
     blocks = state.blocks.filter(pl.col("revision") == scope.revision)
-    cubes = blocks.group_by("cube").agg(pl.col("rows").sum().alias("held"), pl.len().alias("blocks"))
-    # A heavy key fills a leaf too, with few large blocks; joining them would change nothing.
-    cubes = cubes.filter((pl.col("held") > _OVERFULL * size) & (pl.col("held") <= pl.col("blocks") * size))
-    out = blocks.join(cubes, on="cube", how="semi")
-    held = np.bincount(out["file"].to_numpy(), out["rows"].to_numpy(), files.height)
-    return among & (2 * held > _rows(files))
+    return files_to_deepen(
+        decode_cubes(blocks["cube"].to_list(), dimensions=len(revision.columns)),
+        min_weights=blocks["min_weight"].cast(pl.Int32).to_numpy(),
+        max_weights=blocks["max_weight"].cast(pl.Int32).to_numpy(),
+        element_counts=blocks["rows"].to_numpy(),
+        files=blocks["file"].to_numpy(),
+        among=among,
+        anyway=anyway,
+        cube_size=revision.desired_cube_size,
+    )

@@ -30,6 +30,8 @@ __all__ = ["OptimizeOptions", "OptimizeResult", "optimize"]
 
 _MOST_PLANS: Final = 4
 
+_MOST_ROUNDS: Final = 4
+
 _SHAPE: Final = frozenset({"small file", "overfull cubes"})
 
 
@@ -83,8 +85,12 @@ def optimize(
     scopes = _scopes(reader, options)
     done: list[_Done] = []
     for scope in scopes:
-        done.append(_one(reader.renewed(), scope, options, runtime, engine))
-        reader = reader.at(done[-1].snapshot)
+        for _ in range(_MOST_ROUNDS):
+            done.append(_one(reader.renewed(), scope, options, runtime, engine))
+            reader = reader.at(done[-1].snapshot)
+            # Beside a file that was joined, others may be small now.
+            if done[-1].replaced is None or not scope.can_be_finished or options.redraw:
+                break
     if options.progress is not None:
         rows = sum(one.replaced.rows for one in done if one.replaced is not None)
         options.progress(Progress("done", rows=rows))
@@ -224,14 +230,18 @@ def _result(done: Sequence[_Done], options: OptimizeOptions, snapshot: Snapshot)
     # Where something was rewritten, files that were looked at in vain stay; two scopes may have looked at the same.
     told = [one for one in done if one.replaced is not None] or done
     plan = pl.concat([one.plan for one in told]).unique("path", keep="first", maintain_order=True)
+    gone = set(plan["path"])
+    adds = [add for one in replaced for add in one.adds]
+    came = [add for add in adds if add.path not in gone]
+    plan = plan.filter(~pl.col("path").is_in([add.path for add in adds]))
     return OptimizeResult(
         version=snapshot.version if last is None else last.version,
         committed=last is not None,
         dry_run=options.dry_run,
         plan=plan,
         rows=sum(one.rows for one in replaced),
-        files=sum(len(one.adds) for one in replaced),
-        bytes=sum(one.bytes for one in replaced),
+        files=len(came),
+        bytes=sum(add.size for add in came),
         cubes=sum(one.cubes for one in replaced),
         revision_id=latest if last is None or last.revision_id is None else last.revision_id,
         new_revision=any(one.is_new for one in replaced),

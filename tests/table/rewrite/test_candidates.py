@@ -104,17 +104,24 @@ def test_small_files_of_older_revisions_count_unless_one_revision_is_named():
     )
 
 
-def test_files_of_cubes_that_many_blocks_overfill_are_taken():
-    def many(rows: int) -> File:
-        return File(100_000, blocks=(Block("", LOW, LAST, rows), Block("g", LOW, LAST, 100_000 - rows)))
+def test_files_whose_rows_a_tree_of_now_would_place_deeper_are_taken():
+    def whole(rows: int) -> File:
+        return File(rows, blocks=(Block("", LOW, LAST, rows),))
 
-    assert chosen(state_of(*[many(60_000)] * 4, cube_size=100_000)) == dict.fromkeys(
+    assert chosen(state_of(*[whole(60_000)] * 4, cube_size=100_000)) == dict.fromkeys(
         range(4), "overfull cubes"
     )
-    assert chosen(state_of(*[many(60_000)] * 3, cube_size=100_000)) == {}
-    mostly_elsewhere = [many(40_000), *[File(100_000)] * 2]
-    assert set(chosen(state_of(*mostly_elsewhere, cube_size=100_000))) == {1, 2}
-    assert chosen(state_of(*[many(60_000)] * 4, cube_size=20_000)) == {}  # one key is that heavy
+    assert chosen(state_of(*[whole(60_000)] * 3, cube_size=100_000)) == {}  # 4 of 9 rows would go deeper
+    assert chosen(state_of(*[whole(60_000)] * 4, cube_size=30_000)) == {}  # one key is that heavy
+
+
+def test_upper_cubes_are_taken_when_the_table_has_doubled():
+    third = int(2**32 / 3) + LOW  # of a table of 300,000 rows the root held 100,000
+    root = File(100_000, blocks=(Block("", LOW, third, 100_000),))
+    halves = [File(100_000, blocks=(Block(cube, third + 1, LAST, 100_000),)) for cube in "Ag"]
+    assert chosen(state_of(root, *halves, cube_size=100_000)) == {}
+    assert 0 not in chosen(state_of(root, *halves * 2, cube_size=100_000))
+    assert 0 in chosen(state_of(root, *halves * 3, cube_size=100_000))
 
 
 def test_named_files_are_taken_whatever_their_shape():

@@ -1,0 +1,101 @@
+"""What an optimize leaves, the next one has nothing to do about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import qbeast
+from qbeast_core.table.rewrite import candidates
+from tests.helpers.tables import assert_same_rows, folder, small_files
+
+RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
+KINDS = ["spread", "skewed", "growing", "few keys"]
+
+
+def rows_of(kind: str, count: int, number: int, seed: int) -> pl.DataFrame:
+    rng = np.random.default_rng([seed, number])
+    a, b = rng.random(count), rng.random(count)
+    if kind == "skewed":
+        a, b = np.exp(4 * a), rng.normal(0, 1, count)
+    if kind == "growing":
+        a = a + number / 4
+    if kind == "few keys":
+        a, b = np.floor(a * 4), np.floor(b * 9)
+    return pl.DataFrame({"row": np.arange(count) + 10_000 * number, "a": a, "b": b})
+
+
+def check_again(kind: str, sizes: list[int], every: int, seed: int) -> None:
+    with folder() as path, small_files(), mock.patch.object(candidates, "_SMALL_ROWS", 8):
+        frames: list[pl.DataFrame] = []
+        for number, size in enumerate(sizes):
+            frames.append(rows_of(kind, size, number, seed))
+            qbeast.write_table(
+                frames[-1], path, columns=["a", "b"], cube_size=16, mode="append" if number else "error"
+            )
+            if number % every == every - 1 or number == len(sizes) - 1:
+                check_in_shape_afterwards(path, pl.concat(frames))
+
+
+def check_in_shape_afterwards(path: Path, rows: pl.DataFrame) -> None:
+    done = qbeast.open_table(path).optimize()
+    table = qbeast.open_table(path)
+    again = table.optimize()
+    assert not again.committed, f"{done}\nagain: {again}"
+    assert (again.version, again.files, again.rows) == (table.version, 0, 0)
+    assert table.check(data=True).ok
+    assert_same_rows(table.scan().collect(), rows)
+
+
+APPENDS = st.lists(st.integers(1, 60), min_size=2, max_size=14)
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    first=st.integers(1, 400),
+    appended=APPENDS,
+    every=st.integers(2, 20),
+    seed=st.integers(0, 9),
+)
+@settings(RELAXED, max_examples=6)
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_a_second_optimize_does_nothing(
+    kind: str, first: int, appended: list[int], every: int, seed: int
+) -> None:
+    check_again(kind, [first, *appended], every, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@given(
+    kind=st.sampled_from(KINDS),
+    first=st.integers(1, 1500),
+    appended=st.lists(st.integers(1, 90), min_size=2, max_size=40),
+    every=st.integers(2, 20),
+    seed=st.integers(0, 99),
+)
+@settings(RELAXED, max_examples=60)
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_a_second_optimize_of_many_does_nothing(
+    kind: str, first: int, appended: list[int], every: int, seed: int
+) -> None:
+    check_again(kind, [first, *appended], every, seed)
+
+
+def test_files_that_are_small_beside_a_joined_one_are_joined_too(tmp_path: Path) -> None:
+    with mock.patch.object(candidates, "_SMALL_ROWS", 8):
+        for number, size in enumerate([400, 400, *[150] * 8]):
+            frame = rows_of("spread", size, number, 0)
+            qbeast.write_table(frame, tmp_path, columns=["a", "b"], mode="append")
+        table = qbeast.open_table(tmp_path)
+        before = {Path(path).name for path in table.files()["path"]}
+        result = table.optimize()
+        assert (result.files, result.files_removed, result.rows) == (2, 10, 2000)
+        assert set(result.plan["path"]) == before
+        assert not table.optimize().committed
