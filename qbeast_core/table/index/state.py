@@ -165,8 +165,10 @@ class IndexState:
             Whether rows are put back by the thresholds that their cubes had, so that those that did not change
             find the cubes they came from; else by those of a fresh tree.
         """
-        blocks, taken = self.binding(revision).select(_BLOCKS.names()), None
-        if gone is not None:
+        taken: BoolArray | None = None
+        if gone is None:
+            blocks = self.binding(revision).select(_BLOCKS.names())
+        else:
             mine = self.blocks.filter(pl.col("revision") == revision.revision_id).select(_BLOCKS.names())
             blocks = pl.concat([mine, new_blocks() if new is None else new])
             taken = np.append(gone, values=False)[blocks["file"].to_numpy()]  # the last one is `NEW_FILE`
@@ -199,10 +201,11 @@ class IndexState:
             mine = self.blocks.filter(pl.col("revision") == number).select(_BLOCKS.names())
             staying = mine.filter(~_mask(gone[mine["file"].to_numpy()]))
             broken = _broken(pl.concat([staying, new]) if number == back else staying, one)
-            if broken.height:
-                before = _broken(mine, one).filter("above")["text"]
-                known = broken.filter(pl.col("above") & pl.col("text").is_in(before.implode()))["cube"]
-                broken = broken.filter(~pl.col("cube").is_in(known.implode()))
+            if broken.is_empty():
+                continue
+            before = _broken(mine, one).filter("above")["text"]
+            known = broken.filter(pl.col("above") & pl.col("text").is_in(before.implode()))["cube"]
+            broken = broken.filter(~pl.col("cube").is_in(known.implode()))
             sides = self._cheaper_sides(broken)
             found.append(sides["file"].to_numpy())
             is_stuck = is_stuck or sides["cube"].n_unique() < broken["cube"].n_unique()
