@@ -60,11 +60,11 @@ ON_BOTH  = @$(BIN)/python -m pytest tests/spark $(1) --connect $(2) >$(VENV)/con
 spark: $(VENV)/.dev ## the tests of Spark, on a classic session and, where it may differ, on Spark Connect
 	$(call ON_BOTH,,-m connect)
 
+# Older versions run two at a time, each told of when it is done.
 spark-all: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) ## with slow sweeps, cluster and older versions
-	for version in $(SPARKS); do \
-	  PYTHONPATH=$(VENV)/pyspark-$$version EXPECTED_PYSPARK=$$version \
-	    $(BIN)/python -m pytest tests/spark/versions || exit; \
-	done
+	@printf '%s\n' $(SPARKS) | xargs -P 2 -I % sh -c 'PYTHONPATH=$(VENV)/pyspark-% EXPECTED_PYSPARK=% \
+	  $(BIN)/python -m pytest tests/spark/versions >$(VENV)/pyspark-%/log 2>&1; passed=$$?; \
+	  cat $(VENV)/pyspark-%/log; exit $$passed'
 	$(call ON_BOTH,--slow)
 
 interop: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done ## Spark's own Delta on our tables (needs Maven Central)
