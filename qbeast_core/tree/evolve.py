@@ -9,7 +9,7 @@ from typing import Final
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.fit import ColumnBounds, Fitted, Growth, fit_column, refit_column
+from qbeast_core.tree.fit import ColumnBounds, Fitted, Growth, fit_column, quantile_count, refit_column
 from qbeast_core.tree.summary import ColumnSummary, IndexSummary
 
 __all__ = [
@@ -80,10 +80,12 @@ def first_revision(wish: IndexWish, summary: IndexSummary, *, table_id: str, tim
     timestamp_ms : int
         Milliseconds since 1970 UTC.
     """
-    fitted = [
-        _fit(wish, spec, column, summary) for spec, column in zip(wish.specs, summary.columns, strict=True)
-    ]
     size = wish.cube_size or default_cube_size(summary.rows)
+    knots = quantile_count(summary.rows, cube_size=size)
+    fitted = [
+        _fit(wish, spec, column, summary, knots)
+        for spec, column in zip(wish.specs, summary.columns, strict=True)
+    ]
     return _revision(1, fitted, cube_size=size, table_id=table_id, timestamp_ms=timestamp_ms)
 
 
@@ -110,12 +112,14 @@ def next_revision(
     Revision
         `current` itself (the same object) when nothing has to change; else with the next id.
     """
+    size = wish.cube_size or _kept_cube_size(current, growth)
+    knots = quantile_count(growth.rows + summary.rows, cube_size=size)
     pairs = list(zip(current.column_transformers, current.transformations, strict=False))
     fitted: list[Fitted] = []
     for i, (spec, column) in enumerate(zip(wish.specs, summary.columns, strict=True)):
         known = pairs[i] if i < len(pairs) else None
         if known is None or not _is_kept(spec.kind, known[0].kind):
-            fitted.append(_fit(wish, spec, column, summary))
+            fitted.append(_fit(wish, spec, column, summary, knots))
         else:
             now = refit_column(
                 known,
@@ -125,9 +129,9 @@ def next_revision(
                 bounds=wish.bounds_of(column.name),
                 dialect=wish.dialect,
                 growth=growth,
+                knots=knots,
             )
             fitted.append((known[0], now))
-    size = wish.cube_size or _kept_cube_size(current, growth)
     if size == current.desired_cube_size and fitted == pairs:
         return current
     return _revision(
@@ -144,9 +148,11 @@ def _kept_cube_size(current: Revision, growth: Growth) -> int:
     return current.desired_cube_size * (4 if growth.cubes > MOST_CUBES else 1)
 
 
-def _fit(wish: IndexWish, spec: ColumnSpec, column: ColumnSummary, summary: IndexSummary) -> Fitted:
-    bounds = wish.bounds_of(spec.name)
-    return fit_column(spec.kind, column, summary.values(column.name), bounds=bounds, dialect=wish.dialect)
+def _fit(
+    wish: IndexWish, spec: ColumnSpec, column: ColumnSummary, summary: IndexSummary, knots: int
+) -> Fitted:
+    bounds, values = wish.bounds_of(spec.name), summary.values(column.name)
+    return fit_column(spec.kind, column, values, bounds=bounds, dialect=wish.dialect, knots=knots)
 
 
 def _revision(

@@ -42,6 +42,7 @@ __all__ = [
     "fit_column",
     "identity_or_unit",
     "linear_space",
+    "quantile_count",
     "refit_column",
     "value_limits",
 ]
@@ -65,8 +66,12 @@ _LIMITS: Final[dict[OrderedDataType, tuple[float, float]]] = {
 
 _DOUBLE_LIMITS: Final = (-1.7976931348623157e308, 1.7976931348623157e308)
 
-_KNOTS: Final = 1024
-"""Quantiles kept per column: a coordinate is then within 0.1 % of the rank it stands for."""
+_MOST_KNOTS: Final = 1024
+"""Quantiles of a column at most: a coordinate is then within 0.1 % of the rank it stands for."""
+
+_FEWEST_KNOTS: Final = 96
+
+_KNOTS_PER_CUBE: Final = 16
 
 KNOT_CHARACTERS: Final = 64
 """Characters kept of a text quantile: a prefix divides the order just as well."""
@@ -115,6 +120,22 @@ class Growth:
     cubes: int = 0
 
 
+def quantile_count(rows: int, *, cube_size: int) -> int:
+    """Return how many quantiles a column of a table is worth: as many as its cubes tell apart, with room to grow.
+
+    Even with a single column a cube has sixteen of them; with several, cubes are wider still. The log repeats
+    the quantiles with every revision.
+
+    Examples
+    --------
+    >>> quantile_count(2_000, cube_size=4096), quantile_count(240_000, cube_size=15_000)
+    (96, 256)
+    >>> quantile_count(6_000_000, cube_size=16_384)
+    1024
+    """
+    return min(max(_KNOTS_PER_CUBE * (rows // cube_size), _FEWEST_KNOTS), _MOST_KNOTS)
+
+
 def fit_column(
     kind: ColumnKind,
     summary: ColumnSummary,
@@ -122,6 +143,7 @@ def fit_column(
     *,
     bounds: ColumnBounds,
     dialect: BlocksDialect,
+    knots: int = _MOST_KNOTS,
 ) -> Fitted:
     """Choose a column's transformer and transformation from its data.
 
@@ -138,6 +160,8 @@ def fit_column(
         What the caller knows beyond the data.
     dialect : BlocksDialect
         Who else must read the table.
+    knots : int
+        Quantiles to keep at most, see `quantile_count`.
 
     Returns
     -------
@@ -158,7 +182,7 @@ def fit_column(
     if transformer.kind == "hashing":
         return transformer, HashTransformation(null_value=_NULL_HASH)
     if transformer.kind == "quantiles" or summary.data_type == "StringDataType":
-        return transformer, _quantiles(summary.data_type, sample, (lowest, highest), bounds)
+        return transformer, _quantiles(summary.data_type, sample, (lowest, highest), bounds, knots)
     numeric: OrderedDataType = summary.data_type
     if lowest is None or highest is None or lowest == highest:
         return transformer, identity_or_unit(numeric, lowest, dialect)
@@ -174,6 +198,7 @@ def refit_column(
     bounds: ColumnBounds,
     dialect: BlocksDialect,
     growth: Growth,
+    knots: int = _MOST_KNOTS,
 ) -> Transformation:
     """Return the transformation of a column that more rows came to: the one in force, or what supersedes it.
 
@@ -185,7 +210,7 @@ def refit_column(
     ----------
     known : tuple of Transformer and Transformation
         Those in force.
-    column, sample, bounds, dialect
+    column, sample, bounds, dialect, knots
         As for `fit_column`, of the rows to come.
     rows : int
         How many they are.
@@ -196,11 +221,11 @@ def refit_column(
     if isinstance(now, LinearTransformation):
         return _widened(now, column, bounds)
     if isinstance(now, OneValueTransformation):
-        return _beyond_one_value(known, column, sample, bounds, dialect)
+        return _beyond_one_value(known, column, sample, bounds, dialect, knots=knots)
     if not isinstance(now, QuantilesTransformation):
         return now  # hash and histogram are never superseded by data
     if bounds.quantiles is None:
-        return _requantiled(now, column, sample, rows - column.nulls, growth)
+        return _requantiled(now, column, sample, rows - column.nulls, growth, most=knots)
     given = fit_column("quantiles", column, sample, bounds=bounds, dialect=dialect)[1]
     return now if given == now else given
 
@@ -293,7 +318,13 @@ def _widened(now: LinearTransformation, column: ColumnSummary, bounds: ColumnBou
 
 
 def _beyond_one_value(
-    known: Fitted, column: ColumnSummary, sample: pl.Series, bounds: ColumnBounds, dialect: BlocksDialect
+    known: Fitted,
+    column: ColumnSummary,
+    sample: pl.Series,
+    bounds: ColumnBounds,
+    dialect: BlocksDialect,
+    *,
+    knots: int,
 ) -> Transformation:
     transformer, now = known
     value = now.limits[0] if now.limits else None
@@ -305,11 +336,17 @@ def _beyond_one_value(
     if lowest is None or (lowest == highest == value and bounds.quantiles is None):
         return now
     kind: ColumnKind = "quantiles" if transformer.kind == "quantiles" else "linear"
-    return fit_column(kind, both, sample, bounds=bounds, dialect=dialect)[1]
+    return fit_column(kind, both, sample, bounds=bounds, dialect=dialect, knots=knots)[1]
 
 
 def _requantiled(
-    now: QuantilesTransformation, column: ColumnSummary, sample: pl.Series, rows: int, growth: Growth
+    now: QuantilesTransformation,
+    column: ColumnSummary,
+    sample: pl.Series,
+    rows: int,
+    growth: Growth,
+    *,
+    most: int,
 ) -> Transformation:
     if column.lowest is None or column.highest is None:
         return now
@@ -328,7 +365,7 @@ def _requantiled(
     old = now.quantiles if not one_text else now.quantiles[:1] if growth.rows else ()
     beyond = min(growth.outside_rows.get(column.name, 0.0), float(growth.rows))
     # The new rows stand for those of the table that lie outside, too.
-    knots = _merged_quantiles(old, growth.rows - beyond, values.append(ends), beyond + rows)
+    knots = _merged_quantiles(old, growth.rows - beyond, values.append(ends), beyond + rows, most=most)
     if len(knots) < 2:
         return now
     return now.model_copy(update={"quantiles": tuple(knots)})
@@ -413,6 +450,7 @@ def _quantiles(
     sample: pl.Series,
     ends: tuple[float | str | None, float | str | None],
     bounds: ColumnBounds,
+    most: int,
 ) -> Transformation:
     """Return the ranks among a sample's quantiles; those of fewer than two values divide nothing."""
     lowest, highest = ends
@@ -421,7 +459,7 @@ def _quantiles(
         if bounds.quantiles is not None:
             knots = sorted({str(q) for q in bounds.quantiles})
         elif isinstance(lowest, str) and isinstance(highest, str) and lowest != highest:
-            knots = _sample_quantiles(sample.drop_nulls().sort(), lowest=lowest, highest=highest)
+            knots = _sample_quantiles(sample.drop_nulls().sort(), lowest=lowest, highest=highest, most=most)
         if len(knots) < 2:
             only = str(knots[0]) if knots else lowest if isinstance(lowest, str) else ""
             knots = [only[:KNOT_CHARACTERS], only[:KNOT_CHARACTERS] + "\0"]
@@ -430,13 +468,15 @@ def _quantiles(
         knots = sorted({float(_number(q)) for q in bounds.quantiles})
     elif lowest is not None and highest is not None and lowest != highest:
         low, high = float(_number(lowest)), float(_number(highest))
-        knots = _sample_quantiles(_sampled_numbers(sample), lowest=low, highest=high)
+        knots = _sample_quantiles(_sampled_numbers(sample), lowest=low, highest=high, most=most)
     if len(knots) < 2:
         return identity_transformation(data_type, value=None if lowest is None else _number(lowest))
     return CDFNumericQuantilesTransformation(quantiles=tuple(knots), data_type=data_type)
 
 
-def _sample_quantiles(values: pl.Series, *, lowest: float | str, highest: float | str) -> list[Any]:
+def _sample_quantiles(
+    values: pl.Series, *, lowest: float | str, highest: float | str, most: int
+) -> list[Any]:
     """Return strictly increasing quantiles of a sample, with the column's true ends.
 
     Values are finite float64 or texts, sorted, without nulls; there may be none. A heavy one stands once, so the others
@@ -445,15 +485,15 @@ def _sample_quantiles(values: pl.Series, *, lowest: float | str, highest: float 
 
     Examples
     --------
-    >>> _sample_quantiles(pl.Series([1.0, 1.0, 2.0]), lowest=0.0, highest=4.0)
+    >>> _sample_quantiles(pl.Series([1.0, 1.0, 2.0]), lowest=0.0, highest=4.0, most=1024)
     [0.0, 1.0, 2.0, 4.0]
     """
-    picked = values.gather(_positions(len(values)))
+    picked = values.gather(_positions(len(values), most))
     return _knots(picked.append(pl.Series([lowest, highest], dtype=values.dtype)))
 
 
 def _merged_quantiles(
-    old: Sequence[float] | Sequence[str], old_rows: float, new: pl.Series, new_rows: float
+    old: Sequence[float] | Sequence[str], old_rows: float, new: pl.Series, new_rows: float, *, most: int
 ) -> list[Any]:
     """Return quantiles of old and new rows together.
 
@@ -462,13 +502,13 @@ def _merged_quantiles(
 
     Examples
     --------
-    >>> _merged_quantiles(["a", "b"], 2, pl.Series(["c", "d"]), 2)
+    >>> _merged_quantiles(["a", "b"], 2, pl.Series(["c", "d"]), 2, most=1024)
     ['a', 'b', 'c', 'd']
     """
     mass = np.repeat([old_rows / max(len(old), 1), new_rows / max(len(new), 1)], [len(old), len(new)])
     values = pl.concat([pl.Series(new.name, old, dtype=new.dtype), new])
     order = values.arg_sort().to_numpy()
-    return _knots(values.gather(order[_weighted_positions(mass[order])]))
+    return _knots(values.gather(order[_weighted_positions(mass[order], most)]))
 
 
 def _knots(values: pl.Series) -> list[Any]:
@@ -505,17 +545,17 @@ def _is_near_uniform(values: F64Array, *, lowest: float, highest: float) -> bool
     return distance <= _UNIFORM_DISTANCE + _KS_95 / math.sqrt(count)
 
 
-def _positions(count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    if count <= _KNOTS:
+def _positions(count: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    if count <= most:
         return np.arange(count)
-    return np.linspace(0, count - 1, _KNOTS).round().astype(np.int64)
+    return np.linspace(0, count - 1, most).round().astype(np.int64)
 
 
-def _weighted_positions(mass: F64Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _weighted_positions(mass: F64Array, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """First and last position, and between them those at equal steps of the summed mass."""
-    if len(mass) <= _KNOTS:
+    if len(mass) <= most:
         return np.arange(len(mass))
     total = np.cumsum(mass)
-    steps = np.linspace(0.0, total[-1], _KNOTS)
+    steps = np.linspace(0.0, total[-1], most)
     inner = np.searchsorted(total, steps[1:-1])
     return np.unique(np.concatenate([[0], np.minimum(inner, len(mass) - 1), [len(mass) - 1]]))

@@ -25,6 +25,7 @@ from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import Conflict, rebase
+from qbeast_core.table.commit.checkpoint import checkpoint_if_due
 from qbeast_core.table.commit.commit_info import commit_info
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.index.fit import breaks_order, fit_blocks
@@ -43,8 +44,6 @@ __all__ = [
 _FIRST_PAUSE: Final = 0.005
 
 _LONGEST_PAUSE: Final = 1.0
-
-_EVERY: Final = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -236,7 +235,7 @@ def _after(store: Store, head: Snapshot | None, version: int, options: Mapping[s
         message = f"version {version} of {store.uri} is committed, but cannot be loaded now: {error}"
         warnings.warn(message, QbeastWarning, stacklevel=3)
         return None
-    _checkpoint_if_due(newest, version)
+    checkpoint_if_due(store, newest, version)
     return newest
 
 
@@ -284,21 +283,3 @@ def _table_exists(uri: str) -> TableExistsError:
     """Return the error of a creation that came second."""
     message = f"there is a table at {uri}, written by another writer; nothing of this write is visible"
     return TableExistsError(message, path=uri)
-
-
-def _checkpoint_if_due(snapshot: Snapshot, version: int) -> None:
-    """Write a checkpoint if `version`, just committed, is a multiple of the table's interval; failing is a warning.
-
-    The interval is ``delta.checkpointInterval``, 10 by default; the checkpoint holds `snapshot`, `version` or later.
-    """
-    text = snapshot.metadata.configuration.get("delta.checkpointInterval", "")
-    interval = int(text) if text.isascii() and text.isdigit() and int(text) > 0 else _EVERY
-    if version == 0 or version % interval:
-        return
-    try:
-        snapshot.source.checkpoint(snapshot.version, files=snapshot.files.height)
-    except QbeastError as error:
-        message = (
-            f"no checkpoint of {snapshot.uri} at version {version}: {error}. The commit itself is complete."
-        )
-        warnings.warn(message, QbeastWarning, stacklevel=2)

@@ -1,0 +1,80 @@
+"""When a commit is followed by a checkpoint: as the table says, else as soon as the commits outweigh the last one."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Final
+
+from qbeast_core.errors import QbeastError, QbeastWarning
+from qbeast_core.io.store import Entry, Store
+from qbeast_core.table.data.found_instead import LOG_DIRECTORY
+from qbeast_core.table.snapshot.log_files import commit_path, newest_checkpoint
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+__all__ = ["checkpoint_if_due", "outweighs_checkpoint"]
+
+_EVERY: Final = 10
+
+_MOST_COMMITS: Final = 100
+
+_OUTWEIGHING: Final = 2
+
+
+def checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
+    """Write a checkpoint after `version`, just committed, if it is time; failing is a warning.
+
+    A table with ``delta.checkpointInterval`` gets one at its multiples, any other at a multiple of ten if the
+    commits since the last one outweigh it.
+
+    Parameters
+    ----------
+    store : Store
+        Of the table.
+    snapshot : Snapshot
+        What the checkpoint holds: `version` or later.
+    version : int
+        Of the commit.
+    """
+    text = snapshot.metadata.configuration.get("delta.checkpointInterval", "")
+    interval = int(text) if text.isascii() and text.isdigit() else 0
+    if version == 0 or version % (interval or _EVERY):
+        return
+    try:
+        if interval or outweighs_checkpoint(store.entries(LOG_DIRECTORY), version=version):
+            snapshot.source.checkpoint(snapshot.version, files=snapshot.files.height)
+    except QbeastError as error:
+        message = (
+            f"no checkpoint of {snapshot.uri} at version {version}: {error}. The commit itself is complete."
+        )
+        warnings.warn(message, QbeastWarning, stacklevel=2)
+
+
+def outweighs_checkpoint(entries: Iterable[Entry], *, version: int) -> bool:
+    """Tell whether the commits up to `version` take twice the bytes of the checkpoint before them, or are a hundred.
+
+    So all checkpoints together, each of which holds the whole table, take about as many bytes as the commits.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        Of the log.
+    version : int
+        The newest commit.
+
+    Examples
+    --------
+    >>> log = [Entry(commit_path(number), 500, 0) for number in range(21)]
+    >>> outweighs_checkpoint(log, version=20)
+    True
+    >>> checkpoint = Entry("_delta_log/00000000000000000010.checkpoint.parquet", 4000, 0)
+    >>> outweighs_checkpoint([*log, checkpoint], version=20)
+    False
+    """
+    sizes = {entry.path: entry.size for entry in entries}
+    last = newest_checkpoint(sizes, version=version)
+    if last is None:
+        return True
+    since = range(last.version + 1, version + 1)
+    commits = sum(sizes.get(commit_path(number), 0) for number in since)
+    return len(since) >= _MOST_COMMITS or commits >= _OUTWEIGHING * sum(sizes[path] for path in last.paths)
