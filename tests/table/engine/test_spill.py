@@ -14,13 +14,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.engine import budget, spill_files
 from qbeast_core.table.engine.budget import LEAST_BYTES
 from qbeast_core.tree.summary import SampleLimits
+from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files
@@ -49,7 +50,7 @@ def source(frame: pl.DataFrame, kind: str, path: Path, batch_rows: int) -> Any:
     return iter(batches) if kind == "iterator" else frame
 
 
-@settings(max_examples=25)
+@examples(12, slow=120)
 @given(
     case=cases(),
     kind=st.sampled_from(KINDS),
