@@ -73,7 +73,7 @@ def _opening(store: SlowStore, name: str) -> list[Figure]:
     _open(store, name)
     asked = store.asked()
     seconds = measure.interleaved({"qbeast": lambda: _open(store, name), "deltalake": theirs}, rounds=ROUNDS)
-    note = f"{asked.requests} requests; deltalake, which opens the log for both: {alone.round_trips}, {alone.requests}"
+    note = f"{asked.requests} requests; deltalake: {alone.round_trips}, {alone.requests}"
     return [
         Figure(f"{name}: open, round trips", asked.round_trips, "trips", 3, note),
         Figure(f"{name}: open, time over deltalake's", seconds["qbeast"] / seconds["deltalake"]),

@@ -75,10 +75,12 @@ class LocalStore:
             found = (p for p in (self.local_root / prefix).rglob("*") if p.is_file())
             return sorted(p.relative_to(self.local_root).as_posix() for p in found)
 
-    def entries(self, prefix: str) -> Sequence[Entry]:
+    def entries(self, prefix: str, *, after: str = "") -> Sequence[Entry]:
         """List the files below a folder, with their sizes and ages."""
         found: list[Entry] = []
         for path in self.list(prefix):
+            if path <= after:
+                continue
             with suppress(FileNotFoundError), _errors("list", path):  # another process cleans up too
                 about = (self.local_root / path).stat()
                 found.append(Entry(path, about.st_size, about.st_mtime_ns // 1_000_000))

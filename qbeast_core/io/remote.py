@@ -143,10 +143,11 @@ class RemoteStore:
         """List the files below a folder."""
         return [entry.path for entry in self.entries(prefix)]
 
-    def entries(self, prefix: str) -> Sequence[Entry]:
+    def entries(self, prefix: str, *, after: str = "") -> Sequence[Entry]:
         """List the files below a folder, with their sizes and ages."""
         with _errors("list", prefix):
-            found = [entry for page in obstore.list(self._store, prefix or None) for entry in page]
+            pages = obstore.list(self._store, prefix or None, offset=after or None)
+            found = [entry for page in pages for entry in page]
         return sorted(
             Entry(entry["path"], entry["size"], int(entry["last_modified"].timestamp() * 1000))
             for entry in found

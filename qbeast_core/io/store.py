@@ -85,8 +85,8 @@ class Store(Protocol):
         """List the files below a folder and its folders, sorted; a missing folder has none."""
         ...
 
-    def entries(self, prefix: str) -> Sequence[Entry]:
-        """List like `list`, and say of each file how long and how old it is."""
+    def entries(self, prefix: str, *, after: str = "") -> Sequence[Entry]:
+        """List like `list`, from behind a path on; say of each file how long and how old it is."""
         ...
 
     def size(self, path: str) -> int:
@@ -136,12 +136,17 @@ def open_store(
     return RemoteStore(whole, storage_options or {}, allow_absolute_paths=allow_absolute_paths)
 
 
-def map_files(store: Store, function: Callable[[_In], _Out], items: Sequence[_In]) -> list[_Out]:
+class _Place(Protocol):
+    @property
+    def local_root(self) -> Path | None: ...
+
+
+def map_files(store: _Place, function: Callable[[_In], _Out], items: Sequence[_In]) -> list[_Out]:
     """Return what a function that reads gives for each item: several at once where a request takes its time.
 
     Parameters
     ----------
-    store : Store
+    store : Store, or what reads like one
         What the function reads from.
     function : callable
         Safe to call from several threads.

@@ -30,7 +30,8 @@ from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.protocol import check_readable
 from qbeast_core.log.refusals import COPIES, copy_of
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead
-from qbeast_core.table.snapshot.log_files import commit_path
+from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log
+from qbeast_core.table.snapshot.log_files import LogFiles, commit_path
 
 __all__ = ["DeltaSource", "DeltaVersion", "delta_errors", "open_delta"]
 
@@ -74,6 +75,7 @@ _CAUSES: Final = (
     (r"dns error|Connection refused|tcp connect|builder error|Executor has crashed", _NO_STORE),
     (r"denied|Unauthorized|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|InvalidToken", _REFUSED),
 )
+_SIDECARS: Final = "v2Checkpoint"
 # What no reader here knows: left is an engine that may.
 _FUTURE: Final = Protocol(min_reader_version=3, min_writer_version=7, reader_features=("unknown",))
 
@@ -106,13 +108,30 @@ class DeltaSource:
     store: Store
     table: DeltaTable
     storage_options: Mapping[str, str] = field(repr=False)
+    copy: LogCopy | None = None
     lock: Lock = field(default_factory=Lock)
 
+    @property
+    def log(self) -> LogFiles:
+        """What the log is read from, up to the version last asked for."""
+        return self.store if self.copy is None else self.copy
+
     def newer_than(self, version: int) -> DeltaVersion | None:
-        """Look for newer versions; None: `version` is the newest."""
-        with self._held() as table:
-            table.update_incremental()
-            return None if table.version() == version else _known(self.store.uri, table)
+        """Look for newer versions; None: `version` is the newest.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the copy of the log does not lead there: the table has to be loaded again.
+        """
+        if self.copy is None:
+            return self._newer_than(version)
+        with self.lock:
+            self.copy.update()
+        try:
+            return self._newer_than(version)
+        except (InvalidMetadataError, StorageError, TableNotFoundError) as error:
+            raise FileNotFoundError(self.copy.path) from error
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return how far an application says the table has come; None: it never said."""
@@ -122,10 +141,11 @@ class DeltaSource:
     def deletion_vectors(self, version: int) -> pl.DataFrame:
         """Return for each file that has a vector its `filepath` and its `selection_vector`."""
         with self._held() as table:
-            if table.version() == version:
+            if table.version() == version and self.copy is None:
                 return pl.DataFrame(table.deletion_vectors())
+        # This one was refreshed since, or knows the log alone.
         source, _ = open_delta(self.store, version=version, storage_options=self.storage_options)
-        return source.deletion_vectors(version)  # this one was refreshed since
+        return source.deletion_vectors(version)
 
     def checkpoint(self, version: int, *, files: int) -> None:
         """Write a checkpoint of the newest version, but not where `deltalake` takes more files of `version` for live.
@@ -133,9 +153,15 @@ class DeltaSource:
         There are `files` of them; the others were removed under another spelling. A checkpoint would keep them, and not
         for ever what removed them.
         """
-        with self._held() as table:
+        with self._held() as held:
+            table = held if self.copy is None else _open_newest(self.store, self.storage_options)
             if table.version() != version or len(table.file_uris()) <= files:
                 table.create_checkpoint()
+
+    def _newer_than(self, version: int) -> DeltaVersion | None:
+        with self._held() as table:
+            table.update_incremental()
+            return None if table.version() == version else _known(self.store.uri, table)
 
     @contextmanager
     def _held(self) -> Generator[DeltaTable]:
@@ -165,14 +191,18 @@ def open_delta(
     StorageError
         The store cannot be read.
     """
-    root, options = store.local_root, dict(storage_options) or None
+    root = store.local_root
     if root is not None and not (root / LOG_DIRECTORY).is_dir():
         raise TableNotFoundError(found_instead(store.uri, root), path=store.uri)
+    if version is None and timestamp is None:
+        copied = _open_copy(store, storage_options)
+        if copied is not None:
+            return copied
     with delta_errors(store.uri):
         if version is not None:
-            table = _open_version(store, version, options)
+            table = _open_version(store, version, storage_options)
         else:
-            table = DeltaTable(store.uri, storage_options=options)
+            table = _open_newest(store, storage_options)
         if timestamp is not None:
             table.load_as_version(timestamp)
         return DeltaSource(store, table, storage_options), _known(store.uri, table)
@@ -193,11 +223,32 @@ def delta_errors(uri: str) -> Generator[None]:
         raise _translated(uri, error) from shown_cause(error)
 
 
-def _open_version(store: Store, version: int, options: dict[str, str] | None) -> DeltaTable:
+def _open_copy(store: Store, storage_options: Mapping[str, str]) -> tuple[DeltaSource, DeltaVersion] | None:
+    """Open the newest version by a copy of its log; None: `deltalake` has to look itself, and says what is wrong."""
+    try:
+        copy = copy_log(store)
+        if copy is None:
+            return None
+        with delta_errors(store.uri):
+            table = DeltaTable(copy.path)
+            known = _known(store.uri, table)
+    except (InvalidMetadataError, StorageError, TableNotFoundError, OSError):
+        return None
+    if _SIDECARS in (known.protocol.reader_features or ()):
+        return None  # files beside the checkpoint, of which the copy has none
+    return DeltaSource(store, table, storage_options, copy), known
+
+
+def _open_newest(store: Store, storage_options: Mapping[str, str]) -> DeltaTable:
+    return DeltaTable(store.uri, storage_options=dict(storage_options) or None)
+
+
+def _open_version(store: Store, version: int, storage_options: Mapping[str, str]) -> DeltaTable:
+    options = dict(storage_options) or None
     newest: int | None = None
     cause: QbeastError | None = None
     if not _has_commit(store, version):  # deltalake would look for every version up to it
-        newest = DeltaTable(store.uri, storage_options=options).version()
+        newest = _open_newest(store, storage_options).version()
     if version >= 0 and (newest is None or version <= newest):
         try:
             with delta_errors(store.uri):
@@ -205,7 +256,7 @@ def _open_version(store: Store, version: int, options: dict[str, str] | None) ->
         except (InvalidMetadataError, StorageError) as error:
             cause = error
     if newest is None:  # a table that cannot be read at all says so here
-        newest = DeltaTable(store.uri, storage_options=options).version()
+        newest = _open_newest(store, storage_options).version()
     message = f"{store.uri} has no version {version} that can be read; the newest is {newest}."
     raise VersionNotFoundError(message, path=store.uri, version=version) from cause
 

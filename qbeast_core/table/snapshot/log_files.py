@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import orjson
 import polars as pl
@@ -20,10 +21,13 @@ from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 
 __all__ = [
+    "LAST_CHECKPOINT",
     "CheckpointFiles",
+    "LogFiles",
     "PutResult",
     "commit_path",
     "fingerprint",
+    "hinted_checkpoint",
     "newest_checkpoint",
     "put_commit",
     "read_commit_info",
@@ -34,7 +38,9 @@ __all__ = [
 PutResult: TypeAlias = Literal["won", "lost", "absent"]
 """What became of a put: our commit is there, another one is, or none and the version is still free."""
 
-_LAST_CHECKPOINT: Final = f"{LOG_DIRECTORY}/_last_checkpoint"
+LAST_CHECKPOINT: Final = f"{LOG_DIRECTORY}/_last_checkpoint"
+"""The hint, which names the newest checkpoint, or an earlier one."""
+
 _HEAD: Final = 1 << 16
 
 _CHECKPOINT: Final = re.compile(
@@ -51,15 +57,45 @@ class CheckpointFiles:
     paths: tuple[str, ...]
 
 
+class LogFiles(Protocol):
+    """What of a store `read_log` needs; paths are relative to the table."""
+
+    @property
+    def uri(self) -> str:
+        """The table."""
+        ...
+
+    @property
+    def local_root(self) -> Path | None:
+        """The table's folder, or None for an object store."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """Read a file; one that is not there is a `FileNotFoundError`."""
+        ...
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Read a part of a file."""
+        ...
+
+    def size(self, path: str) -> int:
+        """Return a file's length in bytes."""
+        ...
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """List the files below a folder."""
+        ...
+
+
 def read_log(
-    store: Store, version: int, *, after: int | None = None, actions: Sequence[str] = ("add",)
+    store: LogFiles, version: int, *, after: int | None = None, actions: Sequence[str] = ("add",)
 ) -> LogState:
     """Return what the log says up to `version`: the newest checkpoint and the commits after it.
 
     Parameters
     ----------
-    store, version : Store, int
-        The table and its version.
+    store, version : LogFiles, int
+        The table, usually a `Store`, and its version.
     after : int, optional
         Where that version is known: the commits after it alone, and no checkpoint.
     actions : sequence of str
@@ -74,7 +110,7 @@ def read_log(
     """
     if after is not None:
         return _state(store, version, after=after)
-    hinted = _hinted_checkpoint(store, version)
+    hinted = hinted_checkpoint(store, version)
     if hinted is not None:
         with suppress(FileNotFoundError):  # a hint may be stale
             return _from_checkpoint(store, version, hinted, actions)
@@ -82,7 +118,7 @@ def read_log(
     return _state(store, version) if newest is None else _from_checkpoint(store, version, newest, actions)
 
 
-def read_commit_info(store: Store, version: int) -> CommitInfo | None:
+def read_commit_info(store: LogFiles, version: int) -> CommitInfo | None:
     """Return who wrote a version and when; None: the log does not say."""
     path = commit_path(version)
     try:
@@ -161,7 +197,7 @@ def commit_path(version: int) -> str:
     return f"{LOG_DIRECTORY}/{version:020d}.json"
 
 
-def fingerprint(store: Store, version: int) -> tuple[int, int, int] | None:
+def fingerprint(store: LogFiles, version: int) -> tuple[int, int, int] | None:
     """Identify a local commit: a table deleted and written again has the version too, but not this file."""
     if store.local_root is None:
         return None
@@ -172,7 +208,27 @@ def fingerprint(store: Store, version: int) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def newest_checkpoint(names: Iterable[str], *, version: int) -> CheckpointFiles | None:
+def hinted_checkpoint(store: LogFiles, version: int | None) -> CheckpointFiles | None:
+    """Return the checkpoint that the hint names if it is of the one-file kind: that saves listing the log.
+
+    Parameters
+    ----------
+    store : LogFiles
+        The table.
+    version : int or None
+        The newest version that counts; None: all do.
+    """
+    try:
+        hint: Any = orjson.loads(store.get(LAST_CHECKPOINT))
+    except (FileNotFoundError, ValueError):
+        return None
+    number = hint.get("version") if isinstance(hint, dict) else None
+    if not isinstance(number, int) or hint.get("parts") or hint.get("v2Checkpoint"):
+        return None
+    return newest_checkpoint([f"{number:020d}.checkpoint.parquet"], version=version)
+
+
+def newest_checkpoint(names: Iterable[str], *, version: int | None) -> CheckpointFiles | None:
     """Return the newest checkpoint up to `version` of which no part is missing.
 
     Classic, multi-part and UUID-named (V2) checkpoints count; any other name is ignored: hints, checksums,
@@ -182,8 +238,8 @@ def newest_checkpoint(names: Iterable[str], *, version: int) -> CheckpointFiles 
     ----------
     names : iterable of str
         Paths or file names found in the log's directory, in any order.
-    version : int
-        The newest version that counts.
+    version : int or None
+        The newest version that counts; None: all do.
 
     Examples
     --------
@@ -194,7 +250,7 @@ def newest_checkpoint(names: Iterable[str], *, version: int) -> CheckpointFiles 
     parts: dict[tuple[int, int], set[str]] = {}
     for name in {path.rpartition("/")[2] for path in names}:
         match = _CHECKPOINT.fullmatch(name)
-        if match is None or int(match["version"]) > version:
+        if match is None or (version is not None and int(match["version"]) > version):
             continue
         key = (int(match["version"]), int(match["parts"] or 1))
         # Several whole checkpoints of one version hold the same: one UUID-named file is enough.
@@ -220,14 +276,14 @@ def _unknown(store: Store, version: int, txn_id: str) -> CommitUnknownError:
 
 
 def _from_checkpoint(
-    store: Store, version: int, checkpoint: CheckpointFiles, actions: Sequence[str]
+    store: LogFiles, version: int, checkpoint: CheckpointFiles, actions: Sequence[str]
 ) -> LogState:
     parts = _checkpoint_parts(store, checkpoint.paths, actions)
     return _state(store, version, parts, after=checkpoint.version)
 
 
 def _state(
-    store: Store, version: int, checkpoint: tuple[pl.DataFrame | bytes, ...] = (), *, after: int = -1
+    store: LogFiles, version: int, checkpoint: tuple[pl.DataFrame | bytes, ...] = (), *, after: int = -1
 ) -> LogState:
     commits = map_files(store, store.get, [commit_path(number) for number in range(after + 1, version + 1)])
     return LogState(
@@ -241,7 +297,7 @@ def _state(
     )
 
 
-def _before(store: Store, version: int) -> Iterator[bytes]:
+def _before(store: LogFiles, version: int) -> Iterator[bytes]:
     with suppress(FileNotFoundError):  # they may be cleaned up: then what the checkpoint lists counts
         for number in range(version, -1, -1):
             yield store.get(commit_path(number))
@@ -252,20 +308,8 @@ def _info_of(body: bytes, version: int) -> CommitInfo | None:
     return parse_commit(b"\n".join(lines), version=version).commit_info
 
 
-def _hinted_checkpoint(store: Store, version: int) -> CheckpointFiles | None:
-    """Return the checkpoint that the hint names if it is of the one-file kind: that saves listing the log."""
-    try:
-        hint: Any = orjson.loads(store.get(_LAST_CHECKPOINT))
-    except (FileNotFoundError, ValueError):
-        return None
-    number = hint.get("version") if isinstance(hint, dict) else None
-    if not isinstance(number, int) or number > version or hint.get("parts") or hint.get("v2Checkpoint"):
-        return None
-    return newest_checkpoint([f"{number:020d}.checkpoint.parquet"], version=version)
-
-
 def _checkpoint_parts(
-    store: Store, paths: Sequence[str], actions: Sequence[str]
+    store: LogFiles, paths: Sequence[str], actions: Sequence[str]
 ) -> tuple[pl.DataFrame | bytes, ...]:
     parts = [
         store.get(path) if path.endswith(".json") else _read_parquet(store, path, actions) for path in paths
@@ -274,7 +318,7 @@ def _checkpoint_parts(
     return *parts, *(_read_parquet(store, f"{LOG_DIRECTORY}/_sidecars/{name}", actions) for name in names)
 
 
-def _read_parquet(store: Store, path: str, actions: Sequence[str]) -> pl.DataFrame:
+def _read_parquet(store: LogFiles, path: str, actions: Sequence[str]) -> pl.DataFrame:
     root = store.local_root
     source = io.BytesIO(store.get(path)) if root is None else root / path
     try:

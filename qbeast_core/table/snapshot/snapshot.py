@@ -157,7 +157,9 @@ def load_snapshot(
     for _ in range(2):  # once more if another process cleans the log at this moment
         source, known = open_delta(store, version=version, timestamp=timestamp, storage_options=options)
         try:
-            log = read_log(store, known.version, actions=("add", *["remove"] * needs_removes(known.files)))
+            log = read_log(
+                source.log, known.version, actions=("add", *["remove"] * needs_removes(known.files))
+            )
         except FileNotFoundError as error:
             missing = error
             continue
@@ -197,11 +199,11 @@ def follow(snapshot: Snapshot) -> tuple[Snapshot, LogState | None]:
     """
     source = snapshot.source
     if fingerprint(source.store, snapshot.version) == snapshot.fingerprint:
-        newer = source.newer_than(snapshot.version)
-        if newer is None:
-            return snapshot, None
         with suppress(FileNotFoundError):  # a commit that was cleaned up
-            log = read_log(source.store, newer.version, after=snapshot.version)
+            newer = source.newer_than(snapshot.version)
+            if newer is None:
+                return snapshot, None
+            log = read_log(source.log, newer.version, after=snapshot.version)
             return _snapshot(source, newer, log, before=snapshot), log
     absolute = source.store.allow_absolute_paths  # perhaps another table stands there now
     options = snapshot.storage_options

@@ -1,0 +1,147 @@
+"""The newest part of a far table's log on this machine's disk, where it may be read as often as anyone likes.
+
+Opening a table, `deltalake` reads the footer of a checkpoint five times and each commit twice, one after the other:
+in an object store every one of them is a round trip. Copied at once they are three: the hint, a listing, the files.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Final
+
+from qbeast_core.io.store import Entry, Store, map_files
+from qbeast_core.table.data.found_instead import LOG_DIRECTORY
+from qbeast_core.table.snapshot.log_files import (
+    LAST_CHECKPOINT,
+    CheckpointFiles,
+    hinted_checkpoint,
+    newest_checkpoint,
+)
+
+__all__ = ["LogCopy", "copy_log"]
+
+_MOST_BYTES: Final = 256 << 20
+_COMMIT: Final = re.compile(rf"{LOG_DIRECTORY}/(\d{{20}})\.json")
+
+
+class LogCopy:
+    """The copy of a log from a checkpoint on, and what it lacks as the store has it; see `copy_log`.
+
+    Deleted with the last reference to it. It reads as much like a `Store` as `log_files.read_log` needs.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._root = Path(mkdtemp(prefix="qbeast-log-"))
+        weakref.finalize(self, rmtree, self._root, ignore_errors=True)
+        (self._root / LOG_DIRECTORY).mkdir()
+        self._newest = -1
+        self.local_root: Path | None = None
+
+    @property
+    def uri(self) -> str:
+        """The table."""
+        return self._store.uri
+
+    @property
+    def path(self) -> str:
+        """A folder that `deltalake` takes for the table, as long as it asks for the log alone."""
+        return str(self._root)
+
+    def update(self) -> None:
+        """Copy the commits that are newer.
+
+        Raises
+        ------
+        FileNotFoundError
+            As `add`.
+        """
+        entries = self._store.entries(LOG_DIRECTORY, after=f"{LOG_DIRECTORY}/{self._newest:020d}.json")
+        self.add(None, entries)
+
+    def add(self, checkpoint: CheckpointFiles | None, entries: Sequence[Entry]) -> None:
+        """Copy a checkpoint, and of the files listed the commits behind it, or behind those that are there.
+
+        Raises
+        ------
+        FileNotFoundError
+            If a commit is missing, a file is gone, or the copy cannot be kept: then the table is to be loaded anew.
+        """
+        before = self._newest if checkpoint is None else checkpoint.version
+        commits = {int(found[1]): one.path for one in entries if (found := _COMMIT.fullmatch(one.path))}
+        newer = sorted(number for number in commits if number > before)
+        if newer != list(range(before + 1, before + 1 + len(newer))):
+            raise FileNotFoundError(LOG_DIRECTORY)
+        paths = [commits[number] for number in newer]
+        if checkpoint is not None:  # and its own commit, which says who wrote the version
+            paths += [*checkpoint.paths, *(commits[number] for number in commits if number == before)]
+        bodies = map_files(self._store, self._store.get, paths)
+        try:
+            for path, body in zip(paths, bodies, strict=True):
+                (self._root / path).write_bytes(body)
+        except OSError as error:  # no room, or somebody tidied up
+            raise FileNotFoundError(self._root) from error
+        self._newest = before + len(newer)
+
+    def get(self, path: str) -> bytes:
+        """Read a file of the log."""
+        here = self._root / path
+        # What the hint would say is known: there is one checkpoint here, or none.
+        return here.read_bytes() if here.exists() or path == LAST_CHECKPOINT else self._store.get(path)
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Read a part of a file of the log."""
+        return self.get(path)[start : start + length]
+
+    def size(self, path: str) -> int:
+        """Return the bytes of a file of the log."""
+        return len(self.get(path))
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """List what was copied: it is complete from its checkpoint on."""
+        return sorted(f"{prefix}/{path.name}" for path in (self._root / prefix).iterdir())
+
+
+def copy_log(store: Store) -> LogCopy | None:
+    """Copy what the newest version of a table is read from.
+
+    Parameters
+    ----------
+    store : Store
+        Where the table is.
+
+    Returns
+    -------
+    LogCopy or None
+        None where there is nothing to gain, in a folder of this machine, and where `deltalake` has to look itself: a
+        checkpoint has several files, they are large, there is no log, or parts of it are missing.
+
+    Raises
+    ------
+    StorageError
+        If the store cannot be read.
+    OSError
+        If this machine has no room for the copy.
+    """
+    if store.local_root is not None:
+        return None
+    hinted = hinted_checkpoint(store, None)
+    after = "" if hinted is None else f"{LOG_DIRECTORY}/{hinted.version:020d}"
+    entries = store.entries(LOG_DIRECTORY, after=after)
+    checkpoint = newest_checkpoint([one.path for one in entries], version=None)
+    names = () if checkpoint is None else checkpoint.paths
+    if any(not name.endswith(".checkpoint.parquet") for name in names) or (hinted and not checkpoint):
+        return None
+    if not entries or sum(one.size for one in entries) > _MOST_BYTES:
+        return None
+    copy = LogCopy(store)
+    try:
+        copy.add(checkpoint, entries)
+    except FileNotFoundError:
+        return None
+    return copy
