@@ -6,19 +6,32 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from qbeast_spark_bridge.change import delete, merge, update
     from qbeast_spark_bridge.convert import convert_table
     from qbeast_spark_bridge.optimize import optimize_table
     from qbeast_spark_bridge.read import read_table
     from qbeast_spark_bridge.session import register
     from qbeast_spark_bridge.write import write_table
 
-__all__ = ["convert_table", "optimize_table", "read_table", "register", "write_table"]
+__all__ = [
+    "convert_table",
+    "delete",
+    "merge",
+    "optimize_table",
+    "read_table",
+    "register",
+    "update",
+    "write_table",
+]
 
 _HOMES = {
     "convert_table": "convert",
+    "delete": "change",
+    "merge": "change",
     "optimize_table": "optimize",
     "read_table": "read",
     "register": "session",
+    "update": "change",
     "write_table": "write",
 }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,11 +15,14 @@ from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.placed_files import PlacedFile
 from qbeast_core.table.engine.protocol import AnswerT, FilesSource, ItemT, Rows, Source
+from qbeast_core.table.engine.row_change import ChangeByFile
+from qbeast_core.table.engine.stored_rows import StoredRows
 from qbeast_core.table.engine.summary_task import SummaryTask
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks import PlaceTask
+from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
+from qbeast_core.table.read.split_scan import TASK_BYTES, file_parts, scan_tasks
 from qbeast_core.table.runtime import ProgressCallback, Runtime
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_core.tree.summary_bytes import load_summary
@@ -26,15 +30,22 @@ from qbeast_spark_bridge.sample import summarise_rows
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
 from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
 from qbeast_spark_bridge.worker.items import ANSWERS, answer_items
-from qbeast_spark_bridge.worker.rewrite import SUMMARIES, merge_partition, pack_files, summarise_files
+from qbeast_spark_bridge.worker.rewrite import (
+    SUMMARIES,
+    AddedRows,
+    ChangedRows,
+    merge_partition,
+    pack_files,
+    summarise_files,
+)
 from qbeast_spark_bridge.worker.shuffle import PACKS, pack_partition, task_keys
-from qbeast_spark_bridge.worker.transport import decimals_as_longs, short_decimals
+from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, decimals_as_longs, short_decimals
 from qbeast_spark_bridge.worker.write_files import FILES, write_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SparkEngine", "SparkSource"]
+__all__ = ["SparkEngine", "SparkSource", "persisted", "spread"]
 
 _ITEMS: Final = "key int, number int, item binary"
 _MOST_TASKS: Final = 1 << 12
@@ -73,13 +84,13 @@ class SparkEngine:
     def open(
         self, source: Source, target: FileTarget, runtime: Runtime, progress: ProgressCallback | None
     ) -> Rows:
-        """Return rows that executors move: those of a DataFrame, or of files as they are."""
+        """Return rows that executors move: those of a DataFrame, or of files, changed by the tasks that read them."""
         del runtime  # executors have clocks of their own
         if isinstance(source, SparkSource):
             return DistributedRows(_FrameWorkers(source.df, target), target, progress)
-        if isinstance(source, FilesSource) and source.change is None and source.added is None:
+        if isinstance(source, FilesSource):
             return DistributedRows(_FileWorkers(self.spark, source), target, progress)
-        msg = "Spark puts rows of files back as they are; nothing was changed. Change rows in this process."
+        msg = f"{type(source).__name__} is no source of rows for Spark; nothing was changed"
         raise InvalidInputError(msg, argument="source")
 
     def map(
@@ -90,7 +101,7 @@ class SparkEngine:
         if not items:
             return []
         with OwnErrors():
-            answers = _spread(self.spark, items).mapInArrow(WorkerCall.of(answer_items, call), ANSWERS)
+            answers = spread(self.spark, items).mapInArrow(WorkerCall.of(answer_items, call), ANSWERS)
             found = {row["number"]: pickle.loads(bytes(row["answer"])) for row in answers.collect()}  # noqa: S301 -- bytes of our own tasks
         return [found[number] for number in range(len(items))]
 
@@ -126,14 +137,14 @@ class _FrameWorkers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FileWorkers:
-    """Executors that read live files."""
+    """Executors that read live files, and change their rows where they read them."""
 
     spark: SparkSession
     source: FilesSource
 
     @property
     def advice(self) -> str:
-        return "Do all machines reach the same files?"
+        return "Do all machines reach the same files, and does the change depend on the rows alone?"
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
         """Each task sends one summary, tasks merge them."""
@@ -141,12 +152,10 @@ class _FileWorkers:
         nothing = task.summarise(task.schema.to_frame(), first_row=0)
         if not tasks:
             return nothing
-        files = self.source.reader.snapshot.files
-        counts = files["num_records"].fill_null(0).to_numpy()[self.source.numbers]
-        share = min(DOMAIN_LIMITS.rows / max(int(counts.sum()), 1), 1.0)
+        share = min(DOMAIN_LIMITS.rows / max(_rows_of(self.source), 1), 1.0)
         with OwnErrors():
             call = WorkerCall.of(summarise_files, (task, share))
-            summaries = _spread(self.spark, tasks).mapInArrow(call, SUMMARIES)
+            summaries = spread(self.spark, tasks).mapInArrow(call, SUMMARIES)
             merge = WorkerCall.of(merge_partition, None)
             # Adaptive execution makes as many tasks of this shuffle as the summaries are worth.
             some = summaries.repartition("part").mapInArrow(merge, SUMMARIES)
@@ -157,14 +166,27 @@ class _FileWorkers:
         """Tasks read and pack, one task per new file writes."""
         if not task.file_count:
             return []
-        tasks = _tasks(self.source, list(self.source.reader.snapshot.schema))
+        tasks = _tasks(self.source, list(self.source.empty.columns))
         with OwnErrors():
             pack = WorkerCall.of(pack_files, (task, task_keys(task.file_count)))
-            return _written(_spread(self.spark, tasks).mapInArrow(pack, PACKS), task)
+            return _written(spread(self.spark, tasks).mapInArrow(pack, PACKS), task)
 
 
-def _spread(spark: SparkSession, items: Sequence[object]) -> DataFrame:
-    """Send each item to a task of its own, always the same one; where there are very many, some share one."""
+def spread(spark: SparkSession, items: Sequence[object]) -> DataFrame:
+    """Send each item to a task of its own, always the same one; where there are very many, some share one.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    items : sequence
+        Each pickles; at least one.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``number``, the item's place, and ``item``, its bytes.
+    """
     keys = task_keys(min(len(items), _MOST_TASKS)).tolist()
     rows = [
         (keys[number % len(keys)], number, bytearray(pickle.dumps(item, protocol=5)))
@@ -180,13 +202,47 @@ def _written(packs: DataFrame, task: PlaceTask) -> list[PlacedFile]:
     return [pickle.loads(bytes(row["file"])) for row in files]  # noqa: S301 -- bytes of our own tasks
 
 
-def _tasks(source: FilesSource, columns: list[str]) -> list[ScanTask]:
-    """Cut the read of some files into tasks of about equal bytes."""
-    plan = source.reader.plan(None, None)
-    wanted = np.zeros_like(plan.selection.opened)
-    wanted[source.numbers] = True
-    some = replace(plan, selection=replace(plan.selection, opened=plan.selection.opened & wanted))
-    return scan_tasks(source.reader, some, columns, task_bytes=TASK_BYTES)
+def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedRows]:
+    """Cut the read of some files into tasks of about equal bytes; rows that are added are tasks of their own."""
+    reader, change = source.reader, source.change
+    plan = reader.plan(None, None)
+    if isinstance(change, ChangeByFile):
+        each = [(_one_file(reader, plan, number), reader.paths[number]) for number in source.numbers.tolist()]
+        changed = [ChangedRows(task, change.of_file(path)) for task, path in each]
+    else:
+        wanted = np.zeros_like(plan.selection.opened)
+        wanted[source.numbers] = True
+        some = replace(plan, selection=replace(plan.selection, opened=plan.selection.opened & wanted))
+        read = columns if change is None else None
+        tasks = scan_tasks(reader, some, read, task_bytes=TASK_BYTES)
+        changed = [ChangedRows(task, change) for task in tasks]
+    return [*changed, *_added(source.added, columns)]
+
+
+def _one_file(reader: Reader, plan: ScanPlan, number: int) -> ScanTask:
+    return ScanTask(
+        uri=reader.store.uri,
+        version=reader.snapshot.version,
+        parts=file_parts(reader, plan, number),
+        keep=reader.row_filter(plan, list(reader.snapshot.schema)),
+        storage_options=dict(reader.snapshot.storage_options),
+        allow_absolute_paths=reader.store.allow_absolute_paths,
+    )
+
+
+def _added(rows: pl.DataFrame | StoredRows | None, columns: list[str]) -> list[AddedRows]:
+    if rows is None or not rows.height:
+        return []
+    if isinstance(rows, StoredRows):
+        return [AddedRows(part) for part in rows.pieces()]
+    part = max(rows.height * BUFFER_BYTES // max(int(rows.estimated_size()), 1), 1)
+    return [AddedRows(some.select(columns)) for some in rows.iter_slices(part)]
+
+
+def _rows_of(source: FilesSource) -> int:
+    """Return how many rows there are before they change, or 0 where the log does not tell."""
+    counts = source.reader.snapshot.files["num_records"].fill_null(0).to_numpy()[source.numbers]
+    return int(counts.sum()) + (0 if source.added is None else source.added.height)
 
 
 def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
@@ -197,3 +253,25 @@ def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
             "Nothing was written. Index other columns, or cast them to plain strings (collate UTF8_BINARY)."
         )
         raise InvalidColumnsError(msg, columns=found)
+
+
+@contextmanager
+def persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
+    """Hold the rows of a DataFrame for a while, unless somebody holds them already.
+
+    Parameters
+    ----------
+    df : DataFrame
+        The rows.
+    wanted : bool
+        Whether to hold them at all.
+    """
+    level = df.storageLevel if wanted else None
+    if level is None or level.useMemory or level.useDisk:
+        yield df
+        return
+    held = df.persist()
+    try:
+        yield held
+    finally:
+        held.unpersist()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from qbeast_core.errors import InvalidInputError
@@ -14,7 +13,7 @@ from qbeast_core.table.runtime import RUNTIME, ProgressCallback
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 from qbeast_core.table.write.write import WriteResult, write_rows
-from qbeast_spark_bridge.engine import SparkEngine, SparkSource
+from qbeast_spark_bridge.engine import SparkEngine, SparkSource, persisted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -105,19 +104,5 @@ def write_frame(
             'df is a stream; nothing was written. Use writeStream.format("qbeast"), or write in foreachBatch.'
         )
         raise InvalidInputError(msg, argument="df")
-    with _persisted(df, wanted=persist) as rows:
+    with persisted(df, wanted=persist) as rows:
         return write_rows(SparkSource(rows), path, options, RUNTIME, engine=SparkEngine(df.sparkSession))
-
-
-@contextmanager
-def _persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
-    """Hold the rows while they are written, unless somebody holds them already."""
-    level = df.storageLevel if wanted else None
-    if level is None or level.useMemory or level.useDisk:
-        yield df
-        return
-    held = df.persist()
-    try:
-        yield held
-    finally:
-        held.unpersist()

@@ -23,6 +23,7 @@ from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult, ru
 from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.merge import Merge
 from qbeast_core.table.dml.merge_clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
+from qbeast_core.table.dml.merge_source import FrameMergeSource
 from qbeast_core.table.dml.update import Update
 from qbeast_core.table.engine.choice import EngineChoice, EngineName
 from qbeast_core.table.index.design_effect import count_keys
@@ -601,6 +602,7 @@ class Table:
         predicate: Predicate | None = None,
         *,
         dry_run: bool = False,
+        txn: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressCallback | None = None,
         engine: EngineName = "auto",
@@ -625,6 +627,8 @@ class Table:
             By default all rows.
         dry_run : bool, default False
             Change nothing and say which files and rows would go.
+        txn : tuple of str and int, optional
+            See `qbeast.write_table`: a change that the table holds already is not made again.
         commit_metadata, progress : mapping of str to str, callable, optional
             Kept in the history beside our own entries; called with a `Progress` at every step.
         engine, memory_bytes, spill_dir
@@ -658,13 +662,8 @@ class Table:
         >>> table.delete("price > 50").rows_deleted, table.scan().collect().height, table.version
         (460, 540, 1)
         """
-        return self._run(
-            Delete(predicate),
-            EngineChoice(engine, memory_bytes, spill_dir),
-            dry_run=dry_run,
-            commit_metadata=commit_metadata,
-            progress=progress,
-        )
+        options = _options(dry_run, txn, commit_metadata, progress)
+        return self._run(Delete(predicate), EngineChoice(engine, memory_bytes, spill_dir), options)
 
     def update(
         self,
@@ -672,6 +671,7 @@ class Table:
         assignments: Mapping[str, Value],
         *,
         dry_run: bool = False,
+        txn: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressCallback | None = None,
         engine: EngineName = "auto",
@@ -695,6 +695,8 @@ class Table:
             into columns of whole numbers without a cast of your own.
         dry_run : bool, default False
             Change nothing and say which files and rows would change.
+        txn : tuple of str and int, optional
+            See `qbeast.write_table`: a change that the table holds already is not made again.
         commit_metadata, progress : mapping of str to str, callable, optional
             Kept in the history beside our own entries; called with a `Progress` at every step.
         engine, memory_bytes, spill_dir
@@ -726,28 +728,15 @@ class Table:
         >>> table.scan().filter(pl.col("price") > 50, pl.col("price") % 2 == 1).collect().height
         0
         """
+        options = _options(dry_run, txn, commit_metadata, progress)
         return self._run(
-            Update(predicate, assignments),
-            EngineChoice(engine, memory_bytes, spill_dir),
-            dry_run=dry_run,
-            commit_metadata=commit_metadata,
-            progress=progress,
+            Update(predicate, assignments), EngineChoice(engine, memory_bytes, spill_dir), options
         )
 
-    def _run(
-        self,
-        change: Change,
-        choice: EngineChoice,
-        *,
-        dry_run: bool,
-        commit_metadata: Mapping[str, str] | None,
-        progress: ProgressCallback | None,
-    ) -> ChangeResult:
-        metadata = metadata_of(commit_metadata)
+    def _run(self, change: Change, choice: EngineChoice, options: ChangeOptions) -> ChangeResult:
         with choice.opened() as local:
-            told = local.telling(progress)
-            options = ChangeOptions(dry_run=dry_run, commit_metadata=metadata, progress=told)
-            result, newest = run_change(self._reader, change, options, RUNTIME, engine=local)
+            told = replace(options, progress=local.telling(options.progress))
+            result, newest = run_change(self._reader, change, told, RUNTIME, engine=local)
             result = local.told(result)
         if result.committed:
             self._move_to(newest)
@@ -769,6 +758,7 @@ class Table:
         not_matched_by_source_if: Predicate | None = None,
         source_name: str = "source",
         dry_run: bool = False,
+        txn: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressCallback | None = None,
         engine: EngineName = "auto",
@@ -815,6 +805,8 @@ class Table:
             What the source is called in conditions and values, where the table has a column of that name.
         dry_run : bool, default False
             Change nothing and say which files and rows would change.
+        txn : tuple of str and int, optional
+            See `qbeast.write_table`: a change that the table holds already is not made again.
         commit_metadata, progress : mapping of str to str, callable, optional
             Kept in the history beside our own entries; called with a `Progress` at every step.
         engine, memory_bytes, spill_dir
@@ -869,12 +861,11 @@ class Table:
             not_matched_by_source_if=not_matched_by_source_if,
             source_name=source_name,
         )
+        options = _options(dry_run, txn, commit_metadata, progress)
         return self._run(
-            Merge(to_frame(source), clauses),
+            Merge(FrameMergeSource(to_frame(source)), clauses),
             EngineChoice(engine, memory_bytes, spill_dir),
-            dry_run=dry_run,
-            commit_metadata=commit_metadata,
-            progress=progress,
+            options,
         )
 
     @property
@@ -1153,3 +1144,13 @@ def _refuse_all_but_snapshots(snapshot: object) -> None:
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+def _options(
+    dry_run: bool,  # noqa: FBT001 - handed on
+    txn: tuple[str, int] | None,
+    commit_metadata: Mapping[str, str] | None,
+    progress: ProgressCallback | None,
+) -> ChangeOptions:
+    metadata = metadata_of(commit_metadata)
+    return ChangeOptions(dry_run=dry_run, txn=txn, commit_metadata=metadata, progress=progress)

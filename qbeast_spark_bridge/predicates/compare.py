@@ -66,13 +66,13 @@ def join(parts: Sequence[Translation], *, every: bool) -> Translation:
     return Translation(reduce(and_ if every else or_, known) if usable else None, unsupported)
 
 
-def compare(name: str, dtype: pl.DataType, op: Op, literal: SqlLiteral) -> Translation | None:
+def compare(column: pl.Expr, dtype: pl.DataType, op: Op, literal: SqlLiteral) -> Translation | None:
     """Compare a column with a literal.
 
     Parameters
     ----------
-    name, dtype
-        The column.
+    column, dtype
+        The column, and its type.
     op : {"<", "<=", "==", "!=", ">=", ">"}
         How; a negation is in it.
     literal : SqlLiteral
@@ -86,7 +86,7 @@ def compare(name: str, dtype: pl.DataType, op: Op, literal: SqlLiteral) -> Trans
     if literal.kind == "null":
         return Translation(pl.lit(value=False))
     rule = next((rule for kind, rule in _RULES if isinstance(dtype, kind)), None)
-    return None if rule is None else rule(pl.col(name), op, literal, dtype)
+    return None if rule is None else rule(column, op, literal, dtype)
 
 
 def _apply(column: pl.Expr, op: Op, value: Any, dtype: pl.DataType) -> Translation:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_spark_bridge.predicates.atoms import columns_of
 from qbeast_spark_bridge.predicates.from_sql import parse_sql
 from qbeast_spark_bridge.predicates.sql_tokens import SUBSTITUTED
 from qbeast_spark_bridge.predicates.to_sql import to_sql
@@ -62,7 +63,7 @@ def understand(where: str | Column | pl.Expr | None, schema: pl.Schema) -> Where
     if isinstance(where, pl.Expr):
         return Where(to_sql(where, schema), where, exact=True)
     if isinstance(where, str):
-        found = parse_sql(where, schema)
+        found = parse_sql(where, columns_of(schema))
         return Where(where, found.predicate, found.exact)
     kind = type(where)
     # Sessions of each kind have Columns of their own, some of which are no subclass of the public one.
@@ -94,7 +95,7 @@ def from_sql(text: str, schema: pl.Schema) -> pl.Expr:
     >>> str(from_sql("X > 5 AND NOT d < DATE'2024-01-01'", schema))
     '[([(col("x")) > (5)]) & ([(col("d")) >= (2024-01-01)])]'
     """
-    found = parse_sql(text, schema)
+    found = parse_sql(text, columns_of(schema))
     if found.exact and found.predicate is not None:
         return found.predicate
     msg = (

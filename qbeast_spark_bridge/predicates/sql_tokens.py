@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias, cast
 __all__ = [
     "SUBSTITUTED",
     "Kind",
+    "LiteralKind",
     "SparkToken",
     "SqlLiteral",
     "read_literal",

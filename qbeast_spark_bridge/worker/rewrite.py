@@ -1,4 +1,4 @@
-"""A task of a rewrite, in a worker: it reads files, and summarises their rows or packs them by their new files.
+"""A task of a rewrite, in a worker: it reads files and changes their rows, and summarises or packs what comes of it.
 
 Workers import this alone: what plans a rewrite takes as long to import again.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array
+from qbeast_core.table.engine.row_change import RowChange
+from qbeast_core.table.engine.stored_rows import StoredRows
 from qbeast_core.table.engine.summary_task import SummaryTask
 from qbeast_core.table.engine.tasks import PlaceTask
 from qbeast_core.table.read.scan_task import ScanTask
@@ -21,7 +24,7 @@ from qbeast_core.tree.summary_bytes import dump_summary, load_summary
 from qbeast_spark_bridge.worker.shuffle import packed
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES
 
-__all__ = ["SUMMARIES", "merge_partition", "pack_files", "summarise_files"]
+__all__ = ["SUMMARIES", "AddedRows", "ChangedRows", "merge_partition", "pack_files", "summarise_files"]
 
 SUMMARIES: Final = "part int, summary binary"
 """Columns of what `summarise_files` yields."""
@@ -30,6 +33,43 @@ _SUMMARIES_SCHEMA: Final = pa.schema([("part", pa.int32()), ("summary", pa.binar
 _TASK_BITS: Final = 40  # of a row's number, below those of its task
 _LEAST_SAMPLE: Final = 1 << 14
 _MERGED_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangedRows:
+    """Rows that a task reads, with what becomes of them.
+
+    Attributes
+    ----------
+    task : ScanTask
+        Of all columns, where rows change.
+    change : callable or None
+        What becomes of some of the rows, whichever others they come with.
+    """
+
+    task: ScanTask
+    change: RowChange | None
+
+    def read(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows as they will be."""
+        if self.change is None:
+            yield from self.task.read()
+            return
+        yield from map(self.change, _buffered(self.task.read()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AddedRows:
+    """Rows that come, of the table's columns and types, sent along or stored."""
+
+    rows: pl.DataFrame | StoredRows
+
+    def read(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows."""
+        if isinstance(self.rows, StoredRows):
+            yield from self.rows.read()
+        else:
+            yield self.rows
 
 
 def summarise_files(
@@ -49,7 +89,7 @@ def summarise_files(
         first = number << _TASK_BITS
         total: IndexSummary | None = None
         for rows in _buffered(task.read()):
-            found = job.summarise(rows, first_row=first)
+            found = job.summarise(rows.select(list(job.schema)), first_row=first)
             first += found.rows
             total = found if total is None else merge_summaries([total, found], limits=DOMAIN_LIMITS)
         if total is not None:
@@ -89,7 +129,7 @@ def pack_files(
         yield from packed(job, keys, _buffered(task.read()))
 
 
-def _received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, ScanTask]]:
+def _received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, ChangedRows | AddedRows]]:
     for batch in batches:
         for number, task in zip(batch.column("number"), batch.column("item"), strict=True):
             yield number.as_py(), pickle.loads(task.as_py())  # noqa: S301 -- bytes of our own driver

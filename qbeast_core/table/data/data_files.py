@@ -28,7 +28,7 @@ from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys
 from qbeast_core.tree.pack import RowNumbers
 from qbeast_core.tree.plan import FilePlan, IndexPlan
 
-__all__ = ["FileSettings", "RowSource", "delete_data_files", "store_file", "write_data_files"]
+__all__ = ["FileSettings", "RowSource", "delete_data_files", "delete_files", "store_file", "write_data_files"]
 
 
 _RULES: Final = "1"
@@ -232,7 +232,7 @@ def write_data_files(
             for job in jobs:
                 job.cancel()
             pool.shutdown(wait=True)
-            _delete(store, paths)
+            delete_files(store, paths)
             raise
     return [job.result() for job in jobs]
 
@@ -247,7 +247,7 @@ def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
     adds : iterable of AddFile
         What a commit would have said; their paths need no decoding.
     """
-    _delete(store, [add.path for add in adds])
+    delete_files(store, [add.path for add in adds])
 
 
 def _write_one(
@@ -273,7 +273,16 @@ def _write_one(
     return add.model_copy(update={"blocks": file.blocks})
 
 
-def _delete(store: Store, paths: list[str]) -> None:
+def delete_files(store: Store, paths: Iterable[str]) -> None:
+    """Delete files that nothing names, as far as the store lets us.
+
+    Parameters
+    ----------
+    store : Store
+        Where they were written.
+    paths : iterable of str
+        Decoded.
+    """
     for path in paths:
         with suppress(StorageError):  # what cannot be deleted stays an orphan that vacuum removes
             store.delete(path)

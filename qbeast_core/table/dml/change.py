@@ -17,13 +17,15 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
 from qbeast_core.table.dml.match import Matches, count_matches
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, RowChange
+from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine
+from qbeast_core.table.engine.row_change import ChangeByFile, RowChange
+from qbeast_core.table.engine.stored_rows import StoredRows
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, rewrite
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
-from qbeast_core.table.write.options import check_metadata
+from qbeast_core.table.write.options import check_metadata, check_txn, is_applied
 
 __all__ = [
     "MOST_PLANS",
@@ -51,6 +53,7 @@ class ChangeOptions:
     """What every change of rows is told besides which rows."""
 
     dry_run: bool = False
+    txn: tuple[str, int] | None = None
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     progress: ProgressCallback | None = None
 
@@ -117,6 +120,7 @@ def run_change(
         What was done, and the newest version known.
     """
     check_metadata(options.commit_metadata)
+    check_txn(options.txn)
     for _ in range(MOST_PLANS - 1):
         reader = reader.renewed()
         try:
@@ -133,10 +137,13 @@ def _attempt(
     snapshot = reader.snapshot
     _check_changeable(snapshot, change)
     refuse_copies(reader.index_state)
+    if is_applied(snapshot, options.txn):
+        return _nothing(reader, change, options), snapshot
     begun = runtime.now_ms()
     _tell(options, Progress("read"))
     plan = change.plan(reader, engine)
-    if options.dry_run or plan.is_nothing:
+    # With a transaction even a change of nothing is committed: once told, it is never made again.
+    if options.dry_run or (plan.is_nothing and options.txn is None):
         return plan.result(reader.index_state, change.operation, dry_run=options.dry_run), snapshot
 
     def metrics(replaced: Replaced) -> Mapping[str, int]:
@@ -153,6 +160,7 @@ def _attempt(
         data_change=True,
         operation=change.operation,
         parameters=plan.parameters,
+        txn=options.txn,
         commit_metadata=options.commit_metadata,
         metrics=metrics,
         conflict_with=_ConflictWith(reader, change, engine),
@@ -161,9 +169,19 @@ def _attempt(
     )
     replaced = rewrite(reader, asked, runtime, engine=engine)
     newest = None if replaced is None or replaced.outcome is None else replaced.outcome.snapshot
+    if replaced is not None and replaced.outcome is not None and replaced.outcome.already_applied:
+        newest = newest if newest is not None else refresh(snapshot)
+        return _nothing(reader.at(newest), change, options), newest
     result = plan.result(reader.index_state, change.operation, replaced=replaced)
     _tell(options, Progress("done", result.files, result.files, 0 if replaced is None else replaced.rows))
     return result, newest if newest is not None else refresh(snapshot)
+
+
+def _nothing(reader: Reader, change: Change, options: ChangeOptions) -> ChangeResult:
+    """Tell that nothing was done, as the table has that version of the application already."""
+    none = np.zeros(0, np.int64)
+    plan = ChangePlan(matches=Matches(none, none, none), drops=np.zeros(0, np.bool_))
+    return plan.result(reader.index_state, change.operation, dry_run=options.dry_run)
 
 
 def _tell(options: ChangeOptions, progress: Progress) -> None:
@@ -274,11 +292,11 @@ class ChangePlan:
         Files with rows to change or delete.
     drops : ndarray of bool
         Which of them lose all of their rows.
-    change : callable or None
+    change : callable or ChangeByFile or None
         What becomes of the rows of the other files.
     keeps_keys : bool
         Whether it leaves the indexed columns of rows as they are.
-    added : polars.DataFrame or None
+    added : polars.DataFrame or StoredRows or None
         Rows that come, of the table's columns and types.
     deleted, updated : int
         Rows.
@@ -292,9 +310,9 @@ class ChangePlan:
 
     matches: Matches
     drops: BoolArray
-    change: RowChange | None = None
+    change: RowChange | ChangeByFile | None = None
     keeps_keys: bool = False
-    added: pl.DataFrame | None = None
+    added: pl.DataFrame | StoredRows | None = None
     deleted: int = 0
     updated: int = 0
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])

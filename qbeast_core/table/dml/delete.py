@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import orjson
-import polars as pl
 
 from qbeast_core.log.protocol import Brings
-from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.dml.change import Change, ChangedBy, ChangePlan, RowsMeant
 from qbeast_core.table.dml.match import count_matches
+from qbeast_core.table.dml.row_changes import DeletedRows
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 
@@ -33,19 +32,9 @@ class Delete(RowsMeant, Change):
         return ChangePlan(
             matches=matches,
             drops=matches.whole,
-            change=_Without(condition),
+            change=DeletedRows(condition),
             keeps_keys=True,
             deleted=deleted,
             parameters={"predicate": orjson.dumps([condition.text]).decode()},
             counts={"numDeletedRows": deleted},
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Without:
-    """Rows that stay."""
-
-    condition: Condition
-
-    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return rows.filter(~self.condition.mask(rows))

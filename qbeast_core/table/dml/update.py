@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 import orjson
-import polars as pl
 
-from qbeast_core.table.data.expressions import Condition, Value
+from qbeast_core.table.data.expressions import Value
 from qbeast_core.table.dml.change import Change, ChangedBy, ChangePlan, RowsMeant
 from qbeast_core.table.dml.match import count_matches
-from qbeast_core.table.dml.values import Assignments, assignments_of
+from qbeast_core.table.dml.row_changes import UpdatedRows
+from qbeast_core.table.dml.values import assignments_of
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 
@@ -38,22 +38,9 @@ class Update(RowsMeant, Change):
         return ChangePlan(
             matches=matches,
             drops=np.zeros(len(matches.files), np.bool_),
-            change=_With(condition, assignments),
+            change=UpdatedRows(condition, assignments),
             keeps_keys=not set(assignments.columns) & set(reader.indexed),
             updated=updated,
             parameters={"predicate": orjson.dumps([condition.text]).decode()},
             counts={"numUpdatedRows": updated},
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _With:
-    """Rows as they will be."""
-
-    condition: Condition
-    assignments: Assignments
-
-    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        # Values are computed for the rows that are meant alone: others may not have any.
-        meant = self.condition.mask(rows)
-        return pl.concat([rows.filter(~meant), self.assignments.apply(rows.filter(meant))])

@@ -3,63 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import cast
 
 import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, SchemaMismatchError
+from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.data.expressions import Value, value_of
+from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["Assignments", "assignments_of", "required_columns"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Assignments:
-    """Values for columns of a table.
-
-    Attributes
-    ----------
-    values : tuple of polars.Expr
-        Of the columns' types, named as they are.
-    required : frozenset of str
-        Columns among them that may hold no nulls.
-    argument : str
-        How the caller calls them.
-    """
-
-    values: tuple[pl.Expr, ...]
-    required: frozenset[str]
-    argument: str
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns."""
-        return [value.meta.output_name() for value in self.values]
-
-    def apply(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return rows with these values, and their other columns as they are.
-
-        Raises
-        ------
-        InvalidInputError
-            A value cannot be computed, or is too large for the column's type.
-        SchemaMismatchError
-            A null where there may be none.
-        """
-        try:
-            changed = rows.with_columns(*self.values)
-        except pl.exceptions.PolarsError as error:
-            told = str(error).partition("\n")[0]
-            msg = f"{self.argument} cannot be computed for every row: {told}; nothing was changed"
-            raise InvalidInputError(msg, argument=self.argument) from error
-        nulls = [f"column {name!r} may hold no nulls" for name in self.required if changed[name].null_count()]
-        if nulls:
-            msg = f"{self.argument} do not fit the table: {'; '.join(sorted(nulls))}. Nothing was changed."
-            raise SchemaMismatchError(msg, problems=nulls)
-        return changed
+__all__ = ["assignments_of", "required_columns"]
 
 
 def assignments_of(

@@ -25,6 +25,8 @@ from qbeast_core.table.engine.protocol import (
     Rows,
     Source,
 )
+from qbeast_core.table.engine.row_change import ChangeByFile
+from qbeast_core.table.engine.stored_rows import frames_of
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.tree.columns import frame_weights
@@ -279,8 +281,20 @@ class FileRows:
     def _frames(self, names: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
         """Yield all rows, in one frame where they are few."""
         for number, chunk in enumerate(self._chunks):
-            rows = read_files(self._reader, chunk, names if self._change is None else None)
-            rows = rows if self._change is None else self._change(rows)
+            rows = self._changed(chunk, names)
             if self._added is not None and number == len(self._chunks) - 1:
-                rows = pl.concat([rows, self._added.select(rows.columns)])
+                rows = pl.concat([rows, *(some.select(rows.columns) for some in frames_of(self._added))])
             yield rows if names is None else rows.select(names)
+
+    def _changed(self, numbers: I64Array, names: Sequence[str] | None) -> pl.DataFrame:
+        """Read files, some columns where rows stay as they are, and change their rows."""
+        change = self._change
+        if not isinstance(change, ChangeByFile):
+            rows = read_files(self._reader, numbers, names if change is None else None)
+            return rows if change is None else change(rows)
+        parts = [read_files(self._reader, numbers[:0])]
+        for number in range(len(numbers)):
+            rows = read_files(self._reader, numbers[number : number + 1])
+            own = change.of_file(self._reader.paths[int(numbers[number])])
+            parts.append(rows if own is None else own(rows))
+        return pl.concat(parts)

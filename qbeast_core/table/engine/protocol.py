@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import polars as pl
 
@@ -17,6 +17,8 @@ from qbeast_core.log.rebase import dialect_of
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import FrameLike, to_frame
+from qbeast_core.table.engine.row_change import ChangeByFile, RowChange
+from qbeast_core.table.engine.stored_rows import StoredRows
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.runtime import ProgressCallback, Runtime
@@ -31,7 +33,6 @@ __all__ = [
     "FrameSource",
     "PlanSize",
     "PlannedRows",
-    "RowChange",
     "Rows",
     "Source",
 ]
@@ -41,9 +42,6 @@ GROUP_BYTES: Final = 2 << 30
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
-
-RowChange: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
-"""Rows in, rows out, of the same columns, the same for the same rows each time it is called."""
 
 
 class Source(Protocol):
@@ -91,9 +89,9 @@ class FilesSource:
         Of the snapshot.
     numbers : ndarray of int64
         Numbers of live files.
-    change : callable or None
-        What becomes of rows; the same of the same rows each time.
-    added : polars.DataFrame or None
+    change : callable or ChangeByFile or None
+        What becomes of rows.
+    added : polars.DataFrame or StoredRows or None
         More rows, of the table's columns and types, last.
     group_bytes : int
         Rows that may be held at once.
@@ -101,8 +99,8 @@ class FilesSource:
 
     reader: Reader
     numbers: I64Array
-    change: RowChange | None = None
-    added: pl.DataFrame | None = None
+    change: RowChange | ChangeByFile | None = None
+    added: pl.DataFrame | StoredRows | None = None
     group_bytes: int = GROUP_BYTES
 
     @property

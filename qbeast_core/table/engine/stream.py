@@ -14,6 +14,8 @@ from qbeast_core.table.data.frames import ArrowStream, FrameLike, to_frame
 from qbeast_core.table.data.whole_batches import to_the_end
 from qbeast_core.table.engine.live_files import file_frames
 from qbeast_core.table.engine.protocol import FilesSource, FrameSource, Source
+from qbeast_core.table.engine.row_change import ChangeByFile
+from qbeast_core.table.engine.stored_rows import frames_of
 
 __all__ = [
     "ArrowDataset",
@@ -151,12 +153,13 @@ class FilesStream:
         change = source.change
         names = list(self.empty.columns if columns is None else columns)
         read = names if change is None else list(self.empty.columns)
-        for number in range(len(source.numbers)):
-            for frame in file_frames(source.reader, source.numbers[number : number + 1], read):
+        for place, number in enumerate(source.numbers.tolist()):
+            own = change.of_file(source.reader.paths[number]) if isinstance(change, ChangeByFile) else change
+            for frame in file_frames(source.reader, source.numbers[place : place + 1], read):
                 for part in within(frame, size_bytes):
-                    yield (part if change is None else change(part)).select(names)
-        if source.added is not None:
-            yield from within(source.added.select(names), size_bytes)
+                    yield (part if own is None else own(part)).select(names)
+        for rows in frames_of(source.added):
+            yield from within(rows.select(names), size_bytes)
 
 
 class _Query:

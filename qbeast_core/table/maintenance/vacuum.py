@@ -21,6 +21,7 @@ from qbeast_core.log.replay import LogState, actions_of
 from qbeast_core.results import Result
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
+from qbeast_core.table.engine.stored_rows import SUFFIX
 from qbeast_core.table.snapshot.log_files import read_log
 from qbeast_core.table.snapshot.snapshot import Snapshot, has_old_layout, read_live_files, refresh
 
@@ -28,7 +29,9 @@ __all__ = ["VacuumResult", "vacuum"]
 
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 _WEEK: Final = 168.0
-_DATA_FILE: Final = re.compile(r"[^_.][^/]*\.parquet(#\d+)?|deletion_vector_[0-9a-f-]{36}\.bin")
+_DATA_FILE: Final = re.compile(
+    rf"[^_.][^/]*\.parquet(#\d+)?|deletion_vector_[0-9a-f-]{{36}}\.bin|[0-9a-f.-]{{73}}{re.escape(SUFFIX)}"
+)
 # What a local write leaves when it is killed before its file has a name.
 _TEMPORARY: Final = re.compile(r"\.[0-9a-f]{16}\.tmp")
 

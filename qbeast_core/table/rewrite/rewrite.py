@@ -12,7 +12,7 @@ import polars as pl
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.hints import Message, call
 from qbeast_core.io.s3_locking import refuse_unsafe_locking
-from qbeast_core.log.actions import AddFile
+from qbeast_core.log.actions import AddFile, Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import removes_of
 from qbeast_core.log.protocol import Brings, check_writable
@@ -20,6 +20,7 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.engine.changed_part import ChangedPart, changed_part
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import (
     GROUP_BYTES,
@@ -27,16 +28,16 @@ from qbeast_core.table.engine.protocol import (
     FilesSource,
     PlannedRows,
     PlanSize,
-    RowChange,
     Rows,
 )
+from qbeast_core.table.engine.row_change import ChangeByFile, RowChange
+from qbeast_core.table.engine.stored_rows import StoredRows
 from qbeast_core.table.index.design_effect import warn_if_growing
 from qbeast_core.table.index.revision import choose_revision, wish_of_table
 from qbeast_core.table.index.state import IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.outside import rows_outside
 
 __all__ = ["Replaced", "Rewrite", "refuse_copies", "rewrite"]
 
@@ -57,14 +58,14 @@ class Rewrite:
     redraw : bool
         Index all rows in a new revision whose ranges and quantiles are drawn from them alone, and drop revisions
         that no live file needs then (format 12).
-    change : callable or None
+    change : callable or ChangeByFile or None
         What becomes of the rows of `files`, and of those that go with them.
     keeps_places : bool
         Whether rows are put back by the thresholds that their cubes had, so that few other files have to go with
         them; else by those of a fresh tree.
     keeps_keys : bool
         Whether `change` leaves the indexed columns of the rows it returns as they are.
-    added : polars.DataFrame or None
+    added : polars.DataFrame or StoredRows or None
         More rows, of the table's columns and types.
     brings : {"files", "rows"}
         Whether rows are new or changed, or are rows that the table had, in other files.
@@ -74,6 +75,8 @@ class Rewrite:
         Its name in the history.
     parameters : mapping of str to str
         ``operationParameters`` in the history.
+    txn : tuple of str and int, or None
+        An application and its version, which the commit says the table holds.
     commit_metadata : mapping of str to str
         More entries in the history.
     is_worth : callable or None
@@ -93,14 +96,15 @@ class Rewrite:
     dropped: I64Array = field(default_factory=lambda: np.zeros(0, np.int64))
     revision: Revision | None = None
     redraw: bool = False
-    change: RowChange | None = None
+    change: RowChange | ChangeByFile | None = None
     keeps_places: bool = False
     keeps_keys: bool = False
-    added: pl.DataFrame | None = None
+    added: pl.DataFrame | StoredRows | None = None
     brings: Brings = "files"
     data_change: bool = False
     operation: str = "OPTIMIZE"
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+    txn: tuple[str, int] | None = None
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     is_worth: Callable[[I64Array, PlanSize], bool] | None = None
     metrics: Callable[[Replaced], Mapping[str, int]] | None = None
@@ -383,23 +387,13 @@ def _part_of(asked: Rewrite, revision: Revision, *, outside: bool, taken: bool =
 
     Unless rows of files are `taken`, all of them stay, and those added are looked at alone.
     """
-    added = None if asked.added is None else _Part(None, revision, outside)(asked.added)
-    change = _Part(asked.change, revision, outside) if taken else asked.change
+    added = asked.added
+    if isinstance(added, StoredRows):
+        added = added.part(revision, outside=outside)
+    elif added is not None:
+        added = ChangedPart(None, revision, outside)(added)
+    change = changed_part(asked.change, revision, outside=outside) if taken else asked.change
     return replace(asked, change=change, added=added if added is not None and added.height else None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What becomes of rows, without those of the other part."""
-
-    change: RowChange | None
-    revision: Revision
-    outside: bool
-
-    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        rows = rows if self.change is None else self.change(rows)
-        beyond = pl.Series(rows_outside(rows, self.revision), dtype=pl.Boolean)
-        return rows.filter(beyond if self.outside else ~beyond)
 
 
 def _intent(snapshot: Snapshot, asked: Rewrite, replaced: Replaced) -> WriteIntent:
@@ -418,6 +412,7 @@ def _intent(snapshot: Snapshot, asked: Rewrite, replaced: Replaced) -> WriteInte
         revision=replaced.revision if replaced.adds or asked.redraw else None,
         new_revision=replaced.is_new,
         drops_unused=asked.redraw,
+        txn=None if asked.txn is None else Txn(app_id=asked.txn[0], version=asked.txn[1]),
         operation=asked.operation,
         commit_info=info,
     )

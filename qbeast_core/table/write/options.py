@@ -21,6 +21,7 @@ from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.runtime import Progress, ProgressCallback
+from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.target import Mode, check_mode
 from qbeast_core.tree.columns import to_index_column
 from qbeast_core.tree.fit import ColumnBounds
@@ -30,6 +31,8 @@ __all__ = [
     "WriteOptions",
     "check_metadata",
     "check_options",
+    "check_txn",
+    "is_applied",
     "metadata_of",
     "parse_column_stats",
     "report_progress",
@@ -118,7 +121,7 @@ def check_options(options: WriteOptions) -> None:
     if options.dialect not in (None, "documented", "qbeast-spark"):
         msg = f'dialect must be "documented" or "qbeast-spark", got {options.dialect!r}; nothing was written'
         raise InvalidInputError(msg, argument="dialect")
-    _check_txn(options.txn)
+    check_txn(options.txn)
     check_metadata(options.commit_metadata)
 
 
@@ -218,7 +221,7 @@ def parse_column_stats(
     return {name: bounds for name, bounds in found.items() if bounds != ColumnBounds()}
 
 
-def _check_txn(txn: object) -> None:
+def check_txn(txn: object) -> None:
     """Refuse a transaction that no Delta log can hold.
 
     Raises
@@ -239,6 +242,22 @@ def _check_txn(txn: object) -> None:
         "was written"
     )
     raise InvalidInputError(msg, argument="txn")
+
+
+def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
+    """Tell whether a table holds that version of the application, or a later one; None: no application asks.
+
+    Parameters
+    ----------
+    target : Snapshot
+        Of the table.
+    txn : tuple of str and int, or None
+        Id of the application, and its version.
+    """
+    if txn is None:
+        return False
+    version = target.transaction_version(txn[0])
+    return version is not None and version >= txn[1]
 
 
 def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:

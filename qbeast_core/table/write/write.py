@@ -30,7 +30,7 @@ from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.runtime import Progress, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.creation import MOST_CREATIONS, goes_on, target_once_created
-from qbeast_core.table.write.options import WriteOptions, check_options, report_progress
+from qbeast_core.table.write.options import WriteOptions, check_options, is_applied, report_progress
 from qbeast_core.table.write.plan import prepare, rows_intent
 
 __all__ = ["WriteResult", "write_rows"]
@@ -63,7 +63,7 @@ def write_rows(
     uri = resolve_location(path)
     for left in reversed(range(MOST_CREATIONS)):
         target = target_once_created(options, uri)
-        if target is not None and (options.mode == "ignore" or _is_applied(target, options.txn)):
+        if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
             effect = count_keys(target.files).design_effect
             return WriteResult.untouched(
                 target.version, target.config.latest, effect, dry_run=options.dry_run
@@ -255,11 +255,3 @@ class WriteResult(FilesResult):
             dry_run=dry_run,
             skipped=True,
         )
-
-
-def _is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
-    """Tell whether the table holds that version of the application, or a later one."""
-    if txn is None:
-        return False
-    version = target.transaction_version(txn[0])
-    return version is not None and version >= txn[1]

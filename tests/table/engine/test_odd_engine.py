@@ -16,6 +16,7 @@ from qbeast_core.table.dml.change import ChangeOptions, run_change
 from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.merge import Merge
 from qbeast_core.table.dml.merge_clauses import Clauses
+from qbeast_core.table.dml.merge_source import FrameMergeSource
 from qbeast_core.table.dml.update import Update
 from qbeast_core.table.engine.placed_files import PlacedFile
 from qbeast_core.table.engine.tasks import PlaceTask
@@ -94,7 +95,7 @@ def test_rows_change_one_by_one(tmp_path: Path, written_twice_elsewhere: Place, 
     rows = pl.DataFrame({"row": [*range(100, 140), 999]}).with_columns(
         a=pl.col("row") / 1000, b=pl.lit(5, dtype=pl.Int64)
     )
-    merge = Merge(rows, Clauses(on="row", matched_if="b = 7"))
+    merge = Merge(FrameMergeSource(rows), Clauses(on="row", matched_if="b = 7"))
     done, _ = run_change(Reader(load_snapshot(tmp_path)), merge, ChangeOptions(), RUNTIME, engine=engine)
     old = updated.filter(pl.col("b") == 7, pl.col("row").is_in(rows["row"].implode()))
     assert (done.rows_updated, done.rows_inserted) == (

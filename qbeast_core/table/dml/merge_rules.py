@@ -1,0 +1,187 @@
+"""A merge as one version of a table understands it: types brought together, conditions and values ready to apply.
+
+Workers are sent it: it pickles and opens no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from qbeast_core.errors import SchemaMismatchError
+from qbeast_core.io.store import open_store
+from qbeast_core.table.data.schema import fit_frame
+from qbeast_core.table.dml.merge_clauses import Clauses, MergeConditions
+from qbeast_core.table.dml.row_changes import Assignments
+from qbeast_core.table.dml.tasks import ROW, SOURCE_ROW, judge
+from qbeast_core.table.engine.row_change import ChangeByFile
+from qbeast_core.table.engine.stored_rows import load_rows
+
+__all__ = ["MergeRules", "MergedFiles", "MergedRows", "fit_source"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergeRules:
+    """What a merge does to rows of one version.
+
+    Attributes
+    ----------
+    schema_json : str
+        The table's Delta schema.
+    schema : polars.Schema
+        The same as Polars types.
+    clauses, conditions : Clauses, MergeConditions
+        What to do.
+    updates : Assignments or None
+        What rows that match are set to; None: to nothing.
+    inserts : Assignments or None
+        What new rows consist of; None: of the source's columns.
+    source_schema : polars.Schema
+        Of rows of the source as `fit` returns them.
+    """
+
+    schema_json: str = field(repr=False)
+    schema: pl.Schema
+    clauses: Clauses
+    conditions: MergeConditions
+    updates: Assignments | None
+    inserts: Assignments | None
+    source_schema: pl.Schema
+
+    @property
+    def empty_source(self) -> pl.DataFrame:
+        """No rows of the source, as `fit` returns them."""
+        return self.source_schema.to_frame()
+
+    def fit_keys(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """Return the columns of the source to match by, alone, of the table's types; raises as `fit` does."""
+        return _fitted(keys, self.clauses.keys, self.schema_json, self.schema)
+
+    def fit(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return rows of the source; columns that the table has too, as far as they are used, are of its types.
+
+        Raises
+        ------
+        SchemaMismatchError
+            Whatever does not fit is listed.
+        """
+        return fit_source(rows, self.clauses, self.schema_json, self.schema)
+
+    def match_columns(self) -> list[str]:
+        """Return the columns of the table that matching looks at."""
+        return list(dict.fromkeys([*self.clauses.keys, *self.conditions.columns_of_rows(self.schema)]))
+
+    def numbered(self, source: pl.DataFrame, *, whole: bool) -> pl.DataFrame:
+        """Return keys and row numbers of the source to join with; the row as a whole as well, if it is looked at."""
+        row = [pl.struct(pl.all()).alias(self.clauses.source_name)] if whole else []
+        return source.select(*self.clauses.keys, *row).with_row_index(SOURCE_ROW)
+
+    def looks_at_source(self) -> bool:
+        """Tell whether the fate of a row that matches depends on the values of the source."""
+        return self.conditions.looks_at(self.clauses.source_name)
+
+    def new_rows(self, source: pl.DataFrame) -> pl.DataFrame:
+        """Return what comes of rows of the source that match none, of the table's columns and types."""
+        schema, condition = self.schema, self.conditions.new
+        if self.clauses.when_not_matched != "insert" or condition.constant is False:
+            return pl.DataFrame(schema=schema)
+        row = pl.struct(pl.all()).alias(self.clauses.source_name)
+        if condition.constant is None:
+            source = source.filter(condition.mask(source.select(row)))
+        if self.inserts is None:
+            return source.select(list(schema))
+        values = self.inserts.apply(source.select(row))
+        given = frozenset(values.columns)
+        missing = [
+            pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in given
+        ]
+        return values.with_columns(missing).select(list(schema))
+
+
+def fit_source(rows: pl.DataFrame, clauses: Clauses, schema_json: str, schema: pl.Schema) -> pl.DataFrame:
+    """Bring rows of a source to the types of the table; see `MergeRules.fit`."""
+    names = list(schema) if clauses.needs_every_column else list(clauses.keys)
+    return _fitted(rows, names, schema_json, schema)
+
+
+def _fitted(rows: pl.DataFrame, names: Sequence[str], schema_json: str, schema: pl.Schema) -> pl.DataFrame:
+    wanted = pl.Schema({name: schema[name] for name in names})
+    known = frozenset(rows.columns)
+    given = rows.select([name for name in names if name in known])
+    try:
+        fitted = fit_frame(given, schema_json, wanted, merge=False)
+    except SchemaMismatchError as error:
+        msg = (
+            f"the source does not fit the table: {'; '.join(error.problems)}. Nothing was changed. Where it has other "
+            "columns, say with `update` and `insert` what is set to what."
+        )
+        raise SchemaMismatchError(msg, problems=error.problems) from error
+    return rows.with_columns(fitted.get_columns())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergedRows:
+    """Rows of the table as a merge leaves them.
+
+    Attributes
+    ----------
+    rules : MergeRules
+        What to do.
+    source : polars.DataFrame
+        Of `MergeRules.numbered`, whole: at least all rows that match one of those that are changed.
+    """
+
+    rules: MergeRules
+    source: pl.DataFrame = field(repr=False)
+
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that stay, and those that changed."""
+        rules, numbered = self.rules, rows.with_row_index(ROW)
+        verdict = judge(numbered, self.source, rules.clauses, rules.conditions)
+        frames = (verdict.updated, verdict.deleted, verdict.not_matched)
+        gone = pl.concat([frame.select(ROW) for frame in frames])
+        kept = numbered.join(gone, on=ROW, how="anti", maintain_order="left").select(rows.columns)
+        if rules.updates is None:
+            return kept
+        return pl.concat([kept, rules.updates.apply(verdict.updated).select(rows.columns)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergedFiles(ChangeByFile):
+    """Rows of the table as a merge leaves them, where the rows of the source are stored by the file they match in.
+
+    Attributes
+    ----------
+    rules : MergeRules
+        What to do.
+    uri : str
+        The table.
+    storage_options : Mapping
+        For its store.
+    stored : mapping of str to str
+        By the path of each file of which rows change or go: where the rows of the source are that match one of it.
+    """
+
+    rules: MergeRules
+    uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    stored: Mapping[str, str] = field(repr=False)
+
+    def of_file(self, path: str) -> _MergedFile | None:
+        """See `ChangeByFile`."""
+        place = self.stored.get(path)
+        return None if place is None else _MergedFile(self.rules, self.uri, self.storage_options, place)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _MergedFile:
+    rules: MergeRules
+    uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    place: str
+
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
+        source = load_rows(open_store(self.uri, self.storage_options), self.place)
+        return MergedRows(self.rules, self.rules.numbered(source, whole=True))(rows)

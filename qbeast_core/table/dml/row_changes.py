@@ -1,0 +1,97 @@
+"""What a delete or an update makes of rows: understood once, sent to whoever reads the files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError, SchemaMismatchError
+from qbeast_core.table.data.expressions import Condition
+
+__all__ = ["Assignments", "DeletedRows", "UpdatedRows"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRows:
+    """Leaves out the rows that are meant.
+
+    Attributes
+    ----------
+    condition : Condition
+        Which rows.
+    """
+
+    condition: Condition
+
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that stay."""
+        return rows.filter(~self.condition.mask(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedRows:
+    """Gives columns of the rows that are meant other values.
+
+    Attributes
+    ----------
+    condition : Condition
+        Which rows.
+    assignments : Assignments
+        Of which they get values.
+    """
+
+    condition: Condition
+    assignments: Assignments
+
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return all rows, as they will be."""
+        # Values are computed for the rows that are meant alone: others may not have any.
+        meant = self.condition.mask(rows)
+        return pl.concat([rows.filter(~meant), self.assignments.apply(rows.filter(meant))])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignments:
+    """Values for columns of a table.
+
+    Attributes
+    ----------
+    values : tuple of polars.Expr
+        Of the columns' types, named as they are.
+    required : frozenset of str
+        Columns among them that may hold no nulls.
+    argument : str
+        How the caller calls them.
+    """
+
+    values: tuple[pl.Expr, ...]
+    required: frozenset[str]
+    argument: str
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return [value.meta.output_name() for value in self.values]
+
+    def apply(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return rows with these values, and their other columns as they are.
+
+        Raises
+        ------
+        InvalidInputError
+            A value cannot be computed, or is too large for the column's type.
+        SchemaMismatchError
+            A null where there may be none.
+        """
+        try:
+            changed = rows.with_columns(*self.values)
+        except pl.exceptions.PolarsError as error:
+            told = str(error).partition("\n")[0]
+            msg = f"{self.argument} cannot be computed for every row: {told}; nothing was changed"
+            raise InvalidInputError(msg, argument=self.argument) from error
+        nulls = [f"column {name!r} may hold no nulls" for name in self.required if changed[name].null_count()]
+        if nulls:
+            msg = f"{self.argument} do not fit the table: {'; '.join(sorted(nulls))}. Nothing was changed."
+            raise SchemaMismatchError(msg, problems=nulls)
+        return changed

@@ -1,0 +1,126 @@
+"""Rows at rest between two steps of an operation, in files beside the table's that no version ever names."""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from qbeast_core.io.store import Store, open_store
+from qbeast_core.spec.revision import Revision
+
+__all__ = ["SUFFIX", "StoredPart", "StoredRows", "frames_of", "load_rows", "store_rows", "stored_by"]
+
+SUFFIX = ".rows.arrow"
+"""How their names end, after the UUID of the operation and one of their own. A vacuum knows them by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """Some of the rows.
+
+    Attributes
+    ----------
+    path : str
+        Of their file, below the table's root.
+    rows, size_bytes : int
+        How many, and their bytes in memory.
+    outside : bool
+        Whether they lie outside the space of the revision that was the newest when they were stored.
+    """
+
+    path: str
+    rows: int
+    size_bytes: int
+    outside: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredRows:
+    """Rows of the table's columns and types; picklable.
+
+    Attributes
+    ----------
+    uri : str
+        The table.
+    storage_options : Mapping
+        For its store.
+    parts : tuple of StoredPart
+        Where they are.
+    revision_id : int or None
+        The revision that parts are outside of.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    parts: tuple[StoredPart, ...]
+    revision_id: int | None
+
+    @property
+    def height(self) -> int:
+        """How many rows there are."""
+        return sum(part.rows for part in self.parts)
+
+    def estimated_size(self) -> int:
+        """Return the bytes of the rows in memory."""
+        return sum(part.size_bytes for part in self.parts)
+
+    @property
+    def store(self) -> Store:
+        """Where they are."""
+        return open_store(self.uri, self.storage_options)
+
+    def part(self, revision: Revision, *, outside: bool) -> StoredRows:
+        """Return those in the space of the revision they were stored for, or those outside."""
+        if revision.revision_id != self.revision_id:
+            raise AssertionError  # a change is planned and carried out on one version
+        return replace(self, parts=tuple(part for part in self.parts if part.outside is outside))
+
+    def pieces(self) -> list[StoredRows]:
+        """Return the rows of each part by itself."""
+        return [replace(self, parts=(part,)) for part in self.parts]
+
+    def read(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows, part by part."""
+        store = self.store
+        for part in self.parts:
+            yield load_rows(store, part.path)
+
+
+def frames_of(rows: pl.DataFrame | StoredRows | None) -> Iterator[pl.DataFrame]:
+    """Yield rows, wherever they are; None: there are none."""
+    if isinstance(rows, StoredRows):
+        yield from rows.read()
+    elif rows is not None:
+        yield rows
+
+
+def store_rows(store: Store, rows: pl.DataFrame, *, operation: str) -> str:
+    """Store rows under a new name, and return it.
+
+    Parameters
+    ----------
+    store : Store
+        Of the table.
+    rows : polars.DataFrame
+        The rows.
+    operation : str
+        A UUID, that of whoever will look for what was stored.
+    """
+    path, sink = f"{operation}.{uuid.uuid4()}{SUFFIX}", io.BytesIO()
+    rows.write_ipc(sink, compression="zstd", compat_level=pl.CompatLevel.newest())
+    store.put(path, sink.getbuffer())
+    return path
+
+
+def stored_by(store: Store, operation: str) -> list[str]:
+    """Return the names of all that was stored for an operation, by attempts that failed too."""
+    return [path for path in store.list("") if path.startswith(operation) and path.endswith(SUFFIX)]
+
+
+def load_rows(store: Store, path: str) -> pl.DataFrame:
+    """Return rows that `store_rows` stored."""
+    return pl.read_ipc(io.BytesIO(store.get(path)))

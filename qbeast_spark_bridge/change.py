@@ -1,0 +1,243 @@
+"""Delete, update and merge rows with Spark: planned and committed here, read and written again by its workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.opened import open_reader
+from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult, run_change
+from qbeast_core.table.dml.delete import Delete
+from qbeast_core.table.dml.merge import Merge
+from qbeast_core.table.dml.merge_clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
+from qbeast_core.table.dml.update import Update
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.runtime import RUNTIME, ProgressCallback
+from qbeast_core.table.write.options import metadata_of
+from qbeast_spark_bridge.engine import SparkEngine, persisted
+from qbeast_spark_bridge.match import SparkMergeSource
+from qbeast_spark_bridge.predicates.given import Given
+from qbeast_spark_bridge.schema import collated_columns, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["delete", "merge", "update"]
+
+
+def delete(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    where: str | Column | pl.Expr | None = None,
+    *,
+    dry_run: bool = False,
+    txn: tuple[str, int] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
+    progress: ProgressCallback | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> ChangeResult:
+    """Do what `Table.delete` does, with Spark: rows are counted, read and put back by its workers.
+
+    The driver reads the log, chooses files by the index and commits. Tasks look into the files that can hold such a
+    row; those that hold no other rows are dropped without being read whole, and the rows that stay of the others
+    are written again, as `Table.delete` does it.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    path : str or path-like
+        Folder or address of the table; executors and this process have to reach it under that name.
+    where : str, Column or polars.Expr, optional
+        Rows to delete: those for which it is true. Text is Spark's SQL; text and Columns have to be said in Polars
+        with the same meaning: tests of a column by literals or other columns of its type, joined by AND, OR and NOT.
+        A Polars expression is what `Table.delete` takes. By default all rows.
+    dry_run, txn, commit_metadata, progress
+        See `Table.delete`.
+    storage_options : mapping of str to str, optional
+        For object stores, as `deltalake` takes them; sent along with the tasks.
+
+    Returns
+    -------
+    ChangeResult
+        As of `Table.delete`.
+
+    Raises
+    ------
+    InvalidInputError
+        The condition names a column that is not there or a column of a DataFrame, or has no counterpart in Polars.
+    QbeastError
+        Else as `qbeast.open_table` and `Table.delete`; what executors raised is raised here.
+    """
+    reader = open_reader(path, None, storage_options)
+    change = Delete(_given(reader).condition(where, "where"))
+    options = ChangeOptions(
+        dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=progress
+    )
+    return _run(spark, reader, change, options)
+
+
+def update(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    where: str | Column | pl.Expr | None,
+    set: Mapping[str, Any],  # noqa: A002 -- what SQL calls it
+    *,
+    dry_run: bool = False,
+    txn: tuple[str, int] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
+    progress: ProgressCallback | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> ChangeResult:
+    """Do what `Table.update` does, with Spark: rows are counted, read, changed and put back by its workers.
+
+    Parameters
+    ----------
+    spark, path, where
+        As for `delete`; None: all rows.
+    set : mapping of str to polars.Expr, str, Column or a plain value
+        New values by column. Text is Spark's SQL and, like a Column, has to be a literal or a column; what is
+        computed is given as a Polars expression of the row as it was.
+    dry_run, txn, commit_metadata, progress, storage_options
+        As for `delete`.
+
+    Returns
+    -------
+    ChangeResult
+        As of `Table.update`.
+
+    Raises
+    ------
+    InvalidInputError
+        As for `delete`, of the condition and of values.
+    SchemaMismatchError
+        A value of another type than the column's, or a null where there may be none.
+    QbeastError
+        Else as `qbeast.open_table` and `Table.update`; what executors raised is raised here.
+    """
+    reader = open_reader(path, None, storage_options)
+    given = _given(reader)
+    values: Any = given.values(set, "set")
+    change = Update(given.condition(where, "where"), values)
+    options = ChangeOptions(
+        dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=progress
+    )
+    return _run(spark, reader, change, options)
+
+
+def merge(
+    source: DataFrame,
+    path: str | os.PathLike[str],
+    on: str | Sequence[str],
+    *,
+    when_matched: WhenMatched = "update",
+    matched_if: str | Column | pl.Expr | None = None,
+    delete_if: str | Column | pl.Expr | None = None,
+    update: Mapping[str, Any] | None = None,
+    when_not_matched: WhenNew = "insert",
+    not_matched_if: str | Column | pl.Expr | None = None,
+    insert: Mapping[str, Any] | None = None,
+    when_not_matched_by_source: WhenNotMatchedBySource = "ignore",
+    not_matched_by_source_if: str | Column | pl.Expr | None = None,
+    source_name: str = "source",
+    persist: bool = False,
+    dry_run: bool = False,
+    txn: tuple[str, int] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
+    progress: ProgressCallback | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> ChangeResult:
+    """Do what `Table.merge` does, with Spark: rows of the source meet those of the table on the executors.
+
+    The driver chooses files by the keys of the source and holds lists of files. Of the files that can hold a match,
+    tasks read the keys; source and keys are joined by the hash of the keys, neither is sent to every executor. Files
+    that hold no row to change stay as they are; the others are written again, and rows of the source without a
+    match are written with them.
+
+    Parameters
+    ----------
+    source : DataFrame
+        Rows to merge, of a classic session or of Spark Connect. They are read twice, and have to be the same.
+    path : str or path-like
+        Folder or address of the table; executors and this process have to reach it under that name.
+    on, when_matched, when_not_matched, when_not_matched_by_source, source_name
+        See `Table.merge`. Strings with a collation cannot be matched by.
+    matched_if, delete_if, not_matched_if, not_matched_by_source_if : str, Column or polars.Expr, optional
+        Conditions, see `Table.merge`; of the forms that `delete` takes. ``source.price`` and ``col("source.price")``
+        are the source's.
+    update, insert : mapping of str to polars.Expr, str, Column or a plain value, optional
+        See `Table.merge`; of the forms that `update` takes.
+    persist : bool, default False
+        Hold the rows (``DataFrame.persist``) until they are read for the last time: for rows that are random, unordered
+        with a limit, or dear to compute.
+    dry_run, txn, commit_metadata, progress, storage_options
+        As for `delete`. In ``foreachBatch`` the number of the batch makes a `txn`: each is merged exactly once.
+
+    Returns
+    -------
+    ChangeResult
+        As of `Table.merge`.
+
+    Raises
+    ------
+    InvalidInputError
+        Several rows of the source would change the same row, or what `Table.merge` and `delete` refuse.
+    InputChangedError
+        The rows were not the same when they were read again.
+    QbeastError
+        Else as `qbeast.open_table` and `Table.merge`; what executors raised is raised here.
+    """
+    if source.isStreaming:
+        msg = "source is a stream; nothing was changed. Merge its batches, in foreachBatch."
+        raise InvalidInputError(msg, argument="source")
+    reader = open_reader(path, None, storage_options)
+    options = ChangeOptions(
+        dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=progress
+    )
+    with persisted(source, wanted=persist) as df:
+        rows = SparkMergeSource(df)
+        alone = pl.Schema({source_name: pl.Struct(_plain(df.schema, rows.empty.schema))})
+        new = Given.of(alone, source_name=source_name)
+        table = _given(reader)
+        both = Given({**table.columns, **new.columns})
+        clauses = Clauses(
+            on=on,
+            when_matched=when_matched,
+            matched_if=both.condition(matched_if, "matched_if"),
+            delete_if=both.condition(delete_if, "delete_if"),
+            update=both.values(update, "update"),
+            when_not_matched=when_not_matched,
+            not_matched_if=new.condition(not_matched_if, "not_matched_if"),
+            insert=new.values(insert, "insert"),
+            when_not_matched_by_source=when_not_matched_by_source,
+            not_matched_by_source_if=table.condition(not_matched_by_source_if, "not_matched_by_source_if"),
+            source_name=source_name,
+        )
+        failed = True
+        try:
+            result = _run(df.sparkSession, reader, Merge(rows, clauses), options)
+            failed = False
+        finally:
+            rows.clear(reader.store, failed=failed)
+        return result
+
+
+def _given(reader: Reader) -> Given:
+    """Return what understands conditions on rows of the table."""
+    return Given.of(_plain(spark_schema(reader.snapshot.schema_json), reader.snapshot.schema))
+
+
+def _plain(schema: StructType, columns: pl.Schema) -> pl.Schema:
+    """Leave out strings with a collation, which are Spark's to compare."""
+    collated = collated_columns(schema)
+    return pl.Schema({name: dtype for name, dtype in columns.items() if name not in collated})
+
+
+def _run(spark: SparkSession, reader: Reader, change: Change, options: ChangeOptions) -> ChangeResult:
+    result, _ = run_change(reader, change, options, RUNTIME, engine=SparkEngine(spark))
+    return result

@@ -1,0 +1,241 @@
+"""The source of a merge that is a Spark DataFrame: its rows meet those of the table on the executors."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InputChangedError, InvalidInputError, StorageError
+from qbeast_core.io.store import Store
+from qbeast_core.query.atoms import compare, is_in
+from qbeast_core.query.nodes import Node, Nothing, Operand, Unknown, all_of
+from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.table.data.data_files import delete_files
+from qbeast_core.table.dml.match import Matches, live_rows
+from qbeast_core.table.dml.merge_rules import MergedFiles, MergeRules
+from qbeast_core.table.dml.merge_source import FoundMatches, scan_plan
+from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.engine.stored_rows import StoredRows, stored_by
+from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.scan_task import RowFilter
+from qbeast_core.table.read.split_scan import file_parts
+from qbeast_spark_bridge.engine import spread
+from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered, quoted, spark_schema
+from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
+from qbeast_spark_bridge.worker.key_digest import (
+    DIGESTS,
+    KeyColumn,
+    KeyDigest,
+    digest_keys,
+    merge_digests,
+)
+from qbeast_spark_bridge.worker.match import (
+    PIECES,
+    BucketAnswer,
+    FileAnswer,
+    MatchTask,
+    join_buckets,
+    judge_files,
+    pack_keys,
+    pack_source,
+)
+from qbeast_spark_bridge.worker.shuffle import task_keys
+from qbeast_spark_bridge.worker.transport import decimals_as_longs, short_decimals
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["SparkMergeSource"]
+
+_BUCKET_BYTES: Final = 64 << 20
+_VALUE_BYTES: Final = 24  # of a value in memory, guessed
+_MOST_TASKS: Final = 1 << 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparkMergeSource:
+    """Rows of a Spark DataFrame, which have to be the same when they are read again.
+
+    Attributes
+    ----------
+    df : DataFrame
+        Of a classic session or of Spark Connect.
+    """
+
+    df: DataFrame
+    _stored: list[str] = field(default_factory=list[str], init=False, repr=False)
+    _operation: str = field(default_factory=lambda: str(uuid.uuid4()), init=False, repr=False)
+
+    @property
+    def empty(self) -> pl.DataFrame:
+        """See `MergeSource`."""
+        return empty_frame(self.df.schema)
+
+    def find(
+        self, rules: MergeRules, reader: Reader, engine: Engine, *, among: BoolArray | None = None
+    ) -> FoundMatches:
+        """Match the rows on the executors, by the hash of their keys; see `MergeSource`.
+
+        One job looks at the keys of the source, by which files are chosen. Another joins source and files, and leaves
+        the rows of the source at rest, by the file they match in, until `clear` is called.
+        """
+        del engine  # the rows are Spark's
+        _refuse_collations(rules, self.df, reader)
+        with OwnErrors():
+            digest = self._digest(rules)
+            live, plan = live_rows(reader), scan_plan(rules, reader, _nodes(rules, digest))
+            files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
+            task = self._task(rules, reader, plan, digest, int(np.maximum(live[files], 0).sum()))
+            buckets, judged = self._joined(task, reader, plan, files)
+        return self._found(rules, reader, digest, buckets, judged)
+
+    def clear(self, store: Store, *, failed: bool) -> None:
+        """Delete what was stored in a table's store, as far as the store lets us.
+
+        Parameters
+        ----------
+        store : Store
+            Of the table.
+        failed : bool
+            Whether tasks may have stored what they could not tell of: then it is looked for.
+        """
+        with suppress(StorageError):
+            delete_files(store, stored_by(store, self._operation) if failed else self._stored)
+
+    def _digest(self, rules: MergeRules) -> KeyDigest:
+        keys = list(rules.clauses.keys)
+        some = self.df.select([quoted(name) for name in keys])
+        decimals = short_decimals(some.schema)
+        call = WorkerCall.of(digest_keys, (rules, keys, decimals))
+        found = decimals_as_longs(numbered(some), decimals).mapInArrow(call, DIGESTS).collect()
+        digests = [pickle.loads(bytes(row["digest"])) for row in found]  # noqa: S301 -- bytes of our own tasks
+        nothing = tuple(KeyColumn.of(pl.Series(name, [], rules.schema[name])) for name in keys)
+        return merge_digests([KeyDigest(0, 0, nothing), *digests])
+
+    def _task(
+        self, rules: MergeRules, reader: Reader, plan: ScanPlan, digest: KeyDigest, key_rows: int
+    ) -> MatchTask:
+        keys = list(rules.clauses.keys)
+        size = max(digest.rows * len(rules.source_schema), key_rows * (len(keys) + 1)) * _VALUE_BYTES
+        file_count = int(plan.selection.opened.sum())
+        return MatchTask(
+            rules=rules,
+            files=reader.files,
+            keys=_key_filter(rules, reader.row_filter(plan, keys), digest),
+            judged=reader.row_filter(plan, rules.match_columns()),
+            bucket_keys=task_keys(min(size // _BUCKET_BYTES + 1, _MOST_TASKS)),
+            file_keys=task_keys(min(max(file_count, 1), _MOST_TASKS)),
+            revision=reader.index_state.newest,
+            operation=self._operation,
+        )
+
+    def _joined(
+        self, task: MatchTask, reader: Reader, plan: ScanPlan, files: I64Array
+    ) -> tuple[list[BucketAnswer], list[FileAnswer]]:
+        spark, decimals = self.df.sparkSession, short_decimals(self.df.schema)
+        opened = [(number, file_parts(reader, plan, number)) for number in files.tolist()]
+        pieces = decimals_as_longs(numbered(self.df), decimals).mapInArrow(
+            WorkerCall.of(pack_source, (task, self.df.columns, decimals)), PIECES
+        )
+        if opened:
+            pieces = pieces.union(spread(spark, opened).mapInArrow(WorkerCall.of(pack_keys, task), PIECES))
+        by_bucket = pieces.repartition(len(task.bucket_keys), "key").sortWithinPartitions("kind")
+        found = by_bucket.mapInArrow(WorkerCall.of(join_buckets, task), PIECES)
+        count = len(task.file_keys)
+        items = [
+            (int(task.file_keys[number % count]), number, 0, bytearray(pickle.dumps(parts, protocol=5)))
+            for number, parts in opened
+        ]
+        if items:
+            found = spark.createDataFrame(items, PIECES).union(found)
+        by_file = found.repartition(count, "key").sortWithinPartitions("file", "kind")
+        rows = by_file.mapInArrow(WorkerCall.of(judge_files, task), PIECES).select("data").collect()
+        answers = [pickle.loads(bytes(row["data"])) for row in rows]  # noqa: S301 -- bytes of our own tasks
+        buckets = [answer for answer in answers if isinstance(answer, BucketAnswer)]
+        return buckets, [answer for answer in answers if isinstance(answer, FileAnswer)]
+
+    def _found(
+        self,
+        rules: MergeRules,
+        reader: Reader,
+        digest: KeyDigest,
+        buckets: list[BucketAnswer],
+        judged: list[FileAnswer],
+    ) -> FoundMatches:
+        uri, options = reader.store.uri, dict(reader.snapshot.storage_options)
+        newest = reader.index_state.newest
+        revision_id = None if newest is None else newest.revision_id
+        added = StoredRows(uri, options, tuple(part for one in buckets for part in one.added), revision_id)
+        self._stored.extend([part.path for part in added.parts] + [one.stored for one in judged])
+        rows = sum(one.rows for one in buckets)
+        if (rows, sum(one.hash_sum for one in buckets)) != (digest.rows, digest.hash_sum):
+            msg = (
+                f"the source changed while it was merged: {digest.rows:,} rows were counted, then {rows:,} arrived, or "
+                "their keys differed. Nothing was changed. It is read twice: persist it first (`persist=True`), or "
+                "take out what is random or unordered."
+            )
+            raise InputChangedError(msg, rows_before=digest.rows, rows_after=rows)
+        judged = sorted(judged, key=lambda one: one.number)
+        numbers = np.array([one.number for one in judged], np.int64)
+        counts = np.array([one.counts for one in judged], np.int64).reshape(-1, 3).T
+        return FoundMatches(
+            matches=Matches(numbers, counts.sum(axis=0), live_rows(reader)[numbers]),
+            counts=counts,
+            any_matched=any(one.matched for one in buckets),
+            change=MergedFiles(rules, uri, options, {reader.paths[one.number]: one.stored for one in judged}),
+            added=added,
+            source_rows=rows,
+        )
+
+
+def _key_filter(rules: MergeRules, keep: RowFilter, digest: KeyDigest) -> RowFilter:
+    """Return a read of keys without those that surely match nothing."""
+    tests = [_can_match(name, one) for name, one in zip(rules.clauses.keys, digest.columns, strict=True)]
+    return RowFilter(keep.columns, keep.schema, keep.indexed, keep.weights, pl.all_horizontal(tests))
+
+
+def _can_match(name: str, keys: KeyColumn) -> pl.Expr:
+    column, values = pl.col(name), keys.values
+    if not len(values):
+        return pl.lit(value=False)
+    if values.dtype.is_float():  # NaN has no place in a range
+        return column.is_not_null()
+    if keys.exact:
+        return column.is_in(values.implode())
+    return column.is_between(pl.lit(values[0], values.dtype), pl.lit(values[-1], values.dtype))
+
+
+def _nodes(rules: MergeRules, digest: KeyDigest) -> list[Node]:
+    """Return what the source has of each key, for the choice of files."""
+    return [
+        _node(Operand(name, rules.schema[name]), one)
+        for name, one in zip(rules.clauses.keys, digest.columns, strict=True)
+    ]
+
+
+def _node(operand: Operand, keys: KeyColumn) -> Node:
+    values = keys.values
+    if not len(values):
+        return Nothing()
+    if keys.exact:
+        return is_in(operand, values, nulls_equal=False)
+    if values.dtype.is_float() and values.is_nan().any():
+        return Unknown()
+    return all_of([compare(operand, ">=", values[:1]), compare(operand, "<=", values[-1:])])
+
+
+def _refuse_collations(rules: MergeRules, df: DataFrame, reader: Reader) -> None:
+    known = {*collated_columns(df.schema), *collated_columns(spark_schema(reader.snapshot.schema_json))}
+    found = [name for name in rules.clauses.keys if name in known]
+    if found:
+        msg = (
+            f"columns {found} have a collation: rows would match that their bytes tell apart. Nothing was changed. "
+            "Match by other columns, or cast them to plain strings (collate UTF8_BINARY)."
+        )
+        raise InvalidInputError(msg, argument="on")

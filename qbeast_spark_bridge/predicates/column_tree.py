@@ -1,0 +1,202 @@
+"""What a Spark Column is made of, the same for classic sessions and Spark Connect: names, literals and functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_spark_bridge.predicates.sql_tokens import LiteralKind, SqlLiteral, tokenize
+
+__all__ = ["Bound", "Call", "ColumnNode", "Name", "Opaque", "SqlText", "is_column", "tree_of"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_ONE: Final = date(1970, 1, 1)
+_KINDS: Final[dict[type, LiteralKind]] = {
+    type(None): "null",
+    bool: "bool",
+    int: "int",
+    float: "double",
+    Decimal: "decimal",
+    str: "string",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A column by its name, of one part or more."""
+
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or an operator, as Spark spells it."""
+
+    function: str
+    arguments: tuple[ColumnNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlText:
+    """Text of SQL, of ``expr``."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A column of one DataFrame, of ``df["x"]``."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Anything else: a cast, a window, a function of Python, a literal of another kind."""
+
+    text: str
+
+
+ColumnNode: TypeAlias = Name | Call | SqlLiteral | SqlText | Bound | Opaque
+
+
+def is_column(value: object) -> bool:
+    """Tell whether something is a Column of a session of any kind; some are no subclass of the public one."""
+    kind = type(value)
+    return kind.__name__ == "Column" and kind.__module__.startswith("pyspark.sql")
+
+
+def tree_of(column: Any) -> ColumnNode:
+    """Return what a Column is made of.
+
+    Parameters
+    ----------
+    column : Column
+        Of a classic session or of Spark Connect.
+
+    Raises
+    ------
+    InvalidInputError
+        If this PySpark does not tell (before 4.0).
+    """
+    held = vars(column)  # a Column takes every other name for a field of its own
+    if "_expr" in held:
+        return _of_connect(held["_expr"], str(column))
+    java = held.get("_jc")
+    if java is None or not hasattr(java, "node"):
+        msg = (
+            "this PySpark does not tell what a Column is made of; nothing was changed. Give SQL text instead."
+        )
+        raise InvalidInputError(msg, argument="where")
+    return _of_classic(java.node())
+
+
+def _of_classic(node: Any) -> ColumnNode:
+    """Walk the JVM's nodes."""
+    found: ColumnNode
+    match str(node.getClass().getSimpleName()):
+        case "UnresolvedAttribute":
+            parts = tuple(map(str, _items(node.nameParts())))
+            found = Bound(".".join(parts)) if node.planId().isDefined() else Name(parts)
+        case "Literal":
+            found = _java_literal(node.value()) or Opaque(str(node.sql()))
+        case "UnresolvedFunction" if not node.isDistinct():
+            found = Call(str(node.functionName()), tuple(map(_of_classic, _items(node.arguments()))))
+        case "Alias":
+            found = _of_classic(node.child())
+        case "SqlExpression":
+            found = SqlText(str(node.expression()))
+        case "ExpressionColumnNode" if _is_attribute(node):  # what `df["x"]` is
+            found = Bound(str(node.sql()))
+        case _:
+            found = Opaque(str(node.sql()))
+    return found
+
+
+def _is_attribute(node: Any) -> bool:
+    return str(node.expression().getClass().getSimpleName()) == "AttributeReference"
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    items = sequence.iterator()
+    while items.hasNext():
+        yield items.next()
+
+
+def _java_literal(value: Any) -> SqlLiteral | None:
+    found = _literal(value)
+    if found is not None or not hasattr(value, "getClass"):
+        return found
+    match str(value.getClass().getName()):
+        case "java.sql.Date":
+            return SqlLiteral("date", date.fromisoformat(str(value.toLocalDate().toString())))
+        case "java.time.LocalDate":
+            return SqlLiteral("date", date.fromisoformat(str(value.toString())))
+        case "java.sql.Timestamp":
+            instant = value.toInstant()
+        case "java.time.Instant":
+            instant = value
+        case "java.time.LocalDateTime":
+            return SqlLiteral("naive", datetime.fromisoformat(str(value.toString())))
+        case _:
+            return None
+    seconds = timedelta(seconds=int(instant.getEpochSecond()), microseconds=int(instant.getNano()) // 1000)
+    return SqlLiteral("instant", _EPOCH + seconds)
+
+
+def _literal(value: Any) -> SqlLiteral | None:
+    kind = _KINDS.get(type(value))
+    return None if kind is None else SqlLiteral(kind, value)
+
+
+def _of_connect(node: Any, text: str) -> ColumnNode:
+    """Walk the client's expressions."""
+    match type(node).__name__:
+        case "ColumnReference":
+            parts = _parts(node.name())
+            return Bound(text) if node._plan_id is not None or parts is None else Name(parts)  # noqa: SLF001 -- nothing else tells
+        case "LiteralExpression":
+            return _connect_literal(node) or Opaque(text)
+        case "UnresolvedFunction" if not node._is_distinct:  # noqa: SLF001 -- nothing else tells
+            arguments = tuple(_of_connect(child, str(child)) for child in node.children)
+            return Call(str(node._name), arguments)  # noqa: SLF001 -- nothing else tells
+        case "ColumnAlias":
+            return _of_connect(node.children[0], text)
+        case "SQLExpression":
+            return SqlText(str(node._expr))  # noqa: SLF001 -- nothing else tells
+        case _:
+            return Opaque(text)
+
+
+def _parts(name: str) -> tuple[str, ...] | None:
+    """Cut a name at its dots; quotes hold theirs.
+
+    Examples
+    --------
+    >>> _parts("source.`x.y`"), _parts("a b")
+    (('source', 'x.y'), None)
+    """
+    tokens = tokenize(name) or []
+    names, dots = tokens[::2], tokens[1::2]
+    if not names or len(dots) != len(names) - 1 or not all(dot.is_(".") for dot in dots):
+        return (name,) if "." not in name and "`" not in name else None
+    found = [part.text[1:-1].replace("``", "`") if part.kind == "quoted" else part.text for part in names]
+    return tuple(found) if all(part.kind in ("quoted", "word") for part in names) else None
+
+
+def _connect_literal(node: Any) -> SqlLiteral | None:
+    value, kind = node._value, type(node._dataType).__name__  # noqa: SLF001 -- nothing else tells
+    if value is not None and kind == "DateType":
+        return SqlLiteral("date", _DAY_ONE + timedelta(days=value))
+    if value is not None and kind in ("TimestampType", "TimestampNTZType"):
+        moment = _EPOCH + timedelta(microseconds=value)
+        return (
+            SqlLiteral("instant", moment)
+            if kind == "TimestampType"
+            else SqlLiteral("naive", moment.replace(tzinfo=None))
+        )
+    return _literal(value) if kind not in ("TimeType", "DayTimeIntervalType", "ArrayType") else None

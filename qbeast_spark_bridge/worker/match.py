@@ -1,0 +1,302 @@
+"""Matching the rows of a merge, in workers: keys of files meet rows of the source by their hash, then file by file.
+
+First tasks of two kinds send rows to buckets by the hash of their keys: the keys of each file, and the rows of the
+source. A task for each bucket joins them: rows of the source that match go to the tasks of the files they match in,
+those that match none are stored as rows to add. A task for each file decides what becomes of its rows, and stores the
+rows of the source that it needs when the file is written again.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.dml.merge_rules import MergeRules
+from qbeast_core.table.dml.tasks import MatchRows
+from qbeast_core.table.engine.stored_rows import StoredPart, store_rows
+from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
+from qbeast_core.tree.outside import rows_outside
+from qbeast_spark_bridge.worker.key_digest import key_hashes
+from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, gathered, longs_as_decimals
+
+__all__ = [
+    "PIECES",
+    "BucketAnswer",
+    "FileAnswer",
+    "MatchTask",
+    "join_buckets",
+    "judge_files",
+    "pack_keys",
+    "pack_source",
+]
+
+PIECES: Final = "key int, file int, kind int, data binary"
+"""Columns of what these functions yield."""
+
+_PIECES_SCHEMA: Final = pa.schema(
+    [("key", pa.int32()), ("file", pa.int32()), ("kind", pa.int32()), ("data", pa.binary())]
+)
+_KEYS, _SOURCE = 0, 1  # what comes to a bucket, in this order
+_ITEM, _MATCHES, _ANSWER = 0, 1, 2  # what comes to a file
+_NO_FILE: Final = -1
+_FILE: Final = "__qbeast_file"
+_ROW: Final = "__qbeast_source_number"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchTask:
+    """What all of these tasks are told; picklable.
+
+    Attributes
+    ----------
+    rules : MergeRules
+        What to do.
+    files : TableFiles
+        Where the table's files are.
+    keys : RowFilter
+        Reads the keys of rows that can match.
+    judged : RowFilter
+        Reads what decides about rows.
+    bucket_keys, file_keys : ndarray of int32
+        Numbers that lead to the task of each bucket, and to those that files share.
+    revision : Revision or None
+        The newest one: rows to add are stored apart by whether they lie in its space.
+    operation : str
+        A UUID, by which what was stored is found again.
+    """
+
+    rules: MergeRules
+    files: TableFiles = field(repr=False)
+    keys: RowFilter
+    judged: RowFilter
+    bucket_keys: I32Array = field(repr=False)
+    file_keys: I32Array = field(repr=False)
+    revision: Revision | None
+    operation: str
+
+    def store(self, rows: pl.DataFrame) -> str:
+        """Store rows for a later step, and return where."""
+        return store_rows(self.files.store, rows, operation=self.operation)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketAnswer:
+    """What came of the rows of a bucket: how many there were, the sum of their hashes, and where new rows are."""
+
+    rows: int
+    hash_sum: int
+    matched: int
+    added: tuple[StoredPart, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileAnswer:
+    """What will come of a file: counts as of `FoundMatches`, shape (3,), and where its rows of the source are."""
+
+    number: int
+    counts: I64Array
+    stored: str
+
+
+def pack_source(
+    argument: tuple[MatchTask, Sequence[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of the source by bucket.
+
+    Parameters
+    ----------
+    argument : tuple
+        The task, names of the columns, and which are decimals sent as whole numbers.
+    batches : iterator of pyarrow.RecordBatch
+        The rows.
+    """
+    task, names, decimals = argument
+    for table in gathered(batches, names):
+        rows = task.rules.fit(pl.DataFrame(longs_as_decimals(table, decimals)))
+        yield from _by_bucket(task, rows, _SOURCE)
+
+
+def pack_keys(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the keys of files by bucket, each once for a file.
+
+    Parameters
+    ----------
+    task : MatchTask
+        What to do.
+    batches : iterator of pyarrow.RecordBatch
+        Columns ``number`` and ``item``: a file's number and `FileParts`, pickled.
+    """
+    for batch in batches:
+        for item in batch.column("item"):
+            number, parts = pickle.loads(item.as_py())  # noqa: S301 -- bytes of our own driver
+            frames = [frame.unique() for frame in read_parts(parts, task.keys, task.files)]
+            if frames:  # else no row can match
+                keys = pl.concat(frames).unique().with_columns(pl.lit(number, dtype=pl.Int32).alias(_FILE))
+                yield from _by_bucket(task, keys, _KEYS)
+
+
+def join_buckets(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield rows of the source by the file they match in, and one answer for the bucket.
+
+    Parameters
+    ----------
+    task : MatchTask
+        What to do.
+    batches : iterator of pyarrow.RecordBatch
+        All pieces of one bucket, keys first.
+    """
+    bucket = _Bucket(task)
+    key = 0
+    for batch in batches:
+        for found, kind, data in zip(
+            batch.column("key"), batch.column("kind"), batch.column("data"), strict=True
+        ):
+            key = found.as_py()
+            frame = _unpacked(data.as_buffer())
+            if kind.as_py() == _KEYS:
+                bucket.keys.append(frame)
+            else:
+                yield from bucket.join(frame)
+    yield from bucket.end(key)
+
+
+def judge_files(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield an answer for each file of which rows change or go, and those of buckets as they came.
+
+    Parameters
+    ----------
+    task : MatchTask
+        What to do.
+    batches : iterator of pyarrow.RecordBatch
+        All pieces of some files: each file's `FileParts`, then the rows of the source that match in it.
+    """
+    parts: FileParts | None = None
+    number, held = _NO_FILE, list[pl.DataFrame]()
+    for batch in batches:
+        columns = (batch.column(name) for name in ("file", "kind", "data"))
+        for file, kind, data in zip(*columns, strict=True):
+            if kind.as_py() == _ANSWER:
+                yield _pieces(0, _NO_FILE, _ANSWER, [data.as_py()])
+            elif kind.as_py() == _ITEM:
+                yield from _judged(task, number, parts, held)
+                number, held = file.as_py(), []
+                parts = pickle.loads(data.as_py())  # noqa: S301 -- bytes of our own driver
+            else:
+                held.append(_unpacked(data.as_buffer()))
+    yield from _judged(task, number, parts, held)
+
+
+def _judged(
+    task: MatchTask, number: int, parts: FileParts | None, held: list[pl.DataFrame]
+) -> Iterator[pa.RecordBatch]:
+    """Decide about the rows of one file."""
+    rules = task.rules
+    if parts is None or not (held or rules.clauses.when_not_matched_by_source == "delete"):
+        return
+    source = pl.concat(held) if held else rules.empty_source
+    numbered = rules.numbered(source, whole=rules.looks_at_source())
+    _, counts = MatchRows(task.files, task.judged, numbered, rules.clauses, rules.conditions)([parts])
+    if counts.any():
+        answer = FileAnswer(number, counts[:, 0], task.store(source))
+        yield _pieces(0, number, _ANSWER, [pickle.dumps(answer)])
+
+
+class _Bucket:
+    """The keys of a bucket, and what came of its rows so far."""
+
+    def __init__(self, task: MatchTask) -> None:
+        self._task, self._on = task, list(task.rules.clauses.keys)
+        self.keys: list[pl.DataFrame] = []
+        self._rows = self._hash_sum = self._matched = 0
+        self._new: list[pl.DataFrame] = []
+        self._added: list[StoredPart] = []
+
+    def join(self, source: pl.DataFrame) -> Iterator[pa.RecordBatch]:
+        """Take some rows of the source; yield those that match."""
+        self._rows += source.height
+        self._hash_sum += int(key_hashes(source, self._on).sum(dtype=np.int64))
+        new = source
+        if self.keys:
+            self.keys = [pl.concat(self.keys)]
+            numbered = source.with_row_index(_ROW)
+            pairs = numbered.join(self.keys[0], on=self._on, how="inner")
+            matched = pairs[_ROW].unique()
+            self._matched += len(matched)
+            new = numbered.join(matched.to_frame(), on=_ROW, how="anti", maintain_order="left").drop(_ROW)
+            yield from self._by_file(pairs.select(*source.columns, _FILE))
+        rows = self._task.rules.new_rows(new)
+        if rows.height:
+            self._new.append(rows)
+        if sum(int(frame.estimated_size()) for frame in self._new) >= BUFFER_BYTES:
+            self._store()
+
+    def end(self, key: int) -> Iterator[pa.RecordBatch]:
+        """Yield the answer. It is one, so that no two attempts of this task are ever mixed."""
+        self._store()
+        if self._rows:
+            answer = BucketAnswer(self._rows, self._hash_sum, self._matched, tuple(self._added))
+            keys = self._task.file_keys
+            yield _pieces(int(keys[key % len(keys)]), _NO_FILE, _ANSWER, [pickle.dumps(answer)])
+
+    def _by_file(self, pairs: pl.DataFrame) -> Iterator[pa.RecordBatch]:
+        keys = self._task.file_keys
+        for (number,), rows in pairs.partition_by(_FILE, as_dict=True, include_key=False).items():
+            place = int(str(number))
+            yield _pieces(int(keys[place % len(keys)]), place, _MATCHES, _packed(rows))
+
+    def _store(self) -> None:
+        if not self._new:
+            return
+        rows, self._new = pl.concat(self._new), []
+        revision = self._task.revision
+        beyond: BoolArray = (
+            np.zeros(rows.height, np.bool_) if revision is None else rows_outside(rows, revision)
+        )
+        for outside in (False, True):
+            some = rows.filter(pl.Series(beyond == outside, dtype=pl.Boolean))
+            if some.height:
+                size = int(some.estimated_size())
+                self._added.append(StoredPart(self._task.store(some), some.height, size, outside))
+
+
+def _by_bucket(task: MatchTask, rows: pl.DataFrame, kind: int) -> Iterator[pa.RecordBatch]:
+    if not rows.height:
+        return
+    count = len(task.bucket_keys)
+    buckets = key_hashes(rows, task.rules.clauses.keys) % count
+    order = np.argsort(buckets, kind="stable")
+    starts = np.searchsorted(buckets[order], np.arange(count + 1))
+    for bucket in range(count):
+        some = order[starts[bucket] : starts[bucket + 1]]
+        if len(some):
+            yield _pieces(int(task.bucket_keys[bucket]), _NO_FILE, kind, _packed(rows[pl.Series(some)]))
+
+
+def _pieces(key: int, file: int, kind: int, data: Sequence[bytes]) -> pa.RecordBatch:
+    columns = [[key] * len(data), [file] * len(data), [kind] * len(data), list(data)]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _PIECES_SCHEMA, strict=True)]
+    return pa.record_batch(arrays, schema=_PIECES_SCHEMA)
+
+
+def _packed(rows: pl.DataFrame) -> list[bytes]:
+    """Return rows as compressed streams of some 16 MB of rows each."""
+    most = max(rows.height * (BUFFER_BYTES // 4) // max(int(rows.estimated_size()), 1), 1)
+    found = []
+    for some in rows.iter_slices(most):
+        sink = io.BytesIO()
+        some.write_ipc_stream(sink, compression="zstd", compat_level=pl.CompatLevel.newest())
+        found.append(sink.getvalue())
+    return found
+
+
+def _unpacked(data: pa.Buffer) -> pl.DataFrame:
+    return pl.read_ipc_stream(io.BytesIO(data))

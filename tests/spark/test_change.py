@@ -1,0 +1,147 @@
+"""Rows changed by Spark are those that this process changes: the same files go, the same blocks come."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives it
+
+import qbeast
+import qbeast_spark_bridge as bridge
+from qbeast_spark_bridge.predicates.given import Given
+from tests.helpers.changes import written
+from tests.helpers.strategies import ROW
+from tests.spark.twins import assert_same_change, small_tasks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+
+def test_rows_are_deleted_and_updated_as_here(spark: SparkSession, tmp_path: Path) -> None:
+    path, twin = tmp_path / "t", tmp_path / "u"
+    written(path)
+    shutil.copytree(path, twin)
+    s, f, d = (F.col(name) for name in "sfd")
+    deletes: list[tuple[Any, Any]] = [
+        ((F.col(ROW) > 350) & ~s.isNull(), (pl.col(ROW) > 350) & pl.col("s").is_not_null()),
+        (pl.col("a") % 5 == 0, pl.col("a") % 5 == 0),
+    ]
+    for condition, here in deletes:
+        with small_tasks():
+            result = bridge.delete(spark, path, condition)
+            wanted = qbeast.open_table(twin).delete(here)
+        assert_same_change(path, result, twin, wanted)
+    planned = bridge.delete(spark, path, "a IN (3, 7, 11) OR s LIKE 'key 1%'", dry_run=True)
+    here = pl.col("a").is_in([3, 7, 11]) | pl.col("s").str.starts_with("key 1")
+    assert (planned.rows_deleted, planned.committed) == (qbeast.read_table(path).filter(here).height, False)
+    # Values of columns that are not indexed, and of an indexed one beyond its space.
+    updates: list[tuple[Any, Any, dict[str, Any], dict[str, Any]]] = [
+        ("a < 50", pl.col("a") < 50, {"f": F.lit(0.5), "s": "'new'"}, {"f": 0.5, "s": "'new'"}),
+        (
+            (d >= date(2024, 2, 1)) & (f > 20),
+            (pl.col("d") >= date(2024, 2, 1)) & (pl.col("f") > 20),
+            {ROW: pl.col(ROW) + 10_000},
+            {ROW: pl.col(ROW) + 10_000},
+        ),
+    ]
+    for condition, here, values, values_here in updates:
+        with small_tasks():
+            result = bridge.update(spark, path, condition, values)
+            wanted = qbeast.open_table(twin).update(here, values_here)
+        assert_same_change(path, result, twin, wanted)
+    assert len(qbeast.open_table(path).revisions) == 2
+    told: list[qbeast.Progress] = []
+    with small_tasks():
+        result = bridge.delete(spark, path, commit_metadata={"who": "nightly"}, progress=told.append)
+        wanted = qbeast.open_table(twin).delete()
+    assert_same_change(path, result, twin, wanted)
+    assert (told[0].stage, told[-1].stage) == ("read", "done")
+    assert qbeast.open_table(path).history(1)[0]["who"] == "nightly"
+
+
+def _is_large(value: int) -> bool:
+    return value > 1
+
+
+def test_what_cannot_be_said_exactly_is_refused_and_nothing_changes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    written(path)
+    frame = bridge.read_table(spark, path)
+    a = F.col("a")
+    refused: list[tuple[Any, str]] = [
+        ("a % 2 = 0", "A % 2 = 0"),
+        ("length(s) > 3 AND a = 1", r"LENGTH \( S \)"),
+        ("missing > 1", "There are the columns"),
+        ("d > '2024-01-01'", "same meaning"),
+        (F.col("missing") > 1, "no such column: 'missing'"),
+        (frame["a"] > 1, "of a DataFrame"),
+        (F.rand() > 0.5, r"rand\("),
+        (F.sum("a") > 1, r"sum\(a\)"),
+        (F.row_number().over(Window.orderBy("a")) == 1, "OVER|over"),
+        (a.cast("string") == "1", "same meaning"),
+        (F.udf(_is_large, "boolean")(a), "same meaning"),
+        (a == "5", "same meaning"),
+        (5, "must be SQL text"),
+        (pl.col("a").sum() > 3, "from that row alone"),
+    ]
+    for condition, said in refused:
+        with pytest.raises(qbeast.InvalidInputError, match=said):
+            bridge.delete(spark, path, condition)
+    for value, said in (
+        ("a + 1", "Polars expression"),
+        (F.upper("s"), "Polars expression"),
+        (frame["a"], "DataFrame"),
+    ):
+        with pytest.raises(qbeast.InvalidInputError, match=said):
+            bridge.update(spark, path, "a = 1", {"a": value})
+    odd: list[Any] = [{}, 5, {"missing": 1}]
+    for values in odd:
+        with pytest.raises(qbeast.InvalidInputError, match=r"othing was changed"):
+            bridge.update(spark, path, "a = 1", values)
+    with pytest.raises(qbeast.InvalidInputError, match="cannot be"):  # found in a worker
+        bridge.update(spark, path, None, {"a": pl.col("s").cast(pl.Int64)})
+    assert qbeast.open_table(path).version == 1
+
+
+def test_conditions_mean_what_spark_means_by_them(spark: SparkSession, tmp_path: Path) -> None:
+    written(tmp_path / "t")
+    rows = qbeast.read_table(tmp_path / "t")
+    columns: list[Any] = [F.col(name) for name in ("a", "s", "f", "d", ROW)]
+    a, s, f, d, row = columns
+    nan = math.nan
+    conditions: list[Any] = [
+        *(a == 3, a != 3, ~(a > 3), a.isin(1, 2, None), ~a.isin(1, 2), a.between(5, 90), F.lit(7) >= a),
+        *(
+            a.isNull() | (s == "key 3"),
+            a.eqNullSafe(None),
+            ~a.eqNullSafe(8),
+            a < row,
+            ~(a <= row),
+            a.eqNullSafe(row),
+        ),
+        *(s.startswith("key 1"), ~s.endswith("2"), s.contains("y 1"), s.like("key 1%"), ~s.like("key%")),
+        *(f > 10, f == nan, ~(f < 20.5), f.isin(1.0, 2.5)),
+        *(d == date(2024, 1, 5), d > F.lit(date(2024, 2, 1)), F.expr("a > 10 AND NOT s IS NULL")),
+        *(F.lit(True), (a > 1).alias("x") & (f > 3.0)),  # noqa: FBT003 -- of Spark
+        *("a < row", "row >= `a` AND s <> 'key 1'", "a IS DISTINCT FROM row", "NOT (a BETWEEN 3 AND row)"),
+    ]
+    given = Given.of(rows.schema)
+    asked = [F.expr(one) if isinstance(one, str) else one for one in conditions]
+    counted = [F.count(F.when(one, 1)).alias(str(number)) for number, one in enumerate(asked)]
+    wanted = bridge.read_table(spark, tmp_path / "t").select(*counted).collect()[0]
+    for number, condition in enumerate(conditions):
+        found = given.condition(condition, "where")
+        assert found is not None
+        assert rows.filter(found).height == wanted[number], str(condition)

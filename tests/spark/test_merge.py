@@ -1,0 +1,150 @@
+"""Rows merged by Spark are those that this process merges, whatever the clauses; batches of a stream come once."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import polars as pl
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives it
+
+import qbeast
+import qbeast_spark_bridge as bridge
+from qbeast_core.table.engine.stored_rows import SUFFIX
+from qbeast_spark_bridge import match
+from tests.helpers.changes import changes, written
+from tests.helpers.races import landing_first
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import assert_same_rows
+from tests.spark.frames import to_spark
+from tests.spark.twins import assert_same_change, small_tasks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+SOURCE_F = pl.col("source").struct.field("f")
+
+
+def assert_nothing_is_left(path: Path) -> None:
+    """What was stored between the steps of a merge is gone."""
+    assert not list(path.glob(f"*{SUFFIX}"))
+
+
+def test_every_clause_does_with_spark_what_it_does_here(spark: SparkSession, tmp_path: Path) -> None:
+    path, twin = tmp_path / "t", tmp_path / "u"
+    rows = written(path)
+    shutil.copytree(path, twin)
+    source = changes(rows)
+    df = to_spark(spark, source, tmp_path / "raw")
+    in_columns = F.col("f") > F.col("source.f")
+    merges: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"on": ["a", "s"]}, {}),  # keys with nulls, most rows are new
+        (
+            {"on": ROW, "delete_if": "source.f >= 0.25 AND s = 'key 3'", "matched_if": in_columns},
+            {
+                "delete_if": (SOURCE_F >= 0.25) & (pl.col("s") == "key 3"),
+                "matched_if": pl.col("f") > SOURCE_F,
+                "update": {"f": SOURCE_F},
+            },
+        ),
+        (
+            {"on": ["s", "f"], "when_matched": "delete", "when_not_matched": "ignore"}
+            | {
+                "when_not_matched_by_source": "delete",
+                "not_matched_by_source_if": F.col("a").between(20, 60),
+            },
+            {"not_matched_by_source_if": pl.col("a").is_between(20, 60)},
+        ),
+        (
+            {"on": ROW, "when_matched": "ignore", "not_matched_if": "source.f > 10"}
+            | {"insert": {ROW: "source.row", "a": 100_000, "s": "'put'"}},
+            {"not_matched_if": SOURCE_F > 10, "insert": {ROW: "source.row", "a": 100_000, "s": "'put'"}},
+        ),
+    ]
+    merges[1][0]["update"] = {"f": F.col("source.f")}
+    # Keys in several buckets, as of many rows.
+    with mock.patch.object(match, "_BUCKET_BYTES", 20_000):
+        for asked, other in merges:
+            with small_tasks():
+                result = bridge.merge(df, path, **asked)
+                wanted = qbeast.open_table(twin).merge(source, **{**asked, **other})
+            assert_same_change(path, result, twin, wanted)
+            assert_nothing_is_left(path)
+            assert result.committed
+    assert len(qbeast.open_table(path).revisions) == 2
+    history = [qbeast.open_table(one).history(1)[0] for one in (path, twin)]
+    counted = [
+        {key: value for key, value in one["operationMetrics"].items() if "Rows" in key or "Files" in key}
+        for one in history
+    ]
+    assert counted[0] == counted[1]
+
+
+def test_a_source_that_cannot_be_meant_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = written(path)
+    df = to_spark(spark, changes(rows), tmp_path / "raw")
+    twice = df.union(df)
+    with pytest.raises(qbeast.InvalidInputError, match="match several rows of the source"):
+        bridge.merge(twice, path, ROW)
+    with pytest.raises(qbeast.SchemaMismatchError, match="does not fit"):
+        bridge.merge(df.select(ROW, "a"), path, ROW)
+    with pytest.raises(qbeast.InvalidInputError, match="does not have"):
+        bridge.merge(df, path, "missing")
+    with pytest.raises(qbeast.InvalidInputError, match=r"no such column: .source\.b."):
+        bridge.merge(df, path, ROW, matched_if=F.col("source.b") > 1)
+    with pytest.raises(qbeast.InvalidInputError, match="same meaning"):
+        bridge.merge(df, path, ROW, update={"f": "source.f + 1"})
+    changing = df.withColumn(ROW, (F.rand() * 1_000_000).cast("bigint"))
+    with pytest.raises(qbeast.InputChangedError, match="persist=True"):
+        bridge.merge(changing, path, ROW)
+    assert qbeast.open_table(path).version == 1
+    assert_nothing_is_left(path)
+    assert bridge.merge(changing, path, ROW, persist=True).rows_inserted > 0
+
+
+def test_beside_other_writers_a_merge_sees_what_they_left(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = written(path)
+    new = rows.head(3).with_columns(pl.lit(-1.0).alias("f"), pl.col(ROW) + 50_000)
+    df = to_spark(spark, new, tmp_path / "raw", parts=1)
+    landed = new.with_columns(pl.lit(7.0).alias("f"))
+    with landing_first(lambda: qbeast.write_table(landed, path, mode="append")):
+        result = bridge.merge(df, path, ROW)
+    assert (result.rows_updated, result.rows_inserted) == (3, 0)
+    assert_same_rows(qbeast.read_table(path), pl.concat([rows, new]))
+    assert_nothing_is_left(path)
+
+
+def test_batches_of_a_stream_are_merged_exactly_once(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = written(path)
+    frames = [
+        rows.slice(10 * number, 20).with_columns(pl.lit(float(number)).alias("f"), pl.col(ROW) + 390)
+        for number in range(2)
+    ]
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for number, frame in enumerate(frames):
+        frame.write_parquet(raw / f"{number}.parquet")
+    told: list[bool] = []
+
+    def upsert(batch: DataFrame, number: int) -> None:
+        for _ in range(2):  # as if the answer of the first had been lost
+            result = bridge.merge(batch, path, ROW, txn=("upserts", number))
+            told.append(result.committed)
+
+    arriving = spark.readStream.schema(spark.read.parquet(str(raw)).schema).option("maxFilesPerTrigger", 1)
+    stream = arriving.parquet(str(raw)).writeStream.foreachBatch(upsert)
+    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    stream.start().awaitTermination()
+    assert told == [True, False, True, False]
+    expected = rows
+    for frame in frames:
+        expected = pl.concat([expected.join(frame.select(ROW), on=ROW, how="anti"), frame])
+    assert_same_rows(qbeast.read_table(path), expected)

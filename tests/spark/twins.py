@@ -1,0 +1,44 @@
+"""Two copies of one table, changed by Spark and by this process: what came of it has to be the same."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import polars as pl
+
+import qbeast
+from qbeast_spark_bridge import engine
+from tests.helpers.invariants import check_invariants
+from tests.helpers.tables import assert_same_rows, small_files
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+COUNTS = ("operation", "version", "committed", "rows_deleted", "rows_updated", "rows_inserted", "rows_copied")
+
+
+@contextmanager
+def small_tasks() -> Generator[None]:
+    """Cut few rows into many files and tasks."""
+    with mock.patch.object(engine, "TASK_BYTES", 3 << 20), small_files():
+        yield
+
+
+def assert_same_change(
+    path: Path, result: qbeast.ChangeResult, twin: Path, wanted: qbeast.ChangeResult
+) -> None:
+    """Both results say the same, and both tables hold the same blocks and rows."""
+    assert {name: getattr(result, name) for name in COUNTS} == {
+        name: getattr(wanted, name) for name in COUNTS
+    }
+    shapes = [one.plan.select("rows", "matched", "action").sort(pl.all()) for one in (result, wanted)]
+    assert shapes[0].equals(shapes[1])
+    tables = [qbeast.open_table(one) for one in (path, twin)]
+    kept = [table.blocks().drop("path").sort(pl.all()) for table in tables]
+    assert kept[0].equals(kept[1])
+    assert_same_rows(tables[0].scan().collect(), tables[1].scan().collect())
+    check_invariants(path, may_stage=True)
+    assert tables[0].check().ok
