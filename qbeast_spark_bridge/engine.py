@@ -202,7 +202,7 @@ def _written(packs: DataFrame, task: PlaceTask) -> list[PlacedFile]:
     return [pickle.loads(bytes(row["file"])) for row in files]  # noqa: S301 -- bytes of our own tasks
 
 
-def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedRows]:
+def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedRows | StoredRows]:
     """Cut the read of some files into tasks of about equal bytes; rows that are added are tasks of their own."""
     reader, change = source.reader, source.change
     plan = reader.plan(None, None)
@@ -230,11 +230,11 @@ def _one_file(reader: Reader, plan: ScanPlan, number: int) -> ScanTask:
     )
 
 
-def _added(rows: pl.DataFrame | StoredRows | None, columns: list[str]) -> list[AddedRows]:
+def _added(rows: pl.DataFrame | StoredRows | None, columns: list[str]) -> Sequence[AddedRows | StoredRows]:
     if rows is None or not rows.height:
         return []
     if isinstance(rows, StoredRows):
-        return [AddedRows(part) for part in rows.pieces()]
+        return rows.pieces()
     part = max(rows.height * BUFFER_BYTES // max(int(rows.estimated_size()), 1), 1)
     return [AddedRows(some.select(columns)) for some in rows.iter_slices(part)]
 

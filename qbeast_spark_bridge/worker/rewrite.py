@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.engine.row_change import RowChange
-from qbeast_core.table.engine.stored_rows import StoredRows
 from qbeast_core.table.engine.summary_task import SummaryTask
 from qbeast_core.table.engine.tasks import PlaceTask
 from qbeast_core.table.read.scan_task import ScanTask
@@ -60,16 +59,13 @@ class ChangedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AddedRows:
-    """Rows that come, of the table's columns and types, sent along or stored."""
+    """Rows that come, of the table's columns and types."""
 
-    rows: pl.DataFrame | StoredRows
+    rows: pl.DataFrame
 
     def read(self) -> Iterator[pl.DataFrame]:
         """Yield the rows."""
-        if isinstance(self.rows, StoredRows):
-            yield from self.rows.read()
-        else:
-            yield self.rows
+        yield self.rows
 
 
 def summarise_files(
