@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -9,12 +10,14 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_spark_bridge.predicates.sql_tokens import LiteralKind, SqlLiteral, tokenize
+from qbeast_spark_bridge.predicates.sql_tokens import LiteralKind, SqlLiteral
 
 __all__ = ["Bound", "Call", "ColumnNode", "Name", "Opaque", "SqlText", "is_column", "tree_of"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_ONE: Final = date(1970, 1, 1)
+_PART: Final = re.compile(r"`(?:[^`]|``)*`|[^.`]+")
+_NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
 _KINDS: Final[dict[type, LiteralKind]] = {
     type(None): "null",
     bool: "bool",
@@ -177,15 +180,13 @@ def _parts(name: str) -> tuple[str, ...] | None:
 
     Examples
     --------
-    >>> _parts("source.`x.y`"), _parts("a b")
-    (('source', 'x.y'), None)
+    >>> _parts("source.`x.y`"), _parts("a b"), _parts("a.")
+    (('source', 'x.y'), ('a b',), None)
     """
-    tokens = tokenize(name) or []
-    names, dots = tokens[::2], tokens[1::2]
-    if not names or len(dots) != len(names) - 1 or not all(dot.is_(".") for dot in dots):
-        return (name,) if "." not in name and "`" not in name else None
-    found = [part.text[1:-1].replace("``", "`") if part.kind == "quoted" else part.text for part in names]
-    return tuple(found) if all(part.kind in ("quoted", "word") for part in names) else None
+    if _NAME.fullmatch(name) is None:
+        return None
+    parts = [found[0] for found in _PART.finditer(name)]
+    return tuple(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts)
 
 
 def _connect_literal(node: Any) -> SqlLiteral | None:
