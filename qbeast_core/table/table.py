@@ -26,7 +26,7 @@ from qbeast_core.table.dml.merge_clauses import Clauses, WhenMatched, WhenNew, W
 from qbeast_core.table.dml.merge_source import FrameMergeSource
 from qbeast_core.table.dml.update import Update
 from qbeast_core.table.engine.choice import EngineChoice, EngineName
-from qbeast_core.table.index.design_effect import count_keys
+from qbeast_core.table.index.key_counts import count_keys
 from qbeast_core.table.inspect.metrics import Metrics, build_metrics
 from qbeast_core.table.inspect.plot import PlotKind, PlotOptions, plot_table
 from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease, switch_dialect

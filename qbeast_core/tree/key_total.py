@@ -48,6 +48,14 @@ class KeyTotal:
             level = self._levels[width] = _Level(width)
         level.add(sketch.numbers)
 
+    def copy(self) -> KeyTotal:
+        """Return the same sum, to count on without this one."""
+        other = KeyTotal()
+        other.rows, other._squares, other._roots = self.rows, self._squares, self._roots
+        other._lists = list(self._lists)
+        other._levels = {width: level.copy() for width, level in self._levels.items()}
+        return other
+
     @property
     def squares(self) -> float:
         """``sum(m_k ** 2)`` over keys: exact within a file and among listed keys, else estimated."""
@@ -127,6 +135,11 @@ class _Level:
     def add(self, numbers: I64Array) -> None:
         self.counters += numbers
         self.own += _square(numbers)
+
+    def copy(self) -> _Level:
+        other = _Level(len(self.counters))
+        other.counters, other.own = self.counters.copy(), self.own
+        return other
 
     @property
     def shared(self) -> float:

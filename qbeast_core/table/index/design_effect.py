@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
 from qbeast_core.errors import DesignEffectWarning, InvalidColumnsError
 from qbeast_core.log.actions import AddFile
+from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.runtime import caller_stacklevel
 from qbeast_core.tree.columns import data_type_of, frame_weights
 from qbeast_core.tree.design_effect import CLUSTERED, design_effect
@@ -19,8 +19,6 @@ from qbeast_core.tree.key_tag import KEYS_TAG, parse_keys
 from qbeast_core.tree.key_total import KeyTotal
 
 __all__ = [
-    "KeyCounts",
-    "count_keys",
     "keys_of_write",
     "warn_if_clustered",
     "warn_if_growing",
@@ -29,56 +27,6 @@ __all__ = [
 
 
 _TRIED: Final = 3
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyCounts:
-    """How often index keys repeat in some files.
-
-    Attributes
-    ----------
-    total : KeyTotal
-        Of the files that tell.
-    unknown_files, unknown_rows : int
-        Files that do not tell, and the rows that the log knows of in them.
-    uncounted : bool
-        Whether of some file not even the rows are known.
-    """
-
-    total: KeyTotal
-    unknown_files: int = 0
-    unknown_rows: int = 0
-    uncounted: bool = False
-
-    @property
-    def design_effect(self) -> float | None:
-        """The design effect, 1.0 or more; None where files do not tell."""
-        return None if self.unknown_files else self.total.design_effect()
-
-    @property
-    def lower_bound(self) -> float:
-        """The least that the design effect can be; the design effect itself where all files tell."""
-        return 1.0 if self.uncounted else self.total.design_effect(unknown_rows=self.unknown_rows)
-
-
-def count_keys(files: pl.DataFrame) -> KeyCounts:
-    """Return how often index keys repeat in live files. Rows that a deletion vector hides are counted.
-
-    Parameters
-    ----------
-    files : polars.DataFrame
-        Columns `keys` and `num_records`, as of `Snapshot.files`.
-    """
-    total, unknown_files, unknown_rows, uncounted = KeyTotal(), 0, 0, False
-    for text, records in files.select("keys", "num_records").iter_rows():
-        sketch = parse_keys(text)
-        if sketch is not None and records in {None, sketch.rows}:
-            total.add(sketch)
-            continue
-        unknown_files += 1
-        unknown_rows += records or 0
-        uncounted = uncounted or records is None
-    return KeyCounts(total, unknown_files, unknown_rows, uncounted)
 
 
 def keys_of_write(adds: Iterable[AddFile], design_effect: float | None = None) -> KeySketch:

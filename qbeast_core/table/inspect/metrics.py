@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.live_blocks import characters_per_level
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
-from qbeast_core.table.index.design_effect import count_keys
+from qbeast_core.table.index.key_counts import count_keys
 from qbeast_core.table.index.state import IndexState
 
 __all__ = ["Distribution", "LevelMetrics", "Metrics", "RevisionMetrics", "build_metrics", "fewest_levels"]

@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.io.footer import PagesUnavailable
 from qbeast_core.io.pages import PageRanges
 from qbeast_core.table.data.expressions import Predicate, filter_of
-from qbeast_core.table.index.design_effect import KeyCounts, count_keys
+from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
 from qbeast_core.table.read.scan import pushed_down, warn_if_empty
 from qbeast_core.tree.design_effect import CLUSTERED

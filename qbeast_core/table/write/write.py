@@ -21,11 +21,11 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Source
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.index.design_effect import (
-    count_keys,
     keys_of_write,
     warn_if_clustered,
     with_write,
 )
+from qbeast_core.table.index.key_counts import count_keys
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.runtime import Progress, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qbeast
@@ -17,6 +17,7 @@ from qbeast_core.table.snapshot.log_files import commit_path
 CHECKPOINT = "_delta_log/{:020d}.checkpoint.parquet"
 
 
+@settings(max_examples=15, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 5000), min_size=100, max_size=400),
     per_byte=st.floats(0.1, 3.0),

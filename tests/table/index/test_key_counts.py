@@ -1,0 +1,78 @@
+"""Counting keys with what is known from before gives what counting all files gives."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbeast_core.table.index import key_counts
+from qbeast_core.table.index.key_counts import KeyCounts, count_keys
+from qbeast_core.tree.key_sketch import KeySketch
+from qbeast_core.tree.key_tag import dump_keys
+
+RNG = np.random.default_rng(5)
+SKETCHES = [KeySketch.of(RNG.integers(0, keys, 900).astype(np.int32)) for keys in (3, 20, 200, 800, 10**6)]
+TAGS: list[tuple[str | None, int | None]] = [
+    *((dump_keys(sketch), sketch.rows) for sketch in SKETCHES),
+    (dump_keys(SKETCHES[0]), 901),  # contradicted
+    (dump_keys(SKETCHES[3]), None),
+    (None, 7),
+    (None, None),
+]
+
+
+def files_of(tags: list[int]) -> pl.DataFrame:
+    said = [TAGS[at] for at in tags]
+    return pl.DataFrame(said, schema={"keys": pl.String, "num_records": pl.Int64}, orient="row")
+
+
+def told(counts: KeyCounts) -> tuple[object, ...]:
+    known = pytest.approx(counts.total.squares)
+    return (
+        counts.design_effect,
+        counts.lower_bound,
+        counts.total.rows,
+        known,
+        counts.unknown_files,
+        counts.unknown_rows,
+    )
+
+
+STEPS = st.lists(
+    st.tuples(st.lists(st.integers(0, len(TAGS) - 1), max_size=4), st.booleans(), st.integers(0, 2**20)),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(steps=STEPS)
+@settings(max_examples=30, deadline=None)
+def test_versions_after_versions_are_counted_as_if_each_were_the_first(
+    steps: list[tuple[list[int], bool, int]],
+) -> None:
+    live: list[int] = []
+    with mock.patch.object(key_counts, "_WORTH_KEEPING", 1):
+        for came, some_go, seed in steps:
+            live += came
+            if some_go:
+                live = live[len(live) // 2 :]
+            order = np.random.default_rng(seed).permutation(len(live))
+            found = count_keys(files_of([live[at] for at in order]))
+            with mock.patch.object(key_counts, "_WORTH_KEEPING", 10**9):
+                assert told(found) == told(count_keys(files_of(live)))
+            found.total.add(SKETCHES[2])  # a caller counts on: nobody else is to see it
+
+
+def test_files_that_were_counted_are_not_counted_again() -> None:
+    tags = RNG.integers(0, 5, 100).tolist()
+    count_keys(files_of(tags))
+    with mock.patch.object(key_counts, "parse_keys", side_effect=key_counts.parse_keys) as parse:
+        count_keys(files_of([*tags, 1, 3]))
+        assert parse.call_count == 2
+        count_keys(files_of([*tags, 1, 3]))
+        assert parse.call_count == 2
