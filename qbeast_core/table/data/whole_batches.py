@@ -10,7 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import StorageError
 
-__all__ = ["SCAN_ERRORS", "to_the_end", "whole_batches"]
+__all__ = ["SCAN_ERRORS", "whole_batches"]
 
 SCAN_ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What a damaged file makes Polars raise; a panic is no `Exception`."""
@@ -48,7 +48,7 @@ def whole_batches(
     2
     """
     try:
-        yield from to_the_end(lazy)
+        yield from _to_the_end(lazy)
     except SCAN_ERRORS as error:
         for path in paths:
             _refuse_damaged(path, scan(path))
@@ -58,22 +58,12 @@ def whole_batches(
         raise StorageError(message, path=paths[0]) from error
 
 
-def to_the_end(lazy: pl.LazyFrame, *, chunk_rows: int | None = None) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a query in batches, in order, up to the last one or an error.
-
-    A row marks the end: without it Polars hides that a decoder panicked.
-
-    Parameters
-    ----------
-    lazy : polars.LazyFrame
-        With one column at least.
-    chunk_rows : int, optional
-        Rows of a batch, about; as Polars likes by default.
-    """
+def _to_the_end(lazy: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    """Yield batches up to a row that marks the end: without it Polars hides that a decoder panicked."""
     end = pl.DataFrame(schema=lazy.collect_schema()).clear(1).with_columns(pl.lit(value=True).alias(_END))
     marked = pl.concat([lazy.with_columns(pl.lit(value=False).alias(_END)), end.lazy()])
     ended = False
-    for batch in marked.collect_batches(chunk_size=chunk_rows, maintain_order=True):
+    for batch in marked.collect_batches(maintain_order=True):
         ended = bool(batch.get_column(_END)[-1]) if batch.height else ended
         rows = batch.drop(_END)
         if batch.height > ended:
@@ -84,7 +74,7 @@ def to_the_end(lazy: pl.LazyFrame, *, chunk_rows: int | None = None) -> Iterator
 
 def _refuse_damaged(path: str, lazy: pl.LazyFrame) -> None:
     try:
-        for _ in to_the_end(lazy):
+        for _ in _to_the_end(lazy):
             pass
     except SCAN_ERRORS as error:
         message = (

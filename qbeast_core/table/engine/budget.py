@@ -26,11 +26,11 @@ _ONE_FILE_BYTES: Final = 64 << 20
 _COPIES: Final = (
     6  # of the rows of a file: as read, joined, in order, as Arrow, encoded, and what is freed late
 )
-_BATCHES: Final = 32
+_BATCHES: Final = 48
 _LEAST_BATCH_BYTES: Final = 1 << 17
 _MOST_BATCH_BYTES: Final = 64 << 20
-_SAMPLE_ROW_BYTES: Final = 128  # of a sampled row while a tree is drawn
-_LEAST_SAMPLE_ROWS: Final = 1 << 12
+_SAMPLE_ROW_BYTES: Final = 1024  # of a sampled row while a tree is drawn
+_LEAST_SAMPLE_ROWS: Final = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)

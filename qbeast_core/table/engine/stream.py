@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.table.data.frames import ArrowStream, FrameLike, to_frame
-from qbeast_core.table.data.whole_batches import to_the_end
+from qbeast_core.table.data.query_batches import query_batches
 from qbeast_core.table.engine.live_files import file_frames
 from qbeast_core.table.engine.protocol import FilesSource, FrameSource, Source
 from qbeast_core.table.engine.row_change import ChangeByFile
@@ -180,7 +180,7 @@ class _Query:
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         wanted = self._lazy if columns is None else self._lazy.select(columns)
         rows = _batch_rows(pl.Schema(wanted.collect_schema()), size_bytes)
-        for batch in to_the_end(wanted, chunk_rows=rows):
+        for batch in query_batches(wanted, batch_rows=rows):
             yield from within(to_frame(batch), size_bytes)
 
 

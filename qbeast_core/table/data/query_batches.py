@@ -1,0 +1,72 @@
+"""Run a query batch by batch, in little memory: whoever takes the batches holds the query back."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import Final
+
+import polars as pl
+
+__all__ = ["query_batches"]
+
+_LOOK_SECONDS: Final = 0.1
+
+
+def query_batches(lazy: pl.LazyFrame, *, batch_rows: int) -> Generator[pl.DataFrame]:
+    """Yield the rows of a query in order, all of them or an error.
+
+    `LazyFrame.collect_batches` ends without an error where a decoder panics; this raises what it panicked with.
+
+    Parameters
+    ----------
+    lazy : polars.LazyFrame
+        The query.
+    batch_rows : int
+        Rows of a batch, about, at least 1.
+
+    Raises
+    ------
+    polars.exceptions.PolarsError, polars.exceptions.PanicException
+        Whatever the query fails with.
+
+    Examples
+    --------
+    >>> [batch.height for batch in query_batches(pl.LazyFrame({"a": range(5)}), batch_rows=2)]
+    [2, 2, 1]
+    """
+    batches: Queue[pl.DataFrame] = Queue(1)
+    stopped, ended = Event(), Event()
+    failures: list[BaseException] = []
+
+    def put(batch: pl.DataFrame) -> bool:
+        while not stopped.is_set():
+            try:
+                batches.put(batch, timeout=_LOOK_SECONDS)
+            except Full:
+                continue
+            return False
+        return True
+
+    def run() -> None:
+        try:
+            lazy.sink_batches(put, chunk_size=batch_rows, maintain_order=True)
+        except BaseException as error:  # noqa: BLE001 -- a panic is no `Exception`; raised by whoever takes the batches
+            failures.append(error)
+        finally:
+            ended.set()
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while not (ended.is_set() and batches.empty()):
+            try:
+                yield batches.get(timeout=_LOOK_SECONDS)
+            except Empty:
+                continue
+        if failures:
+            raise failures[0]
+    finally:
+        stopped.set()
+        thread.join()

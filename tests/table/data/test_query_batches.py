@@ -1,0 +1,48 @@
+"""All rows of a query come, or its error does; nothing runs on where nobody takes the batches."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from qbeast_core.table.data.query_batches import query_batches
+
+ROWS = pl.DataFrame({"a": range(50_000)})
+
+
+@pytest.mark.parametrize("batch_rows", [1000, 20_000, 1 << 20])
+def test_all_rows_come_in_order(batch_rows: int) -> None:
+    batches = list(query_batches(ROWS.lazy(), batch_rows=batch_rows))
+    assert pl.concat(batches).equals(ROWS)
+    assert max(batch.height for batch in batches) <= batch_rows
+
+
+def test_what_a_query_raises_is_raised() -> None:
+    with pytest.raises(pl.exceptions.InvalidOperationError):
+        list(query_batches(ROWS.lazy().select(pl.lit("x").cast(pl.Int64) + pl.col("a")), batch_rows=100))
+
+
+def test_a_damaged_file_is_an_error_and_no_end(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    rows = pl.DataFrame({"a": [i % 50 for i in range(3000)], "s": [str(i % 40) for i in range(3000)]})
+    rows.write_parquet(path, compression="uncompressed", row_group_size=500)
+    data = path.read_bytes()
+    for place in range(8, len(data) - 3000, 37):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0x5B]) + data[place + 1 :])
+        found = None
+        try:
+            found = sum(batch.height for batch in query_batches(pl.scan_parquet(path), batch_rows=300))
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            continue
+        assert found == 3000
+
+
+def test_a_query_that_nobody_needs_stops() -> None:
+    before = threading.active_count()
+    batches = query_batches(ROWS.lazy(), batch_rows=10)
+    assert next(batches).height == 10
+    batches.close()
+    assert threading.active_count() <= before
