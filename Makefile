@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark test test-all pytest pytest-all spark spark-all stores interop bench lint types format install clean
+.PHONY: help demo demo-spark test test-all pytest pytest-all spark spark-all stores interop bench bench-large lint types format install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ stores: $(VENV)/stores/.done ## servers of S3 and Azure for the tests, as far as
 
 bench: $(VENV)/.bench ## run every benchmark: one table of targets beside figures (benchmarks/out/)
 	$(BIN)/python -m benchmarks.run_all
+
+bench-large: $(VENV)/.bench ## rows larger than memory: 60 million within 2 GiB (20 GB of disk, an hour on two cores)
+	$(BIN)/python -m benchmarks.bench_memory 10
 
 lint: $(VENV)/.dev ## ruff and the layers of the packages
 	$(BIN)/ruff check --quiet .

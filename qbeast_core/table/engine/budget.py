@@ -26,7 +26,7 @@ _ONE_FILE_BYTES: Final = 64 << 20
 _COPIES: Final = (
     6  # of the rows of a file: as read, joined, in order, as Arrow, encoded, and what is freed late
 )
-_BATCHES: Final = 48
+_BATCHES: Final = 64
 _LEAST_BATCH_BYTES: Final = 1 << 17
 _MOST_BATCH_BYTES: Final = 64 << 20
 _SAMPLE_ROW_BYTES: Final = 1024  # of a sampled row while a tree is drawn
