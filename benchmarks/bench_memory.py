@@ -139,7 +139,7 @@ def _delete(folder: Path, budget: int, spill: Path) -> int:
 
 
 def _merge(source: Path, folder: Path, budget: int, spill: Path) -> int:
-    some = pl.scan_parquet(source).gather_every(1000).collect().with_columns(pl.col("l_quantity") + 1)
+    some = pl.scan_parquet(source).gather_every(1000).collect().with_columns(l_comment=pl.lit("merged"))
     opened = qbeast.open_table(folder)
     return opened.merge(some, on=KEYS, memory_bytes=budget, spill_dir=spill).spilled_bytes
 
