@@ -58,20 +58,23 @@ def check(place: Place, first: Event, ledgers: list[Ledger]) -> None:
 
 
 def check_log(place: Place, events: list[Event]) -> None:
-    """Every version was acknowledged to one process, and holds what that one did."""
+    """Every version was acknowledged to one process, and holds what that one did.
+
+    An optimize may commit more than once. It tells the last version, and none if a later commit meets a conflict.
+    """
     uri, options = place
     store = open_store(uri, options or None)
     names = [name for name in store.list("_delta_log") if name.endswith(".json") and "checkpoint" not in name]
     assert [int(name[-25:-5]) for name in names] == list(range(len(names)))
     told = {event.version: event for event in events}
     assert len(told) == len(events)
-    assert sorted(told) == list(range(len(names)))
+    assert max(told) < len(names)
     words = {"append": "WRITE", "overwrite": "WRITE", "merge": "MERGE", "optimize": "OPTIMIZE"}
     words |= {"delete": "DELETE", "update": "UPDATE"}
     for version, name in enumerate(names):
         info = json.loads(store.get(name).split(b"\n")[0])["commitInfo"]
-        wanted = "CREATE TABLE AS SELECT" if version == 0 else words[told[version].kind]
-        assert info["operation"] == wanted
+        kind = told[version].kind if version in told else "optimize"
+        assert info["operation"] == ("CREATE TABLE AS SELECT" if version == 0 else words[kind])
 
 
 def storm_and_check(pool: Pool, place: Place, steps: int, seed: int) -> None:
