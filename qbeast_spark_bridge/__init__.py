@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from qbeast_spark_bridge.optimize import optimize_table
     from qbeast_spark_bridge.read import read_table
     from qbeast_spark_bridge.session import register
+    from qbeast_spark_bridge.verify import check
     from qbeast_spark_bridge.write import write_table
 
 __all__ = [
+    "check",
     "convert_table",
     "delete",
     "merge",
@@ -25,6 +27,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "check": "verify",
     "convert_table": "convert",
     "delete": "change",
     "merge": "change",

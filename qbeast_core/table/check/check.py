@@ -15,8 +15,9 @@ from qbeast_core.query.live_blocks import LiveBlocks
 from qbeast_core.table.check.copies import copy_faults, revisions_with_copies
 from qbeast_core.table.check.faults import CheckReport, Fault, fault_frame
 from qbeast_core.table.check.log import check_log, read_layout
-from qbeast_core.table.check.rows import FileCheck, Placement, check_file, stored_size
+from qbeast_core.table.check.rows import CheckFiles, FileCheck, Placement, check_file, stored_size
 from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
+from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.runtime import Progress, ProgressCallback
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -28,14 +29,32 @@ _REMOTE_LOOKS: Final = 32
 
 
 def check_table(
-    reader: Reader, *, data: bool = True, progress: ProgressCallback | None = None
+    reader: Reader,
+    *,
+    data: bool = True,
+    progress: ProgressCallback | None = None,
+    engine: Engine | None = None,
 ) -> CheckReport:
-    """Check the version that a reader shows; see `Table.check`."""
+    """Check the version that a reader shows; see `Table.check`.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the version.
+    data, progress
+        See `Table.check`.
+    engine : Engine, optional
+        Who reads the data files; this process by default. `progress` is told of others' files at the end.
+    """
     snapshot = reader.snapshot
     found, frames, notes = check_log(reader.index_state)
     faults, rows = _presence(snapshot), _rows(snapshot, found)
     if data:
-        faults += [*_contents(snapshot, found, rows, progress), *_copies(snapshot, found), *_vectors(reader)]
+        faults += [
+            *_contents(snapshot, found, rows, progress, engine),
+            *_copies(snapshot, found),
+            *_vectors(reader),
+        ]
     else:
         notes.append("data files were not read: places, weights and statistics of rows are not checked")
     return CheckReport(
@@ -99,12 +118,21 @@ def _refusal(store: Store, path: str) -> str | None:
 
 
 def _contents(
-    snapshot: Snapshot, found: LiveBlocks, rows: int, progress: ProgressCallback | None
+    snapshot: Snapshot,
+    found: LiveBlocks,
+    rows: int,
+    progress: ProgressCallback | None,
+    engine: Engine | None,
 ) -> list[Fault]:
     """Read every file, a few at a time."""
     store, options = snapshot.source.store, dict(snapshot.storage_options)
     jobs, faults = _jobs(snapshot, found), list[Fault]()
-
+    if engine is not None:
+        call = CheckFiles(store.uri, options, store.allow_absolute_paths)
+        faults = [fault for some in engine.map(call, jobs, at_once=1) for fault in some]
+        if progress is not None:
+            progress(Progress("read", len(jobs), len(jobs), rows))
+        return faults
     with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
         # In the order of the files, whichever is done first; an error leaves the rest undone.
         for done, found_here in enumerate(

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError, UnsupportedTableError
-from qbeast_core.io.store import Store
+from qbeast_core.io.store import Store, open_store
 from qbeast_core.query.intervals import point_bounds
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
@@ -26,6 +26,7 @@ from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 from qbeast_core.tree.columns import frame_weights
 
 __all__ = [
+    "CheckFiles",
     "FileCheck",
     "Placement",
     "check_file",
@@ -147,6 +148,31 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
         )
         for fault in faults
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFiles:
+    """Checks files wherever it is called; picklable.
+
+    Attributes
+    ----------
+    uri : str
+        The table.
+    storage_options : dict
+        For its store.
+    allow_absolute_paths : bool
+        Whether files may be named by absolute paths.
+    """
+
+    uri: str
+    storage_options: dict[str, str] = field(repr=False)
+    allow_absolute_paths: bool
+
+    def __call__(self, job: FileCheck) -> list[Fault]:
+        """Check a file; see `check_file`."""
+        options = self.storage_options
+        store = open_store(self.uri, options, allow_absolute_paths=self.allow_absolute_paths)
+        return check_file(store, job, options)
 
 
 def _asks_hidden(job: FileCheck) -> bool:

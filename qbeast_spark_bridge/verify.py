@@ -1,0 +1,62 @@
+"""Check a table with Spark: the log here, what the files hold by its workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from qbeast_core.opened import open_reader
+from qbeast_core.table.check.check import check_table
+from qbeast_core.table.check.faults import CheckReport
+from qbeast_core.table.runtime import ProgressCallback
+from qbeast_spark_bridge.engine import SparkEngine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["check"]
+
+
+def check(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    data: bool = True,
+    version: int | str | datetime | None = None,
+    progress: ProgressCallback | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    allow_absolute_paths: bool = False,
+) -> CheckReport:
+    """Do what `Table.check` does, with Spark: executors read the data files, each some of them.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    path : str or path-like
+        Folder or address of the table; executors and this process have to reach it under that name.
+    data : bool, default True
+        Whether to read the data files; else the log is enough, and Spark has nothing to do.
+    version : int, datetime or str, optional
+        See `qbeast.open_table`.
+    progress : callable, optional
+        Called with a `Progress` once all files are read.
+    storage_options : mapping of str to str, optional
+        For object stores, as `deltalake` takes them; sent along with the tasks.
+    allow_absolute_paths : bool, default False
+        See `qbeast.open_table`.
+
+    Returns
+    -------
+    CheckReport
+        That of `Table.check`.
+
+    Raises
+    ------
+    QbeastError
+        As `qbeast.open_table` and `Table.check`; what executors raised is raised here.
+    """
+    reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
+    return check_table(reader, data=data, progress=progress, engine=SparkEngine(spark))

@@ -1,0 +1,34 @@
+"""A table is checked by Spark as it is here: the same report, of sound tables and of spoiled ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import qbeast
+import qbeast_spark_bridge as bridge
+from tests.helpers.changes import written
+from tests.helpers.damage import other_hidden_weight, rewritten, spoil
+from tests.helpers.strategies import ROW
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+
+def test_the_report_is_that_of_this_process(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    written(path)
+    told: list[qbeast.Progress] = []
+    report = bridge.check(spark, path, progress=told.append)
+    assert report.ok
+    assert repr(report) == repr(qbeast.open_table(path).check())
+    assert [(one.files_done, one.rows) for one in told] == [(report.files, 400)]
+    spoil(path, rewritten(other_hidden_weight), indexed=[ROW, "a", "s"])
+    found, wanted = bridge.check(spark, path), qbeast.open_table(path).check()
+    assert not found.ok
+    assert found.faults.equals(wanted.faults)
