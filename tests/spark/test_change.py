@@ -87,7 +87,7 @@ def test_what_cannot_be_said_exactly_is_refused_and_nothing_changes(
         (frame["a"] > 1, "of a DataFrame"),
         (F.rand() > 0.5, r"rand\("),
         (F.sum("a") > 1, r"sum\(a\)"),
-        (F.row_number().over(Window.orderBy("a")) == 1, "OVER|over"),
+        (F.row_number().over(Window.orderBy("a")) == 1, "OVER|Window"),
         (a.cast("string") == "1", "same meaning"),
         (a == "5", "same meaning"),
         (5, "must be SQL text"),
