@@ -51,15 +51,15 @@ class FilesResult(Result):
     ----------
     files, bytes : int
         Data files written, and their bytes.
-    engine : {"memory", "spill"}
-        Whether this machine held the rows, or moved them through temporary files.
+    engine : {"memory", "spill", "spark"}
+        Whether this machine held the rows, or moved them through temporary files, or executors of Spark did.
     spilled_bytes : int
         Bytes written to temporary files.
     """
 
     files: int
     bytes: int
-    engine: Literal["memory", "spill"] = "memory"
+    engine: Literal["memory", "spill", "spark"] = "memory"
     spilled_bytes: int = 0
 
     also: ClassVar[tuple[str, ...]] = ("files_added", "bytes_added")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -240,4 +241,4 @@ def _plain(schema: StructType, columns: pl.Schema) -> pl.Schema:
 
 def _run(spark: SparkSession, reader: Reader, change: Change, options: ChangeOptions) -> ChangeResult:
     result, _ = run_change(reader, change, options, RUNTIME, engine=SparkEngine(spark))
-    return result
+    return replace(result, engine="spark")

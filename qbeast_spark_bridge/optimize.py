@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qbeast_core.opened import open_reader
@@ -77,4 +78,4 @@ def optimize_table(
     )
     reader = open_reader(path, None, storage_options)
     result, _ = optimize(reader, options, RUNTIME, engine=SparkEngine(spark))
-    return result
+    return replace(result, engine="spark")

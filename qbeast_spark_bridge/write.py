@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qbeast_core.errors import InvalidInputError
@@ -105,4 +106,5 @@ def write_frame(
         )
         raise InvalidInputError(msg, argument="df")
     with persisted(df, wanted=persist) as rows:
-        return write_rows(SparkSource(rows), path, options, RUNTIME, engine=SparkEngine(df.sparkSession))
+        engine = SparkEngine(df.sparkSession)
+        return replace(write_rows(SparkSource(rows), path, options, RUNTIME, engine=engine), engine="spark")

@@ -74,6 +74,7 @@ def both(spark: SparkSession, path: Path, twin: Path, **options: Any) -> qbeast.
         name: getattr(wanted, name) for name in COMPARED
     }
     assert shape(result).equals(shape(wanted))
+    assert (result.engine, wanted.engine) == ("spark", "memory")
     assert blocks(path).equals(blocks(twin))
     check_invariants(path, may_stage=True)
     return result
