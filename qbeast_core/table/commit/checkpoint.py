@@ -41,7 +41,9 @@ def checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
     if version == 0 or version % (interval or _EVERY):
         return
     try:
-        if interval or outweighs_checkpoint(store.entries(LOG_DIRECTORY), version=version):
+        # Of a long log the end alone is listed: before it there is no checkpoint that counts.
+        end = f"{LOG_DIRECTORY}/{max(version - 2 * _MOST_COMMITS, 0):020d}"
+        if interval or outweighs_checkpoint(store.entries(LOG_DIRECTORY, after=end), version=version):
             snapshot.source.checkpoint(snapshot.version, files=snapshot.files.height)
     except QbeastError as error:
         message = (
