@@ -21,7 +21,7 @@ from qbeast_core.table.dml.match import Matches, live_rows
 from qbeast_core.table.dml.merge_rules import MergedFiles, MergeRules
 from qbeast_core.table.dml.merge_source import FoundMatches, scan_plan
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.engine.stored_rows import StoredRows, stored_by
+from qbeast_core.table.engine.tasks.stored_rows import StoredRows, stored_by
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import RowFilter
 from qbeast_core.table.read.split_scan import file_parts

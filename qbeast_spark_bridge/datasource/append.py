@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql.types import StructType
 
-from qbeast_core.table.engine.append_task import AppendedPart
+from qbeast_core.table.engine.tasks.append import AppendedPart
 from qbeast_core.table.write.append import begin_append, publish_parts
 from qbeast_spark_bridge.schema import empty_frame
 from qbeast_spark_bridge.worker.append import delete_parts

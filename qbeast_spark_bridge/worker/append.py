@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.engine.append_task import AppendedPart, AppendTask
+from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
 from qbeast_core.table.runtime import RUNTIME
 
 __all__ = ["PART_BYTES", "delete_parts", "write_rows"]

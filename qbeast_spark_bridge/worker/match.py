@@ -22,7 +22,7 @@ from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.dml.merge_rules import MergeRules
 from qbeast_core.table.dml.tasks import MatchRows
-from qbeast_core.table.engine.stored_rows import StoredPart, store_rows
+from qbeast_core.table.engine.tasks.stored_rows import StoredPart, store_rows
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 from qbeast_core.tree.outside import rows_outside
 from qbeast_spark_bridge.worker.key_digest import key_hashes

@@ -13,11 +13,11 @@ import polars as pl
 
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.live_files import read_files
-from qbeast_core.table.engine.placed_files import PlacedFile, write_file
 from qbeast_core.table.engine.protocol import FilesSource
-from qbeast_core.table.engine.summary_task import SummaryTask
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.engine.tasks import PlaceTask
+from qbeast_core.table.engine.tasks.place import PlaceTask
+from qbeast_core.table.engine.tasks.placed_files import PlacedFile, write_file
+from qbeast_core.table.engine.tasks.summary import SummaryTask
 from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows

@@ -18,8 +18,8 @@ from qbeast_core.table.data.expressions import Condition, Predicate, condition_o
 from qbeast_core.table.dml.match import Matches, count_matches
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine
-from qbeast_core.table.engine.row_change import ChangeByFile, RowChange
-from qbeast_core.table.engine.stored_rows import StoredRows
+from qbeast_core.table.engine.tasks.row_change import ChangeByFile, RowChange
+from qbeast_core.table.engine.tasks.stored_rows import StoredRows
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, rewrite

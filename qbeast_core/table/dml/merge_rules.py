@@ -16,8 +16,8 @@ from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.dml.merge_clauses import Clauses, MergeConditions
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.dml.tasks import ROW, SOURCE_ROW, judge
-from qbeast_core.table.engine.row_change import ChangeByFile
-from qbeast_core.table.engine.stored_rows import load_rows
+from qbeast_core.table.engine.tasks.row_change import ChangeByFile
+from qbeast_core.table.engine.tasks.stored_rows import load_rows
 
 __all__ = ["MergeRules", "MergedFiles", "MergedRows", "fit_source"]
 

@@ -19,8 +19,8 @@ from qbeast_core.table.dml.match import UNKNOWN, Matches, live_rows
 from qbeast_core.table.dml.merge_rules import MergedRows, MergeRules
 from qbeast_core.table.dml.tasks import MatchRows
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.engine.row_change import ChangeByFile, RowChange
-from qbeast_core.table.engine.stored_rows import StoredRows
+from qbeast_core.table.engine.tasks.row_change import ChangeByFile, RowChange
+from qbeast_core.table.engine.tasks.stored_rows import StoredRows
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
 

@@ -17,9 +17,9 @@ from qbeast_core.table.engine.budget import LEAST_BYTES, Budget, bytes_of_text
 from qbeast_core.table.engine.live_files import rows_and_bytes
 from qbeast_core.table.engine.memory import MemoryEngine
 from qbeast_core.table.engine.protocol import AnswerT, FilesSource, FrameSource, ItemT, Rows, Source
-from qbeast_core.table.engine.spill import Spill, spilled_rows
-from qbeast_core.table.engine.spill_files import spool
-from qbeast_core.table.engine.spill_folder import SpillFolder
+from qbeast_core.table.engine.spill.files import spool
+from qbeast_core.table.engine.spill.folder import SpillFolder
+from qbeast_core.table.engine.spill.rows import Spill, spilled_rows
 from qbeast_core.table.engine.stream import FilesStream, FrameStream, StreamSource
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime

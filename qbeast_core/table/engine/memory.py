@@ -25,9 +25,9 @@ from qbeast_core.table.engine.protocol import (
     Rows,
     Source,
 )
-from qbeast_core.table.engine.row_change import ChangeByFile
-from qbeast_core.table.engine.stored_rows import frames_of
 from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks.row_change import ChangeByFile
+from qbeast_core.table.engine.tasks.stored_rows import frames_of
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.design_effect import design_effect

@@ -17,9 +17,9 @@ from qbeast_core.log.rebase import dialect_of
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import FrameLike, to_frame
-from qbeast_core.table.engine.row_change import ChangeByFile, RowChange
-from qbeast_core.table.engine.stored_rows import StoredRows
 from qbeast_core.table.engine.target import FileTarget, RowShape
+from qbeast_core.table.engine.tasks.row_change import ChangeByFile, RowChange
+from qbeast_core.table.engine.tasks.stored_rows import StoredRows
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.runtime import ProgressCallback, Runtime
 from qbeast_core.tree.existing import ExistingTree

@@ -14,8 +14,8 @@ from qbeast_core.table.data.frames import ArrowStream, FrameLike, to_frame
 from qbeast_core.table.data.query_batches import query_batches
 from qbeast_core.table.engine.live_files import file_frames
 from qbeast_core.table.engine.protocol import FilesSource, FrameSource, Source
-from qbeast_core.table.engine.row_change import ChangeByFile
-from qbeast_core.table.engine.stored_rows import frames_of
+from qbeast_core.table.engine.tasks.row_change import ChangeByFile
+from qbeast_core.table.engine.tasks.stored_rows import frames_of
 
 __all__ = [
     "ArrowDataset",

@@ -20,7 +20,6 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.engine.changed_part import ChangedPart, changed_part
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import (
     GROUP_BYTES,
@@ -30,8 +29,9 @@ from qbeast_core.table.engine.protocol import (
     PlanSize,
     Rows,
 )
-from qbeast_core.table.engine.row_change import ChangeByFile, RowChange
-from qbeast_core.table.engine.stored_rows import StoredRows
+from qbeast_core.table.engine.tasks.changed_part import ChangedPart, changed_part
+from qbeast_core.table.engine.tasks.row_change import ChangeByFile, RowChange
+from qbeast_core.table.engine.tasks.stored_rows import StoredRows
 from qbeast_core.table.index.design_effect import warn_if_growing
 from qbeast_core.table.index.revision import choose_revision, wish_of_table
 from qbeast_core.table.index.state import IndexState, new_blocks

@@ -28,8 +28,8 @@ from qbeast_core.errors import (
 from qbeast_core.log.thresholds import blocks_in_order
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import staging_revision
-from qbeast_core.table.engine import append_task as append_part
-from qbeast_core.table.engine.append_task import AppendedPart
+from qbeast_core.table.engine.tasks import append as append_part
+from qbeast_core.table.engine.tasks.append import AppendedPart
 from qbeast_core.table.index import fit as fit_blocks
 from qbeast_core.table.runtime import Runtime
 from qbeast_core.table.write import append as append_commit

@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.engine import budget, spill_files
+from qbeast_core.table.engine import budget
 from qbeast_core.table.engine.budget import LEAST_BYTES
+from qbeast_core.table.engine.spill import files as spill_files
 from qbeast_core.tree.summary import SampleLimits
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants

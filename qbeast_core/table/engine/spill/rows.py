@@ -12,17 +12,17 @@ import polars as pl
 
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.engine.ahead import map_ahead
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.placed_files import PlacedFile, write_file
 from qbeast_core.table.engine.protocol import Rows
-from qbeast_core.table.engine.spill_files import PlacedBatch, SpilledRange, scatter
-from qbeast_core.table.engine.spill_folder import SpillFolder
+from qbeast_core.table.engine.spill.ahead import map_ahead
+from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, scatter
+from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.stream import StreamSource
-from qbeast_core.table.engine.summary_task import SummaryTask
 from qbeast_core.table.engine.target import FileTarget, RowShape
-from qbeast_core.table.engine.tasks import PlaceTask
+from qbeast_core.table.engine.tasks.place import PlaceTask
+from qbeast_core.table.engine.tasks.placed_files import PlacedFile, write_file
+from qbeast_core.table.engine.tasks.summary import SummaryTask
 from qbeast_core.table.runtime import Progress, ProgressCallback
 from qbeast_core.tree.summary import IndexSummary, merge_summaries
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.engine.row_change import ChangeByFile, RowChange
+from qbeast_core.table.engine.tasks.row_change import ChangeByFile, RowChange
 from qbeast_core.tree.outside import rows_outside
 
 __all__ = ["ChangedPart", "changed_part"]

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import U64Array
-from qbeast_core.table.engine.spill_folder import SpillFolder
+from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.stream import within
 
 __all__ = ["PlacedBatch", "SpilledRange", "SpilledRows", "scatter", "spool"]

@@ -1,0 +1,1 @@
+"""What engines send to workers: it pickles, and opens no log."""
