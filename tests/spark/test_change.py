@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 
+@pytest.mark.connect
 def test_rows_are_deleted_and_updated_as_here(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     written(path)
@@ -71,6 +72,7 @@ def test_rows_are_deleted_and_updated_as_here(spark: SparkSession, tmp_path: Pat
     assert qbeast.open_table(path).history(1)[0]["who"] == "nightly"
 
 
+@pytest.mark.connect
 def test_what_cannot_be_said_exactly_is_refused_and_nothing_changes(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -45,6 +45,7 @@ def assert_nothing_is_left(path: Path) -> None:
     assert not list(path.glob(f"*{SUFFIX}"))
 
 
+@pytest.mark.connect
 def test_every_clause_does_with_spark_what_it_does_here(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     rows = written(path)
