@@ -176,7 +176,7 @@ def test_a_concurrent_append_survives(spark: SparkSession, tmp_path: Path) -> No
     result = optimize_beside(
         spark, tmp_path / "t", lambda: qbeast.write_table(more, tmp_path / "t", mode="append")
     )
-    assert (result.optimized, result.version) == (True, 6)
+    assert (result.optimized, result.version) == (True, 5 + result.commits)
     assert_same_rows(qbeast.read_table(tmp_path / "t"), pl.concat([everything, more]))
     check_invariants(tmp_path / "t")
 
