@@ -15,11 +15,10 @@ from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.protocol import AnswerT, FilesSource, ItemT, Rows, Source
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.engine.tasks.place import PlaceTask
+from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.engine.tasks.row_change import ChangeByFile
 from qbeast_core.table.engine.tasks.stored_rows import StoredRows
-from qbeast_core.table.engine.tasks.summary import SummaryTask
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import TASK_BYTES, file_parts, scan_tasks

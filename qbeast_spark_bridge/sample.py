@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from qbeast_core.table.engine.tasks.summary import SummaryTask
+from qbeast_core.table.engine.tasks.passes import SummaryTask
 from qbeast_core.tree.counted import KEY_BITS, ColumnCounts, counted_summary
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_spark_bridge.schema import numbered, quoted, spark_schema

@@ -14,9 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array
-from qbeast_core.table.engine.tasks.place import PlaceTask
+from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.row_change import RowChange
-from qbeast_core.table.engine.tasks.summary import SummaryTask
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
 from qbeast_core.tree.summary_bytes import dump_summary, load_summary

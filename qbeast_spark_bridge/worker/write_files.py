@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import U64Array
-from qbeast_core.table.engine.tasks.place import PlaceTask
+from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import write_file
 from qbeast_spark_bridge.worker.transport import unpack_rows
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.engine.tasks.place import PlaceTask
+from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_spark_bridge.worker import shuffle as pass_two
 from qbeast_spark_bridge.worker import transport as batches

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from qbeast_core.log.schema import schema_to_delta
-from qbeast_core.table.engine.tasks.summary import SummaryTask
+from qbeast_core.table.engine.tasks.passes import SummaryTask
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.summary import KEY_COLUMN, IndexSummary, summarise
 from qbeast_spark_bridge import sample as pass_one

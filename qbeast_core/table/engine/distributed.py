@@ -16,9 +16,8 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.protocol import PlannedRows
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.engine.tasks.place import PlaceTask, sort_keys
+from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask, sort_keys
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, with_blocks
-from qbeast_core.table.engine.tasks.summary import SummaryTask
 from qbeast_core.table.runtime import Progress, ProgressCallback
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.design_effect import design_effect

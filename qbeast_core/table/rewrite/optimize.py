@@ -85,8 +85,13 @@ def optimize(
     scopes = _scopes(reader, options)
     done: list[_Done] = []
     for scope in scopes:
-        for _ in range(_MOST_ROUNDS):
-            done.append(_one(reader.renewed(), scope, options, runtime, engine))
+        for number in range(_MOST_ROUNDS):
+            try:
+                done.append(_one(reader.renewed(), scope, options, runtime, engine))
+            except CommitConflictError:
+                if number == 0:
+                    raise
+                break  # what the first round did stands, and the rest can wait
             reader = reader.at(done[-1].snapshot)
             # Beside a file that was joined, others may be small now.
             if done[-1].replaced is None or not scope.can_be_finished or options.redraw:

@@ -18,7 +18,7 @@ from qbeast_core.table.dml.merge import Merge
 from qbeast_core.table.dml.merge_clauses import Clauses
 from qbeast_core.table.dml.merge_source import FrameMergeSource
 from qbeast_core.table.dml.update import Update
-from qbeast_core.table.engine.tasks.place import PlaceTask
+from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.maintenance.convert import convert
 from qbeast_core.table.read.reader import Reader

@@ -118,3 +118,25 @@ def test_an_error_while_files_are_written_leaves_none(tmp_path: Path) -> None:
         table.optimize()
     check(path, everything)
     check_no_orphans(path)
+
+
+def test_a_conflict_after_the_first_commit_leaves_what_that_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    before, one = grown(path), optimize._one  # noqa: SLF001 -- rounds have no other door
+    rounds: list[int] = []
+
+    def first_alone(*given: Any) -> Any:
+        rounds.append(len(rounds))
+        if len(rounds) > 1:
+            why = "another writer was first"
+            raise qbeast.CommitConflictError(why, table=str(path), version=9, attempts=1)
+        return one(*given)
+
+    monkeypatch.setattr(optimize, "_one", first_alone)
+    result = qbeast.open_table(path).optimize()
+    assert rounds == [0, 1]
+    assert (result.committed, result.commits) == (True, 1)
+    assert result.version == qbeast.open_table(path).version
+    check(path, before)

@@ -20,9 +20,8 @@ from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, scat
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.stream import StreamSource
 from qbeast_core.table.engine.target import FileTarget, RowShape
-from qbeast_core.table.engine.tasks.place import PlaceTask
+from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, write_file
-from qbeast_core.table.engine.tasks.summary import SummaryTask
 from qbeast_core.table.runtime import Progress, ProgressCallback
 from qbeast_core.tree.summary import IndexSummary, merge_summaries
 

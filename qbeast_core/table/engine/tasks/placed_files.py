@@ -18,7 +18,7 @@ from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
 from qbeast_core.table.data.data_files import FileSettings, store_file
-from qbeast_core.table.engine.tasks.place import PlaceTask, nodes_and_weights
+from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
 from qbeast_core.tree.grid import GRID_BITS
 from qbeast_core.tree.outline import Outline
 from qbeast_core.tree.pack import page_rows_for
