@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 FRACTIONS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7)
 BOXES = 30
-BOX = pl.col("price").is_between(20, 40) & (pl.col("id") < 3_600_000)
+# Between two quartiles of the price, 20.1 and 39.4.
+BOX = pl.col("price").is_between(25, 36) & (pl.col("id") < 3_600_000)
 ASKED: dict[str, dict[str, Any]] = {
     "1 %": {"sample": 0.01},
     "10 %": {"sample": 0.1},
