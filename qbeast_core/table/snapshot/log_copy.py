@@ -7,8 +7,8 @@ in an object store every one of them is a round trip. Copied at once they are th
 from __future__ import annotations
 
 import re
-import weakref
 from collections.abc import Sequence
+from multiprocessing.util import Finalize
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -38,7 +38,8 @@ class LogCopy:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._root = Path(mkdtemp(prefix="qbeast-log-"))
-        weakref.finalize(self, rmtree, self._root, ignore_errors=True)
+        # Not weakref's own: processes of a pool end without it.
+        Finalize(self, rmtree, (self._root,), {"ignore_errors": True}, exitpriority=0)
         (self._root / LOG_DIRECTORY).mkdir()
         self._newest = -1
         self.local_root: Path | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import shutil
 from collections.abc import Callable
@@ -242,3 +243,25 @@ def test_a_copy_goes_with_the_last_snapshot_of_it(far: Far) -> None:
     del there
     gc.collect()
     assert not folder.exists()
+
+
+def test_a_process_of_a_pool_leaves_no_copy_behind(
+    far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far.upload()
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    process = multiprocessing.get_context("spawn").Process(target=_load_and_keep, args=(far.uri, far.options))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert list(folder.iterdir()) == []
+
+
+KEPT: list[Snapshot] = []
+
+
+def _load_and_keep(uri: str, options: dict[str, str]) -> None:
+    KEPT.append(load_snapshot(uri, storage_options=options))
+    assert KEPT[0].source.copy is not None
