@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from qbeast_core.errors import QbeastError
 from qbeast_core.io.remote import RemoteStore
-from qbeast_core.table.snapshot import delta
+from qbeast_core.table.snapshot import delta, log_copy
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
 from tests.helpers.buckets import client
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, remove, write_log
@@ -245,23 +245,23 @@ def test_a_copy_goes_with_the_last_snapshot_of_it(far: Far) -> None:
     assert not folder.exists()
 
 
-def test_a_process_of_a_pool_leaves_no_copy_behind(
+def test_copies_of_killed_processes_are_removed_and_no_others(
     far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     far.upload()
-    folder = tmp_path / "temporary"
+    folder, elsewhere = tmp_path / "temporary", tmp_path / "elsewhere"
     folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    process = multiprocessing.get_context("spawn").Process(target=_load_and_keep, args=(far.uri, far.options))
+    monkeypatch.setattr(log_copy, "gettempdir", lambda: str(folder))
+    process = multiprocessing.get_context("spawn").Process(target=print)
     process.start()
     process.join()
-    assert process.exitcode == 0
-    assert list(folder.iterdir()) == []
-
-
-KEPT: list[Snapshot] = []
-
-
-def _load_and_keep(uri: str, options: dict[str, str]) -> None:
-    KEPT.append(load_snapshot(uri, storage_options=options))
-    assert KEPT[0].source.copy is not None
+    dead = folder / f"qbeast-log-{process.pid}-a"
+    others = [folder / f"qbeast-log-{os.getpid()}-a", folder / "qbeast-log-x-a", elsewhere]
+    for one in (dead, *others):
+        one.mkdir()
+        (one / "file").touch()
+    (folder / f"qbeast-log-{process.pid}-b").symlink_to(elsewhere)
+    log_copy._remove_abandoned.cache_clear()  # noqa: SLF001 -- once in a process
+    assert_same(far.load(), load_snapshot(far.root))
+    assert not dead.exists()
+    assert all((one / "file").exists() for one in others)
