@@ -67,8 +67,9 @@ def parse_column(node: ColumnNode, columns: Columns, *, argument: str, negated: 
             return Translation(pl.lit(node.kind == "bool" and node.value is not negated))
         case _:
             found = _test(node, columns, argument, negated=negated)
-            exact = found is not None and found.exact
-            return found if found is not None and exact else Translation(None, unsupported=_text(node))
+            if found is None or not found.exact:
+                return Translation(None, unsupported=_text(node))
+            return found
 
 
 def _test(node: ColumnNode, columns: Columns, argument: str, *, negated: bool) -> Translation | None:

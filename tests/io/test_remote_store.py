@@ -6,6 +6,7 @@ import subprocess
 import sys
 from datetime import timedelta
 
+import obstore
 import polars as pl
 import pytest
 
@@ -37,6 +38,25 @@ def test_pages_are_read_from_afar(store: Store) -> None:
         requests.append(PageRequest(name, file.size_bytes, 500, 100, file.tail_bytes, pages))
     read = PageReader(store).read(requests, ["id", "deep"], frame.schema)
     assert read["id"].to_list() == [*range(100, 200), *range(300, 400)] * 3
+
+
+def test_near_ranges_are_one_request_and_far_ones_are_not(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = bytes(range(256)) * 400
+    store.put("f", data)
+    asked: list[tuple[list[int], list[int]]] = []
+    ask = obstore.get_ranges
+
+    def counted(*place: object, starts: list[int], lengths: list[int], coalesce: int) -> object:
+        asked.append((starts, lengths))
+        return ask(*place, starts=starts, lengths=lengths, coalesce=coalesce)
+
+    monkeypatch.setattr(obstore, "get_ranges", counted)
+    ranges = [(0, 10), (10, 5), (1_000, 10), (80_000, 7)]
+    found = store.get_ranges("f", ranges)
+    assert [bytes(part) for part in found] == [data[start : start + length] for start, length in ranges]
+    assert asked == [([0, 80_000], [1_010, 7])]
 
 
 def test_a_store_that_refuses_is_a_storage_error(bucket: str, options: dict[str, str]) -> None:

@@ -73,6 +73,13 @@ class TestEveryStore:
             before - 2000 <= one.modified_ms <= after + 2000 for one in told
         )  # some tell whole seconds
 
+    def test_entries_begin_behind_a_path(self, store: Store) -> None:
+        for name in ("log/1", "log/2", "log/2.x", "log/3"):
+            store.put(name, b"0")
+        assert [one.path for one in store.entries("log", after="log/2")] == ["log/2.x", "log/3"]
+        assert [one.path for one in store.entries("log", after="log/20")] == ["log/3"]
+        assert store.entries("log", after="log/3") == []
+
     def test_ranges_are_read_to_the_byte(self, store: Store) -> None:
         store.put("f", b"0123456789")
         assert store.get_range("f", 2, 3) == b"234"

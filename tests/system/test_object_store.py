@@ -40,6 +40,15 @@ def test_a_table_in_a_bucket_is_written_appended_filtered_and_sampled(place):
     assert DeltaTable(uri, storage_options=options).count() == 60_000
 
 
+def test_small_files_are_read_by_their_pages_and_those_of_others_whole(place):
+    uri, options = place
+    qbeast.write_table(ROWS, uri, columns=INDEXED, storage_options=options)
+    write_deltalake(uri, ROWS, mode="append", storage_options=options)
+    (task,) = qbeast.open_table(uri, storage_options=options).scan_tasks()
+    assert (len(task.parts.pages), len(task.parts.whole)) == (1, 1)
+    assert pl.concat(task.read()).sort("id").equals(pl.concat([ROWS, ROWS]).sort("id"))
+
+
 def test_options_that_deltalake_takes_as_texts_serve_every_read(place):
     uri, options = place
     options = {**options, "max_retries": "2", "retry_timeout": "9s", "timeout": "30s"}

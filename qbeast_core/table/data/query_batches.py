@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from queue import Empty, Full, Queue
+from queue import Full, Queue
 from threading import Event, Thread
 from typing import Final
 
@@ -36,11 +36,11 @@ def query_batches(lazy: pl.LazyFrame, *, batch_rows: int) -> Generator[pl.DataFr
     >>> [batch.height for batch in query_batches(pl.LazyFrame({"a": range(5)}), batch_rows=2)]
     [2, 2, 1]
     """
-    batches: Queue[pl.DataFrame] = Queue(1)
-    stopped, ended = Event(), Event()
+    batches: Queue[pl.DataFrame | None] = Queue(1)
+    stopped = Event()
     failures: list[BaseException] = []
 
-    def put(batch: pl.DataFrame) -> bool:
+    def put(batch: pl.DataFrame | None) -> bool:
         while not stopped.is_set():
             try:
                 batches.put(batch, timeout=_LOOK_SECONDS)
@@ -55,16 +55,13 @@ def query_batches(lazy: pl.LazyFrame, *, batch_rows: int) -> Generator[pl.DataFr
         except BaseException as error:  # noqa: BLE001 -- a panic is no `Exception`; raised by whoever takes the batches
             failures.append(error)
         finally:
-            ended.set()
+            put(None)  # the end, which nobody has to look for
 
     thread = Thread(target=run, daemon=True)
     thread.start()
     try:
-        while not (ended.is_set() and batches.empty()):
-            try:
-                yield batches.get(timeout=_LOOK_SECONDS)
-            except Empty:
-                continue
+        while (batch := batches.get()) is not None:
+            yield batch
         if failures:
             raise failures[0]
     finally:

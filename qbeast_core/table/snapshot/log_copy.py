@@ -6,19 +6,15 @@ in an object store every one of them is a round trip. Copied at once they are th
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from shutil import rmtree
-from tempfile import gettempdir, mkdtemp
+from tempfile import gettempdir
 from typing import Final
 
 from qbeast_core.io.store import Entry, Store, map_files
+from qbeast_core.io.temporary_folder import TemporaryFolder
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import (
     LAST_CHECKPOINT,
@@ -42,9 +38,9 @@ class LogCopy:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        _remove_abandoned()
-        self._root = Path(mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        weakref.finalize(self, rmtree, self._root, ignore_errors=True)
+        folder = TemporaryFolder(Path(gettempdir()), _PREFIX)
+        weakref.finalize(self, folder.close)
+        self._root = folder.path
         (self._root / LOG_DIRECTORY).mkdir()
         self._newest = -1
         self.local_root: Path | None = None
@@ -151,30 +147,3 @@ def copy_log(store: Store) -> LogCopy | None:
     except FileNotFoundError:
         return None
     return copy
-
-
-@cache
-def _remove_abandoned() -> None:
-    """Remove, once in a process, what processes of this user left that were killed.
-
-    A process that cannot be seen from here, in another container, loads its table anew.
-    """
-    if os.name != "posix":
-        return
-    for folder in Path(gettempdir()).glob(f"{_PREFIX}*-*"):
-        number = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        with suppress(OSError):
-            about = folder.lstat()
-            is_ours = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
-            if is_ours and number.isdecimal() and not _is_alive(int(number)):
-                rmtree(folder, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True  # of somebody else, or no number of a process
-    return True
