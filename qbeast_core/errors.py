@@ -12,6 +12,7 @@
     ├── TableNotFoundError       (also a FileNotFoundError)  there is no Delta table
     ├── NotQbeastTableError      (also a ValueError)         a Delta table without Qbeast metadata
     ├── UnsupportedTableError                                a feature or partitioning we must not touch
+    ├── DamagedFileError         (also a ValueError)         bytes of a file are not what its format says
     ├── VersionNotFoundError     (also a LookupError)        no such version or no version that old
     ├── CommitConflictError                                  another writer's change forbids ours
     ├── CommitUnknownError                                   nobody can tell whether the commit landed
@@ -40,6 +41,7 @@ __all__ = [
     "CommitConflictError",
     "CommitUnknownError",
     "CorruptTagWarning",
+    "DamagedFileError",
     "DesignEffectWarning",
     "EmptySampleWarning",
     "HiddenColumnWarning",
@@ -197,6 +199,24 @@ class UnsupportedTableError(_PathError):
 
     def __init__(self, message: str, *, path: str, feature: str) -> None:
         self.feature = feature
+        super().__init__(message, path=path)
+
+
+class DamagedFileError(_PathError, ValueError):
+    """The bytes of a file are not what its format says: it was cut, overwritten, or is another kind of file.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    place : str
+        Where in it, from the outside inwards; empty if that is not known.
+    """
+
+    code = "damaged-file"
+
+    def __init__(self, message: str, *, path: str, place: str = "") -> None:
+        self.place = place
         super().__init__(message, path=path)
 
 

@@ -1,0 +1,26 @@
+"""Tables of Apache CarbonData, read without a JVM: files -> Arrow, no log and no table of ours.
+
+What a table is comes first, bytes come last; each module imports what lies below it alone::
+
+    api          what `qbeast` offers: scan, read, open
+    scan         rows of a table as Polars asks for them: projection, filter, limit; `explain`
+    table        `CarbonTable`: schema, versions, segments, what cannot be read
+    rows         data file -> batches in the table's columns: deleted rows, evolution, defaults, added segments
+    pruning      which blocklets and pages a filter may match, by their bounds
+    snapshot     directory -> segments -> data files and delete deltas that are live, for every layout there was
+    open_file    the first bytes of a data file -> the module that reads it:
+    v3_file          version 3, CarbonData 1.1 to 2.3
+    v1_file          version 1 (0.1 - 1.1) and v2_file: version 2 (1.0, 1.1)
+    row_file         streaming segments of rows
+    data_file    `DataFile`, `Blocklet`: what each of these gives, and all that is above knows of a file
+    dictionaries members of global dictionaries (`.dict`, `.dictmeta`); what a data file asks them by is `Dictionaries`
+    inside       reads a store and says of each damage in which file and where
+
+Pure, knowing no file (bytes in, values or Arrow out)::
+
+    pages/       whole pages: codecs, widths, row ids, runs, presence, texts, decimals, nested values, statistics
+    columns      the tree of columns of a file or a table, and the Arrow type of each
+    structs/     the Thrift structs as values; `fields` reads them with bounds
+    json_files   tablestatus, `.segment`, update status, delete deltas
+    damage       `Damaged` and `Unreadable`: what pure code raises; `inside` makes public errors of them
+"""

@@ -1,0 +1,75 @@
+"""Reads parts of files; whatever is wrong with their bytes is told with the file and the place."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from qbeast_core.carbondata.damage import Damaged, Unreadable, damaged
+from qbeast_core.errors import DamagedFileError, UnsupportedTableError
+from qbeast_core.io.store import Range, Store
+
+__all__ = ["StoredFile", "inside"]
+
+
+@contextmanager
+def inside(root: str, path: str, place: str = "") -> Generator[None]:
+    """Turn what pure code says of bytes into an error that names their file.
+
+    Parameters
+    ----------
+    root, path : str
+        The table, and the file below it.
+    place : str
+        Where in the file the work is, if that is known.
+
+    Raises
+    ------
+    DamagedFileError
+        For `Damaged`.
+    UnsupportedTableError
+        For `Unreadable`.
+    """
+    try:
+        yield
+    except Damaged as error:
+        where = ", ".join([*([place] if place else []), *reversed(error.places)])
+        at = f" ({where})" if where else ""
+        if isinstance(error, Unreadable):
+            cure = "Convert it with the release of CarbonData that wrote it, or leave its segment out."
+            message = f"{path!r} of {root!r}{at} cannot be read: {error.reason}. {cure}"
+            raise UnsupportedTableError(message, path=path, feature=error.reason) from error
+        cure = "Nothing of it was used. Restore the file from a copy, or leave its segment out."
+        message = f"{path!r} of {root!r} is damaged{at}: {error.reason}. {cure}"
+        raise DamagedFileError(message, path=path, place=where) from error
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a store, and how long it is.
+
+    Attributes
+    ----------
+    store
+        Where it lies.
+    path
+        Below the store's root.
+    size_bytes
+        Its length, or that of the part which counts.
+    """
+
+    store: Store
+    path: str
+    size_bytes: int
+
+    def read(self, ranges: Sequence[Range]) -> list[memoryview]:
+        """Read ascending ranges; `Damaged` if one does not lie in the file."""
+        for start, length in ranges:
+            if start < 0 or length < 0 or start + length > self.size_bytes:
+                damaged(f"bytes {start} to {start + length} lie outside of its {self.size_bytes} bytes")
+        return self.store.get_ranges(self.path, ranges)
+
+    def read_one(self, start: int, length: int) -> bytes:
+        """Read one range; as `read`."""
+        return bytes(self.read([(start, length)])[0])

@@ -1,0 +1,216 @@
+"""The JSON files of a table: its segments, which files each has, which blocks lost rows, and which rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from qbeast_core.carbondata.damage import damaged
+
+__all__ = [
+    "DEAD_BLOCK",
+    "DeleteDelta",
+    "DeletedRows",
+    "Load",
+    "Location",
+    "SegmentFile",
+    "UpdatedBlock",
+    "read_delete_delta",
+    "read_segment_file",
+    "read_table_status",
+    "read_update_status",
+]
+
+_READABLE: Final = frozenset(
+    {"success", "partial success", "marked for update", "streaming", "streaming finish", "update"}
+)
+_OLD_TIMES: Final = ("%d-%m-%Y %H:%M:%S:%f", "%d-%m-%Y %H:%M:%S")
+DEAD_BLOCK: Final = frozenset({"Compacted", "Marked for Delete"})
+"""Statuses of a block whose rows are all gone."""
+
+_MOST_TEXT: Final = 1 << 28
+_T = TypeVar("_T")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
+
+
+class Load(_Model):
+    """An entry of ``tablestatus``: a segment and what became of it.
+
+    Attributes
+    ----------
+    name
+        Id of the segment: ``"0"``, ``"0.1"``.
+    status
+        As written: ``"Success"``, ``"Marked for Delete"`` ...
+    start, end
+        When the load began and ended, as written; see `start_ms`.
+    merged_into
+        Id of the segment that it was compacted into.
+    visibility
+        ``"false"``: cleaned up.
+    update_start, update_end
+        First and last time of an update that counts.
+    update_status_file
+        The live update status, in the first entry.
+    changed
+        When it was marked, as written.
+    segment_file
+        Its name below ``Metadata/segments``.
+    file_format
+        ``"columnar_v3"``, ``"row_v1"``, or that of an added segment, lower case.
+    path
+        Folder of an added segment.
+    data_bytes
+        As written, "" if it is not told.
+    """
+
+    name: str = Field(alias="loadName")
+    status: str = Field(alias="loadStatus")
+    start: str = Field("", alias="loadStartTime")
+    end: str = Field("", alias="timestamp")
+    merged_into: str | None = Field(None, alias="mergedLoadName")
+    visibility: str = "true"
+    update_start: str = Field("", alias="updateDeltaStartTimestamp")
+    update_end: str = Field("", alias="updateDeltaEndTimestamp")
+    update_status_file: str = Field("", alias="updateStatusFileName")
+    changed: str = Field(
+        "",
+        validation_alias=AliasChoices("modificationOrDeletionTimestamp", "modificationOrdeletionTimesStamp"),
+    )
+    segment_file: str = Field("", alias="segmentFile")
+    file_format: str = Field("columnar_v3", alias="fileFormat")
+    path: str = ""
+    data_bytes: str = Field("", alias="dataSize")
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether its rows are the table's."""
+        return self.status.lower() in _READABLE and self.visibility.lower() != "false"
+
+    @property
+    def kind(self) -> str:
+        """The format of its files, lower case."""
+        return self.file_format.lower()
+
+    @property
+    def start_ms(self) -> int | None:
+        """When the load began, in ms since 1970 UTC; texts of old releases name no time zone and are taken for UTC."""
+        return _time_ms(self.start)
+
+    @property
+    def end_ms(self) -> int | None:
+        """When the load ended; see `start_ms`."""
+        return _time_ms(self.end)
+
+
+class Location(_Model):
+    """A folder in a ``.segment`` file, and what the segment has in it."""
+
+    files: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    status: str = "Success"
+    merge_file: str | None = Field(None, alias="mergeFileName")
+    is_relative: bool = Field(default=True, alias="isRelative")
+
+
+class SegmentFile(_Model):
+    """A ``.segment`` file: `locations` by folder."""
+
+    locations: Mapping[str, Location] = Field(alias="locationMap")
+    options: Mapping[str, Any] | None = None
+
+
+class UpdatedBlock(_Model):
+    """An entry of the update status: a block and the delete deltas that count."""
+
+    segment: str = Field(alias="segmentName")
+    block: str = Field(alias="blockName")
+    file_name: str = Field("", alias="actualBlockName")
+    status: str | None = Field(None, alias="segmentStatus")
+    start: str = Field("", alias="deleteDeltaStartTimestamp")
+    end: str = Field("", alias="deleteDeltaEndTimestamp")
+    stamps: tuple[str, ...] | None = Field(None, alias="deltaFileStamps")
+    deleted_rows: str = Field("0", alias="deletedRowsInBlock")
+
+
+class DeletedRows(_Model):
+    """Rows of a page that are gone: `rows` count from 0 in it."""
+
+    blocklet: int = Field(alias="id", ge=0)
+    page: int = Field(alias="pageId", ge=0)
+    rows: tuple[int, ...] = Field(alias="deletedRows")
+
+
+class DeleteDelta(_Model):
+    """A ``.deletedelta`` file, in its older or its newer form."""
+
+    listed: tuple[DeletedRows, ...] = Field((), alias="blockletDetails")
+    mapped: Mapping[str, DeletedRows] = Field(
+        default_factory=dict[str, DeletedRows], alias="blockletDetailsMap"
+    )
+
+    @property
+    def pages(self) -> tuple[DeletedRows, ...]:
+        """All of it."""
+        return (*self.listed, *self.mapped.values())
+
+
+_LOADS: Final = TypeAdapter(tuple[Load, ...])
+_UPDATES: Final = TypeAdapter(tuple[UpdatedBlock, ...])
+
+
+def read_table_status(data: bytes) -> tuple[Load, ...]:
+    """Read ``tablestatus``; `Damaged` if it is none."""
+    return _read(_LOADS.validate_json, data or b"[]")
+
+
+def read_update_status(data: bytes) -> tuple[UpdatedBlock, ...]:
+    """Read ``tableupdatestatus-...``; `Damaged` if it is none."""
+    return _read(_UPDATES.validate_json, data or b"[]")
+
+
+def read_segment_file(data: bytes) -> SegmentFile:
+    """Read a ``.segment`` file; `Damaged` if it is none."""
+    return _read(SegmentFile.model_validate_json, data)
+
+
+def read_delete_delta(data: bytes) -> DeleteDelta:
+    """Read a ``.deletedelta``; `Damaged` if it is none."""
+    return _read(DeleteDelta.model_validate_json, data)
+
+
+def _time_ms(text: str) -> int | None:
+    """Return a time as written in ms since 1970 UTC, None if it is none.
+
+    Examples
+    --------
+    >>> _time_ms("1795243974052"), _time_ms("21-11-2016 08:00:00"), _time_ms("NA")
+    (1795243974052, 1479715200000, None)
+    """
+    if text.isdecimal() and len(text) < 19:
+        return int(text)
+    for form in _OLD_TIMES:
+        try:
+            return round(datetime.strptime(text, form).replace(tzinfo=UTC).timestamp() * 1000)
+        except ValueError:
+            continue
+    return None
+
+
+def _read(read: Callable[[bytes], _T], data: bytes) -> _T:
+    if len(data) > _MOST_TEXT:
+        damaged(f"it has {len(data)} bytes; no such file has more than {_MOST_TEXT}")
+    try:
+        return read(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        damaged(f"{where}: {first['msg']}" if where else first["msg"])
+    except RecursionError:
+        damaged("it is nested too deep")

@@ -1,0 +1,63 @@
+"""Opens data files: their last bytes tell which version they are of, and so which module reads them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from qbeast_core.carbondata.damage import Unreadable, damaged
+from qbeast_core.carbondata.data_file import DataFile
+from qbeast_core.carbondata.dictionaries import Dictionaries
+from qbeast_core.carbondata.inside import StoredFile, inside
+from qbeast_core.carbondata.v3_file import V3File
+from qbeast_core.io.thrift import ThriftError, ThriftStruct, read_struct
+
+__all__ = ["open_data_file"]
+
+_TRAILER: Final = 8
+_V1_BLOCKLETS, _V2_BLOCKLETS = 6, 7
+
+
+def open_data_file(file: StoredFile, kind: str, dictionaries: Dictionaries) -> DataFile:
+    """Open a data file.
+
+    Parameters
+    ----------
+    file : StoredFile
+        The file.
+    kind : str
+        Format of its segment, lower case: ``"columnar_v3"``, which stands for every columnar version, or
+        ``"row_v1"``.
+    dictionaries : Dictionaries
+        Of the table.
+
+    Raises
+    ------
+    DamagedFileError
+        If it is no such file.
+    UnsupportedTableError
+        If its version cannot be read.
+    """
+    with inside(file.store.uri, file.path):
+        if kind == "row_v1":
+            message = "it is a file of a streaming segment, in rows"
+            raise Unreadable(message)
+        start, footer = _footer(file)
+        # Version 3 keeps its rows in field 1 and has a struct in 2; older ones have a version and the rows there.
+        if isinstance(footer.fields.get(2), ThriftStruct):
+            return V3File.open(file, start, footer, dictionaries)
+        message = f"it is of version {1 if _V1_BLOCKLETS in footer.fields else 2} of the format"
+        raise Unreadable(message)
+
+
+def _footer(file: StoredFile) -> tuple[int, ThriftStruct]:
+    """Return where the footer begins, and the footer."""
+    if file.size_bytes < _TRAILER:
+        damaged(f"it has {file.size_bytes} bytes, too few for the place of its footer")
+    end = file.size_bytes - _TRAILER
+    start = int.from_bytes(file.read_one(end, _TRAILER), "big")
+    if start >= end:
+        damaged(f"its footer would begin at byte {start} of {file.size_bytes}")
+    try:
+        return start, read_struct(file.read_one(start, end - start))
+    except ThriftError as error:
+        damaged(f"the footer at byte {start} is none: {error}")

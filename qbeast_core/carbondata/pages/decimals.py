@@ -1,0 +1,112 @@
+"""Decimals as CarbonData stores them: unscaled integers, of one width or each behind its scale, to Arrow's 16 bytes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from qbeast_core.carbondata.damage import damaged
+from qbeast_core.carbondata.pages.nulls import array_of
+from qbeast_core.carbondata.pages.texts import Slices
+from qbeast_core.carbondata.pages.widths import whole
+from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
+
+__all__ = ["decimal_width", "fixed_decimals", "scaled_decimals", "small_decimals"]
+
+_BYTES: Final = 16
+
+
+def small_decimals(unscaled: I64Array, kind: Any, nulls: BoolArray | None = None) -> Any:
+    """Return decimals of unscaled numbers that fit 64 bits.
+
+    Examples
+    --------
+    >>> small_decimals(np.array([150, -1]), pa.decimal128(10, 2)).to_pylist()
+    [Decimal('1.50'), Decimal('-0.01')]
+    """
+    words = np.empty((len(unscaled), 2), "<i8")
+    words[:, 0] = unscaled
+    words[:, 1] = unscaled >> 63
+    return array_of(words, kind, nulls)
+
+
+def decimal_width(precision: int) -> int:
+    """Return the bytes that the unscaled numbers of a precision take.
+
+    Examples
+    --------
+    >>> decimal_width(19), decimal_width(38)
+    (9, 16)
+    """
+    width = 1
+    while 1 << (8 * width - 1) < 10**precision:
+        width += 1
+    return width
+
+
+def fixed_decimals(data: U8Array, width: int, kind: Any, nulls: BoolArray | None = None) -> Any:
+    """Return decimals of big-endian unscaled numbers of one width."""
+    rows = whole(data, width)
+    return array_of(_little_endian(data.reshape(rows, width)[:, ::-1]), kind, nulls)
+
+
+def scaled_decimals(slices: Slices, kind: Any, nulls: BoolArray | None = None) -> Any:
+    """Return decimals that each stand behind a byte which tells their scale.
+
+    Parameters
+    ----------
+    slices : Slices
+        A byte of scale and a big-endian unscaled number each; an empty one is null.
+    kind : pyarrow.DataType
+        Decimal to return.
+    nulls : bool array, optional
+        Which rows are null besides.
+
+    Raises
+    ------
+    Damaged
+        If a number does not fit the type.
+    """
+    empty = slices.lengths == 0
+    missing = empty if nulls is None else nulls | empty
+    sizes = np.where(missing, 0, slices.lengths - 1)
+    if np.any(sizes > _BYTES) or np.any((sizes < 1) & ~missing):
+        damaged("a decimal has no digits, or more than 38")
+    place = np.arange(_BYTES)[None, :]
+    # Byte k of the result is byte k from the end of the number; beyond it its sign goes on.
+    at = (slices.starts + slices.lengths)[:, None] - 1 - np.minimum(place, np.maximum(sizes, 1)[:, None] - 1)
+    found = (
+        slices.data[np.where(missing[:, None], 0, at)] if len(slices.data) else np.zeros(at.shape, np.uint8)
+    )
+    sign = np.where(found[:, -1:] & 0x80 != 0, np.uint8(0xFF), np.uint8(0))
+    words = np.where(place < sizes[:, None], found, sign)
+    return _rescaled(words, slices, kind, missing)
+
+
+def _rescaled(words: Any, slices: Slices, kind: Any, nulls: BoolArray) -> Any:
+    """Bring numbers of several scales to that of the type."""
+    of_row = np.where(nulls, 0, slices.starts)
+    scales = np.unique(slices.data[of_row[~nulls]]).tolist()
+    if not scales or scales == [kind.scale]:
+        return array_of(words, kind, nulls if nulls.any() else None)
+    rows = np.arange(len(words))
+    result = pa.nulls(len(words), kind)
+    for scale in scales:
+        own = (slices.data[of_row] == scale) & ~nulls
+        try:
+            part = array_of(words, pa.decimal128(38, scale), ~own).cast(kind)
+        except pa.ArrowInvalid as error:
+            damaged(f"a decimal of scale {scale} does not fit {kind}: {error}")
+        result = pa.concat_arrays([result, part]).take(pa.array(rows + np.where(own, len(rows), 0)))
+    return result
+
+
+def _little_endian(numbers: Any) -> Any:
+    """Extend little-endian numbers of any width to 16 bytes."""
+    width = min(numbers.shape[1], _BYTES)
+    words = np.empty((len(numbers), _BYTES), np.uint8)
+    words[:, :width] = numbers[:, :width]
+    words[:, width:] = np.where(numbers[:, -1:] & 0x80 != 0, np.uint8(0xFF), np.uint8(0))
+    return words

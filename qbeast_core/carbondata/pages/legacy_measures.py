@@ -1,0 +1,166 @@
+"""Measures of CarbonData 1.0 and 1.1 (versions 1, 2 and 3): the codec is not named, but follows from the bounds.
+
+Version 3 notes the bounds in bytes (`read_byte_meta`), older versions as a serialised Java object; what follows from
+them is the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+
+from qbeast_core.carbondata.damage import Unreadable, damaged
+from qbeast_core.carbondata.pages.decimals import scaled_decimals
+from qbeast_core.carbondata.pages.numbers import as_type
+from qbeast_core.carbondata.pages.texts import length_value
+from qbeast_core.space.arrays import BoolArray, U8Array
+
+__all__ = ["LegacyMeta", "decode_legacy_measure", "read_byte_meta"]
+
+_FORMS: Final = {
+    "n": struct.Struct(">ddd"),
+    "d": struct.Struct(">qqq"),
+    "l": struct.Struct(">qqq"),
+    "j": struct.Struct(">hhq"),
+    "k": struct.Struct(">iiq"),
+}
+_WIDTHS: Final[dict[int, np.dtype[Any]]] = {width: np.dtype(f"<i{width}") for width in (1, 2, 4, 8)}
+_INT64: Final = 2**63
+_MOST_DECIMALS: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyMeta:
+    """ValueEncoderMeta.
+
+    Attributes
+    ----------
+    kind
+        ``"d"``, ``"j"``, ``"k"``: integers; ``"l"``: integers as they are; ``"n"``: doubles; ``"b"``: decimals.
+    most, least
+        Bounds; None of decimals.
+    decimals
+        Digits behind the point, of doubles.
+    """
+
+    kind: str
+    most: int | float | None
+    least: int | float | None
+    decimals: int
+
+
+def read_byte_meta(data: bytes) -> LegacyMeta:
+    """Read the meta of a page of version 3 by CarbonData 1.1.
+
+    Parameters
+    ----------
+    data : bytes
+        A char, largest, smallest and unique value, int32 decimals, and a byte.
+
+    Raises
+    ------
+    Damaged
+        If it is none.
+    """
+    kind = chr(int.from_bytes(data[:2], "big"))
+    if kind == "b":
+        return LegacyMeta(kind, None, None, 0)
+    form = _FORMS.get(kind)
+    if form is None or len(data) < 2 + form.size + 4:
+        damaged(f"the meta of a measure of {len(data)} bytes and kind {kind!r} cannot be read")
+    most, least, _ = form.unpack_from(data, 2)
+    return LegacyMeta(
+        kind, most, least, int.from_bytes(data[2 + form.size : 6 + form.size], "big", signed=True)
+    )
+
+
+def decode_legacy_measure(
+    data: U8Array, meta: LegacyMeta, rows: int, kind: Any, nulls: BoolArray | None
+) -> Any:
+    """Decode a page of a measure.
+
+    Parameters
+    ----------
+    data : uint8 array
+        Decompressed.
+    meta : LegacyMeta
+        Of the page.
+    rows : int
+        Of the page.
+    kind : pyarrow.DataType
+        To return.
+    nulls : bool array, optional
+        Rows that are null.
+
+    Raises
+    ------
+    Damaged
+        If the page has no such width.
+    Unreadable
+        If the writer is known to have lost the values: integers that lie further apart than 2**63.
+    """
+    if meta.kind == "b":
+        return scaled_decimals(length_value(data, 4, rows), kind, nulls)
+    if rows == 0:
+        return as_type(np.empty(0, np.int64), kind, nulls)
+    width = len(data) // rows
+    if width * rows != len(data) or width not in _WIDTHS:
+        damaged(f"a measure of {rows} rows has {len(data)} bytes")
+    if meta.most is None or meta.least is None:
+        damaged("a measure has no bounds")
+    values = np.frombuffer(data, _WIDTHS[width])
+    decoded = _doubles(data, values, width, meta) if meta.kind == "n" else _integers(values, width, meta)
+    return as_type(decoded, kind, nulls)
+
+
+def _integers(values: Any, width: int, meta: LegacyMeta) -> Any:
+    """Return integers: differences from the largest exactly where they are narrower than that."""
+    most, least = int(meta.most or 0), int(meta.least or 0)
+    if meta.kind == "l" or width >= _size(most):
+        return values
+    if most - least >= _INT64:
+        message = (
+            "integers further apart than 2**63 were cut when they were written: the file does not hold them"
+        )
+        raise Unreadable(message)
+    return np.int64(most) - values.astype(np.int64)
+
+
+def _doubles(data: U8Array, values: Any, width: int, meta: LegacyMeta) -> Any:
+    most, least = float(meta.most or 0), float(meta.least or 0)
+    far = most if abs(most) >= abs(least) else least
+    if not 0 <= meta.decimals <= _MOST_DECIMALS:
+        damaged(f"a measure has {meta.decimals} decimals")
+    if meta.decimals:
+        if width == 8:
+            return np.frombuffer(data, "<f8")
+        factor = 10.0**meta.decimals if meta.decimals <= 308 else np.inf
+        stored = values / factor
+        if width >= _size(far * factor):
+            return stored
+        return _exact_difference(most, stored)
+    if width == 8 and not abs(far) < _INT64:
+        return np.frombuffer(data, "<f8")
+    if width < _size(far):
+        return most - values.astype(np.float64)
+    return values
+
+
+def _exact_difference(most: float, stored: Any) -> Any:
+    """Return ``most - stored`` by the shortest texts of both, as Java's BigDecimal has it; once for each value."""
+    distinct, at = np.unique(stored, return_inverse=True)
+    high = Decimal(repr(most))
+    found = np.array([float(high - Decimal(repr(one))) for one in distinct.tolist()], np.float64)
+    return found[at]
+
+
+def _size(value: float) -> int:
+    """Return the bytes that a number takes: 1, 2, 4 or 8."""
+    for width in (1, 2, 4):
+        if -(1 << (8 * width - 1)) <= value < 1 << (8 * width - 1):
+            return width
+    return 8

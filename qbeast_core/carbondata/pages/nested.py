@@ -1,0 +1,84 @@
+"""Pages of complex columns put together: lists, structs, and CarbonData's rules of nulls.
+
+A null array is written as an array of one null, and a null struct as a struct of nulls: they cannot be told apart, and
+are read as null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from qbeast_core.carbondata.columns import Column
+from qbeast_core.carbondata.damage import damaged
+from qbeast_core.carbondata.structs.schema import DataType
+from qbeast_core.space.arrays import I64Array
+
+__all__ = ["assemble"]
+
+
+def assemble(column: Column, leaf: Callable[[Column], Any], records: Callable[[Column], I64Array]) -> Any:
+    """Return the values of one page of a column with all that is nested in it.
+
+    Parameters
+    ----------
+    column : Column
+        Any; one that is not nested is its leaf.
+    leaf : callable
+        Gives the values of a page of a column that is not nested.
+    records : callable
+        Gives the records of a page of a nested column: count and start for arrays and maps, shape (rows, 2);
+        anything of shape (rows, ...) for structs.
+
+    Raises
+    ------
+    Damaged
+        If children do not have the values that their parent refers to.
+    """
+    if not column.is_nested:
+        return leaf(column)
+    children = [assemble(child, leaf, records) for child in column.children]
+    found = records(column)
+    if column.kind == DataType.STRUCT:
+        return _struct(column, children, len(found))
+    return _list(column, children[0], found)
+
+
+def _struct(column: Column, children: list[Any], rows: int) -> Any:
+    for child, values in zip(column.children, children, strict=True):
+        if len(values) != rows:
+            damaged(f"field {child.schema.name!r} has {len(values)} values for {rows} structs")
+    nulls = np.logical_and.reduce([np.asarray(values.is_null()) for values in children])
+    names = [child.field_name for child in column.children]
+    return pa.StructArray.from_arrays(children, names=names, mask=pa.array(nulls) if nulls.any() else None)
+
+
+def _list(column: Column, child: Any, records: I64Array) -> Any:
+    counts, starts = records[:, 0], records[:, 1]
+    full = counts > 0
+    if np.any(counts < 0) or np.any((starts < 0) & full) or np.any((starts + counts)[full] > len(child)):
+        damaged(f"an array of {column.schema.name!r} refers to more than the {len(child)} values there are")
+    nulls = _only_null(counts, starts, child)
+    counts = np.where(nulls, 0, counts)
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    if offsets[-1] > len(child):
+        damaged(f"arrays of {column.schema.name!r} share values")
+    if not np.array_equal(starts[counts > 0], offsets[:-1][counts > 0]) or offsets[-1] != len(child):
+        child = child.take(pa.array(np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)))
+    validity = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
+    kind = pa.large_list(child.type)
+    return pa.Array.from_buffers(kind, len(counts), [validity, pa.py_buffer(offsets)], children=[child])
+
+
+def _only_null(counts: I64Array, starts: I64Array, child: Any) -> Any:
+    """Tell which arrays consist of one null."""
+    one = counts == 1
+    if not child.null_count:
+        return np.zeros(len(counts), np.bool_)
+    missing = np.asarray(child.is_null())
+    one[one] = missing[starts[one]]
+    return one

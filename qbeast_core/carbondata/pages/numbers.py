@@ -1,0 +1,179 @@
+"""Pages with an encoder meta: numbers stored as they are, narrowed, as differences from the largest, or scaled."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from qbeast_core.carbondata.damage import Unreadable, damaged
+from qbeast_core.carbondata.pages.decimals import (
+    decimal_width,
+    fixed_decimals,
+    scaled_decimals,
+    small_decimals,
+)
+from qbeast_core.carbondata.pages.encoder_meta import EncoderMeta, StoreType
+from qbeast_core.carbondata.pages.nulls import array_of, null_mask, with_nulls
+from qbeast_core.carbondata.pages.texts import length_value
+from qbeast_core.carbondata.pages.widths import three_bytes, whole
+from qbeast_core.carbondata.structs.schema import Encoding
+from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
+
+__all__ = ["NUMBER_ENCODINGS", "as_type", "decode_numbers"]
+
+NUMBER_ENCODINGS: Final = frozenset(
+    {
+        Encoding.DIRECT_COMPRESS,
+        Encoding.ADAPTIVE_INTEGRAL,
+        Encoding.ADAPTIVE_DELTA_INTEGRAL,
+        Encoding.RLE_INTEGRAL,
+        Encoding.ADAPTIVE_FLOATING,
+        Encoding.BOOL_BYTE,
+        Encoding.ADAPTIVE_DELTA_FLOATING,
+    }
+)
+"""What the first encoding of a page with an encoder meta is."""
+
+_STORED: Final[dict[StoreType, Any]] = {
+    StoreType.BOOLEAN: np.dtype(np.int8),
+    StoreType.BYTE: np.dtype(np.int8),
+    StoreType.SHORT: np.dtype("<i2"),
+    StoreType.INT: np.dtype("<i4"),
+    StoreType.LONG: np.dtype("<i8"),
+    StoreType.TIMESTAMP: np.dtype("<i8"),
+    StoreType.LEGACY_LONG: np.dtype("<i8"),
+    StoreType.FLOAT: np.dtype("<f4"),
+    StoreType.DOUBLE: np.dtype("<f8"),
+}
+_MOST_DECIMALS: Final = 308
+_US_OF_MS: Final = 1000
+_SMALL_PRECISION: Final = 18
+
+
+def decode_numbers(
+    data: U8Array,
+    encoding: int,
+    meta: EncoderMeta,
+    kind: Any,
+    null_bits: U8Array,
+    *,
+    order: I64Array | None = None,
+) -> Any:
+    """Decode a page of numbers.
+
+    Parameters
+    ----------
+    data : uint8 array
+        Decompressed.
+    encoding : int
+        The first of the page.
+    meta : EncoderMeta
+        Of the page.
+    kind : pyarrow.DataType
+        To return.
+    null_bits : uint8 array
+        Presence bits, see `qbeast_core.carbondata.pages.nulls.null_mask`.
+    order : int64 array, optional
+        Where the value of each row stands, if they are sorted.
+
+    Raises
+    ------
+    Damaged, Unreadable
+        If the page cannot be so, or is encoded in a way that was never seen.
+    """
+    if meta.store_type == StoreType.DECIMAL:
+        if order is not None or encoding != Encoding.DIRECT_COMPRESS:
+            message = "decimals of several bytes are sorted or narrowed"
+            raise Unreadable(message)
+        found = _wide_decimals(data, meta, kind)
+        return with_nulls(found, null_mask(null_bits, len(found)))
+    values = _stored(data, encoding, meta.store_type)
+    if order is not None:
+        if len(order) != len(values):
+            damaged(f"{len(values)} values are ordered by {len(order)} row ids")
+        values = values[order]
+    return as_type(_value(values, encoding, meta), kind, null_mask(null_bits, len(values)))
+
+
+def as_type(values: Any, kind: Any, nulls: BoolArray | None) -> Any:
+    """Return NumPy values as an Arrow array: integers of ms for timestamps, of unscaled numbers for decimals.
+
+    Parameters
+    ----------
+    values : NumPy array
+        Integers or floats.
+    kind : pyarrow.DataType
+        Of a number, a boolean, a timestamp or a decimal.
+    nulls : bool array, optional
+        Rows that are null.
+    """
+    if pa.types.is_boolean(kind):
+        return pc.cast(array_of(values.astype(np.int8), pa.int8(), nulls), pa.bool_())
+    if pa.types.is_timestamp(kind):
+        return array_of(_microseconds(values.astype(np.int64), nulls), kind, nulls)
+    if pa.types.is_decimal(kind):
+        return small_decimals(values.astype(np.int64), kind, nulls)
+    return array_of(values.astype(kind.to_pandas_dtype()), kind, nulls)
+
+
+def _microseconds(ms: I64Array, nulls: BoolArray | None) -> I64Array:
+    known = ms if nulls is None else np.where(nulls, 0, ms)
+    if len(known) and (known.max() > 2**63 // _US_OF_MS or known.min() < -(2**63 // _US_OF_MS)):
+        damaged("a timestamp lies beyond the year 294000")
+    return known * _US_OF_MS
+
+
+def _stored(data: U8Array, encoding: int, store: StoreType) -> Any:
+    if encoding == Encoding.RLE_INTEGRAL:
+        message = "a page is encoded by RLE_INTEGRAL, which no released writer uses"
+        raise Unreadable(message)
+    if store == StoreType.SHORT_INT:
+        return three_bytes(data, signed=True)
+    form = _STORED.get(store)
+    if form is None:
+        message = f"a page of numbers is stored as {store.name}"
+        raise Unreadable(message)
+    whole(data, form.itemsize)
+    return np.frombuffer(data, form)
+
+
+def _value(values: Any, encoding: int, meta: EncoderMeta) -> Any:
+    """Undo what the encoder did to the values."""
+    if encoding in (Encoding.DIRECT_COMPRESS, Encoding.ADAPTIVE_INTEGRAL, Encoding.BOOL_BYTE):
+        return values
+    if encoding == Encoding.ADAPTIVE_DELTA_INTEGRAL:
+        return _whole_most(meta) - values.astype(np.int64)  # wraps as Java does
+    if values.dtype.kind == "f":
+        return values
+    if not 0 <= meta.decimals <= _MOST_DECIMALS:
+        damaged(f"a page of floats has {meta.decimals} decimals")
+    factor = 10.0**meta.decimals
+    if encoding == Encoding.ADAPTIVE_FLOATING:
+        return values / factor
+    return (_scaled_most(meta, factor) - values) / factor
+
+
+def _whole_most(meta: EncoderMeta) -> np.int64:
+    most = meta.most
+    if most is None or not -(2**63) <= most < 2**63:
+        damaged("a page of differences does not tell the largest value")
+    return np.int64(int(most))
+
+
+def _scaled_most(meta: EncoderMeta, factor: float) -> float:
+    most = meta.most
+    if most is None or not abs(most * factor) < 2**63:
+        damaged("a page of differences does not tell the largest value")
+    return float(int(most * factor))
+
+
+def _wide_decimals(data: U8Array, meta: EncoderMeta, kind: Any) -> Any:
+    if meta.precision < 0:
+        return scaled_decimals(length_value(data, 4), kind)
+    if meta.precision <= _SMALL_PRECISION or meta.precision > 38:
+        message = f"decimals of precision {meta.precision} are stored in several bytes"
+        raise Unreadable(message)
+    return fixed_decimals(data, decimal_width(meta.precision), kind)

@@ -1,0 +1,1 @@
+"""The Thrift structs of CarbonData as values, named as in its format module."""

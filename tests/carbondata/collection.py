@@ -1,0 +1,42 @@
+"""The tables of CarbonData that stand beside the tests, and those a variable of the environment points to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import polars as pl
+
+BESIDE = Path(__file__).parent / "tables"
+MORE = os.environ.get("QBEAST_CARBONDATA_TABLES")
+
+
+def names(*prefixes: str) -> list[str]:
+    """Return the tables that stand beside the tests and begin so."""
+    return sorted(path.name for path in BESIDE.iterdir() if path.name.startswith(prefixes))
+
+
+def more_names(*prefixes: str) -> list[str]:
+    """Return those of the larger collection that begin so and do not stand beside the tests."""
+    if MORE is None:
+        return []
+    found = (path.parent.name for path in Path(MORE).rglob("expected.parquet"))
+    return sorted(name for name in found if name.startswith(prefixes) and not (BESIDE / name).exists())
+
+
+def folder(name: str) -> Path:
+    """Return the folder of a table with all that belongs to it."""
+    if (BESIDE / name).exists() or MORE is None:
+        return BESIDE / name
+    return next(path for path in Path(MORE).rglob(name) if path.is_dir())
+
+
+def table_path(name: str) -> Path:
+    """Return where the table as written lies."""
+    own = folder(name)
+    return next((own / inner for inner in ("store", "table") if (own / inner).exists()), own)
+
+
+def expected(name: str) -> pl.DataFrame:
+    """Return the rows, as CarbonData's readers had them."""
+    return pl.read_parquet(folder(name) / "expected.parquet")

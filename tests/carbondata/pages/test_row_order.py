@@ -1,0 +1,74 @@
+"""Row ids and run lengths: written as CarbonData does, and read back; what cannot be is damage."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbeast_core.carbondata.damage import Damaged
+from qbeast_core.carbondata.pages.row_order import (
+    check_permutation,
+    expand_pairs,
+    inverse,
+    row_ids,
+    run_lengths,
+)
+from tests.helpers.examples import examples
+
+
+def shortened(ids: list[int]) -> tuple[list[int], list[int]]:
+    """Put pairs in the place of runs of at least two."""
+    short: list[int] = []
+    pairs: list[int] = []
+    at = 0
+    while at < len(ids):
+        end = at
+        while end + 1 < len(ids) and ids[end + 1] == ids[end] + 1:
+            end += 1
+        if end > at:
+            pairs.append(len(short))
+            short += [ids[at], ids[end]]
+        else:
+            short.append(ids[at])
+        at = end + 1
+    return short, pairs
+
+
+def page(ids: list[int], pairs: list[int]) -> bytes:
+    first = np.array(ids, ">i2").tobytes()
+    return len(first).to_bytes(4, "big") + first + np.array(pairs, ">i2").tobytes()
+
+
+@examples(50, slow=500)
+@given(st.permutations(range(12)), st.booleans())
+def test_row_ids_come_back(ids: list[int], short: bool) -> None:  # noqa: FBT001 -- hypothesis gives it
+    stored = shortened(ids) if short else (ids, [])
+    found = row_ids(page(*stored), len(ids))
+    assert found.tolist() == ids
+    assert np.array(ids)[inverse(found)].tolist() == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("ids", "pairs", "rows"),
+    [([0, 1], [], 3), ([0, 5], [0], 3), ([5, 0], [0], 2), ([0, 2], [1], 3), ([0, 1, 2], [0, 1], 4)],
+)
+def test_pairs_that_do_not_make_the_rows_are_damage(ids: list[int], pairs: list[int], rows: int) -> None:
+    with pytest.raises(Damaged):
+        expand_pairs(np.array(ids), np.array(pairs, np.int64), rows)
+
+
+@pytest.mark.parametrize("ids", [[0, 0], [0, 2], [-1, 0], [0]])
+def test_what_is_no_permutation_is_damage(ids: list[int]) -> None:
+    with pytest.raises(Damaged):
+        check_permutation(np.array(ids), 2)
+
+
+@pytest.mark.parametrize(
+    ("counts", "values", "rows"), [([2], 1, 3), ([2], 2, 2), ([-1, 3], 2, 2), ([0, 2], 2, 2)]
+)
+def test_runs_that_do_not_make_the_rows_are_damage(counts: list[int], values: int, rows: int) -> None:
+    pairs = np.array([[0, count] for count in counts], ">i2").tobytes()
+    with pytest.raises(Damaged):
+        run_lengths(pairs, values, rows)

@@ -1,0 +1,44 @@
+"""Index files of real tables: every one is read to its end, and tells what the data files tell themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from qbeast_core.carbondata.damage import Damaged
+from qbeast_core.carbondata.structs.index_file import read_index_file, read_merged_index_file
+from tests.carbondata.collection import BESIDE
+
+SINGLE = sorted(BESIDE.glob("sdk*/**/*.carbonindex"))
+MERGED = sorted(BESIDE.rglob("*.carbonindexmerge"))
+
+
+def test_entries_name_files_that_are_there_and_count_their_rows() -> None:
+    for path in SINGLE:
+        header, entries = read_index_file(path.read_bytes())
+        assert header is not None
+        assert header.columns
+        for entry in entries:
+            assert (path.parent / entry.file_name).exists()
+            if entry.blocklet is not None:
+                of_file = [one.blocklet for one in entries if one.file_name == entry.file_name]
+                assert sum(one.rows for one in of_file if one is not None) == entry.rows
+
+
+def test_merged_files_hold_whole_index_files() -> None:
+    assert MERGED
+    for path in MERGED:
+        files = read_merged_index_file(path.read_bytes())
+        assert files
+        for name, data in files.items():
+            assert name.endswith(".carbonindex")
+            header, entries = read_index_file(data)
+            assert header is not None
+            assert entries
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 50])
+def test_what_is_no_index_is_damage(data: bytes) -> None:
+    with pytest.raises(Damaged):
+        read_merged_index_file(data)
+    with pytest.raises(Damaged):
+        read_index_file(data)

@@ -1,0 +1,48 @@
+"""The JSON files of real tables, and what is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from qbeast_core.carbondata.damage import Damaged
+from qbeast_core.carbondata.json_files import (
+    read_delete_delta,
+    read_segment_file,
+    read_table_status,
+    read_update_status,
+)
+from tests.carbondata.collection import BESIDE, table_path
+
+
+def test_every_json_file_of_the_tables_is_understood() -> None:
+    found = 0
+    for path in BESIDE.rglob("*"):
+        if path.name.startswith("tablestatus"):
+            assert all(load.name and load.status for load in read_table_status(path.read_bytes()))
+        elif path.name.startswith("tableupdatestatus"):
+            assert all(block.start <= block.end for block in read_update_status(path.read_bytes()))
+        elif path.suffix == ".segment":
+            assert read_segment_file(path.read_bytes()).locations
+        elif path.suffix == ".deletedelta":
+            assert read_delete_delta(path.read_bytes()).pages
+        else:
+            continue
+        found += 1
+    assert found > 80
+
+
+def test_segments_that_were_compacted_or_never_ended_are_not_visible() -> None:
+    loads = read_table_status((table_path("tx230_minor_compaction") / "Metadata/tablestatus").read_bytes())
+    assert {load.name: load.is_visible for load in loads} == {
+        "0": False,
+        "1": False,
+        "2": False,
+        "3": True,
+        "0.1": True,
+    }
+
+
+@pytest.mark.parametrize("text", [b"{", b"[1]", b'[{"loadName": "0"}]', b"\xff", b"[" * 100_000])
+def test_what_is_no_table_status_is_damage(text: bytes) -> None:
+    with pytest.raises(Damaged):
+        read_table_status(text)
