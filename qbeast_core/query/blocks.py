@@ -114,6 +114,11 @@ class BlockTable:
             blocks=BlockRows(self.file, self.rows, self.first_row, self.min_weight, self.max_weight),
         )
 
+    @cached_property
+    def unplaced_files(self) -> BoolArray:
+        """Files with rows that lie in no space, so that nothing is known of their weights, shape (files,)."""
+        return self.any_in_file(self._placeless())
+
     def _placeless(self) -> BoolArray:
         placeless = np.ones(len(self), np.bool_)
         for space in self.spaces:

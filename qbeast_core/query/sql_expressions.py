@@ -6,15 +6,15 @@ texts that are long it takes quadratic time, or ends the process.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import polars as pl
 
 from qbeast_core.query.sql_grammar import Chain, Part, read_expression, written
-from qbeast_core.query.sql_tokens import tokenize
+from qbeast_core.query.sql_tokens import Token, tokenize
 
-__all__ = ["sql_expression"]
+__all__ = ["expression_of", "sql_expression"]
 
 _AT_ONCE: Final = 16
 """Conditions that Polars may chain by itself: of more, a balanced tree is made."""
@@ -45,7 +45,20 @@ def sql_expression(text: str, columns: Collection[str]) -> pl.Expr:
     >>> str(sql_expression("user = 42 OR price > 10", ["user", "price"]))
     '[([(col("user")) == (dyn int: 42)]) | ([(col("price")) > (dyn int: 10)])]'
     """
-    return _as_expr(read_expression(tokenize(text), frozenset(columns)))
+    return expression_of(tokenize(text), frozenset(columns))
+
+
+def expression_of(tokens: Sequence[Token], columns: frozenset[str]) -> pl.Expr:
+    """Understand an expression that is cut into tokens already; see `sql_expression`.
+
+    Parameters
+    ----------
+    tokens : sequence of Token
+        All of it.
+    columns : frozenset of str
+        Names of the columns that there are.
+    """
+    return _as_expr(read_expression(tokens, columns))
 
 
 def _as_expr(part: Part) -> pl.Expr:

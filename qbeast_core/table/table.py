@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,9 @@ from qbeast_core.table.dml.merge_clauses import Clauses, WhenMatched, WhenNew, W
 from qbeast_core.table.dml.merge_source import FrameMergeSource
 from qbeast_core.table.dml.update import Update
 from qbeast_core.table.engine.choice import EngineChoice, EngineName
+from qbeast_core.table.estimate.question import Asked, question_of
+from qbeast_core.table.estimate.result import Estimate
+from qbeast_core.table.estimate.rounds import rounds
 from qbeast_core.table.index.key_counts import count_keys
 from qbeast_core.table.inspect.metrics import Metrics, build_metrics
 from qbeast_core.table.inspect.plot import PlotKind, PlotOptions, plot_table
@@ -190,6 +193,148 @@ class Table:
             msg = f"no such column(s): {unknown}; the table has {list(self.schema)}"
             raise InvalidInputError(msg, argument="columns")
         return explain(self._reader, predicate, sample, None if columns is None else list(columns))
+
+    def estimate(
+        self,
+        aggregates: Mapping[str, pl.Expr | str],
+        *,
+        by: str | Sequence[str] | None = None,
+        where: Predicate | None = None,
+        join: tuple[FrameLike, str | Sequence[str]] | None = None,
+        error: float | None = None,
+        absolute: Mapping[str, float] | None = None,
+        confidence: float = 0.95,
+        sample: Sample | None = None,
+        simultaneous: bool = False,
+        max_fraction: float = 1.0,
+        max_bytes: int | None = None,
+        min_group_rows: int = 0,
+    ) -> Estimate:
+        """Answer aggregates to a promised error, from as small a sample as that takes.
+
+        A pilot of about 20,000 rows tells how much answers vary; then the fraction is read that the error asks for,
+        and looked at again. What cannot be promised from a sample is read to the end, and is exact then.
+
+        Parameters
+        ----------
+        aggregates : mapping of str to polars.Expr or str
+            Names of answers, and what they are: ``len``, ``count``, ``sum``, ``mean``, ``var``, ``std``, ``median``,
+            ``quantile`` and ``null_count`` of expressions on a row, perhaps with ``filter`` within, and sums,
+            differences, products and ratios of these. Texts are SQL: ``"avg(delay)"``.
+        by : str or sequence of str, optional
+            Columns of groups. A group that no sampled row belongs to is not listed, see `Estimate.complete`.
+        where : polars.Expr or str, optional
+            Rows that count. A text is SQL.
+        join : tuple of frame and column names, optional
+            A frame with each value of these columns once, joined to the rows (those without a partner get nulls)
+            before anything else: `by`, `where` and `aggregates` may use its columns.
+        error : float, optional
+            How far an answer may be off, as a share of it: 0.02.
+        absolute : mapping of str to float, optional
+            Instead, for answers of these names, in their own unit: for what may be near zero.
+        confidence : float, default 0.95
+            How often an answer has to be that near, in (0, 1).
+        sample : float or tuple of float, optional
+            Instead of an error: read just this, and tell intervals.
+        simultaneous : bool, default False
+            Whether all answers of all groups are to be near at once, and not each by itself.
+        max_fraction : float, default 1.0
+            Read no more of the keys, even if the error is not reached: `Estimate.met` tells.
+        max_bytes : int, optional
+            The same for bytes of data files.
+        min_group_rows : int, default 0
+            Groups that seem to have fewer rows are listed with their intervals, but not read on for.
+
+        Returns
+        -------
+        Estimate
+            Prints well; `.frame` holds answers and intervals.
+
+        Raises
+        ------
+        InvalidInputError
+            An argument cannot be used, such as an aggregate that a sample says nothing of (``max``); nothing was read.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"id": range(200_000)})
+        >>> rows = rows.with_columns(price=pl.col("id") * 7919 % 1000, kind=pl.col("id") % 3)
+        >>> _ = qbeast.write_table(rows, "sales", columns=["id", "price"])
+        >>> found = qbeast.open_table("sales").estimate({"mean": pl.col("price").mean()}, by="kind", error=0.02)
+        >>> found.met, found.fraction < 0.5
+        (True, True)
+        >>> abs(found.frame["mean"] / 499.5 - 1).max() < 0.02
+        True
+        """
+        asked = Asked(
+            aggregates=aggregates,
+            by=by,
+            where=where,
+            join=join,
+            error=error,
+            absolute=absolute,
+            confidence=confidence,
+            sample=sample,
+            simultaneous=simultaneous,
+            max_fraction=max_fraction,
+            max_bytes=max_bytes,
+            min_group_rows=min_group_rows,
+        )
+        return list(rounds(self._reader, question_of(asked, self.schema)))[-1]
+
+    def estimates(
+        self,
+        aggregates: Mapping[str, pl.Expr | str],
+        *,
+        by: str | Sequence[str] | None = None,
+        where: Predicate | None = None,
+        join: tuple[FrameLike, str | Sequence[str]] | None = None,
+        error: float | None = None,
+        absolute: Mapping[str, float] | None = None,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        max_fraction: float = 1.0,
+        max_bytes: int | None = None,
+        min_group_rows: int = 0,
+    ) -> Iterator[Estimate]:
+        """Answer aggregates better and better, for those who watch: see `estimate`, which takes the same arguments.
+
+        Yields
+        ------
+        Estimate
+            One a round; each round reads only the rows between two fractions, at most as many again as were read
+            before. The last one is the answer that `estimate` promises.
+
+        Raises
+        ------
+        InvalidInputError
+            As `estimate` does, before anything is read.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"id": range(300_000)}).with_columns(price=pl.col("id") * 7919 % 1000)
+        >>> _ = qbeast.write_table(rows, "watched", columns=["id"])
+        >>> table = qbeast.open_table("watched")
+        >>> steps = list(table.estimates({"sum": pl.col("price").sum()}, where="price < 100", error=0.03))
+        >>> [step.met for step in steps][-1], len(steps) > 1
+        (True, True)
+        """
+        asked = Asked(
+            aggregates=aggregates,
+            by=by,
+            where=where,
+            join=join,
+            error=error,
+            absolute=absolute,
+            confidence=confidence,
+            simultaneous=simultaneous,
+            max_fraction=max_fraction,
+            max_bytes=max_bytes,
+            min_group_rows=min_group_rows,
+        )
+        return rounds(self._reader, question_of(asked, self.schema), progressive=True)
 
     def scan_tasks(
         self,

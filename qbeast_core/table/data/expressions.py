@@ -24,6 +24,7 @@ __all__ = [
     "condition_of",
     "evaluating",
     "filter_of",
+    "type_by_row",
     "value_of",
 ]
 
@@ -151,6 +152,36 @@ def filter_of(given: Predicate | None, schema: pl.Schema, *, argument: str = "pr
     with asked.understanding(given):
         pl.LazyFrame(schema=schema).filter(given).collect()
     return given
+
+
+def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str, outcome: str = _UNREAD) -> pl.DataType:
+    """Return the type of an expression, or refuse it where it does not say one thing of each row by itself.
+
+    Parameters
+    ----------
+    expr : polars.Expr
+        On the columns of a row, at least one.
+    schema : polars.Schema
+        Columns it may name.
+    argument : str
+        How the caller calls it, for messages.
+    outcome : str
+        What is true afterwards, for messages.
+
+    Raises
+    ------
+    InvalidInputError
+        See `condition_of`.
+
+    Examples
+    --------
+    >>> type_by_row(pl.col("a") * 2, pl.Schema({"a": pl.Int64}), argument="aggregates")
+    Int64
+    """
+    asked = _Asked(argument, outcome)
+    if not expr.meta.root_names():
+        asked.refuse(f"{_shown(expr)} names no column: it is the same for every row")
+    return _checked(expr, expr, schema, asked)
 
 
 @contextmanager

@@ -51,6 +51,8 @@ class RowFilter:
         Of the sample.
     predicate : polars.Expr or None
         Of the rows.
+    weight_column : str or None
+        Return the rows' weights besides, in a column of this name.
     """
 
     columns: tuple[str, ...]
@@ -58,20 +60,28 @@ class RowFilter:
     indexed: tuple[str, ...]
     weights: WeightRange
     predicate: pl.Expr | None = None
+    weight_column: str | None = None
 
     @property
     def needed(self) -> list[str]:
         """Columns to read: those wanted, and those the filter and the sample look at."""
         asked = [] if self.predicate is None else self.predicate.meta.root_names()
-        hashed = () if self.weights.is_full else self.indexed
+        hashed = () if self.weights.is_full and self.weight_column is None else self.indexed
         return list(dict.fromkeys([*self.columns, *asked, *hashed]))
 
     def finish(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Keep exactly the rows that sample and filter want, and the columns asked for."""
         columns = list(self.columns)
         kept: list[pl.Expr] = [] if self.predicate is None else [self.predicate]
-        if not self.weights.is_full:
-            weights = frame_weights(frame, self.indexed)
+        weights = (
+            None
+            if self.weights.is_full and self.weight_column is None
+            else frame_weights(frame, self.indexed)
+        )
+        if weights is not None and self.weight_column is not None:
+            frame = frame.with_columns(pl.Series(self.weight_column, weights))
+            columns.append(self.weight_column)
+        if weights is not None and not self.weights.is_full:
             inside = (weights >= self.weights.from_) & (weights <= self.weights.last)
             kept.append(pl.lit(pl.Series(inside)))
         if not kept:

@@ -1,0 +1,394 @@
+"""Polars aggregates, recognised by their structure: sums over rows, functions of such sums, and quantiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn, TypeAlias
+
+import orjson
+import polars as pl
+
+from qbeast_core.estimate.dual import Dual
+
+__all__ = [
+    "CENTRE",
+    "TOTAL",
+    "Aggregates",
+    "Quantile",
+    "RefusedAggregate",
+    "Smooth",
+    "recognise",
+]
+
+TOTAL: Final = "__qbeast_total_"
+"""What the columns of sums are called, with a number after it."""
+
+CENTRE: Final = "__qbeast_centre_"
+"""What a number that values are measured from is called, with a number after it."""
+
+_Formula: TypeAlias = Callable[[Sequence[Dual]], Dual]
+
+_ONE: Final = pl.lit(1, pl.Int32)
+_REASONS: Final = (
+    (
+        {"Min", "Max"},
+        "is decided by single rows, which a sample may lack: read it with scan_table, or ask for a quantile",
+    ),
+    (
+        {"NUnique", "ApproxNUnique", "UniqueCounts", "ValueCounts", "Mode"},
+        "is decided by values that are rare, which a sample may lack: read it with scan_table",
+    ),
+    (
+        {"First", "Last", "Item", "Implode", "ArgMin", "ArgMax"},
+        "picks single rows, which a sample may lack: read it with scan_table",
+    ),
+    ({"Over", "Rolling"}, "looks at other rows (a window): aggregate with by= instead"),
+    (
+        {"Column", "Filter", "Ternary", "Selector"},
+        "is no aggregate: it has a value for every row; sum it, or take its mean",
+    ),
+)
+_KINDS: Final = (
+    "len, count, sum, mean, var, std, median, quantile, null_count, and +, -, *, / and sqrt of these, with a "
+    "filter within if need be"
+)
+
+
+class RefusedAggregate(Exception):  # noqa: N818 - it never leaves the library
+    """Why an aggregate has no bound; callers turn it into an error of the public tree."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Smooth:
+    """A smooth function of totals over rows: counts, sums, means, ratios, variances.
+
+    Attributes
+    ----------
+    name : str
+        Of the answer.
+    totals : tuple of int
+        Numbers of the totals that it is made of.
+    formula : callable
+        From the Duals of all totals to its own.
+    """
+
+    name: str
+    totals: tuple[int, ...]
+    formula: _Formula
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantile:
+    """The value below which lies a share of the rows.
+
+    Attributes
+    ----------
+    name : str
+        Of the answer.
+    values : polars.Expr
+        Of a row, in Float64; null where a row does not count.
+    level : float
+        The share, in [0, 1].
+    interpolation : str
+        As Polars calls it; used where all rows are known.
+    """
+
+    name: str
+    values: pl.Expr
+    level: float
+    interpolation: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregates:
+    """What is asked for, as totals over rows and what is made of them.
+
+    Attributes
+    ----------
+    answers : tuple of Smooth or Quantile
+        In the order asked for.
+    totals : tuple of polars.Expr
+        What is summed over rows; the first counts rows. They name columns of the table and `centres`.
+    centres : dict of str to polars.Expr
+        Numbers near the mean of what is squared, so that squares lose no digits: each is to be found once, over any
+        rows, and given to `totals` as a column.
+    """
+
+    answers: tuple[Smooth | Quantile, ...]
+    totals: tuple[pl.Expr, ...]
+    centres: dict[str, pl.Expr]
+
+    @property
+    def smooth(self) -> list[Smooth]:
+        """Those that are functions of totals."""
+        return [one for one in self.answers if isinstance(one, Smooth)]
+
+    @property
+    def quantiles(self) -> list[Quantile]:
+        """The others."""
+        return [one for one in self.answers if isinstance(one, Quantile)]
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the table's columns that they look at."""
+        looked_at = [*self.totals, *(one.values for one in self.quantiles), *self.centres.values()]
+        names = [name for expr in looked_at for name in expr.meta.root_names()]
+        return [name for name in dict.fromkeys(names) if not name.startswith(CENTRE)]
+
+
+def recognise(
+    asked: Mapping[str, pl.Expr], schema: pl.Schema, check: Callable[[pl.Expr], pl.DataType]
+) -> Aggregates:
+    """Understand aggregates by the structure of their expressions.
+
+    Parameters
+    ----------
+    asked : mapping of str to polars.Expr
+        Names of answers, and aggregates.
+    schema : polars.Schema
+        Columns that they may name.
+    check : callable
+        Given what is aggregated: returns its type, or raises where it does not say one thing of each row by itself.
+
+    Raises
+    ------
+    RefusedAggregate
+        One of them is no aggregate of rows whose error can be bounded from a sample; says which and why.
+
+    Examples
+    --------
+    >>> schema = pl.Schema({"x": pl.Float64})
+    >>> found = recognise({"mean": pl.col("x").mean()}, schema, lambda expr: pl.Float64())
+    >>> [str(total) for total in found.totals], found.answers[0].totals
+    (['1', 'col("x")', 'col("x").is_not_null()'], (1, 2))
+    """
+    reader = _Recogniser(schema, check)
+    answers = tuple(reader.answer(name, expr) for name, expr in asked.items())
+    return Aggregates(answers, tuple(reader.totals), reader.centres)
+
+
+@dataclass(slots=True)
+class _Recogniser:
+    """Walks through expressions and collects what has to be summed."""
+
+    schema: pl.Schema
+    check: Callable[[pl.Expr], pl.DataType]
+    totals: list[pl.Expr] = field(default_factory=lambda: [_ONE])
+    centres: dict[str, pl.Expr] = field(default_factory=dict[str, pl.Expr])
+    used: list[int] = field(default_factory=list[int])
+
+    def answer(self, name: str, expr: pl.Expr) -> Smooth | Quantile:
+        """Return one aggregate."""
+        tree = _tree(expr)
+        while _kind(tree) == "Alias":
+            expr = expr.meta.pop()[0]
+            tree = _tree(expr)
+        level = _quantile_of(tree)
+        if level is not None:
+            values = expr.meta.pop()[-1]
+            self._numeric(values, "a quantile", booleans=False)
+            return Quantile(name, _filtered(values).cast(pl.Float64), *level)
+        self.used = []
+        formula = self.formula(expr, tree)
+        return Smooth(name, tuple(dict.fromkeys(self.used)), formula)
+
+    def formula(self, expr: pl.Expr, tree: Any) -> _Formula:
+        """Return an aggregate, or arithmetic on aggregates, as a function of totals."""
+        kind, body, inputs = _kind(tree), _body(tree), expr.meta.pop()[::-1]
+        match kind:
+            case "Len":
+                found = self.total(_ONE)
+            case "Literal":
+                found = _constant(_number(expr))
+            case "Agg":
+                found = self.aggregate(_kind(body), _body(body), inputs[0])
+            case "BinaryExpr":
+                found = self.arithmetic(str(body["op"]), inputs, tree)
+            case "Function" if inputs:
+                found = self.function(body["function"], inputs[0], tree)
+            case "Alias" | "Cast" if kind == "Alias" or _is_float(body):
+                found = self.formula(inputs[0], _tree(inputs[0]))
+            case _:
+                _refuse(tree)
+        return found
+
+    def arithmetic(self, operator: str, operands: Sequence[pl.Expr], tree: Any) -> _Formula:
+        """Return a sum, difference, product or ratio of aggregates."""
+        if operator not in ("Plus", "Minus", "Multiply", "TrueDivide"):
+            _refuse(
+                tree, f"the operator {operator} is not smooth: only +, -, * and / of aggregates are bounded"
+            )
+        left, right = (self.formula(one, _tree(one)) for one in operands)
+        match operator:
+            case "Plus":
+                return lambda totals: left(totals) + right(totals)
+            case "Minus":
+                return lambda totals: left(totals) - right(totals)
+            case "Multiply":
+                return lambda totals: left(totals) * right(totals)
+            case _:
+                return lambda totals: left(totals) / right(totals)
+
+    def function(self, function: Any, inner: pl.Expr, tree: Any) -> _Formula:
+        """Return a function of an aggregate, or an aggregate that Polars calls a function."""
+        if function == "NullCount":
+            self._by_row(inner)
+            return self.total(_filtered(inner, rows=pl.Expr.is_null))
+        if function not in ("Negate", {"Pow": "Sqrt"}):
+            return _refuse(tree)
+        operand = self.formula(inner, _tree(inner))
+        if function == "Negate":
+            return lambda totals: -operand(totals)
+        return lambda totals: operand(totals).sqrt()
+
+    def aggregate(self, name: str, body: Any, values: pl.Expr) -> _Formula:
+        """Return an aggregate of rows."""
+        match name:
+            case "Count":
+                self._by_row(values)
+                present = pl.Expr.is_not_null if not body["include_nulls"] else _always
+                return self.total(_filtered(values, rows=present))
+            case "Sum":
+                return self.total(self._summed(values, "a sum"))
+            case "Mean":
+                total = self.total(self._summed(values, "a mean"))
+                rows = self.total(_filtered(values, rows=pl.Expr.is_not_null))
+                return lambda totals: total(totals) / rows(totals)
+            case "Var" | "Std":
+                return self.variance(values, float(body[1]), root=name == "Std")
+            case _:
+                return _refuse({"Agg": {name: body}})
+
+    def variance(self, values: pl.Expr, ddof: float, *, root: bool) -> _Formula:
+        """Return a variance, or its root, by sums of the values' distances from a number near their mean."""
+        self._numeric(values, "a variance", booleans=False)
+        floats = _filtered(values).cast(pl.Float64)
+        name = f"{CENTRE}{len(self.centres)}"
+        self.centres[name] = floats.mean()
+        distance = floats - pl.col(name)
+        squares, total = self.total(distance * distance), self.total(distance)
+        rows = self.total(_filtered(values, rows=pl.Expr.is_not_null))
+
+        def of(totals: Sequence[Dual]) -> Dual:
+            count, distances = rows(totals), total(totals)
+            spread = squares(totals) - distances * distances / count
+            variance = spread / (count - count.constant(ddof))
+            return variance.sqrt() if root else variance
+
+        return of
+
+    def total(self, expr: pl.Expr) -> _Formula:
+        """Return the total of a value over rows, of which there is one for each different value."""
+        known = [at for at, one in enumerate(self.totals) if one.meta.eq(expr)]
+        if not known:
+            self.totals.append(expr)
+        number = known[0] if known else len(self.totals) - 1
+        self.used.append(number)
+        return lambda totals: totals[number]
+
+    def _summed(self, values: pl.Expr, what: str) -> pl.Expr:
+        self._numeric(values, what, booleans=True)
+        return _filtered(values)
+
+    def _numeric(self, values: pl.Expr, what: str, *, booleans: bool) -> pl.DataType:
+        dtype = self._by_row(values)
+        if not (dtype.is_numeric() or (booleans and dtype == pl.Boolean()) or dtype == pl.Null()):
+            msg = f"{what} needs numbers, and {values} is {dtype}; cast it to a number first"
+            raise RefusedAggregate(msg)
+        return dtype
+
+    def _by_row(self, values: pl.Expr) -> pl.DataType:
+        """Check what is aggregated, and the filter within if there is one."""
+        parts = values.meta.pop()[::-1] if _kind(_tree(values)) == "Filter" else [values]
+        types = [self.check(part) for part in parts]
+        return types[0]
+
+
+def _filtered(values: pl.Expr, rows: Callable[[pl.Expr], pl.Expr] | None = None) -> pl.Expr:
+    """Return values, null where a filter within leaves them out; or which rows count, by a test of the values."""
+    if _kind(_tree(values)) != "Filter":
+        return values if rows is None else rows(values)
+    kept, by = values.meta.pop()[::-1]
+    if rows is not None:
+        return rows(kept) & by.fill_null(value=False)
+    return pl.when(by).then(kept)
+
+
+def _constant(number: float) -> _Formula:
+    return lambda totals: totals[0].constant(number)
+
+
+def _always(values: pl.Expr) -> pl.Expr:
+    """Return true for each row."""
+    return values.is_null() | values.is_not_null()
+
+
+def _quantile_of(tree: Any) -> tuple[float, Any] | None:
+    """Return level and interpolation of a quantile; None if it is none."""
+    if _kind(tree) == "Agg" and _kind(tree["Agg"]) == "Median":
+        return 0.5, "linear"
+    function = tree["Function"]["function"] if _kind(tree) == "Function" else None
+    if not isinstance(function, dict) or "Quantile" not in function:
+        return None
+    try:
+        level = float(tree["Function"]["input"][1]["Literal"]["Dyn"]["Float"])
+    except (KeyError, TypeError):
+        msg = "a quantile needs one level, a plain number between 0 and 1"
+        raise RefusedAggregate(msg) from None
+    if not 0 <= level <= 1:
+        msg = f"a quantile's level lies between 0 and 1, and {level} does not"
+        raise RefusedAggregate(msg)
+    return level, str(function["Quantile"]["method"]).lower()
+
+
+def _refuse(tree: Any, why: str | None = None) -> NoReturn:
+    """Say why something has no bound."""
+    name = _name(tree)
+    reason = why or next(
+        (text for names, text in _REASONS if name in names), "cannot be bounded from a sample"
+    )
+    msg = f"{'' if why else name + ' '}{reason}. What can be: {_KINDS}"
+    raise RefusedAggregate(msg)
+
+
+def _name(tree: Any) -> str:
+    """Return what the engine calls an expression."""
+    kind, body = _kind(tree), _body(tree)
+    if kind == "Agg":
+        return _kind(body)
+    if kind == "Function":
+        function = body["function"]
+        return function if isinstance(function, str) else next(iter(function))
+    return kind
+
+
+def _tree(expr: pl.Expr) -> Any:
+    """Return the engine's own serialisation, decoded; of what cannot be serialised, nothing is known."""
+    try:
+        return orjson.loads(expr.meta.serialize(format="json"))
+    except (pl.exceptions.PolarsError, orjson.JSONDecodeError):
+        return "a function of Python's, or one nested very deep,"
+
+
+def _kind(tree: Any) -> str:
+    return str(next(iter(tree))) if isinstance(tree, dict) else str(tree)
+
+
+def _body(tree: Any) -> Any:
+    return tree[_kind(tree)] if isinstance(tree, dict) else None
+
+
+def _is_float(cast: Any) -> bool:
+    return cast["dtype"] in ({"Literal": "Float64"}, {"Literal": "Float32"})
+
+
+def _number(expr: pl.Expr) -> float:
+    value = pl.select(expr).item()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            msg = f"{value!r} beside aggregates is no number"
+            raise RefusedAggregate(msg) from None
+    return float(value)

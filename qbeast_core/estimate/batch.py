@@ -1,0 +1,99 @@
+"""A batch of rows as sums for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from qbeast_core.estimate.aggregates import TOTAL, Aggregates
+from qbeast_core.estimate.sample import VALUE, WEIGHT, Sums
+
+__all__ = ["Lookup", "RowSums"]
+
+_SHORT: Final = (pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookup:
+    """A frame that says more of rows, each of which meets one row of it at most.
+
+    Attributes
+    ----------
+    frame : polars.DataFrame
+        Each value of `on` once.
+    on : tuple of str
+        Columns that both have.
+    """
+
+    frame: pl.DataFrame
+    on: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowSums:
+    """What is done with each batch of rows.
+
+    Attributes
+    ----------
+    aggregates : Aggregates
+        What is asked for.
+    by : tuple of str
+        Columns of groups.
+    condition : polars.Expr or None
+        Rows that count.
+    lookup : Lookup or None
+        Joined before.
+    centres : mapping of str to float
+        The numbers that `Aggregates.centres` asks for.
+    """
+
+    aggregates: Aggregates
+    by: tuple[str, ...]
+    condition: pl.Expr | None
+    lookup: Lookup | None
+    centres: Mapping[str, float]
+
+    def kept(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that count, with the columns that are joined to them."""
+        if self.lookup is not None:
+            frame = frame.join(self.lookup.frame, on=list(self.lookup.on), how="left")
+        return frame if self.condition is None else frame.filter(self.condition)
+
+    def of(self, frame: pl.DataFrame, *, sizes: bool) -> Sums:
+        """Sum up a batch.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame
+            Rows with `WEIGHT` and the columns that are looked at.
+        sizes : bool
+            Whether the rows of each key are counted, those included that do not count.
+        """
+        kept = self.kept(frame).with_columns(
+            pl.lit(number).alias(name) for name, number in self.centres.items()
+        )
+        totals = [expr.alias(f"{TOTAL}{at}") for at, expr in enumerate(self.aggregates.totals)]
+        values = [one.values.alias(f"{VALUE}{at}") for at, one in enumerate(self.aggregates.quantiles)]
+        rows = kept.select(WEIGHT, *self.by, *totals, *values)
+        names: Sequence[str] = [f"{TOTAL}{at}" for at in range(len(totals))]
+        rows = rows.with_columns(pl.col(name).cast(_exact(rows.schema[name])) for name in names)
+        counted = frame if sizes else frame.head(0)
+        return Sums(
+            keys=rows.group_by(WEIGHT, *self.by).agg(pl.col(names).sum()),
+            sizes=counted.group_by(WEIGHT).agg(pl.len().cast(pl.Int64).alias("rows")),
+            rows=rows.select(WEIGHT, *self.by, *(f"{VALUE}{at}" for at in range(len(values)))).head(
+                rows.height if values else 0
+            ),
+        )
+
+
+def _exact(dtype: pl.DataType) -> pl.DataType:
+    """Return the type in which sums are exact where they can be, and do not overflow."""
+    if isinstance(dtype, _SHORT):
+        return pl.Int64()
+    if dtype.is_integer():
+        return pl.Int128()
+    return dtype if isinstance(dtype, pl.Decimal) else pl.Float64()

@@ -1,0 +1,224 @@
+"""Estimates and intervals of a sample of keys: linearised residuals, summed key by key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.estimate.aggregates import Quantile, Smooth
+from qbeast_core.estimate.dual import Dual
+from qbeast_core.estimate.sample import GROUP, WEIGHT, Sample
+from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+
+__all__ = ["Interval", "factor_of", "quantile_interval", "smooth_interval"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interval:
+    """An answer for every group, and what its bounds rest on; each array has shape (groups,).
+
+    Attributes
+    ----------
+    value, low, high : F64Array
+        NaN where there is none.
+    keys : I64Array
+        Sampled keys that add something.
+    largest_share : F64Array
+        Of the variance, what comes from one key, in [0, 1].
+    exact : BoolArray
+        Whether the value has no error.
+    finite : BoolArray
+        False where rows hold NaN or infinities, which no bound holds for.
+    """
+
+    value: F64Array
+    low: F64Array
+    high: F64Array
+    keys: I64Array
+    largest_share: F64Array
+    exact: BoolArray
+    finite: BoolArray
+
+    @property
+    def half_width(self) -> F64Array:
+        """The farthest that the truth may lie from the value; NaN where there is no bound."""
+        return np.where(self.exact, 0.0, np.maximum(self.high - self.value, self.value - self.low))
+
+
+def factor_of(confidence: float, *, answers: int = 1) -> float:
+    """Return how many standard errors an interval reaches to either side.
+
+    Parameters
+    ----------
+    confidence : float
+        In (0, 1).
+    answers : int, default 1
+        How many intervals are to hold at once (Bonferroni).
+
+    Examples
+    --------
+    >>> round(factor_of(0.95), 2), round(factor_of(0.95, answers=10), 2)
+    (1.96, 2.81)
+    """
+    return NormalDist().inv_cdf(1 - (1 - confidence) / (2 * answers))
+
+
+def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
+    """Return a function of totals with its interval.
+
+    The residual of a key is what the function would change by if the key counted once more: its totals times the
+    slopes, and, where totals are calibrated to a known number of rows, less the mean over its rows.
+
+    Parameters
+    ----------
+    sample : Sample
+        What is known.
+    answer : Smooth
+        What is asked for.
+    factor : float
+        Standard errors to either side.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from qbeast_core.estimate.aggregates import recognise
+    >>> asked = recognise({"n": pl.len()}, pl.Schema(), lambda expr: pl.Int64())
+    >>> ten_keys = Sample(probability=0.1, groups=pl.DataFrame({"g": [0]}), whole=np.zeros((1, 1)),
+    ...     sampled=np.array([[10.0]]), group=np.zeros(10, np.int64), sums=np.ones((10, 1)),
+    ...     key_rows=np.zeros(10), calibration=None, values=())
+    >>> found = smooth_interval(ten_keys, asked.answers[0], 2.0)
+    >>> found.value, found.half_width, found.keys
+    (array([100.]), array([60.]), array([10]))
+    """
+    groups = len(sample.whole)
+    with np.errstate(invalid="ignore", over="ignore"):
+        of = answer.formula(Dual.inputs(sample.totals))
+        residuals = np.einsum("kt,kt->k", of.slopes[sample.group], sample.sums) * sample.scale
+        squares, largest = _squares(sample, of, residuals, groups)
+        error = factor * np.sqrt((1 - sample.probability) * squares)
+    adds = (sample.sums[:, list(answer.totals)] != 0).any(axis=1)
+    finite: BoolArray = np.logical_and.reduce(np.isfinite(sample.totals[:, list(answer.totals)]), axis=1)
+    known = sample.ungrouped and sample.calibration is not None and set(answer.totals) <= {0}
+    exact = np.full(groups, sample.probability == 1.0 or known)
+    error = np.where(exact, 0.0, error)
+    return Interval(
+        value=of.value,
+        low=np.where(finite, of.value - error, np.nan),
+        high=np.where(finite, of.value + error, np.nan),
+        keys=np.bincount(sample.group[adds], minlength=groups).astype(np.int64),
+        largest_share=_share(largest, squares),
+        exact=exact & finite,
+        finite=finite,
+    )
+
+
+def _squares(sample: Sample, of: Dual, residuals: F64Array, groups: int) -> tuple[F64Array, F64Array]:
+    """Return the sum of squared residuals of all sampled keys, and the largest, of each group."""
+    known = sample.calibration
+    if known is None or known.sampled == 0:
+        squared = residuals * residuals
+        return _by_group(sample.group, squared, groups), _largest(sample.group, squared, groups)
+    mean = sample.scale * np.einsum("gt,gt->g", of.slopes, sample.sampled) / known.sampled
+    squared = (residuals - mean[sample.group] * sample.key_rows) ** 2
+    # Keys that have no row in a group have a residual too: their rows times the mean.
+    own = _by_group(sample.group, sample.key_rows**2, groups)
+    outside = np.maximum(known.squares - own, 0.0)
+    largest = np.maximum(
+        _largest(sample.group, squared, groups), mean**2 * np.minimum(known.largest, outside)
+    )
+    return _by_group(sample.group, squared, groups) + mean**2 * outside, largest
+
+
+def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: float) -> Interval:
+    """Return a quantile with the interval between the quantiles that its share may really be (Woodruff).
+
+    Parameters
+    ----------
+    sample : Sample
+        What is known.
+    number : int
+        Of the quantile among those asked for.
+    answer : Quantile
+        What is asked for.
+    factor : float
+        Standard errors of the share to either side.
+    """
+    groups, rows = len(sample.whole), sample.values[number]
+    if sample.probability == 1.0:
+        return _known_quantile(rows, answer, groups)
+    ordered = rows.sort(GROUP, "value")
+    group = ordered[GROUP].to_numpy().astype(np.int64)
+    value = ordered["value"].to_numpy()
+    stands_for = np.where(ordered[WEIGHT].is_null().to_numpy(), 1.0, sample.scale)
+    ranks = _Ranks(group, value, stands_for, groups)
+    middle = ranks.at(np.full(groups, answer.level))
+    below = (value <= middle[group]) - answer.level
+    sampled = ordered.select(GROUP, WEIGHT).with_columns(pl.Series("residual", below)).drop_nulls(WEIGHT)
+    by_key = sampled.group_by(GROUP, WEIGHT).agg(pl.col("residual").sum())
+    of_key = by_key[GROUP].to_numpy().astype(np.int64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        residual = sample.scale * by_key["residual"].to_numpy() / ranks.total[of_key]
+        squares = _by_group(of_key, residual * residual, groups)
+        share = factor * np.sqrt((1 - sample.probability) * squares)
+    finite = _by_group(group, ~np.isfinite(value), groups) == 0
+    low, high = answer.level - share, answer.level + share
+    return Interval(
+        value=middle,
+        low=np.where(finite & (low > 0), ranks.at(low), np.nan),
+        high=np.where(finite & (high < 1), ranks.at(high), np.nan),
+        keys=np.bincount(of_key, minlength=groups).astype(np.int64),
+        largest_share=_share(_largest(of_key, residual * residual, groups), squares),
+        exact=np.zeros(groups, np.bool_),
+        finite=finite,
+    )
+
+
+class _Ranks:
+    """The distribution of weighted values in every group."""
+
+    def __init__(self, group: I64Array, value: F64Array, weight: F64Array, groups: int) -> None:
+        self.value, self.sums = value, np.cumsum(weight)
+        self.total = _by_group(group, weight, groups)
+        self.ends = np.searchsorted(group, np.arange(groups), side="right")
+        self.starts = np.searchsorted(group, np.arange(groups), side="left")
+
+    def at(self, share: F64Array) -> F64Array:
+        """Return of each group the least value that at least this share of its weight does not exceed."""
+        before = np.concatenate([np.zeros(1), self.sums])[self.starts]
+        place = np.searchsorted(self.sums, before + np.clip(share, 0.0, 1.0) * self.total * (1 - 1e-12))
+        inside = np.clip(place, self.starts, np.maximum(self.ends - 1, self.starts))
+        found = np.full(len(share), np.nan)
+        some = self.ends > self.starts
+        found[some] = self.value[inside[some]]
+        return found
+
+
+def _known_quantile(rows: pl.DataFrame, answer: Quantile, groups: int) -> Interval:
+    """Return what Polars says of all rows."""
+    of = rows.group_by(GROUP).agg(pl.col("value").quantile(answer.level, answer.interpolation))
+    value = np.full(groups, np.nan)
+    value[of[GROUP].to_numpy().astype(np.int64)] = of["value"].to_numpy()
+    every = np.ones(groups, np.bool_)
+    zeros = np.zeros(groups)
+    return Interval(value, value, value, zeros.astype(np.int64), zeros, every, every)
+
+
+def _by_group(group: I64Array, values: F64Array | BoolArray, groups: int) -> F64Array:
+    sums: F64Array = np.bincount(group, values, minlength=groups).astype(
+        np.float64
+    )  # of nothing it gives integers
+    return sums
+
+
+def _largest(group: I64Array, values: F64Array, groups: int) -> F64Array:
+    found = np.zeros(groups)
+    np.maximum.at(found, group, values)
+    return found
+
+
+def _share(largest: F64Array, squares: F64Array) -> F64Array:
+    """Return what the largest part is of a sum; 1.0 of nothing: nothing is known of such a variance."""
+    return np.divide(largest, squares, out=np.ones_like(squares), where=squares > 0)

@@ -1,0 +1,120 @@
+"""When an interval is believed, when an answer is near enough, and how much more to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from qbeast_core.estimate.intervals import Interval
+from qbeast_core.space.arrays import BoolArray, F64Array
+
+__all__ = ["LEAST_KEYS", "MOST_SHARE", "WIDENED", "Target", "is_met", "is_reliable", "next_fraction"]
+
+LEAST_KEYS: Final = 100
+"""Sampled keys of a group from which on its interval is believed."""
+
+MOST_SHARE: Final = 0.05
+"""Of a variance may come from one key: of more, the sample may lack the keys that matter."""
+
+WIDENED: Final = 1.1
+"""How much wider intervals are where the sample grew until they were narrow enough."""
+
+_ALL: Final = 0.5
+"""A fraction from which on everything is read: the answer is exact then, for at most twice the bytes."""
+
+_MARGIN: Final = 1.1
+"""What a fraction is read beyond the one that the variance asks for, since that is estimated too."""
+
+_LEAST_GROWTH, _MOST_GROWTH = 1.25, 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """How far an answer may be off.
+
+    Attributes
+    ----------
+    relative : float or None
+        As a share of the answer, above 0.
+    absolute : float or None
+        In its own unit, above 0. Where both are given, either is enough.
+    """
+
+    relative: float | None = None
+    absolute: float | None = None
+
+    def width(self, values: F64Array) -> F64Array:
+        """Return the half width that is near enough to each value; infinite where there is no target."""
+        if self.relative is None and self.absolute is None:
+            return np.full(len(values), np.inf)
+        relative = np.abs(values) * (self.relative or 0.0)
+        return np.fmax(relative, self.absolute or 0.0)
+
+
+def is_reliable(found: Interval) -> BoolArray:
+    """Tell of each group whether its interval is believed: exact, or of enough keys of which none rules the rest.
+
+    Parameters
+    ----------
+    found : Interval
+        Of an answer.
+    """
+    bounded = np.isfinite(found.low) & np.isfinite(found.high)
+    return found.exact | (bounded & (found.keys >= LEAST_KEYS) & (found.largest_share <= MOST_SHARE))
+
+
+def is_met(found: Interval, target: Target) -> BoolArray:
+    """Tell of each group whether its answer is believed and near enough.
+
+    Parameters
+    ----------
+    found : Interval
+        Of an answer.
+    target : Target
+        What is near enough.
+    """
+    with np.errstate(invalid="ignore"):
+        return is_reliable(found) & (found.exact | (found.half_width <= target.width(found.value)))
+
+
+def next_fraction(
+    fraction: float, found: Interval, target: Target, wanted: BoolArray, *, most_growth: float = _MOST_GROWTH
+) -> float:
+    """Return how much to read for an answer to be near enough in some groups; 1.0: everything.
+
+    Parameters
+    ----------
+    fraction : float
+        That was read, in (0, 1).
+    found : Interval
+        What came of it.
+    target : Target
+        What is near enough.
+    wanted : BoolArray
+        The groups that count, shape (groups,).
+    most_growth : float
+        Times the fraction at most.
+
+    Examples
+    --------
+    >>> one = Interval(np.array([100.0]), np.array([90.0]), np.array([110.0]), np.array([500]), np.zeros(1),
+    ...     np.zeros(1, bool), np.ones(1, bool))
+    >>> round(next_fraction(0.01, one, Target(0.05), np.ones(1, bool)), 3)  # half as wide: four times as much
+    0.043
+    """
+    short = wanted & found.finite & ~is_met(found, target)
+    if not short.any():
+        return fraction
+    width, enough = found.half_width[short], target.width(found.value[short])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds = (1 - fraction) / fraction * (enough / width) ** 2
+        by_width = np.where(np.isnan(odds), 0.0, _MARGIN / (1 + odds))
+        by_keys = fraction * _MARGIN * LEAST_KEYS / np.maximum(found.keys[short], 1)
+    # How heavy a tail is, nobody knows: as much again is read, and looked at.
+    by_share = np.where(found.largest_share[short] > MOST_SHARE, 2 * fraction, 0.0)
+    by_keys = np.where(found.keys[short] < LEAST_KEYS, by_keys, 0.0)
+    needed = float(np.max([by_width, by_keys, by_share]))
+    grown = min(max(needed, _LEAST_GROWTH * fraction), most_growth * fraction)
+    return grown if grown <= _ALL else 1.0

@@ -1,0 +1,1 @@
+"""Estimates from rounds of reads, each of the rows between two fractions."""

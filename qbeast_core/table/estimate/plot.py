@@ -1,0 +1,65 @@
+"""A picture of an estimate: a point for every group, with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+from typing import cast
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from qbeast_core.table.inspect.plot_figure import new_axes
+from qbeast_core.table.inspect.plot_tree import FAINT, INK, OPENED, quiet, title
+
+__all__ = ["draw_estimate"]
+
+
+def draw_estimate(
+    frame: pl.DataFrame, name: str, names: Sequence[str], caption: str, axes: Axes | None
+) -> Figure:
+    """Draw an answer of every group.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        Of an `Estimate`.
+    name : str
+        Of the answer.
+    names : sequence of str
+        Of all answers: the columns before them are those of groups.
+    caption : str
+        Above the picture.
+    axes : matplotlib Axes or None
+        Where to; None: a new picture.
+    """
+    if axes is None:
+        axes = new_axes((6.4, 0.9 + 0.28 * max(frame.height, 3)))
+    by = frame.columns[: frame.columns.index(names[0])]
+    known = frame.filter(pl.col(name).is_not_null()).reverse()
+    labels = known.select(
+        pl.concat_str(pl.col(by).cast(pl.String).fill_null("null"), separator=", ") if by else pl.lit(name)
+    )
+    places = list(range(known.height))
+    for reliable, colour, label in ((True, OPENED, "reliable"), (False, FAINT, "not reliable")):
+        rows = [at for at, one in enumerate(known["reliable"]) if one is reliable]
+        part = known[rows]
+        if rows:
+            ends = [
+                part[name] - part[f"{name}_low"].fill_null(part[name]),
+                part[f"{name}_high"].fill_null(part[name]) - part[name],
+            ]
+            bars = [one.to_numpy() for one in ends]
+            axes.errorbar(
+                part[name].to_numpy(), rows, xerr=bars, fmt="o", ms=4, capsize=2, color=colour, label=label
+            )
+    axes.set_yticks(places, labels.to_series().head(len(places)).to_list())
+    axes.set_xlabel(name)
+    axes.xaxis.label.set_color(INK)
+    quiet(axes)
+    axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
+    if not known["reliable"].all():
+        axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+    title(axes, fill(caption, 90))
+    return cast("Figure", axes.figure)

@@ -1,0 +1,330 @@
+"""What an estimate is asked for, understood or refused before anything is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from numbers import Real
+from typing import Any, Final, NoReturn, TypeAlias, cast
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.estimate.aggregates import Aggregates, RefusedAggregate, recognise
+from qbeast_core.estimate.batch import Lookup
+from qbeast_core.estimate.rules import Target
+from qbeast_core.query.sql_aggregates import sql_aggregate
+from qbeast_core.query.sql_tokens import SqlRefused
+from qbeast_core.query.weights import sample_to_weights
+from qbeast_core.table.data.expressions import Predicate, condition_of, type_by_row
+from qbeast_core.table.data.frames import FrameLike, to_frame
+
+__all__ = ["Asked", "Limits", "Question", "question_of"]
+
+_NOTHING: Final = "nothing was read"
+_RESERVED: Final = ("rows_sampled", "reliable")
+
+_Sample: TypeAlias = float | tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The arguments of `Table.estimate`, as they were given; see there."""
+
+    aggregates: Mapping[str, pl.Expr | str]
+    by: str | Sequence[str] | None = None
+    where: Predicate | None = None
+    join: tuple[FrameLike, str | Sequence[str]] | None = None
+    error: float | None = None
+    absolute: Mapping[str, float] | None = None
+    confidence: float = 0.95
+    sample: _Sample | None = None
+    simultaneous: bool = False
+    max_fraction: float = 1.0
+    max_bytes: int | None = None
+    min_group_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far reading goes.
+
+    Attributes
+    ----------
+    sample : float, tuple or None
+        Exactly this is read.
+    max_fraction : float
+        Of the rows, at most.
+    max_bytes : int or None
+        Of data files, at most.
+    """
+
+    sample: _Sample | None
+    max_fraction: float
+    max_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A request that can be answered.
+
+    Attributes
+    ----------
+    aggregates : Aggregates
+        What is asked for.
+    by : tuple of str
+        Columns of groups.
+    conditions : tuple of polars.Expr
+        Rows that count meet all of these.
+    lookup : Lookup or None
+        Joined to the rows.
+    targets : dict of str to Target
+        Of each answer.
+    confidence : float
+        In (0, 1).
+    simultaneous : bool
+        Whether it is that of all answers at once.
+    min_group_rows : int
+        Groups that seem smaller are not read on for.
+    limits : Limits
+        How far reading goes.
+    columns : tuple of str
+        Columns of the table that are read.
+    """
+
+    aggregates: Aggregates
+    by: tuple[str, ...]
+    conditions: tuple[pl.Expr, ...]
+    lookup: Lookup | None
+    targets: dict[str, Target]
+    confidence: float
+    simultaneous: bool
+    min_group_rows: int
+    limits: Limits
+    columns: tuple[str, ...]
+
+    @property
+    def has_target(self) -> bool:
+        """Whether reading goes on until answers are near enough."""
+        return self.limits.sample is None
+
+    @property
+    def condition(self) -> pl.Expr | None:
+        """All conditions in one; None: every row counts."""
+        return pl.all_horizontal(self.conditions) if self.conditions else None
+
+    def pushed(self, schema: pl.Schema) -> pl.Expr | None:
+        """Return the conditions that name columns of the table alone, in one."""
+        own = [one for one in self.conditions if set(one.meta.root_names()) <= set(schema)]
+        if not own:
+            return None
+        both = own[0]
+        for one in own[1:]:
+            both &= one
+        return both
+
+
+def question_of(asked: Asked, schema: pl.Schema) -> Question:
+    """Understand a request, or refuse it.
+
+    Parameters
+    ----------
+    asked : Asked
+        As it was given.
+    schema : polars.Schema
+        The table's columns.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be answered; says what is wrong and what to do.
+    """
+    lookup = _lookup(asked.join, schema)
+    joined = _joined(schema, lookup)
+    by = _by(asked.by, joined)
+    aggregates = _aggregates(asked.aggregates, joined, by)
+    conditions = _conditions(asked.where, joined)
+    looked_at = [*aggregates.columns, *by, *(lookup.on if lookup else ())]
+    looked_at += [name for one in conditions for name in one.meta.root_names()]
+    own = [name for name in dict.fromkeys(looked_at) if name in schema]
+    return Question(
+        aggregates=aggregates,
+        by=by,
+        conditions=conditions,
+        lookup=lookup,
+        targets=_targets(asked),
+        confidence=_between(asked.confidence, "confidence"),
+        simultaneous=asked.simultaneous,
+        min_group_rows=_count(asked.min_group_rows, "min_group_rows", least=0),
+        limits=_limits(asked),
+        columns=tuple(own or list(schema)[:1]),
+    )
+
+
+def _refuse(argument: str, what: str) -> NoReturn:
+    msg = f"{argument} {what}; {_NOTHING}"
+    raise InvalidInputError(msg, argument=argument)
+
+
+def _aggregates(given: object, schema: pl.Schema, by: Sequence[str]) -> Aggregates:
+    if not isinstance(given, Mapping) or not given:
+        _refuse(
+            "aggregates", "must be a mapping of names to aggregates, at least one, such as {'n': pl.len()}"
+        )
+    asked: dict[str, pl.Expr] = {}
+    for name, one in cast("Mapping[Any, object]", given).items():
+        taken = {*by, *_RESERVED, *(f"{other}{end}" for other in given for end in ("_low", "_high"))}
+        if not isinstance(name, str) or name in taken:
+            _refuse(
+                "aggregates", f"cannot name an answer {name!r}: the frame of answers has another such column"
+            )
+        asked[name] = _expression(name, one, schema)
+    found = {}
+    for name, expr in asked.items():
+        try:
+            found[name] = recognise(
+                {name: expr}, schema, partial(type_by_row, schema=schema, argument="aggregates")
+            )
+        except RefusedAggregate as refused:
+            _refuse("aggregates", f"asks for {name!r}, {expr}: {refused}")
+    return recognise(asked, schema, partial(type_by_row, schema=schema, argument="aggregates"))
+
+
+def _expression(name: str, given: object, schema: pl.Schema) -> pl.Expr:
+    if isinstance(given, str):
+        try:
+            return _known(sql_aggregate(given, schema), schema)
+        except (SqlRefused, pl.exceptions.PolarsError, UnicodeEncodeError) as error:
+            _refuse("aggregates", f"asks for {name!r}, {given!r}, which cannot be read as SQL: {error}")
+    if not isinstance(given, pl.Expr):
+        _refuse(
+            "aggregates", f"asks for {name!r}, a {type(given).__name__}; give a Polars expression or SQL text"
+        )
+    return _known(given, schema)
+
+
+def _known(expr: pl.Expr, schema: pl.Schema) -> pl.Expr:
+    unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
+    if unknown:
+        _refuse("aggregates", f"names no such column(s): {unknown}; there are {list(schema)}")
+    return expr
+
+
+def _by(given: object, schema: pl.Schema) -> tuple[str, ...]:
+    names = [given] if isinstance(given, str) else list(cast("Sequence[Any]", given or ()))
+    unknown = [name for name in names if name not in schema]
+    if unknown or len(set(names)) < len(names):
+        _refuse("by", f"must be different columns, not {names!r}; there are {list(schema)}")
+    nested = [name for name in names if schema[name].is_nested()]
+    if nested:
+        _refuse("by", f"cannot group by {nested}, which hold lists or structs")
+    return tuple(names)
+
+
+def _conditions(given: Predicate | None, schema: pl.Schema) -> tuple[pl.Expr, ...]:
+    """Return the parts of a condition that AND joins."""
+    if given is None:
+        return ()
+    return tuple(_conjuncts(condition_of(given, schema, argument="where", outcome=_NOTHING).expr))
+
+
+def _conjuncts(expr: pl.Expr) -> list[pl.Expr]:
+    parts = expr.meta.pop()[::-1]
+    if len(parts) == 2 and (parts[0] & parts[1]).meta.eq(expr):
+        return [inner for part in parts for inner in _conjuncts(part)]
+    return [expr]
+
+
+def _lookup(given: Any, schema: pl.Schema) -> Lookup | None:
+    if given is None:
+        return None
+    pair: tuple[Any, ...] = tuple(given) if isinstance(given, tuple) else ()
+    if len(pair) != 2:
+        _refuse("join", "must be a pair of a frame and the column(s) that it shares with the table")
+    frame, on = pair
+    frame, names = to_frame(frame), [on] if isinstance(on, str) else list(on)
+    missing = [name for name in names if name not in schema or name not in frame.columns]
+    if missing or not names:
+        _refuse("join", f"needs columns that the table and the frame both have, and not both have {missing}")
+    other = [name for name in names if frame.schema[name] != schema[name]]
+    if other:
+        _refuse(
+            "join", f"compares {other}, which are of other types in the frame than in the table: cast them"
+        )
+    clash = [name for name in frame.columns if name in schema and name not in names]
+    if clash:
+        _refuse("join", f"brings columns that the table has too: {clash}; rename or drop them")
+    if frame.select(names).is_duplicated().any():
+        _refuse("join", f"is many to one: each value of {names} may be in the frame once; make it unique")
+    return Lookup(frame, tuple(names))
+
+
+def _joined(schema: pl.Schema, lookup: Lookup | None) -> pl.Schema:
+    return schema if lookup is None else pl.Schema({**schema, **lookup.frame.schema})
+
+
+def _targets(asked: Asked) -> dict[str, Target]:
+    given = cast("object", asked.absolute)  # callers without a type checker pass anything
+    if given is not None and not isinstance(given, Mapping):
+        _refuse("absolute", "must be a mapping of names of answers to errors in their own units")
+    absolute = dict(asked.absolute or {})
+    unknown = [name for name in absolute if name not in asked.aggregates]
+    if unknown:
+        _refuse("absolute", f"names no such answer(s): {unknown}; there are {list(asked.aggregates)}")
+    if asked.sample is not None:
+        if asked.error is not None or absolute:
+            _refuse("sample", "says what to read and error what to reach: give one of them")
+        return {name: Target() for name in asked.aggregates}
+    if asked.error is None and set(absolute) != set(asked.aggregates):
+        _refuse(
+            "error",
+            "must be given: how far an answer may be off, as a share of it (0.02), or absolute={name: error} for each "
+            "answer; or sample=0.01, for intervals of what that much gives",
+        )
+    relative = None if asked.error is None else _positive(asked.error, "error")
+    return {
+        name: Target(
+            None if name in absolute else relative,
+            _positive(absolute[name], "absolute") if name in absolute else None,
+        )
+        for name in asked.aggregates
+    }
+
+
+def _limits(asked: Asked) -> Limits:
+    if asked.sample is not None:
+        weights = sample_to_weights(asked.sample)
+        if weights.is_empty:
+            _refuse("sample", f"must hold something, and {asked.sample!r} does not")
+    most = asked.max_bytes
+    return Limits(
+        asked.sample,
+        _between(asked.max_fraction, "max_fraction", closed=True),
+        None if most is None else _count(most, "max_bytes", least=1),
+    )
+
+
+def _number(given: object) -> float | None:
+    return None if isinstance(given, bool) or not isinstance(given, Real) else float(given)
+
+
+def _positive(given: object, argument: str) -> float:
+    number = _number(given)
+    if number is None or not (0 < number < math.inf):
+        _refuse(argument, f"must be a number above 0, not {given!r}")
+    return number
+
+
+def _between(given: object, argument: str, *, closed: bool = False) -> float:
+    number = _number(given)
+    if number is None or not 0 < number <= 1 or (number == 1 and not closed):
+        _refuse(argument, f"must be a number between 0 and 1, not {given!r}")
+    return number
+
+
+def _count(given: object, argument: str, *, least: int) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or given < least:
+        _refuse(argument, f"must be a whole number, {least} or more, not {given!r}")
+    return given

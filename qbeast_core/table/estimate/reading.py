@@ -1,0 +1,190 @@
+"""Reads of what a question needs: the keys between two fractions, and all of the files that have no index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.estimate.batch import RowSums
+from qbeast_core.estimate.sample import WEIGHT, Sums, sums_of
+from qbeast_core.query.weights import WeightRange, sample_to_weights
+from qbeast_core.space.arrays import BoolArray
+from qbeast_core.table.data.expressions import evaluating
+from qbeast_core.table.estimate.question import Question
+from qbeast_core.table.read.explain import Plan
+from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
+from qbeast_core.table.read.scan_task import read_parts
+from qbeast_core.table.read.split_scan import all_parts
+
+__all__ = ["Reading", "Window"]
+
+_LEAST_OPENED = 0.5
+"""Where a filter opens this share of the rows or more, rows that it leaves out are read too: how many there are is
+known, which says more than the index saves."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """A read of one kind.
+
+    Attributes
+    ----------
+    plan : Plan
+        What is opened.
+    by_key : bool
+        Whether keys are told apart.
+    """
+
+    plan: Plan
+    by_key: bool
+
+
+@dataclass(eq=False)
+class Reading:
+    """Plans and reads of one question, and what they have cost.
+
+    Attributes
+    ----------
+    reader : Reader
+        Of the version.
+    question : Question
+        What is asked.
+    rows_read : int
+        Rows that were read and belonged to the samples asked for.
+    bytes_opened : int
+        Of data files; pages that are read twice count twice.
+    """
+
+    reader: Reader
+    question: Question
+    rows_read: int = 0
+    bytes_opened: int = 0
+    _centres: dict[str, float] | None = field(default=None, init=False)
+
+    @cached_property
+    def unplaced(self) -> BoolArray:
+        """Files without index, which are read whole: their rows are found no other way."""
+        return self.reader.blocks.unplaced_files
+
+    @cached_property
+    def rows_known(self) -> int | None:
+        """Rows of the files with an index, without deleted ones; None where the log does not tell."""
+        return self._rows_of(~self.unplaced)
+
+    @property
+    def rows_in_all(self) -> int | None:
+        """Rows of the table; None where the log does not tell."""
+        return self._rows_of(np.ones(len(self.unplaced), np.bool_))
+
+    def _rows_of(self, files: BoolArray) -> int | None:
+        table = self.reader.blocks
+        if table.replicated.any() or (table.num_records[files] < 0).any():
+            return None
+        deleted = sum(len(rows) for number, rows in self.reader.deleted_rows.items() if files[number])
+        return int(table.num_records[files].sum()) - deleted
+
+    @cached_property
+    def rows_opened(self) -> int:
+        """Rows of the files with an index that the filter opens, about."""
+        plan = self._plan(None, pushed=True)
+        return int(plan.selection.rows_opened[~self.unplaced].sum())
+
+    @cached_property
+    def is_calibrated(self) -> bool:
+        """Whether sampled rows are compared with the known number of rows, so that all of them are read."""
+        if self.rows_known is None:
+            return False
+        opened = self.rows_opened if self.question.pushed(self.reader.snapshot.schema) is not None else None
+        return opened is None or opened >= _LEAST_OPENED * self.rows_known
+
+    def _plan(self, sample: Sample | None, *, pushed: bool) -> ScanPlan:
+        given = self.question.pushed(self.reader.snapshot.schema) if pushed else None
+        return self.reader.plan(given, sample)
+
+    def without_index(self) -> Window | None:
+        """Return the read of all rows without index; None if there are none."""
+        plan = self._plan(None, pushed=True)
+        return self._window(plan, None, self.unplaced, by_key=False)
+
+    def between(self, start: float, end: float, *, by_key: bool) -> Window | None:
+        """Return the read of the indexed rows between two fractions; None if nothing has to be opened.
+
+        Parameters
+        ----------
+        start, end : float
+            In [0, 1].
+        by_key : bool
+            Whether keys are to be told apart; else what is read is all that was left.
+        """
+        sample = None if (start, end) == (0.0, 1.0) else (start, end)
+        plan = self._plan(sample, pushed=not (by_key and self.is_calibrated))
+        return self._window(plan, sample, ~self.unplaced, by_key=by_key)
+
+    def _window(
+        self, plan: ScanPlan, sample: Sample | None, files: BoolArray, *, by_key: bool
+    ) -> Window | None:
+        opened = plan.selection.opened & files
+        if not opened.any():
+            return None
+        chosen = replace(plan, selection=replace(plan.selection, opened=opened))
+        return Window(Plan(self.reader, chosen, sample, self.question.columns), by_key)
+
+    @staticmethod
+    def probability(sample: Sample) -> float:
+        """Return how probable it is for a key to lie between two fractions, exactly."""
+        return _width(sample_to_weights(sample))
+
+    def read(self, windows: Iterator[Window | None]) -> Sums:
+        """Read windows of the same kind, and sum up their rows.
+
+        Parameters
+        ----------
+        windows : iterator of Window or None
+            None: nothing is to be read.
+        """
+        found: list[Sums] = []
+        for window in windows:
+            if window is None:
+                continue
+            found.extend(self._batches(window))
+            self.bytes_opened += window.plan.bytes_opened
+        if not found:
+            found = [self._summed(self._no_rows(), by_key=True)]
+        return sums_of(found, self.question.by, totals=len(self.question.aggregates.totals))
+
+    def _batches(self, window: Window) -> Iterator[Sums]:
+        plan = window.plan.scan_plan
+        keep = self.reader.row_filter(plan, self.question.columns)
+        keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
+        with evaluating(
+            None if plan.predicate is None else str(plan.predicate), "where", "nothing was changed"
+        ):
+            for frame in read_parts(all_parts(self.reader, plan), keep, self.reader.files):
+                self.rows_read += frame.height
+                if frame.height:
+                    yield self._summed(frame, by_key=window.by_key)
+
+    def _summed(self, frame: pl.DataFrame, *, by_key: bool) -> Sums:
+        if WEIGHT not in frame.columns:
+            frame = frame.with_columns(pl.lit(0, pl.Int32).alias(WEIGHT))
+        asked = self.question
+        sums = RowSums(asked.aggregates, asked.by, asked.condition, asked.lookup, {})
+        if self._centres is None and frame.height:
+            found = sums.kept(frame).select(**asked.aggregates.centres)
+            self._centres = {name: found[name].item() or 0.0 for name in found.columns} if found.width else {}
+        with_centres = replace(sums, centres=self._centres or dict.fromkeys(asked.aggregates.centres, 0.0))
+        return with_centres.of(frame, sizes=by_key and self.is_calibrated)
+
+    def _no_rows(self) -> pl.DataFrame:
+        schema = self.reader.snapshot.schema
+        return pl.DataFrame(
+            schema={**{name: schema[name] for name in self.question.columns}, WEIGHT: pl.Int32}
+        )
+
+
+def _width(weights: WeightRange) -> float:
+    return (weights.to - weights.from_) / 2**32

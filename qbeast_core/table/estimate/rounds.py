@@ -1,0 +1,238 @@
+"""Rounds of an estimate: a pilot, then what the variance asks for, then a look whether it was enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.estimate.aggregates import TOTAL, Smooth
+from qbeast_core.estimate.intervals import Interval, factor_of, quantile_interval, smooth_interval
+from qbeast_core.estimate.rules import WIDENED, Target, is_met, next_fraction
+from qbeast_core.estimate.sample import Sample, Sums
+from qbeast_core.space.arrays import BoolArray
+from qbeast_core.table.estimate.question import Question
+from qbeast_core.table.estimate.reading import Reading, Window
+from qbeast_core.table.estimate.result import Estimate, Facts, estimate_of
+from qbeast_core.table.index.key_counts import count_keys
+from qbeast_core.table.read.reader import Reader
+
+__all__ = ["rounds"]
+
+_PILOT_ROWS: Final = 20_000
+"""Rows that the first round reads, about."""
+
+_STEP: Final = 2.0
+"""How much more a round of a progressive estimate reads at most than those before it together."""
+
+_FEWER_BYTES: Final = 8
+"""How often a round is cut until it keeps to the bytes allowed."""
+
+
+def rounds(reader: Reader, question: Question, *, progressive: bool = False) -> Iterator[Estimate]:
+    """Yield better and better estimates, until they are near enough or nothing more may be read.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the version.
+    question : Question
+        What is asked.
+    progressive : bool
+        Whether rounds stay small, for those who watch.
+
+    Yields
+    ------
+    Estimate
+        At least one.
+    """
+    state = _State(Reading(reader, question), progressive=progressive)
+    if state.is_known():
+        yield state.known()
+        return
+    end = state.first_end()
+    while True:
+        state.read_to(end)
+        yield state.estimate()
+        following = state.next_end()
+        if following is None:
+            return
+        end = following
+
+
+@dataclass(eq=False)
+class _State:
+    """What was read so far."""
+
+    reading: Reading
+    progressive: bool
+    start: float = 0.0
+    fraction: float = 0.0
+    whole: list[Sums] = field(default_factory=list[Sums])
+    sampled: list[Sums] = field(default_factory=list[Sums])
+    intervals: list[Interval] = field(default_factory=list[Interval])
+    sizes: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+    is_met: bool = False
+    is_stopped: bool = False
+
+    @property
+    def question(self) -> Question:
+        return self.reading.question
+
+    def is_known(self) -> bool:
+        """Tell whether the log alone answers: nothing but rows is counted, all of them."""
+        asked = self.question
+        only_rows = all(
+            isinstance(one, Smooth) and set(one.totals) <= {0} for one in asked.aggregates.answers
+        )
+        return only_rows and not asked.by and not asked.conditions and self.reading.rows_in_all is not None
+
+    def known(self) -> Estimate:
+        """Answer by the log alone."""
+        nothing = self.reading.read(iter(()))
+        rows = self.reading.rows_in_all or 0
+        self.whole = [
+            Sums(nothing.keys.clear(1).with_columns(**{f"{TOTAL}0": rows}), nothing.sizes, nothing.rows)
+        ]
+        self.sampled = [nothing]
+        self.start = self.fraction = 0.0
+        return self.estimate(probability=1.0)
+
+    def first_end(self) -> float:
+        """Return where the first round ends, and read what has no index."""
+        limits, reading = self.question.limits, self.reading
+        self.whole.append(reading.read(iter([reading.without_index()])))
+        if limits.sample is not None:
+            self.start, end = limits.sample if isinstance(limits.sample, tuple) else (0.0, limits.sample)
+            self.fraction = self.start
+            return float(end)
+        pilot = _PILOT_ROWS / max(reading.rows_opened, 1)
+        return min(pilot if pilot < 0.5 else 1.0, limits.max_fraction)
+
+    def read_to(self, end: float) -> None:
+        """Read the rows between the fraction read so far and another, fewer if bytes are short."""
+        end = self.within_bytes(end)
+        if end > self.fraction:
+            sums = self.reading.read(iter([self.window(end)]))
+            (self.whole if self.is_all(end) else self.sampled).append(sums)
+            self.fraction = end
+
+    def is_all(self, end: float) -> bool:
+        """Tell whether all rows are known when everything up to this fraction is read."""
+        return self.start == 0.0 and end == 1.0
+
+    def window(self, end: float) -> Window | None:
+        """Return the next read."""
+        return self.reading.between(self.fraction, end, by_key=not self.is_all(end))
+
+    def within_bytes(self, end: float) -> float:
+        """Return how far a round may read.
+
+        Raises
+        ------
+        InvalidInputError
+            Not even a small sample may be read.
+        """
+        most = self.question.limits.max_bytes
+        if most is None:
+            return end
+        left = most - self.reading.bytes_opened
+        for _ in range(_FEWER_BYTES if left > 0 else 0):
+            window = self.window(end)
+            if window is None and self.is_stopped:
+                break  # nothing lies in what is left of the round
+            if window is None or window.plan.bytes_opened <= left:
+                return end
+            self.is_stopped = True
+            end = self.fraction + (end - self.fraction) * min(0.8 * left / window.plan.bytes_opened, 0.9)
+        if self.fraction == self.start:
+            msg = (
+                f"max_bytes={most:,} is too little for any sample: files without index are read whole, and of the "
+                f"others a few pages; {self.reading.bytes_opened:,} bytes were read. Allow more, or optimize the table"
+            )
+            raise InvalidInputError(msg, argument="max_bytes")
+        return self.fraction
+
+    def estimate(self, probability: float | None = None) -> Estimate:
+        """Return what is known now."""
+        asked, reading = self.question, self.reading
+        if probability is None:
+            read = (self.start, self.fraction)
+            probability = reading.probability(read) if self.fraction > self.start else 0.0
+        sample = self.sample(probability)
+        factor = factor_of(
+            asked.confidence,
+            answers=max(len(sample.whole), 1) * len(asked.aggregates.answers) if asked.simultaneous else 1,
+        )
+        factor *= WIDENED if asked.has_target else 1.0
+        self.intervals = list(_intervals(sample, asked, factor))
+        rows = sample.totals[:, 0]
+        self.sizes = rows >= asked.min_group_rows
+        met = [is_met(found, target) for found, target in self.answers()]
+        # No group at all was seen, but there may be some.
+        unseen = len(rows) == 0 and probability < 1.0
+        self.is_met = not unseen and all(bool((one | ~self.sizes).all()) for one in met)
+        return estimate_of(
+            asked,
+            sample,
+            self.intervals,
+            Facts(
+                uri=reading.reader.snapshot.uri,
+                version=reading.reader.snapshot.version,
+                fraction=self.fraction - self.start if probability < 1.0 or self.fraction else 0.0,
+                rows_read=reading.rows_read,
+                bytes_opened=reading.bytes_opened,
+                bytes_total=int(reading.reader.snapshot.files["size_bytes"].sum()),
+                met=self.is_met if asked.has_target else None,
+                design_effect=count_keys(reading.reader.snapshot.files).lower_bound,
+            ),
+        )
+
+    def answers(self) -> Iterator[tuple[Interval, Target]]:
+        """Give each interval with what it has to reach."""
+        for found, answer in zip(self.intervals, self.question.aggregates.answers, strict=True):
+            yield found, self.question.targets[answer.name]
+
+    def sample(self, probability: float) -> Sample:
+        """Return what was read as one sample."""
+        asked, reading = self.question, self.reading
+        self.whole = [Sums.together(self.whole)]
+        self.sampled = [Sums.together(self.sampled or [reading.read(iter(()))])]
+        return Sample.of(
+            asked.aggregates,
+            asked.by,
+            self.sampled[0],
+            self.whole[0],
+            probability=probability,
+            known_rows=reading.rows_known if reading.is_calibrated else None,
+            filtered=bool(asked.conditions),
+        )
+
+    def next_end(self) -> float | None:
+        """Return where the next round ends; None: it is enough, or there is no more."""
+        limits = self.question.limits
+        done = self.is_met or self.is_stopped or self.fraction >= min(limits.max_fraction, 1.0)
+        if limits.sample is not None or done:
+            return None
+        growth = {"most_growth": _STEP} if self.progressive else {}
+        following = max(
+            next_fraction(self.fraction, found, target, self.sizes, **growth)
+            for found, target in self.answers()
+        )
+        if len(self.sizes) == 0:
+            following = min(_STEP * self.fraction, 1.0)
+        end = min(following, limits.max_fraction)
+        return end if end > self.fraction else None
+
+
+def _intervals(sample: Sample, asked: Question, factor: float) -> Iterator[Interval]:
+    number = 0
+    for answer in asked.aggregates.answers:
+        if isinstance(answer, Smooth):
+            yield smooth_interval(sample, answer, factor)
+        else:
+            yield quantile_interval(sample, number, answer, factor)
+            number += 1

@@ -1,0 +1,76 @@
+"""Answers of frames, without a table: samples drawn here, by weights that are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.estimate.aggregates import Aggregates, Smooth, recognise
+from qbeast_core.estimate.batch import RowSums
+from qbeast_core.estimate.intervals import Interval, quantile_interval, smooth_interval
+from qbeast_core.estimate.sample import WEIGHT, Sample
+
+
+def asked(exprs: Mapping[str, pl.Expr], rows: pl.DataFrame) -> Aggregates:
+    return recognise(exprs, rows.schema, lambda one: rows.select(one).dtypes[0])
+
+
+def exact(expr: pl.Expr, rows: pl.DataFrame) -> list[float]:
+    """What an aggregate is of all rows."""
+    weights = np.arange(rows.height, dtype=np.int32) // 2
+    return intervals({"it": expr}, rows, weights, 1.0)["it"].value.tolist()
+
+
+def sample_of(
+    exprs: Mapping[str, pl.Expr],
+    rows: pl.DataFrame,
+    weights: np.ndarray,
+    fraction: float,
+    *,
+    by: Sequence[str] = (),
+    where: pl.Expr | None = None,
+    known: bool = True,
+    whole: pl.DataFrame | None = None,
+) -> Sample:
+    """A sample of keys: rows of one weight are in it together, and it holds each weight with this probability."""
+    aggregates = asked(exprs, rows)
+    centres = {name: rows.select(one).item() or 0.0 for name, one in aggregates.centres.items()}
+    sums = RowSums(aggregates, tuple(by), where, None, centres)
+    inside = weights < fraction * 2**32 - 2**31
+    drawn = rows.with_columns(pl.Series(WEIGHT, weights, pl.Int32)).filter(pl.Series(inside))
+    rest = (rows.clear() if whole is None else whole).with_columns(pl.lit(0, pl.Int32).alias(WEIGHT))
+    return Sample.of(
+        aggregates,
+        by,
+        sums.of(drawn, sizes=known),
+        sums.of(rest, sizes=False),
+        probability=fraction,
+        known_rows=rows.height if known else None,
+        filtered=where is not None,
+    )
+
+
+def intervals(
+    exprs: Mapping[str, pl.Expr],
+    rows: pl.DataFrame,
+    weights: np.ndarray,
+    fraction: float,
+    *,
+    factor: float = 1.96,
+    by: Sequence[str] = (),
+    where: pl.Expr | None = None,
+    known: bool = True,
+) -> dict[str, Interval]:
+    """The intervals of a sample."""
+    drawn = sample_of(exprs, rows, weights, fraction, by=by, where=where, known=known)
+    found: dict[str, Interval] = {}
+    for one in asked(exprs, rows).answers:
+        if isinstance(one, Smooth):
+            found[one.name] = smooth_interval(drawn, one, factor)
+        else:
+            found[one.name] = quantile_interval(
+                drawn, len([q for q in found if q.startswith("q")]), one, factor
+            )
+    return found

@@ -1,0 +1,192 @@
+"""Variances are those of sampling keys, calibrated totals know what they are calibrated to, and intervals cover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+import pytest
+
+from qbeast_core.estimate.dual import Dual
+from qbeast_core.estimate.intervals import factor_of
+from qbeast_core.estimate.rules import LEAST_KEYS, Target, is_met, is_reliable, next_fraction
+from tests.estimate.answers import intervals, sample_of
+
+MEAN, SUM, ROWS = pl.col("x").mean(), pl.col("x").sum(), pl.len()
+KEYS = 6_000
+
+
+def clustered(seed: int = 3, keys: int = KEYS) -> tuple[pl.DataFrame, np.ndarray]:
+    """Rows of which those of one key resemble each other, in three groups; and the key of each."""
+    random = np.random.default_rng(seed)
+    key = np.repeat(np.arange(keys), random.integers(1, 12, keys))
+    x = random.lognormal(0, 0.7, keys)[key] + random.normal(0, 0.1, len(key))
+    group = np.array(["a", "a", "b", None], dtype=object)[random.integers(0, 4, len(key))]
+    return pl.DataFrame({"x": x, "g": pl.Series(group, dtype=pl.String)}), key
+
+
+def draw(key: np.ndarray, seed: int) -> np.ndarray:
+    """Weights of a new key column."""
+    random = np.random.default_rng(seed)
+    return random.integers(-(2**31), 2**31, key.max() + 1)[key].astype(np.int32)
+
+
+def test_slopes_are_derivatives() -> None:
+    def of(totals: np.ndarray) -> Dual:
+        a, b, c = Dual.inputs(totals)
+        return ((a * b - c / a).sqrt() + b.constant(2.0)) / -b
+
+    at, step = np.array([[3.0, 2.0, 5.0]]), 1e-6
+    for number in range(3):
+        moved = at.copy()
+        moved[0, number] += step
+        assert of(at).slopes[0, number] == pytest.approx(
+            (of(moved).value[0] - of(at).value[0]) / step, rel=1e-4
+        )
+
+
+def test_the_variance_of_a_total_is_that_of_its_keys() -> None:
+    rows, key = clustered()
+    weights = draw(key, 1)
+    found = intervals({"s": SUM}, rows, weights, 0.1, factor=1.0, known=False)["s"]
+    inside = weights < 0.1 * 2**32 - 2**31
+    by_key = rows.with_columns(key=key).filter(pl.Series(inside)).group_by("key").agg(pl.col("x").sum())["x"]
+    assert found.half_width[0] ** 2 == pytest.approx(0.9 / 0.01 * (by_key**2).sum())
+    assert found.keys[0] == len(by_key)
+    assert found.largest_share[0] == pytest.approx((by_key**2).max() / (by_key**2).sum())
+
+
+def test_a_calibrated_total_is_the_known_rows_times_the_mean() -> None:
+    rows, key = clustered()
+    found = intervals({"s": SUM, "m": MEAN, "n": ROWS}, rows, draw(key, 1), 0.1)
+    assert found["s"].value[0] == pytest.approx(rows.height * found["m"].value[0])
+    assert found["s"].half_width[0] == pytest.approx(rows.height * found["m"].half_width[0])
+    assert (found["n"].value[0], found["n"].exact[0]) == (rows.height, True)
+
+
+def test_the_residuals_of_a_group_count_keys_without_a_row_in_it() -> None:
+    """Of a calibrated total by group, key by key, as the formula says it."""
+    rows, key = clustered(keys=500)
+    weights = draw(key, 2)
+    found = intervals({"s": SUM}, rows, weights, 0.3, factor=1.0, by=["g"])["s"]
+    drawn = rows.with_columns(key=key).filter(pl.Series(weights < 0.3 * 2**32 - 2**31))
+    scale = rows.height / drawn.height
+    for at, group in enumerate(["a", "b", None]):
+        per_key = drawn.group_by("key").agg(
+            pl.len().alias("n"),
+            pl.col("x").filter(pl.col("g").eq_missing(pl.lit(group, pl.String))).sum().alias("y"),
+        )
+        residual = per_key["y"] - per_key["y"].sum() / per_key["n"].sum() * per_key["n"]
+        assert found.half_width[at] ** 2 == pytest.approx(0.7 * scale**2 * (residual**2).sum())
+
+
+def test_what_was_read_whole_adds_no_variance() -> None:
+    rows, key = clustered()
+    weights = draw(key, 4)
+    alone = sample_of({"s": SUM}, rows, weights, 0.1, known=False)
+    both = sample_of({"s": SUM}, rows, weights, 0.1, known=False, whole=rows.head(1000))
+    assert both.totals[0, 1] - alone.totals[0, 1] == pytest.approx(rows.head(1000)["x"].sum())
+    assert np.sort(both.sums[:, 1]).tolist() == np.sort(alone.sums[:, 1]).tolist()
+
+
+ESTIMANDS: dict[str, tuple[pl.Expr, Callable[[pl.DataFrame], float]]] = {
+    "count": (ROWS, lambda rows: float(rows.height)),
+    "count of a condition": ((pl.col("x") > 1).sum(), lambda rows: float((rows["x"] > 1).sum())),
+    "sum": (SUM, lambda rows: float(rows["x"].sum())),
+    "mean": (MEAN, lambda rows: float(rows.select(MEAN).item())),
+    "ratio": (SUM / (pl.col("x") > 1).sum(), lambda rows: rows["x"].sum() / (rows["x"] > 1).sum()),
+    "std": (pl.col("x").std(), lambda rows: float(rows.select(pl.col("x").std()).item())),
+    "q": (pl.col("x").quantile(0.8), lambda rows: float(rows.select(pl.col("x").quantile(0.8)).item())),
+}
+
+
+def coverage(trials: int, fraction: float, **options: object) -> dict[tuple[str, int], tuple[float, int]]:
+    """How often intervals that are believed hold the truth, and how many were; each trial has another key column."""
+    rows, key = clustered()
+    kept = rows if options.get("where") is None else rows.filter(options["where"])
+    parts = [kept.filter(pl.col("g").eq_missing(pl.lit(one, pl.String))) for one in ("a", "b", None)]
+    groups = parts if options.get("by") else [kept]
+    truth = {name: np.array([of(group) for group in groups]) for name, (_, of) in ESTIMANDS.items()}
+    exprs = {name: expr for name, (expr, _) in ESTIMANDS.items()}
+    held, believed = ({name: np.zeros(len(groups), np.int64) for name in exprs} for _ in range(2))
+    for seed in range(trials):
+        found = intervals(exprs, rows, draw(key, 1000 + seed), fraction, factor=factor_of(0.95), **options)
+        for name, one in found.items():
+            reliable = is_reliable(one)
+            believed[name] += reliable
+            held[name] += reliable & (one.low <= truth[name]) & (truth[name] <= one.high)
+    return {
+        (name, at): (float(held[name][at] / believed[name][at]), int(believed[name][at]))
+        for name in exprs
+        for at in range(len(groups))
+        if believed[name][at]
+    }
+
+
+CASES: dict[str, dict[str, object]] = {
+    "all": {},
+    "by": {"by": ["g"]},
+    "where": {"where": pl.col("x") < 2.5},
+    "where, not calibrated": {"where": pl.col("x") < 2.5, "known": False},
+    "by, where": {"by": ["g"], "where": pl.col("x") < 2.5},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_intervals_cover_94_to_97_percent(case: str) -> None:
+    """Of 1,500 trials the share is off by 0.6 % (one standard error): 2.5 of these are allowed on each side."""
+    found = {what: share for what, (share, of) in coverage(1500, 0.25, **CASES[case]).items() if of > 1200}
+    assert len(found) >= 0.8 * len(ESTIMANDS)
+    assert not {what: share for what, share in found.items() if not 0.935 <= share <= 0.985 and share < 1.0}
+    # Exact are a count of all rows, and nothing else.
+    assert {what for what, share in found.items() if share == 1.0} <= {("count", 0)}
+
+
+def test_intervals_cover() -> None:
+    found = [share for share, of in coverage(60, 0.25, **CASES["by, where"]).values() if of > 40]
+    assert len(found) > 12
+    assert min(found) > 0.8
+    assert np.mean(found) == pytest.approx(0.95, abs=0.025)
+
+
+def test_few_keys_are_not_believed_and_asked_for() -> None:
+    rows, key = clustered(keys=900)
+    found = intervals({"s": SUM}, rows, draw(key, 1), 0.05)["s"]
+    assert found.keys[0] < LEAST_KEYS
+    assert not is_reliable(found).any()
+    wanted = next_fraction(0.05, found, Target(relative=9.0), np.ones(1, np.bool_))
+    assert 0.05 * LEAST_KEYS / found.keys[0] < wanted < 0.25
+
+
+def test_one_key_with_most_of_the_variance_is_not_believed() -> None:
+    rows = pl.DataFrame({"x": [1.0] * 9_999 + [1e6]})
+    weights = np.arange(-(2**31), 2**31, 2**32 // 10_000).astype(np.int32)[:10_000]
+    found = intervals({"s": SUM}, rows.reverse(), weights, 0.2)["s"]
+    assert found.largest_share[0] > 0.9
+    assert not is_met(found, Target(relative=9.0)).any()
+
+
+def test_values_that_are_all_the_same_in_the_sample_are_not_taken_for_exact() -> None:
+    rows = pl.DataFrame({"x": [1.0] * 9_999 + [1e9]})
+    weights = np.arange(-(2**31), 2**31, 2**32 // 10_000).astype(np.int32)[:10_000]
+    found = intervals({"m": MEAN}, rows, weights, 0.2)["m"]
+    assert (found.value[0], found.half_width[0], found.exact[0]) == (1.0, 0.0, False)
+    assert not is_reliable(found).any()
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_nan_and_infinities_have_no_bound(wrong: float) -> None:
+    rows = pl.DataFrame({"x": [wrong, *map(float, range(9_999))]})
+    weights = np.arange(-(2**31), 2**31, 2**32 // 10_000).astype(np.int32)[:10_000]
+    for found in intervals({"s": SUM, "q": pl.col("x").median()}, rows, weights, 0.2).values():
+        assert not found.finite.any()
+        assert np.isnan(found.low).all()
+        # Reading on would not help.
+        assert next_fraction(0.2, found, Target(0.1), np.ones(1, np.bool_)) == 0.2
+
+
+def test_several_answers_at_once_needs_wider_intervals() -> None:
+    assert factor_of(0.95) == pytest.approx(1.95996, abs=1e-5)
+    assert factor_of(0.95, answers=10) == pytest.approx(factor_of(0.995))

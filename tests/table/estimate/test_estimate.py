@@ -1,0 +1,325 @@
+"""Estimates of tables: exact where everything is read, near enough where not, and refused before anything is read."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+
+ROWS = 120_000
+ASKED: dict[str, pl.Expr | str] = {
+    "n": pl.len(),
+    "mean": pl.col("x").mean(),
+    "sum": "sum(x * 2)",
+    "std": pl.col("x").std(),
+    "median": pl.col("x").median(),
+    "large": (pl.col("x") > 15).sum(),
+    "ratio": pl.col("cents").sum() / pl.len(),
+}
+EXPECTED = [
+    pl.len().cast(pl.Float64).alias("n"),
+    pl.col("x").mean().alias("mean"),
+    (pl.col("x") * 2).sum().alias("sum"),
+    pl.col("x").std().alias("std"),
+    pl.col("x").median().alias("median"),
+    (pl.col("x") > 15).sum().cast(pl.Float64).alias("large"),
+    (pl.col("cents").sum().cast(pl.Float64) / pl.len()).alias("ratio"),  # Polars rounds quotients of decimals
+]
+
+
+def rows(count: int = ROWS, seed: int = 5) -> pl.DataFrame:
+    random = np.random.default_rng(seed)
+    return pl.DataFrame(
+        {
+            "id": random.permutation(count),
+            "x": pl.Series(random.normal(12, 4, count)).set(pl.Series(random.random(count) < 0.05), None),
+            "kind": pl.Series(random.choice(["a", "b", "c"], count, p=[0.6, 0.3, 0.1])),
+            "cents": pl.Series(random.integers(0, 10**6, count)).cast(pl.Decimal(12, 2)),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def frame() -> pl.DataFrame:
+    return rows()
+
+
+@pytest.fixture(scope="module")
+def table(frame: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
+    path = str(tmp_path_factory.mktemp("estimate") / "table")
+    qbeast.write_table(frame, path, columns=["id", "x"], cube_size=3000)
+    return qbeast.open_table(path)
+
+
+def near(found: pl.DataFrame, expected: pl.DataFrame, error: float, by: list[str] | None = None) -> None:
+    names = [name for name in expected.columns if name not in (by or [])]
+    both = found.sort(by or names[0]), expected.sort(by or names[0])
+    for name in names:
+        off = (both[0][name] / both[1][name] - 1).abs().max()
+        assert off is not None
+        assert off <= error, name
+
+
+@pytest.mark.parametrize("where", [None, pl.col("x") < 13, "kind <> 'b' AND id < 50000"])
+@pytest.mark.parametrize("by", [[], ["kind"]])
+def test_of_everything_answers_are_what_polars_says(
+    table: qbeast.Table, frame: pl.DataFrame, where: Any, by: list[str]
+) -> None:
+    kept = frame if where is None else frame.filter(pl.sql_expr(where) if isinstance(where, str) else where)
+    expected = kept.group_by(by).agg(EXPECTED).sort(by) if by else kept.select(EXPECTED)
+    found = table.estimate(ASKED, by=by, where=where, sample=1.0)
+    assert_frame_equal(found.frame.select(expected.columns), expected, rel_tol=1e-9)
+    assert found.frame["reliable"].all()
+    assert found.frame["mean_low"].equals(found.frame["mean"])
+    assert (found.fraction, found.complete, found.met) == (1.0, True, None)
+    assert found.frame["rows_sampled"].sum() == kept.height
+
+
+@pytest.mark.parametrize("where", [None, "id < 60000"])
+@pytest.mark.parametrize("by", [None, "kind"])
+def test_answers_are_near_and_read_less(
+    table: qbeast.Table, frame: pl.DataFrame, where: str | None, by: str | None
+) -> None:
+    asked = {name: ASKED[name] for name in ("n", "mean", "sum")}
+    found = table.estimate(asked, by=by, where=where, error=0.06)
+    kept = frame if where is None else frame.filter(pl.sql_expr(where))
+    names = [by] if by else []
+    expected = (kept.group_by(names).agg(EXPECTED) if by else kept.select(EXPECTED)).select([*names, *asked])
+    near(found.frame, expected, 0.06, names)
+    assert found.met
+    assert 0 < found.fraction < 0.5
+    assert found.bytes_opened < 0.7 * found.bytes_total
+    assert found.rows_read < 0.5 * ROWS
+
+
+def test_the_log_alone_counts_rows(table: qbeast.Table) -> None:
+    found = table.estimate({"n": pl.len()}, error=0.01)
+    assert found.frame.row(0) == (ROWS, ROWS, ROWS, ROWS, True)
+    assert (found.fraction, found.rows_read, found.bytes_opened, found.met) == (0.0, 0, 0, True)
+
+
+def test_a_count_beside_others_is_exact(table: qbeast.Table) -> None:
+    found = table.estimate({"n": pl.len(), "mean": pl.col("x").mean()}, sample=0.1)
+    assert found.frame.select("n", "n_low", "n_high").row(0) == (ROWS, ROWS, ROWS)
+    low, high = found.frame.select("mean_low", "mean_high").row(0)
+    assert low < high
+
+
+def test_windows_are_samples_of_their_own(table: qbeast.Table, frame: pl.DataFrame) -> None:
+    """Together they hold each row once; each estimates the same."""
+    windows = [(at / 5, (at + 1) / 5) for at in range(5)]
+    found = [table.estimate({"s": pl.col("x").sum()}, sample=window, where="id >= 0") for window in windows]
+    assert sum(one.frame["rows_sampled"].item() for one in found) == frame.height
+    assert len({one.frame["s"].item() for one in found}) == 5
+    for one in found:
+        assert one.frame["s_low"].item() <= one.frame["s"].item() <= one.frame["s_high"].item()
+        assert one.fraction == pytest.approx(0.2)
+
+
+def test_steps_read_only_what_is_new_and_end_where_the_promise_is_kept(table: qbeast.Table) -> None:
+    asked: dict[str, pl.Expr | str] = {"large": (pl.col("x") > 18).sum(), "mean": pl.col("x").mean()}
+    steps = list(table.estimates(asked, where="id < 90000", error=0.05))
+    assert len(steps) > 1
+    assert [step.met for step in steps] == [False] * (len(steps) - 1) + [True]
+    for before, after in itertools.pairwise(steps):
+        assert before.fraction < after.fraction <= 2.0001 * before.fraction or after.fraction == 1.0
+    direct = table.estimate(asked, where="id < 90000", sample=steps[-1].fraction)
+    assert steps[-1].rows_read == direct.rows_read
+    assert_frame_equal(steps[-1].frame.select(list(asked)), direct.frame.select(list(asked)))
+
+
+def test_a_joined_frame_may_filter_and_group(table: qbeast.Table, frame: pl.DataFrame) -> None:
+    names = pl.DataFrame({"kind": ["a", "b"], "name": ["first", "second"]})
+    found = table.estimate(
+        {"n": pl.len(), "m": pl.col("x").mean()}, by="name", join=(names, "kind"), sample=1.0
+    )
+    expected = (
+        frame.join(names, on="kind", how="left")
+        .group_by("name")
+        .agg(n=pl.len().cast(pl.Float64), m=pl.col("x").mean())
+    )
+    assert_frame_equal(
+        found.frame.select("name", "n", "m"), expected.sort("name", nulls_last=True), rel_tol=1e-9
+    )
+    kept = table.estimate(
+        {"n": pl.len()}, where="name = 'second' AND x > 10", join=(names, "kind"), error=0.05
+    )
+    assert kept.frame["n"].item() == pytest.approx(
+        frame.filter(kind="b").filter(pl.col("x") > 10).height, rel=0.05
+    )
+
+
+def test_files_without_index_are_read_whole_and_have_no_error(tmp_path: Path) -> None:
+    import deltalake  # noqa: PLC0415 - the other writer
+
+    path, indexed, staged = str(tmp_path / "t"), rows(60_000, 1), rows(20_000, 2)
+    qbeast.write_table(indexed, path, columns=["id", "x"])
+    deltalake.write_deltalake(path, staged.to_arrow(), mode="append")
+    table = qbeast.open_table(path)
+    asked: dict[str, pl.Expr | str] = {"n": pl.len(), "s": pl.col("x").sum(), "median": pl.col("x").median()}
+    both = pl.concat([indexed, staged])
+    half = table.estimate(asked, sample=0.3)
+    assert half.frame["n"].item() == 80_000
+    assert half.frame["rows_sampled"].item() == table.scan(sample=0.3).filter(
+        pl.col("id") >= 0
+    ).collect().height + (
+        staged.height
+        - table.scan(sample=0.3)
+        .collect()
+        .join(staged, on=staged.columns, nulls_equal=True, how="semi")
+        .height
+    )
+    assert half.frame["s"].item() == pytest.approx(both["x"].sum(), rel=0.02)
+    # Only rows with an index vary.
+    alone = qbeast.open_table(path, version=0).estimate(asked, sample=0.3).frame
+    assert half.frame["s_high"].item() - half.frame["s"].item() == pytest.approx(
+        alone["s_high"].item() - alone["s"].item()
+    )
+    whole = table.estimate(asked, sample=1.0).frame
+    assert whole.select(list(asked)).row(0) == pytest.approx((80_000, both["x"].sum(), both["x"].median()))
+
+
+def test_deleted_rows_are_not_counted(frame: pl.DataFrame, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    qbeast.write_table(frame.head(50_000), path, columns=["id", "x"])
+    changed = qbeast.open_table(path)
+    changed.delete("kind = 'a'")
+    assert (
+        changed.estimate({"n": pl.len()}, error=0.1).frame["n"].item()
+        == frame.head(50_000).filter(pl.col("kind") != "a").height
+    )
+
+
+def test_limits_stop_reading_and_say_so(table: qbeast.Table) -> None:
+    asked: dict[str, pl.Expr | str] = {"rare": (pl.col("x") > 25).sum()}
+    short = table.estimate(asked, error=0.01, max_fraction=0.2)
+    assert (short.met, short.fraction) == (False, 0.2)
+    assert not short.frame["reliable"].item()
+    few = table.estimate(asked, error=0.01, max_bytes=short.bytes_total // 3)
+    assert not few.met
+    assert few.bytes_opened <= few.bytes_total // 3
+    everything = table.estimate(asked, error=0.01)
+    assert (everything.met, everything.fraction) == (True, 1.0)
+
+
+def test_small_groups_are_marked_and_may_be_left_so(tmp_path: Path) -> None:
+    path, some = (
+        str(tmp_path / "t"),
+        rows(100_000).with_columns(kind=pl.when(pl.col("id") < 60).then(pl.lit("rare")).otherwise("kind")),
+    )
+    qbeast.write_table(some, path, columns=["id", "x"])
+    table = qbeast.open_table(path)
+    asked: dict[str, pl.Expr | str] = {"m": pl.col("x").mean()}
+    marked = table.estimate(asked, by="kind", error=0.05, min_group_rows=1000)
+    assert marked.met
+    assert marked.fraction < 0.5
+    assert not marked.complete
+    assert marked.frame.filter(kind="rare")["reliable"].to_list() in ([False], [])
+    read_on = table.estimate(asked, by="kind", error=0.05)
+    assert (read_on.met, read_on.fraction, read_on.complete) == (True, 1.0, True)
+
+
+def test_all_at_once_reads_more(table: qbeast.Table) -> None:
+    asked: dict[str, pl.Expr | str] = {"s": pl.col("x").sum(), "m": pl.col("x").mean()}
+    each = table.estimate(asked, by="kind", sample=0.2).frame
+    every = table.estimate(asked, by="kind", sample=0.2, simultaneous=True).frame
+    wider = (every["s_high"] - every["s"]) / (each["s_high"] - each["s"])
+    assert wider.to_list() == pytest.approx([2.638 / 1.96] * 3, rel=1e-3)
+
+
+def test_an_empty_table_counts_nothing_and_has_no_mean(tmp_path: Path) -> None:
+    qbeast.write_table(rows(10).clear(), tmp_path / "t", columns=["id"])
+    table = qbeast.open_table(tmp_path / "t")
+    found = table.estimate({"n": pl.len(), "m": pl.col("x").mean(), "s": pl.col("x").sum()}, error=0.1)
+    assert found.frame.select("n", "m", "s").row(0) == (0.0, None, 0.0)
+    assert (found.met, found.frame["reliable"].item()) == (True, True)
+    grouped = table.estimate({"n": pl.len()}, by="kind", error=0.1)
+    assert (grouped.frame.height, grouped.met, grouped.complete) == (0, True, True)
+
+
+def test_columns_of_nulls_have_no_mean_and_nan_no_bound(tmp_path: Path) -> None:
+    some = rows(60_000).with_columns(
+        none=pl.lit(None, pl.Float64), odd=pl.when(pl.col("id") % 3 == 0).then(math.nan).otherwise(1.0)
+    )
+    qbeast.write_table(some, tmp_path / "t", columns=["id", "x"])
+    table = qbeast.open_table(tmp_path / "t")
+    found = table.estimate({"none": pl.col("none").mean(), "odd": pl.col("odd").sum()}, sample=0.3)
+    assert found.frame.select("none", "none_low", "odd_low").row(0) == (None, None, None)
+    assert math.isnan(found.frame["odd"].item())
+    assert "NaN or infinities" in found.notes[0]
+    exact = table.estimate({"none": pl.col("none").mean()}, error=0.1)
+    assert (exact.frame["none"].item(), exact.met) == (None, True)
+    assert table.estimate({"odd": pl.col("odd").sum()}, error=0.1).met is False
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no error": ({}, "error must be given"),
+    "error 0": ({"error": 0}, "error must be a number above 0"),
+    "error below 0": ({"error": -0.1}, "error must be a number above 0"),
+    "error NaN": ({"error": math.nan}, "error must be a number above 0"),
+    "absolute": ({"absolute": {"m": 0}}, "absolute must be a number above 0"),
+    "absolute of another": ({"error": 0.1, "absolute": {"z": 1}}, "names no such answer"),
+    "confidence 1": ({"error": 0.1, "confidence": 1}, "confidence must be a number between 0 and 1"),
+    "confidence 0": ({"error": 0.1, "confidence": 0.0}, "confidence must be a number between 0 and 1"),
+    "fraction": ({"error": 0.1, "max_fraction": 2}, "max_fraction must be"),
+    "bytes": ({"error": 0.1, "max_bytes": 0}, "max_bytes must be"),
+    "too few bytes": ({"error": 0.1, "max_bytes": 10}, "max_bytes=10 is too little"),
+    "sample": ({"sample": 1.5}, "sample must be a fraction"),
+    "no sample": ({"sample": 0.0}, "sample must hold something"),
+    "both": ({"sample": 0.1, "error": 0.1}, "give one of them"),
+    "by": ({"error": 0.1, "by": "z"}, "by must be different columns"),
+    "where": ({"error": 0.1, "where": "z = 1"}, "`where` names no such column"),
+    "where of rows": (
+        {"error": 0.1, "where": pl.col("x") > pl.col("x").mean()},
+        "must say one thing of each row",
+    ),
+    "no aggregates": ({"error": 0.1, "aggregates": {}}, "must be a mapping"),
+    "column": ({"error": 0.1, "aggregates": {"m": pl.col("z").sum()}}, "names no such column"),
+    "name": ({"error": 0.1, "aggregates": {"m": pl.len(), "m_low": pl.len()}}, "cannot name an answer"),
+    "max": ({"error": 0.1, "aggregates": {"m": pl.col("x").max()}}, "Max is decided by single rows"),
+    "nested": (
+        {"error": 0.1, "aggregates": {"m": pl.col("x").sum().sum()}},
+        "must say one thing of each row",
+    ),
+    "window": ({"error": 0.1, "aggregates": {"m": pl.col("x").sum().over("kind")}}, "a window"),
+    "random": (
+        {"error": 0.1, "aggregates": {"m": pl.col("x").shuffle().sum()}},
+        "must say one thing of each row",
+    ),
+    "literal": ({"error": 0.1, "aggregates": {"m": pl.lit(1).sum()}}, "names no column"),
+    "text": ({"error": 0.1, "aggregates": {"m": "x"}}, "stands in no aggregate"),
+    "join": ({"error": 0.1, "join": (pl.DataFrame({"kind": ["a", "a"]}), "kind")}, "many to one"),
+    "join types": ({"error": 0.1, "join": (pl.DataFrame({"kind": [1]}), "kind")}, "other types"),
+    "join columns": (
+        {"error": 0.1, "join": (pl.DataFrame({"kind": ["a"], "x": [1]}), "kind")},
+        "that the table has too",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_bad_input_is_refused(table: qbeast.Table, case: str) -> None:
+    options, message = WRONG[case]
+    asked = options.get("aggregates", {"m": pl.col("x").mean()})
+    rest = {name: one for name, one in options.items() if name != "aggregates"}
+    with pytest.raises(qbeast.InvalidInputError, match=message):
+        table.estimate(asked, **rest)
+
+
+def test_an_answer_shows_itself(table: qbeast.Table) -> None:
+    found = table.estimate({"m": pl.col("x").mean(), "n": pl.len()}, by="kind", error=0.05)
+    assert "0.95 confidence of each interval, the error asked for is kept" in repr(found)
+    assert "<table" in found._repr_html_()
+    assert found.to_pandas().shape == found.frame.shape
+    drawn = found.plot("n")
+    assert drawn.axes[0].get_xlabel() == "n"
+    with pytest.raises(qbeast.InvalidInputError, match="no answer 'z'"):
+        found.plot("z")
