@@ -46,8 +46,13 @@ class DataFile(Protocol):
     """
 
     @property
+    def root(self) -> str:
+        """The root of its store."""
+        ...
+
+    @property
     def path(self) -> str:
-        """Below the store's root."""
+        """Below that root."""
         ...
 
     @property

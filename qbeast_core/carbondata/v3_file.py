@@ -80,6 +80,11 @@ class V3File:
         return cls(file, found, columns, blocklets, dictionaries)
 
     @property
+    def root(self) -> str:
+        """See `DataFile`."""
+        return self.file.store.uri
+
+    @property
     def path(self) -> str:
         """See `DataFile`."""
         return self.file.path
@@ -99,7 +104,7 @@ class V3File:
         info = self.footer.blocklets[blocklet.number]
         found: list[list[StoredBounds]] = []
         for column in columns:
-            with inside(self.file.store.uri, self.path, _place(blocklet, column)):
+            with inside(self.root, self.path, _place(blocklet, column)):
                 chunk = self._header(info, column)
                 found.append([page.min_max.bounds(0) for page in chunk.pages])
         return found
@@ -109,7 +114,7 @@ class V3File:
         info = self.footer.blocklets[blocklet.number]
         found: list[Any] = []
         for column in columns:
-            with inside(self.file.store.uri, self.path, _place(blocklet, column)):
+            with inside(self.root, self.path, _place(blocklet, column)):
                 found.append(self._column(info, blocklet, column, pages))
         return found
 

@@ -16,7 +16,7 @@ from qbeast_core.query.nodes import And, Atom, Node, Nothing, Or, Unknown, colum
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-__all__ = ["Selection", "SkipReason", "select"]
+__all__ = ["Selection", "SkipReason", "evaluate", "select"]
 
 SkipReason: TypeAlias = Literal["matches", "replicated copies", "weights", "statistics", "cubes"]
 """Why a file is opened, or what alone keeps it closed."""
@@ -125,8 +125,8 @@ def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
     if weights.is_empty:
         in_range[:] = False
     by_file: dict[Atom, BoolArray] = {}
-    statistics = _evaluate(node, table.files.height, lambda atom: _of_files(table, atom, by_file))
-    boxes = _evaluate(
+    statistics = evaluate(node, table.files.height, lambda atom: _of_files(table, atom, by_file))
+    boxes = evaluate(
         node, len(table), lambda atom: _of_files(table, atom, by_file)[table.file] & _of_boxes(table, atom)
     )
     blocks = in_range & boxes
@@ -155,16 +155,27 @@ def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
     )
 
 
-def _evaluate(node: Node, size: int, of_atom: Callable[[Atom], BoolArray]) -> BoolArray:
+def evaluate(node: Node, size: int, of_atom: Callable[[Atom], BoolArray]) -> BoolArray:
+    """Tell what may match a filter, by what of it may match each atom.
+
+    Parameters
+    ----------
+    node : Node
+        The filter.
+    size : int
+        How many files, blocks or pages are asked about.
+    of_atom : callable
+        Gives an array of that size for an atom.
+    """
     if isinstance(node, Unknown):
         return np.ones(size, np.bool_)
     if isinstance(node, Nothing):
         return np.zeros(size, np.bool_)
     if isinstance(node, And):
-        every: BoolArray = np.logical_and.reduce([_evaluate(child, size, of_atom) for child in node.children])
+        every: BoolArray = np.logical_and.reduce([evaluate(child, size, of_atom) for child in node.children])
         return every
     if isinstance(node, Or):
-        some: BoolArray = np.logical_or.reduce([_evaluate(child, size, of_atom) for child in node.children])
+        some: BoolArray = np.logical_or.reduce([evaluate(child, size, of_atom) for child in node.children])
         return some
     return of_atom(node)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.damage import Unreadable, damaged
 from qbeast_core.carbondata.pages.decimals import scaled_decimals
 from qbeast_core.carbondata.pages.nulls import array_of
@@ -17,7 +18,15 @@ from qbeast_core.carbondata.pages.widths import flipped_big_endian
 from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-__all__ = ["dates", "direct_timestamps", "members_at", "plain_values", "surrogate_width"]
+__all__ = [
+    "DATE_CUTOFF",
+    "dates",
+    "default_value",
+    "direct_timestamps",
+    "members_at",
+    "plain_values",
+    "surrogate_width",
+]
 
 DATE_CUTOFF: Final = 1073741823
 """The surrogate of 1970-01-01; 1 is null."""
@@ -139,3 +148,36 @@ def _numbers_in_text(slices: Slices, data_type: DataType, kind: Any, nulls: Bool
         return pc.cast(texts(slices, nulls), kind)
     except pa.ArrowInvalid as error:
         damaged(f"a {data_type.name} has neither the bytes nor the text of one: {error}")
+
+
+def default_value(column: Column) -> Any:
+    """Return what rows have that were written before a column was added, as an Arrow scalar; None for null.
+
+    Parameters
+    ----------
+    column : Column
+        Of the table.
+
+    Raises
+    ------
+    Damaged
+        If its default is none of its type.
+    """
+    stored = column.schema.default_value
+    if not stored or column.is_nested or stored == NULL_TOKEN:
+        return None
+    kind, data_type = column.arrow_type, column.kind
+    try:
+        if data_type == DataType.DATE:
+            return pa.scalar(int(stored) - DATE_CUTOFF, pa.int32()).cast(kind)
+        if data_type == DataType.DECIMAL or (data_type == DataType.TIMESTAMP and len(stored) == 8):
+            one = Slices(np.frombuffer(stored, np.uint8), np.zeros(1, np.int64), np.full(1, len(stored)))
+            return plain_values(one, data_type, kind)[0]
+        if data_type == DataType.BINARY:
+            return pa.scalar(stored, kind)
+        text = pa.scalar(stored.decode(), pa.large_string())
+        return text.cast(kind)
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        damaged(
+            f"column {column.schema.name!r} has the default {stored[:40]!r}, which is no {data_type.name}: {error}"
+        )

@@ -1,0 +1,74 @@
+"""Which blocklets or pages a filter may match, by their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.carbondata.columns import Column
+from qbeast_core.carbondata.data_file import StoredBounds
+from qbeast_core.carbondata.pages.statistics import decode_bounds
+from qbeast_core.query.nodes import And, Atom, Node, Or, column_of
+from qbeast_core.query.select import evaluate
+from qbeast_core.query.statistics import Statistics
+from qbeast_core.space.arrays import BoolArray
+
+__all__ = ["filtered_columns", "may_match"]
+
+Unit = Mapping[str, tuple[Column, StoredBounds]]
+"""Of a blocklet or page, by the table's name of a column: the file's column, and what it stores of its bounds."""
+
+
+def filtered_columns(node: Node) -> set[str]:
+    """Return the columns that the understood part of a filter asks about."""
+    if isinstance(node, And | Or):
+        return {name for child in node.children for name in filtered_columns(child)}
+    return {column_of(node)} if isinstance(node, Atom) else set()
+
+
+def may_match(node: Node, units: Sequence[Unit], schema: pl.Schema) -> BoolArray:
+    """Tell which units can hold a row that a filter keeps.
+
+    Parameters
+    ----------
+    node : Node
+        The filter, understood.
+    units : sequence of mapping
+        The blocklets or pages.
+    schema : polars.Schema
+        The table's columns.
+
+    Returns
+    -------
+    bool array, shape (units,)
+        True where nothing is known.
+    """
+    names = sorted(filtered_columns(node) & set(schema))
+    bounds = {name: [_decoded(unit.get(name)) for unit in units] for name in names}
+    files = pl.DataFrame({"num_records": [0] * len(units)})
+    for at, side in enumerate(("min", "max")):
+        found = [_series(name, [one and one[at] for one in bounds[name]], schema[name]) for name in names]
+        files = files.with_columns(pl.DataFrame(found).to_struct(side)) if found else files
+    rows = np.zeros(len(units), np.int64)
+    sure = pl.Series("doubtful", np.zeros(len(units), np.bool_))
+    # Bounds of doubles leave NaN out, as those of foreign writers of Parquet do.
+    exact = Statistics(files, pl.repeat(value=False, n=len(units), dtype=pl.Boolean, eager=True), rows, sure)
+    floats = Statistics(files, pl.repeat(value=True, n=len(units), dtype=pl.Boolean, eager=True), rows, sure)
+
+    def of_atom(atom: Atom) -> BoolArray:
+        return (floats if schema[column_of(atom)].is_float() else exact).may_match(atom)
+
+    return evaluate(node, len(units), of_atom)
+
+
+def _decoded(known: tuple[Column, StoredBounds] | None) -> tuple[object, object] | None:
+    return None if known is None else decode_bounds(*known)
+
+
+def _series(name: str, values: list[object], dtype: pl.DataType) -> pl.Series:
+    try:
+        return pl.Series(name, values, dtype=dtype, strict=False)
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError):
+        return pl.Series(name, [None] * len(values), dtype=dtype)

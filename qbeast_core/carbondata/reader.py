@@ -1,0 +1,255 @@
+"""The rows of a table's segments: what a filter may match is opened, page by page, and decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from qbeast_core.carbondata.columns import Column
+from qbeast_core.carbondata.data_file import Blocklet, DataFile
+from qbeast_core.carbondata.deletes import read_deleted_rows
+from qbeast_core.carbondata.dictionaries import Dictionaries
+from qbeast_core.carbondata.file_columns import columns_of_files
+from qbeast_core.carbondata.foreign_file import FOREIGN_KINDS, ForeignFile
+from qbeast_core.carbondata.inside import inside
+from qbeast_core.carbondata.open_file import open_data_file
+from qbeast_core.carbondata.pruning import filtered_columns, may_match
+from qbeast_core.carbondata.rows import DeletedByPage, match_columns, read_rows
+from qbeast_core.carbondata.segments import LiveFile
+from qbeast_core.carbondata.snapshot import Segment, TableSnapshot
+from qbeast_core.io.store import map_files
+from qbeast_core.query.nodes import Node, Nothing, Unknown
+from qbeast_core.query.predicate import parse_predicate
+
+__all__ = ["FilePlan", "TableReader"]
+
+_PAGES_AT_ONCE: Final = 32  # about a million rows
+_KEPT_FILES: Final = 64
+_OWN_KINDS: Final = ("columnar", "row", "carbon")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FilePlan:
+    """A data file in a read.
+
+    Attributes
+    ----------
+    live
+        The file.
+    opened
+        Whether it may hold a row that is wanted, as far as its index entries tell.
+    """
+
+    live: LiveFile
+    opened: bool
+
+
+@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+class TableReader:
+    """Reads the segments of a table; several threads may.
+
+    Attributes
+    ----------
+    snapshot
+        The table.
+    segments
+        Those that are read.
+    dictionaries
+        Global ones.
+    """
+
+    snapshot: TableSnapshot
+    segments: tuple[Segment, ...]
+    dictionaries: Dictionaries
+    _opened: dict[tuple[str, str], DataFile] = field(
+        default_factory=dict[tuple[str, str], DataFile], repr=False
+    )
+    _lock: Any = field(default_factory=Lock, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle what was asked for; files are opened again."""
+        return {"snapshot": self.snapshot, "segments": self.segments, "dictionaries": self.dictionaries}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _opened={}, _lock=Lock())
+
+    @property
+    def files(self) -> list[LiveFile]:
+        """All live data files, in the order of segments."""
+        return [file for segment in self.segments for file in segment.files]
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The table's columns, in the order of the user."""
+        if self.snapshot.schema is not None:
+            return self.snapshot.columns
+        files = [file for file in self.files if file.kind.startswith(_OWN_KINDS)]
+        found = map_files(self.snapshot.stores.table, lambda file: self.open(file).columns, files)
+        with inside(self.snapshot.uri, "*.carbondata"):
+            return columns_of_files(found)
+
+    @cached_property
+    def schema(self) -> pl.Schema:
+        """The columns in types of Polars."""
+        empty = pa.table({one.schema.name: pa.nulls(0, one.arrow_type) for one in self.columns})
+        return pl.DataFrame(pl.from_arrow(empty)).schema
+
+    def open(self, live: LiveFile) -> DataFile:
+        """Open a data file, or return it if it is open."""
+        key = (live.store.uri, live.path)
+        with self._lock:
+            known = self._opened.get(key)
+        if known is not None:
+            return known
+        if live.kind in FOREIGN_KINDS or not live.kind.startswith(_OWN_KINDS):
+            with inside(live.store.uri, live.path):
+                found: DataFile = ForeignFile.open(live.stored, live.kind, self.columns)
+        else:
+            found = open_data_file(live.stored, live.kind, self.dictionaries)
+        with self._lock:
+            while len(self._opened) >= _KEPT_FILES:
+                self._opened.pop(next(iter(self._opened)))
+            self._opened[key] = found
+        return found
+
+    def node(self, predicate: pl.Expr | None) -> Node:
+        """Return what is understood of a filter."""
+        return Unknown() if predicate is None else parse_predicate(predicate, self.schema)
+
+    def plan(self, node: Node) -> list[FilePlan]:
+        """Tell which files may hold a row, by index files alone: no data file is opened.
+
+        Parameters
+        ----------
+        node : Node
+            The filter.
+        """
+        files = self.files
+        names = filtered_columns(node)
+        units: list[dict[str, Any]] = []
+        owner: list[int] = []
+        for number, file in enumerate(files):
+            pairs = self._pairs(file.columns, names)
+            for entry in file.entries if file.columns else ():
+                bounds = entry.index.min_max.bounds
+                units.append({name: (own, bounds(own.number)) for name, own in pairs})
+                owner.append(number)
+        opened = np.full(len(files), not isinstance(node, Nothing))
+        told = np.unique(np.array(owner, np.int64))
+        opened[told] = False
+        opened[np.array(owner, np.int64)[may_match(node, units, self.schema)]] = True
+        return [FilePlan(file, bool(one)) for file, one in zip(files, opened, strict=True)]
+
+    def chosen(self, file: DataFile, node: Node) -> Iterator[tuple[Blocklet, list[int]]]:
+        """Yield the blocklets of a file that may hold a row, and the pages of each that may.
+
+        Parameters
+        ----------
+        file : DataFile
+            The file.
+        node : Node
+            The filter.
+        """
+        pairs = self._pairs(file.columns, filtered_columns(node))
+        units = [
+            {name: (own, b.bounds[own.number] if own.number < len(b.bounds) else None) for name, own in pairs}
+            for b in file.blocklets
+        ]
+        for blocklet in np.flatnonzero(may_match(node, units, self.schema)).tolist():
+            found = file.blocklets[blocklet]
+            pages = list(range(len(found.page_rows)))
+            if pairs and len(pages) > 1:
+                of_pages = file.page_bounds(found, [own for _, own in pairs])
+                by_page = [
+                    {name: (own, of_pages[at][page]) for at, (name, own) in enumerate(pairs)}
+                    for page in pages
+                ]
+                pages = np.flatnonzero(may_match(node, by_page, self.schema)).tolist()
+            if pages:
+                yield found, pages
+
+    def rows(
+        self, columns: Sequence[str], predicate: pl.Expr | None = None, limit: int | None = None
+    ) -> Iterator[pl.DataFrame]:
+        """Yield the rows that a filter keeps, in frames of bounded size; at least one, perhaps without rows.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            To return, in order.
+        predicate : polars.Expr, optional
+            Rows to keep.
+        limit : int, optional
+            Stop after so many.
+        """
+        node = self.node(predicate)
+        left = limit
+        files = [one.live for one in self.plan(node) if one.opened]
+        for frame in self.file_rows(files, columns, predicate, small=limit is not None and limit < 30_000):
+            part = frame if left is None else frame.head(left)
+            yield part
+            if left is not None:
+                left -= part.height
+                if left <= 0:
+                    return
+        yield pl.DataFrame(schema={name: self.schema[name] for name in columns})
+
+    def file_rows(
+        self,
+        files: Sequence[LiveFile],
+        columns: Sequence[str],
+        predicate: pl.Expr | None = None,
+        *,
+        small: bool = False,
+    ) -> Iterator[pl.DataFrame]:
+        """Yield the rows of some files that a filter keeps.
+
+        Parameters
+        ----------
+        files : sequence of LiveFile
+            In order.
+        columns : sequence of str
+            To return.
+        predicate : polars.Expr, optional
+            Rows to keep.
+        small : bool
+            Whether few rows are wanted, so that pages are read one by one.
+        """
+        node = self.node(predicate)
+        needed = dict.fromkeys([*columns, *([] if predicate is None else predicate.meta.root_names())])
+        wanted = [column for column in self.columns if column.schema.name in needed]
+        at_once = 1 if small else _PAGES_AT_ONCE
+        for live in files:
+            file = self.open(live)
+            pairs = list(zip(wanted, match_columns(file.columns, wanted, by_name=self._by_name), strict=True))
+            deleted = self.deleted(live)
+            for blocklet, pages in self.chosen(file, node):
+                for first in range(0, len(pages), at_once):
+                    frame = _frame(read_rows(file, blocklet, pages[first : first + at_once], pairs, deleted))
+                    kept = frame if predicate is None else frame.filter(predicate)
+                    yield kept.select(columns)
+
+    def deleted(self, live: LiveFile) -> DeletedByPage:
+        """Return the rows of a file that are gone."""
+        return read_deleted_rows(live.store, live.deltas)
+
+    @property
+    def _by_name(self) -> bool:
+        return not self.snapshot.is_transactional
+
+    def _pairs(self, of_file: Sequence[Column], names: set[str]) -> list[tuple[str, Column]]:
+        """Return the file's columns that a filter asks about, with the table's names."""
+        wanted = [column for column in self.columns if column.schema.name in names and not column.is_nested]
+        found = match_columns(of_file, wanted, by_name=self._by_name)
+        return [(one.schema.name, own) for one, own in zip(wanted, found, strict=True) if own is not None]
+
+
+def _frame(table: Any) -> pl.DataFrame:
+    return pl.DataFrame(pl.from_arrow(table))
