@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark test test-all pytest pytest-all spark spark-all stores interop bench bench-large lint types format install clean
+.PHONY: help demo demo-spark docs test test-all pytest pytest-all spark spark-all stores interop bench bench-large lint types format install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,9 +38,12 @@ demo: $(VENV)/.demo ## write a table, sample it, filter it, draw it (demo-output
 demo-spark: $(VENV)/.demo-spark ## the same table from Spark, Polars and a stream (demo-output/)
 	$(BIN)/python -m examples.spark_pipeline
 
-test: lint types pytest spark ## everything CI runs: style, layers, types, tests
+docs: $(VENV)/.dev ## the site of the documentation (build/site); what does not resolve is an error
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/site
 
-test-all: lint types stores pytest-all spark-all interop ## the same with slow sweeps, a cluster, older PySparks, Spark's Delta
+test: lint types docs pytest spark ## everything CI runs: style, layers, types, documentation, tests
+
+test-all: lint types docs stores pytest-all spark-all interop ## the same with slow sweeps, a cluster, older PySparks, Spark's Delta
 
 # Each worker begins with files of its own, whose tests share what they made, and takes over from others when it is done.
 STEAL    = -n $(WORKERS) --dist worksteal
@@ -110,7 +113,7 @@ $(VENV)/.demo: $(VENV)/.pip pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.pip pyproject.toml
-	$(call INSTALL,test lint demo spark $(JDK))
+	$(call INSTALL,test lint docs demo spark $(JDK))
 	@touch $@
 
 $(VENV)/.demo-spark: $(VENV)/.pip pyproject.toml

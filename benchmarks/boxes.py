@@ -61,7 +61,7 @@ def draw_boxes(
 
 
 def row_groups(files: Sequence[Path], columns: Sequence[str]) -> pl.DataFrame:
-    """One row per row group: file, bytes, bytes of its file's footer, min and max of the columns."""
+    """One row per row group: file, rows, bytes, bytes of its file's footer, min and max of the columns."""
     return pl.concat([_row_groups_of(file, columns) for file in files])
 
 
@@ -113,6 +113,7 @@ def _row_groups_of(file: Path, columns: Sequence[str]) -> pl.DataFrame:
             {
                 "file": str(file),
                 "file_bytes": size,
+                "rows": group.num_rows,
                 "bytes": sum(chunk.total_compressed_size for chunk in chunks),
             }
             | {f"{name}_min": statistics.min for name, statistics in bounds.items()}

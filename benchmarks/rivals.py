@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +30,25 @@ def write_hilbert(
     """Write Parquet files in Hilbert order of the columns' ranks: the strongest clustering others offer."""
     bits = min(RANK_BITS, 64 // len(columns))
     order = np.argsort(hilbert_index(ranks(frame, columns, bits=bits), bits=bits), kind="stable")
+    cuts = range(0, frame.height, math.ceil(frame.height / files))
+    return write_in_order(frame, folder, order, cuts, columns, row_group_rows=row_group_rows)
+
+
+def write_in_order(
+    frame: pl.DataFrame,
+    folder: Path,
+    order: np.ndarray,
+    cuts: Sequence[int],
+    columns: Sequence[str],
+    *,
+    row_group_rows: int = ROW_GROUP_ROWS,
+) -> Path:
+    """Write Parquet files of the rows in an order; one begins at each of `cuts`, the first of which is 0."""
     dictionary = low_cardinality(frame)
     fresh(folder)
-    file_rows = math.ceil(frame.height / files)
-    for number, start in enumerate(range(0, frame.height, file_rows)):
+    for number, (start, end) in enumerate(pairwise([*cuts, frame.height])):
         pq.write_table(
-            frame[order[start : start + file_rows]].to_arrow(compat_level=pl.CompatLevel.oldest()),
+            frame[order[start:end]].to_arrow(compat_level=pl.CompatLevel.oldest()),
             folder / f"{number:05d}.parquet",
             row_group_size=row_group_rows,
             compression="zstd",

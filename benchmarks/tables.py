@@ -42,19 +42,16 @@ def indexed(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str])
 
 def hilbert(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str], *, files: int = 15) -> Path:
     """The same rows in rank-Hilbert order, written once."""
-    return _once(
-        RIVALS / f"hilbert-{name}", lambda to: rivals.write_hilbert(make(), to, columns, files=files)
-    )
+    return once(RIVALS / f"hilbert-{name}", lambda to: rivals.write_hilbert(make(), to, columns, files=files))
 
 
 def z_order(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str], *, files: int = 15) -> Path:
     """The same rows z-ordered by delta-rs, written once."""
-    return _once(
-        RIVALS / f"z-order-{name}", lambda to: rivals.write_z_order(make(), to, columns, files=files)
-    )
+    return once(RIVALS / f"z-order-{name}", lambda to: rivals.write_z_order(make(), to, columns, files=files))
 
 
-def _once(folder: Path, write: Callable[[Path], object]) -> Path:
+def once(folder: Path, write: Callable[[Path], object]) -> Path:
+    """Write what does not depend on the library, the first time it is asked for."""
     if not folder.exists():
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         write(unfinished)

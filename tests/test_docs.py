@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
+import qbeast
+import qbeast_spark_bridge
+from qbeast_core import errors
 from tests.helpers.snippets import PAGES, ROOT, blocks_without_spark
 
 WITH_CODE = [page for page in PAGES if blocks_without_spark(page)]  # what needs Spark runs in tests/spark
+API = ROOT / "docs" / "api"
+DOCUMENTED = re.compile(r"^\.\. auto(?:function|class):: (\w+)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)")
 SECTION = re.compile(r"^## (\d+)\. ", re.MULTILINE)
 
@@ -31,6 +36,16 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
 def test_links_lead_to_files_that_exist(page: Path) -> None:
     targets = [link for link in LINK.findall(page.read_text()) if not link.startswith("http")]
     assert not [target for target in targets if not (page.parent / target).exists()]
+
+
+@pytest.mark.parametrize(
+    ("page", "public"), [("spark.md", qbeast_spark_bridge.__all__), ("*.md", qbeast.__all__)]
+)
+def test_the_reference_has_every_public_name(page: str, public: list[str]) -> None:
+    told = {name for file in API.glob(page) for name in DOCUMENTED.findall(file.read_text())}
+    assert (
+        set(public) - told - set(errors.__all__) - {"__version__"} == set()
+    )  # all errors stand on a page of their own
 
 
 def test_the_format_has_sections_1_to_13() -> None:

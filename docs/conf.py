@@ -1,0 +1,55 @@
+"""How `make docs` builds the site: Markdown pages, and the API from the docstrings."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version as version_of
+
+project = "qbeast"
+release = version_of("qbeast")
+version = release
+copyright = "the authors of qbeast"  # noqa: A001 -- Sphinx calls it so
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["_build", "images"]
+nitpicky = False  # docstrings name types of Polars and Python, whose inventories a build without a network cannot ask
+show_warning_types = True
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+# Docstrings put code between single backticks.
+default_role = "literal"
+autodoc_typehints = "none"  # numpydoc's sections say the types
+autodoc_member_order = "bysource"
+autodoc_class_signature = "mixed"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"qbeast {release}"
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 6,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+_versions = os.environ.get(
+    "DOCS_VERSIONS"
+)  # the address of a switcher.json, where several versions stand side by side
+if _versions:
+    html_theme_options["switcher"] = {"json_url": _versions, "version_match": release}
+    html_theme_options["check_switcher"] = False
+    html_theme_options["navbar_end"] = ["version-switcher", "theme-switcher"]
+
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
