@@ -1,7 +1,7 @@
 """Do we keep our promises? Every benchmark, one after the other, in one table of targets beside
 figures.
 
-    make bench        or: python -m benchmarks.run_all [sample write filters scan plan optimize dml stores log memory]
+    make bench        or: python -m benchmarks.run_all [sample write filters layouts ...]
 
 Each benchmark runs in a process of its own. The table goes to the screen and, with plots, to
 benchmarks/out/.
@@ -20,7 +20,19 @@ from benchmarks import measure, plots
 from benchmarks.report import Figure, table
 
 OUT = Path(__file__).parent / "out"
-NAMES = ("sample", "filters", "scan", "write", "plan", "optimize", "dml", "stores", "log", "memory")
+NAMES = (
+    "sample",
+    "filters",
+    "layouts",
+    "scan",
+    "write",
+    "plan",
+    "optimize",
+    "dml",
+    "stores",
+    "log",
+    "memory",
+)
 
 
 def main(names: list[str]) -> None:
