@@ -23,7 +23,8 @@
     ├── CorruptTagWarning                                    unreadable index tags: the file is read whole
     ├── DesignEffectWarning                                  equal keys cluster the sample
     │   └── EmptySampleWarning                               no row, where many were to be expected
-    └── HiddenColumnWarning                                  files hold a column that a JVM minds
+    ├── HiddenColumnWarning                                  files hold a column that a JVM minds
+    └── LostValuesWarning                                    a foreign file holds less than was written
 
 Catch `QbeastError` to catch them all. Codes never change; facts are attributes; errors survive pickling. What a message
 advises is in `hints` too.
@@ -49,6 +50,7 @@ __all__ = [
     "InvalidColumnsError",
     "InvalidInputError",
     "InvalidMetadataError",
+    "LostValuesWarning",
     "MissingDependencyError",
     "NotQbeastTableError",
     "QbeastError",
@@ -276,6 +278,10 @@ class CorruptTagWarning(QbeastWarning):
 
 class HiddenColumnWarning(QbeastWarning):
     """Files hold a column beyond the table's schema, and a JVM that is to use the table minds it."""
+
+
+class LostValuesWarning(QbeastWarning):
+    """A file of another format holds less than was given to its writer, which is known to have failed there."""
 
 
 class DesignEffectWarning(QbeastWarning):

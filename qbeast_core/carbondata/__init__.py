@@ -10,7 +10,7 @@ What a table is comes first, bytes come last; each module imports what lies belo
     snapshot     directory -> segments -> data files and delete deltas that are live, for every layout there was
     open_file    the first bytes of a data file -> the module that reads it:
     v3_file          version 3, CarbonData 1.1 to 2.3
-    v1_file          version 1 (0.1 - 1.1) and v2_file: version 2 (1.0, 1.1)
+    old_file         versions 1 and 2, CarbonData 0.1 to 1.1
     row_file         streaming segments of rows
     data_file    `DataFile`, `Blocklet`: what each of these gives, and all that is above knows of a file
     dictionaries members of global dictionaries (`.dict`, `.dictmeta`); what a data file asks them by is `Dictionaries`

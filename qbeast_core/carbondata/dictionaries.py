@@ -1,14 +1,24 @@
-"""Members of global dictionaries, as data files ask for them."""
+"""Members of global dictionaries, as data files ask for them: ``.dict`` and ``.dictmeta`` of CarbonData up to 1.6."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from qbeast_core.carbondata.columns import Column
+from qbeast_core.carbondata.damage import damaged
+from qbeast_core.carbondata.inside import inside
+from qbeast_core.carbondata.pages.members import read_dictionary
+from qbeast_core.carbondata.pages.number_texts import values_of_texts
+from qbeast_core.carbondata.pages.texts import NULL_TOKEN
+from qbeast_core.carbondata.structs.dictionary import read_dictionary_meta
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.store import Store
 
-__all__ = ["Dictionaries", "open_dictionaries"]
+__all__ = ["Dictionaries", "TableDictionaries", "open_dictionaries"]
 
 
 class Dictionaries(Protocol):
@@ -39,26 +49,91 @@ class Dictionaries(Protocol):
         ...
 
 
-def open_dictionaries(store: Store) -> Dictionaries:
+def open_dictionaries(store: Store, *, granularity_ms: int = 1000, cutoff_ms: int = 0) -> TableDictionaries:
     """Return the global dictionaries of a table, each read when it is asked for.
 
     Parameters
     ----------
     store : Store
         Below the table's root.
+    granularity_ms, cutoff_ms : int
+        What ``carbon.timegranularity`` and ``carbon.cutOffTimestamp`` were when the table was written: nothing of it
+        tells.
     """
-    return _Refused(store.uri)
+    return TableDictionaries(store, granularity_ms, cutoff_ms)
 
 
-class _Refused:
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
+@dataclass(frozen=True, slots=True, eq=False)
+class TableDictionaries:
+    """The `Dictionaries` in the folder ``Metadata`` of a table.
+
+    Attributes
+    ----------
+    store
+        Below the table's root.
+    granularity_ms, cutoff_ms
+        Of timestamps as surrogates.
+    """
+
+    store: Store
+    granularity_ms: int = 1000
+    cutoff_ms: int = 0
+    _known: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any], repr=False)
+    _lock: Any = field(default_factory=Lock, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle where the dictionaries lie; they are read again."""
+        return type(self), (self.store, self.granularity_ms, self.cutoff_ms)
 
     def members(self, column: Column) -> Any:
-        message = (
-            f"column {column.schema.name!r} of {self._uri!r} has a global dictionary, which cannot be read."
-        )
-        raise UnsupportedTableError(message, path=self._uri, feature="global dictionary")
+        """See `Dictionaries`."""
+        key = (column.schema.column_id, str(column.arrow_type))
+        with self._lock:  # threads that ask for the same one wait for one read
+            if key not in self._known:
+                self._known[key] = self._read(column)
+            return self._known[key]
 
     def direct_timestamp(self) -> tuple[int, int]:
-        return 1000, 0
+        """See `Dictionaries`."""
+        return self.granularity_ms, self.cutoff_ms
+
+    def path(self, column: Column) -> str:
+        """Return where a column's dictionary is to lie, below the table's root."""
+        return f"Metadata/{column.schema.column_id}.dict"
+
+    def _read(self, column: Column) -> Any:
+        path = self.path(column)
+        data = self._file(path)
+        if data is None:
+            message = (
+                f"column {column.schema.name!r} of {self.store.uri!r} has a global dictionary, and {path!r} is not "
+                "there: nothing tells its values. Restore the file, or read other columns."
+            )
+            feature = f"missing dictionary of column {column.schema.name!r}"
+            raise UnsupportedTableError(message, path=path, feature=feature)
+        ends = self._ends(f"{path}meta")
+        with inside(self.store.uri, path):
+            count, size = ends or (-1, len(data))
+            if size > len(data):
+                damaged(f"its meta counts {size} bytes, and it has {len(data)}")
+            slices = read_dictionary(data[:size])  # what a load left that did not end is behind
+            if 0 <= count != len(slices):
+                damaged(f"it has {len(slices)} members, its meta counts {count}")
+            nulls = slices.equal_to(NULL_TOKEN)
+            values = values_of_texts(slices, column.kind, column.arrow_type, nulls)
+        return pa.concat_arrays([pa.nulls(1, column.arrow_type), values])
+
+    def _ends(self, path: str) -> tuple[int, int] | None:
+        """Return the last surrogate that counts, and the byte its chunk ends at; None if nothing tells."""
+        data = self._file(path)
+        if data is None:
+            return None
+        with inside(self.store.uri, path):
+            loads = read_dictionary_meta(data)
+        return (loads[-1].last, loads[-1].end) if loads else (0, 0)
+
+    def _file(self, path: str) -> bytes | None:
+        try:
+            return self.store.get(path)
+        except FileNotFoundError:
+            return None

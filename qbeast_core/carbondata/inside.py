@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from qbeast_core.carbondata.damage import Damaged, Unreadable, damaged
-from qbeast_core.errors import DamagedFileError, UnsupportedTableError
+from qbeast_core.errors import DamagedFileError, LostValuesWarning, UnsupportedTableError
 from qbeast_core.io.store import Range, Store
 
-__all__ = ["StoredFile", "inside"]
+__all__ = ["StoredFile", "inside", "warn_of_lost_values"]
 
 
 @contextmanager
@@ -73,3 +74,20 @@ class StoredFile:
     def read_one(self, start: int, length: int) -> bytes:
         """Read one range; as `read`."""
         return bytes(self.read([(start, length)])[0])
+
+
+def warn_of_lost_values(file: StoredFile, place: str, reason: str) -> None:
+    """Say by `LostValuesWarning` that a file does not hold what it was given.
+
+    Parameters
+    ----------
+    file : StoredFile
+        The file.
+    place, reason : str
+        Where in it, and why.
+    """
+    message = (
+        f"{file.path!r} of {file.store.uri!r} ({place}) has lost values: {reason}. What is left of them was read; "
+        "compare with the source of the load."
+    )
+    warnings.warn(message, LostValuesWarning, stacklevel=2)

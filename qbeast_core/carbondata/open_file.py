@@ -8,13 +8,13 @@ from qbeast_core.carbondata.damage import Unreadable, damaged
 from qbeast_core.carbondata.data_file import DataFile
 from qbeast_core.carbondata.dictionaries import Dictionaries
 from qbeast_core.carbondata.inside import StoredFile, inside
+from qbeast_core.carbondata.old_file import OldFile
 from qbeast_core.carbondata.v3_file import V3File
 from qbeast_core.io.thrift import ThriftError, ThriftStruct, read_struct
 
 __all__ = ["open_data_file"]
 
 _TRAILER: Final = 8
-_V1_BLOCKLETS, _V2_BLOCKLETS = 6, 7
 
 
 def open_data_file(file: StoredFile, kind: str, dictionaries: Dictionaries) -> DataFile:
@@ -43,10 +43,8 @@ def open_data_file(file: StoredFile, kind: str, dictionaries: Dictionaries) -> D
             raise Unreadable(message)
         start, footer = _footer(file)
         # Version 3 keeps its rows in field 1 and has a struct in 2; older ones have a version and the rows there.
-        if isinstance(footer.fields.get(2), ThriftStruct):
-            return V3File.open(file, start, footer, dictionaries)
-        message = f"it is of version {1 if _V1_BLOCKLETS in footer.fields else 2} of the format"
-        raise Unreadable(message)
+        version = V3File if isinstance(footer.fields.get(2), ThriftStruct) else OldFile
+        return version.open(file, start, footer, dictionaries)
 
 
 def _footer(file: StoredFile) -> tuple[int, ThriftStruct]:

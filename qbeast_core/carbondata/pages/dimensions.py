@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.damage import Unreadable, damaged
 from qbeast_core.carbondata.pages.decimals import scaled_decimals
 from qbeast_core.carbondata.pages.nulls import array_of
+from qbeast_core.carbondata.pages.number_texts import values_of_texts
 from qbeast_core.carbondata.pages.numbers import as_type
 from qbeast_core.carbondata.pages.texts import NULL_TOKEN, Slices, binaries, texts
 from qbeast_core.carbondata.pages.widths import flipped_big_endian
@@ -109,15 +109,19 @@ def plain_values(
         return texts(slices, nulls)
     if data_type == DataType.BINARY:
         return binaries(slices)
+    empty = token | (slices.lengths == 0)
+    if numbers_in_text and data_type not in _TIMES:
+        return values_of_texts(slices, data_type, kind, empty)
     if data_type == DataType.DECIMAL:
         return scaled_decimals(slices, kind, nulls)
     width = 4 if data_type == DataType.DATE and is_child else _WIDTHS.get(data_type)
     if width is None:
         message = f"a page of {data_type.name} holds values behind their lengths"
         raise Unreadable(message)
-    empty = token | (slices.lengths == 0)
-    if (numbers_in_text and data_type not in _TIMES) or np.any(slices.lengths[~empty] != width):
-        return _numbers_in_text(slices, data_type, kind, empty)
+    if np.any(slices.lengths[~empty] != width):
+        if data_type in _TIMES:
+            damaged(f"a {data_type.name} has not the bytes of one")
+        return values_of_texts(slices, data_type, kind, empty)
     return _fixed(slices, data_type, kind, empty)
 
 
@@ -138,16 +142,6 @@ def _fixed(slices: Slices, data_type: DataType, kind: Any, nulls: BoolArray) -> 
         nulls = nulls | (values == _NULL_SURROGATE)
         return array_of(np.where(nulls, 0, values - DATE_CUTOFF).astype(np.int32), kind, nulls)
     return as_type(values, kind, empty)
-
-
-def _numbers_in_text(slices: Slices, data_type: DataType, kind: Any, nulls: BoolArray) -> Any:
-    """Read numbers as CarbonData up to 1.1 wrote them without a dictionary: as text."""
-    if data_type in _TIMES:
-        damaged(f"a {data_type.name} has not the bytes of one")
-    try:
-        return pc.cast(texts(slices, nulls), kind)
-    except pa.ArrowInvalid as error:
-        damaged(f"a {data_type.name} has neither the bytes nor the text of one: {error}")
 
 
 def default_value(column: Column) -> Any:

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from qbeast_core.carbondata.damage import Unreadable, damaged
+from qbeast_core.carbondata.damage import damaged
 from qbeast_core.carbondata.pages.decimals import scaled_decimals
 from qbeast_core.carbondata.pages.numbers import as_type
 from qbeast_core.carbondata.pages.texts import length_value
 from qbeast_core.space.arrays import BoolArray, U8Array
 
-__all__ = ["LegacyMeta", "decode_legacy_measure", "read_byte_meta"]
+__all__ = ["LegacyMeta", "decode_legacy_measure", "has_lost_values", "read_byte_meta"]
 
 _FORMS: Final = {
     "n": struct.Struct(">ddd"),
@@ -100,8 +100,6 @@ def decode_legacy_measure(
     ------
     Damaged
         If the page has no such width.
-    Unreadable
-        If the writer is known to have lost the values: integers that lie further apart than 2**63.
     """
     if meta.kind == "b":
         return scaled_decimals(length_value(data, 4, rows), kind, nulls)
@@ -117,17 +115,38 @@ def decode_legacy_measure(
     return as_type(decoded, kind, nulls)
 
 
+def has_lost_values(meta: LegacyMeta, size_bytes: int, rows: int) -> bool:
+    """Tell whether a page holds differences of integers that CarbonData 1.0 cut when it wrote them.
+
+    Parameters
+    ----------
+    meta : LegacyMeta
+        Of the page.
+    size_bytes : int
+        Of the page, decompressed.
+    rows : int
+        Of the page.
+
+    Examples
+    --------
+    >>> most, least = 2**63 - 1, -(2**63)
+    >>> [has_lost_values(LegacyMeta("d", most, least, 0), width * 10, 10) for width in (1, 8)]
+    [True, False]
+    """
+    if meta.kind != "d" or not rows or meta.most is None or meta.least is None:
+        return False
+    width, most = size_bytes // rows, int(meta.most)
+    return width < _size(most) and most - int(meta.least) >= _INT64
+
+
 def _integers(values: Any, width: int, meta: LegacyMeta) -> Any:
     """Return integers: differences from the largest exactly where they are narrower than that."""
     most, least = int(meta.most or 0), int(meta.least or 0)
     if meta.kind == "l" or width >= _size(most):
         return values
-    if most - least >= _INT64:
-        message = (
-            "integers further apart than 2**63 were cut when they were written: the file does not hold them"
-        )
-        raise Unreadable(message)
-    return np.int64(most) - values.astype(np.int64)
+    found = np.int64(most) - values.astype(np.int64)
+    # Differences that were cut may be negative; CarbonData's own reader ends at the largest integer then.
+    return np.where((values < 0) & (found < most), _INT64 - 1, found) if most - least >= _INT64 else found
 
 
 def _doubles(data: U8Array, values: Any, width: int, meta: LegacyMeta) -> Any:

@@ -1,4 +1,4 @@
-"""A page of version 3 to Arrow: which of the ways to decode it is right, by its encoders and its dictionary."""
+"""A page to Arrow: which of the ways to decode it is right, by its encoders and its dictionary."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.damage import Unreadable, damaged
+from qbeast_core.carbondata.pages.bit_packed import packed_row_ids, packed_run_lengths
 from qbeast_core.carbondata.pages.codecs import decompress
 from qbeast_core.carbondata.pages.dimensions import (
     dates,
@@ -20,7 +21,12 @@ from qbeast_core.carbondata.pages.dimensions import (
     surrogate_width,
 )
 from qbeast_core.carbondata.pages.encoder_meta import ColumnKind, EncoderMeta, StoreType, read_encoder_meta
-from qbeast_core.carbondata.pages.legacy_measures import decode_legacy_measure, read_byte_meta
+from qbeast_core.carbondata.pages.java_meta import JAVA_MAGIC, read_java_meta
+from qbeast_core.carbondata.pages.legacy_measures import (
+    decode_legacy_measure,
+    has_lost_values,
+    read_byte_meta,
+)
 from qbeast_core.carbondata.pages.nulls import null_mask, with_nulls
 from qbeast_core.carbondata.pages.numbers import NUMBER_ENCODINGS, decode_numbers
 from qbeast_core.carbondata.pages.row_order import inverse, row_ids, run_lengths
@@ -56,6 +62,10 @@ class PageContext:
         Whether numbers without dictionary are texts: CarbonData up to 1.1.
     is_child
         Whether the column lies in another.
+    version
+        Of the file's format. Up to 2 row ids and run lengths are packed by bits, in 1 presence bits are not compressed.
+    lost
+        Is told what is known to have been lost when a page was written; it may refuse the page.
     """
 
     column: Column
@@ -65,12 +75,14 @@ class PageContext:
     direct_timestamp: tuple[int, int] = (1000, 0)
     numbers_in_text: bool = False
     is_child: bool = False
+    version: int = 3
+    lost: Callable[[str], None] = damaged
 
 
 def _split_page(
-    chunk: DataChunk2, body: memoryview, rows: int
-) -> tuple[U8Array, I64Array | None, memoryview | None]:
-    """Return the decompressed data page, where the value of each row stands, and the run-length page.
+    chunk: DataChunk2, body: memoryview, rows: int, version: int
+) -> tuple[U8Array, I64Array | None, I64Array | None]:
+    """Return the decompressed data page, where the value of each row stands, and how often each value counts.
 
     Parameters
     ----------
@@ -80,7 +92,10 @@ def _split_page(
         Data page, row-id page and run-length page.
     rows : int
         Of the page; -1 if that is not known.
+    version : int
+        Of the file's format.
     """
+    is_packed = version < 3
     ends = np.cumsum([chunk.data_bytes, chunk.row_id_bytes, chunk.run_bytes]).tolist()
     if ends[-1] > len(body):
         damaged(f"a page of {len(body)} bytes has parts of {ends[-1]}")
@@ -88,8 +103,12 @@ def _split_page(
     if Encoding.INVERTED_INDEX in chunk.encoders and chunk.row_id_bytes:
         if rows < 0:
             damaged("values of a complex column are sorted")
-        order = inverse(row_ids(body[ends[0] : ends[1]], rows))
-    runs = body[ends[1] : ends[2]] if Encoding.RLE in chunk.encoders and chunk.run_bytes else None
+        order = inverse((packed_row_ids if is_packed else row_ids)(body[ends[0] : ends[1]], rows))
+    runs = None
+    if Encoding.RLE in chunk.encoders and chunk.run_bytes:
+        if rows < 0:
+            damaged("values of a complex column are counted in runs")
+        runs = (packed_run_lengths if is_packed else run_lengths)(body[ends[1] : ends[2]], rows)
     return decompress(chunk.compression.compressor, body[: ends[0]]), order, runs
 
 
@@ -160,8 +179,8 @@ def local_members(chunk: LocalDictionaryChunk, column: Column, codec: str) -> An
 
 
 def _by_local_dictionary(chunk: DataChunk2, body: memoryview, context: PageContext, rows: int) -> Any:
-    data, order, runs = _split_page(chunk, body, rows)
-    surrogates = _ordered(big_endian(data, _LOCAL_WIDTH), order, runs, rows)
+    data, order, runs = _split_page(chunk, body, rows, context.version)
+    surrogates = _ordered(big_endian(data, _LOCAL_WIDTH), order, runs)
     if len(surrogates) and surrogates.min() < 1:
         damaged("a page refers to surrogate 0 of a local dictionary")
     return members_at(surrogates, context.local_members)
@@ -178,7 +197,7 @@ def _by_meta(chunk: DataChunk2, body: memoryview, context: PageContext, rows: in
             length_value(np.frombuffer(body[: chunk.data_bytes], np.uint8), 4), context.column.kind, kind
         )
         return with_nulls(found, null_mask(bits, len(found)))
-    data, order, _ = _split_page(chunk, body, rows)
+    data, order, _ = _split_page(chunk, body, rows, context.version)
     if meta.store_type == StoreType.BYTE_ARRAY:
         if order is not None:
             message = "byte arrays with an encoder meta are sorted"
@@ -202,17 +221,20 @@ def _length_width(chunk: DataChunk2, meta: EncoderMeta) -> int:
 def _legacy_measure(chunk: DataChunk2, body: memoryview, context: PageContext, rows: int) -> Any:
     if not chunk.encoder_meta or rows < 0:
         damaged("a measure has no encoder meta")
-    data, _, _ = _split_page(chunk, body, rows)
-    nulls = null_mask(_null_bits(chunk), rows)
-    meta = read_byte_meta(chunk.encoder_meta[0])
+    data, _, _ = _split_page(chunk, body, rows, context.version)
+    nulls = null_mask(_null_bits(chunk, context.version), rows)
+    stored = chunk.encoder_meta[0]
+    meta = read_java_meta(stored) if stored.startswith(JAVA_MAGIC) else read_byte_meta(stored)
+    if has_lost_values(meta, len(data), rows):
+        context.lost("integers further apart than 2**63 were cut when they were written")
     return decode_legacy_measure(data, meta, rows, context.column.arrow_type, nulls)
 
 
 def _dimension(chunk: DataChunk2, body: memoryview, context: PageContext, rows: int) -> Any:
     column = context.column
-    data, order, runs = _split_page(chunk, body, rows)
+    data, order, runs = _split_page(chunk, body, rows, context.version)
     if Encoding.DICTIONARY in chunk.encoders:
-        surrogates = _ordered(big_endian(data, surrogate_width(context.cardinality)), order, runs, rows)
+        surrogates = _ordered(big_endian(data, surrogate_width(context.cardinality)), order, runs)
         if column.kind == DataType.DATE and not column.has_global_dictionary:
             return dates(surrogates)
         if column.kind == DataType.TIMESTAMP and not column.has_global_dictionary:
@@ -221,7 +243,7 @@ def _dimension(chunk: DataChunk2, body: memoryview, context: PageContext, rows: 
     width = 4 if Encoding.DIRECT_COMPRESS_VARCHAR in chunk.encoders else 2
     slices = length_value(data, width)
     if runs is not None:
-        slices = slices.take(np.repeat(np.arange(len(slices)), run_lengths(runs, len(slices), rows)))
+        slices = slices.take(_repeated(np.arange(len(slices)), runs))
     if order is not None:
         slices = slices.take(_fitting(order, len(slices)))
     found = plain_values(
@@ -234,11 +256,17 @@ def _dimension(chunk: DataChunk2, body: memoryview, context: PageContext, rows: 
     return with_nulls(found, null_mask(_null_bits(chunk), len(found)))
 
 
-def _ordered(values: I64Array, order: I64Array | None, runs: memoryview | None, rows: int) -> I64Array:
+def _ordered(values: I64Array, order: I64Array | None, runs: I64Array | None) -> I64Array:
     """Undo run lengths, then the sorting."""
     if runs is not None:
-        values = np.repeat(values, run_lengths(runs, len(values), rows))
+        values = _repeated(values, runs)
     return values if order is None else values[_fitting(order, len(values))]
+
+
+def _repeated(values: I64Array, runs: I64Array) -> I64Array:
+    if len(values) != len(runs):
+        damaged(f"{len(runs)} runs do not fit {len(values)} values")
+    return np.repeat(values, runs)
 
 
 def _fitting(order: I64Array, values: int) -> I64Array:
@@ -247,14 +275,16 @@ def _fitting(order: I64Array, values: int) -> I64Array:
     return order
 
 
-def _null_bits(chunk: DataChunk2) -> U8Array:
+def _null_bits(chunk: DataChunk2, version: int = 3) -> U8Array:
     if not chunk.null_bits:
         return np.empty(0, np.uint8)
+    if version == 1:
+        return np.frombuffer(chunk.null_bits, np.uint8)
     return decompress(chunk.compression.compressor, chunk.null_bits)
 
 
 def fixed_records(chunk: DataChunk2, body: memoryview, width: int) -> I64Array:
     """Return the big-endian int32 or int16 numbers of the records of a nested column's page, shape (rows, numbers)."""
-    data, _, _ = _split_page(chunk, body, -1)
+    data, _, _ = _split_page(chunk, body, -1, 3)
     whole(data, width)
     return big_endian(data, 4 if width == 8 else 2).reshape(-1, 2 if width == 8 else 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate, repeat
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from qbeast_core.carbondata.damage import damaged
+from qbeast_core.carbondata.pages.chains import chain
 from qbeast_core.carbondata.pages.nulls import with_nulls
 from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
 
@@ -173,26 +173,13 @@ def _short_heads(data: U8Array, width: int) -> I64Array | None:
 
 
 def _walked_heads(data: U8Array, width: int) -> I64Array:
-    """Return where the lengths stand, one after the other: each is known by the one before alone."""
-    # The one walk that has no form for all rows at once. It is by C but for one addition, and runs for long strings
-    # and those with zero bytes only, of which a page has few.
-    raw = data.tobytes()
-    total = len(raw)
-    if width == 2:
-        high, low = memoryview(raw), memoryview(raw)[1:]
+    """Return where the lengths stand, each of which is known by the one before alone."""
+    last = len(data) - 1
 
-        def step(at: int, _: None) -> int:
-            return at + 2 + (high[at] << 8 | low[at])
-    else:
+    def ends(at: I64Array) -> I64Array:
+        lengths = np.zeros(len(at), np.int64)
+        for byte in range(width):
+            lengths = lengths << 8 | data[np.minimum(at + byte, last)]
+        return at + width + lengths
 
-        def step(at: int, _: None) -> int:
-            return at + 4 + int.from_bytes(raw[at : at + 4], "big")
-
-    heads: list[int] = []
-    for at in accumulate(repeat(None, total), step, initial=0):
-        if at + width > total:
-            if at != total:
-                damaged(f"a string of the page ends at byte {at} of {total}")
-            break
-        heads.append(at)
-    return np.array(heads, np.int64)
+    return chain(ends, 0, len(data))[:-1]

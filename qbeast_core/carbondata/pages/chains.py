@@ -1,0 +1,77 @@
+"""Values that follow each other without a table of where: each tells its own length alone.
+
+All starts are found without going from value to value: where a value would end is computed for every byte of a window
+at once, as if one began there, and the chain from the first is then followed by doubling the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from qbeast_core.carbondata.damage import damaged
+from qbeast_core.space.arrays import I64Array
+
+__all__ = ["chain"]
+
+_WINDOW: Final = 1 << 16  # bytes: what is computed for each fits the caches
+
+
+def chain(ends_of: Callable[[I64Array], I64Array], start: int, size: int, count: int = -1) -> I64Array:
+    r"""Return where values begin that follow each other, and where the last one ends.
+
+    Parameters
+    ----------
+    ends_of : callable
+        Tells for some positions, ascending ones, where a value ends that would begin there: behind its position, and
+        beyond `size` if none can begin there.
+    start : int
+        Where the first one begins.
+    size : int
+        Bytes there are.
+    count : int
+        How many values there are; as many as end at the last byte if negative.
+
+    Returns
+    -------
+    int64 array, shape (values + 1,)
+
+    Raises
+    ------
+    Damaged
+        If there are fewer, or the last one does not end where the bytes do.
+
+    Examples
+    --------
+    >>> data = np.frombuffer(b"\2ab\0\1c", np.uint8)
+    >>> chain(lambda at: at + 1 + data[at], 0, len(data))
+    array([0, 3, 4, 6])
+    """
+    found: list[I64Array] = []
+    at, left = start, size if count < 0 else count
+    while left > 0 and (at < size or count >= 0):
+        if at >= size:
+            damaged(f"{left} of {count} values are missing at byte {at} of {size}")
+        window = np.arange(at, min(at + _WINDOW, size))
+        ends = ends_of(window)
+        own = _followed(np.minimum(ends - at, len(window)), left)
+        found.append(window[own])
+        left -= len(own)
+        at = int(ends[own[-1]])
+    if at > size:
+        damaged(f"a value ends at byte {at} of {size}")
+    return np.append(np.concatenate(found), at) if found else np.array([at], np.int64)
+
+
+def _followed(jumps: I64Array, most: int) -> I64Array:
+    """Return the first of the positions that are reached from 0 in turn, each by the jump of the one before."""
+    outside = len(jumps)
+    jumps = np.append(jumps, outside)
+    reached = np.zeros(1, np.int64)
+    while reached[-1] < outside and len(reached) < most:
+        # `jumps` goes as many steps as `reached` has positions.
+        reached = np.concatenate([reached, jumps[reached]])
+        jumps = jumps[jumps]
+    return reached[: min(most, int(np.searchsorted(reached, outside)))]

@@ -1,0 +1,114 @@
+"""Tables of CarbonData 1.0 to 1.6: versions 1, 2 and 3, global dictionaries; every value equals what was loaded."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from qbeast_core.carbondata.columns import Column
+from qbeast_core.carbondata.dictionaries import open_dictionaries
+from qbeast_core.errors import DamagedFileError, LostValuesWarning, UnsupportedTableError
+from qbeast_core.io.store import open_store
+from tests.carbondata.collection import more_names, names, table_path
+from tests.carbondata.old_tables import file_rows, old_files, rows_and_expected
+
+OLD = ("cd1", "store161")
+LOSSY = "cd100_v2_long_overflow"
+
+
+def check(name: str) -> None:
+    found, wanted = rows_and_expected(name)
+    assert_frame_equal(found, wanted, check_exact=True)
+
+
+@pytest.mark.parametrize("name", [name for name in names(*OLD) if name != LOSSY])
+def test_rows_are_those_of_carbondata(name: str) -> None:
+    check(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", more_names(*OLD))
+def test_rows_of_more_tables_are_those_of_carbondata(name: str) -> None:
+    check(name)
+
+
+def test_what_the_writer_lost_is_told_by_file_and_column() -> None:
+    with pytest.warns(
+        LostValuesWarning, match=r"part-0-0-0-\d+\.carbondata.*blocklet 0, column 'v'.*2\*\*63"
+    ):
+        check(LOSSY)
+
+
+def test_a_table_may_mix_versions_and_widths_of_surrogates() -> None:
+    files = old_files("cd111_mixed_v1_v2_v3")
+    assert {file.version for file in files} == {"V1", "V2", "V3"}
+    grown = old_files("cd111_v1_dict_3loads")
+    assert len({len(file_rows(file)) for file in grown}) > 1
+
+
+def test_columns_are_read_one_by_one_too() -> None:
+    (file,) = old_files("cd111_v2_types")
+    whole = file_rows(file)
+    for column in file.columns:
+        (array,) = file.read(file.blocklets[0], [column], [0])
+        assert_frame_equal(
+            pl.DataFrame({column.schema.name: array}), whole.select(column.schema.name), check_exact=True
+        )
+        (none,) = file.read(file.blocklets[0], [column], [])
+        assert len(none) == 0
+        assert none.type == column.arrow_type
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """Return a copy of a table with dictionaries that nobody else uses."""
+    return Path(shutil.copytree(table_path("store161_global_dictionary"), tmp_path / "table"))
+
+
+def dictionary_column() -> Column:
+    (file,) = old_files("store161_global_dictionary")
+    return next(column for column in file.columns if column.has_global_dictionary)
+
+
+def test_a_missing_dictionary_is_refused_by_its_name(copied: Path) -> None:
+    column = dictionary_column()
+    path = f"Metadata/{column.schema.column_id}.dict"
+    (copied / path).unlink()
+    with pytest.raises(UnsupportedTableError, match=f"column '{column.schema.name}'.*{path}") as caught:
+        open_dictionaries(open_store(copied)).members(column)
+    assert caught.value.path == path
+
+
+def test_what_a_load_left_in_a_dictionary_does_not_count(copied: Path) -> None:
+    column = dictionary_column()
+    before = open_dictionaries(open_store(copied)).members(column)
+    path = copied / "Metadata" / f"{column.schema.column_id}.dict"
+    path.write_bytes(path.read_bytes() + b"\x19\x18\x03abc")
+    assert open_dictionaries(open_store(copied)).members(column).equals(before)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 300])
+def test_a_dictionary_that_was_cut_is_damage(copied: Path, cut: int) -> None:
+    column = dictionary_column()
+    path = copied / "Metadata" / f"{column.schema.column_id}.dict"
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(DamagedFileError, match=r"\.dict"):
+        open_dictionaries(open_store(copied)).members(column)
+    (copied / "Metadata" / f"{column.schema.column_id}.dictmeta").unlink()
+    with pytest.raises(DamagedFileError, match=r"\.dict"):
+        open_dictionaries(open_store(copied)).members(column)
+
+
+def test_a_member_that_is_no_number_is_damage(copied: Path) -> None:
+    (file,) = old_files("cd111_v2_types")
+    column = next(one for one in file.columns if one.has_global_dictionary and one.kind.name == "INT")
+    path = copied / "Metadata" / f"{column.schema.column_id}.dict"
+    path.write_bytes(b"\x19\x28\x08@NU#LL$!\x02x1\x00")
+    with pytest.raises(DamagedFileError, match="INT"):
+        open_dictionaries(open_store(copied)).members(column)
+    path.write_bytes(b"\x19\x38\x08@NU#LL$!\x02+7\x02 8\x00")
+    assert open_dictionaries(open_store(copied)).members(column).to_pylist() == [None, None, 7, 8]
