@@ -13,6 +13,10 @@ the bytes. Every Delta reader still reads the tables.
 from importlib.metadata import PackageNotFoundError, version
 
 from qbeast_core.api import convert_table, open_table, read_table, scan_table, upgrade_table, write_table
+from qbeast_core.carbon_tables.api import import_carbondata, open_carbondata, read_carbondata, scan_carbondata
+from qbeast_core.carbon_tables.explain import CarbonPlan
+from qbeast_core.carbon_tables.importing import ImportResult
+from qbeast_core.carbon_tables.table import CarbonTable
 from qbeast_core.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -59,6 +63,8 @@ except PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0"
 
 __all__ = [
+    "CarbonPlan",
+    "CarbonTable",
     "ChangeResult",
     "CheckReport",
     "CommitConflictError",
@@ -70,6 +76,7 @@ __all__ = [
     "DialectResult",
     "EmptySampleWarning",
     "HiddenColumnWarning",
+    "ImportResult",
     "InputChangedError",
     "InvalidColumnsError",
     "InvalidInputError",
@@ -98,8 +105,12 @@ __all__ = [
     "WriteResult",
     "__version__",
     "convert_table",
+    "import_carbondata",
+    "open_carbondata",
     "open_table",
+    "read_carbondata",
     "read_table",
+    "scan_carbondata",
     "scan_table",
     "upgrade_table",
     "write_table",

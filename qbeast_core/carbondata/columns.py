@@ -84,9 +84,11 @@ class Column:
 
     @property
     def arrow_type(self) -> Any:
-        """Its type in Arrow; a map is a list of structs of key and value."""
+        """Its type in Arrow."""
         if self.kind == DataType.STRUCT:
             return pa.struct([pa.field(one.field_name, one.arrow_type) for one in self.children])
+        if self.kind == DataType.MAP:
+            return pa.map_(*(one.arrow_type for one in self.children[0].children))
         if self.is_nested:
             return pa.large_list(self.children[0].arrow_type)
         if self.kind == DataType.DECIMAL:

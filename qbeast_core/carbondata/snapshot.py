@@ -11,8 +11,8 @@ from qbeast_core.carbondata.deletes import deletes_by_block
 from qbeast_core.carbondata.fields import read_fields
 from qbeast_core.carbondata.inside import inside
 from qbeast_core.carbondata.json_files import Load, UpdatedBlock, read_table_status, read_update_status
-from qbeast_core.carbondata.listed_segments import listed_files
-from qbeast_core.carbondata.segments import LiveFile, Stores, columnar_files, external_files
+from qbeast_core.carbondata.listed_segments import files_of_folder, listed_files
+from qbeast_core.carbondata.segments import Stores, columnar_files, external_files
 from qbeast_core.carbondata.structs.schema import TableInfo, TableSchema
 from qbeast_core.errors import DamagedFileError, StorageError, TableNotFoundError
 from qbeast_core.io.store import Store
@@ -123,8 +123,9 @@ def load_segment(table: TableSnapshot, load: Load | None) -> Segment:
     """
     stores = table.stores
     if load is None:
-        found = [LiveFile(stores.table, path, "") for path in _data_files(stores.table)]
-        return Segment(Load.model_validate({"loadName": "", "loadStatus": "Success"}), tuple(found))
+        return Segment(
+            Load.model_validate({"loadName": "", "loadStatus": "Success"}), tuple(files_of_folder(stores))
+        )
     try:
         if load.segment_file and load.kind not in _CARBON and not load.kind.startswith("row"):
             return Segment(load, tuple(external_files(stores, load)))

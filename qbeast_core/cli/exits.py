@@ -33,6 +33,7 @@ EXIT_CODES: Final = {
     "not-a-qbeast-table": 6,
     "unsupported-table": 7,
     "invalid-metadata": 8,
+    "damaged-file": 8,
     "commit-conflict": 9,
     "commit-unknown": 10,
     "missing-dependency": 11,

@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "write": "write",
     "append": "write",
     "convert": "maintenance",
+    "import-carbondata": "carbondata",
     "show": "read",
     "sample": "read",
     "explain": "read",
@@ -63,7 +64,9 @@ class _Program(click.Group):
         module = _COMMANDS.get(cmd_name)
         if module is None:
             return None
-        found: click.Command = getattr(import_module(f"qbeast_core.cli.commands.{module}"), cmd_name)
+        found: click.Command = getattr(
+            import_module(f"qbeast_core.cli.commands.{module}"), cmd_name.replace("-", "_")
+        )
         return found
 
 

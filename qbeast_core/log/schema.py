@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
 
-__all__ = ["schema_from_delta", "schema_problems", "schema_to_delta"]
+__all__ = ["noted_fields", "schema_from_delta", "schema_problems", "schema_to_delta"]
 
 _DeltaType: TypeAlias = str | dict[str, Any]
 
@@ -62,6 +62,29 @@ def schema_to_delta(schema: pl.Schema) -> str:
         )
         raise InvalidInputError(message, argument="df")
     return orjson.dumps(_struct(schema)).decode()
+
+
+def noted_fields(schema_string: str, notes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a schema whose columns have notes: comments, and whatever names of one's own say.
+
+    Parameters
+    ----------
+    schema_string : str
+        Of a table.
+    notes : mapping
+        By column, what its metadata says besides.
+
+    Examples
+    --------
+    >>> noted_fields(schema_to_delta(pl.Schema({"x": pl.Int8})), {"x": {"comment": "a byte"}})
+    '{"type":"struct","fields":[{"name":"x","type":"byte","nullable":true,"metadata":{"comment":"a byte"}}]}'
+    """
+    if not notes:
+        return schema_string
+    whole = orjson.loads(schema_string)
+    for field in whole["fields"]:
+        field["metadata"] = {**field.get("metadata", {}), **notes.get(field["name"], {})}
+    return orjson.dumps(whole).decode()
 
 
 def schema_from_delta(schema_string: str, *, path: str = "the table") -> pl.Schema:

@@ -22,7 +22,7 @@ from tests.helpers.snippets import ROOT
 TEXT = (ROOT / "docs" / "cli.md").read_text()
 SHARED = {"--storage-option", "--json", "--traceback"}
 OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")
-COMMANDS = re.findall(r"^### qbeast (\w+)", TEXT, re.MULTILINE)
+COMMANDS = re.findall(r"^### qbeast ([\w-]+)", TEXT, re.MULTILINE)
 
 
 def section(title: str) -> str:

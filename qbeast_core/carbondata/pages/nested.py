@@ -7,7 +7,7 @@ are read as null.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,8 @@ from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.space.arrays import I64Array
 
 __all__ = ["assemble"]
+
+_MOST_ENTRIES: Final = 2**31 - 1
 
 
 def assemble(column: Column, leaf: Callable[[Column], Any], records: Callable[[Column], I64Array]) -> Any:
@@ -70,7 +72,11 @@ def _list(column: Column, child: Any, records: I64Array) -> Any:
     if not np.array_equal(starts[counts > 0], offsets[:-1][counts > 0]) or offsets[-1] != len(child):
         child = child.take(pa.array(np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)))
     validity = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
-    kind = pa.large_list(child.type)
+    kind = column.arrow_type
+    if column.kind == DataType.MAP:
+        if len(child) > _MOST_ENTRIES or child.null_count or child.field(0).null_count:
+            damaged(f"a map of {column.schema.name!r} has an entry without a key, or there are too many")
+        offsets = offsets.astype(np.int32)
     return pa.Array.from_buffers(kind, len(counts), [validity, pa.py_buffer(offsets)], children=[child])
 
 

@@ -22,7 +22,6 @@ Bounds = tuple[Any, Any]
 """Least and most, as Python values of the column's type."""
 
 _WHOLE: Final = {
-    DataType.BYTE: (1, -(2**7)),
     DataType.SHORT: (2, -(2**15)),
     DataType.INT: (4, -(2**31)),
     DataType.LONG: (8, -(2**63)),
@@ -46,8 +45,8 @@ def decode_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> Bounds 
     -------
     tuple or None
         None of nested columns (what is stored of them is rubbish), of global dictionaries (whose numbers are in
-        the order of loads), of long texts (which may have been cut), of floats of dimensions, and of FLOAT
-        (whose encoding may add to the largest value).
+        the order of loads), of long texts (which may have been cut), of booleans and floats of dimensions (whose
+        bytes do not sort as they do), and of FLOAT (whose encoding may add to the largest value).
     """
     if stored is None or column.is_nested or column.has_global_dictionary:
         return None
@@ -62,13 +61,9 @@ def _dimension(kind: DataType, data: bytes) -> Any:
     if kind == DataType.DATE:
         days = int.from_bytes(data, "big") - DATE_CUTOFF if len(data) == 4 else None
         return None if days is None else _guarded(lambda: date(1970, 1, 1) + timedelta(days=days))
-    if kind == DataType.BOOLEAN:
-        return bool(data[0]) if len(data) == 1 else None
     width, least = _WHOLE.get(kind, (0, 0))
     if not width or len(data) != width:
         return None
-    if kind == DataType.BYTE:
-        return int.from_bytes(data, "big", signed=True)
     value = int.from_bytes(data, "big") + least
     return _timestamp(value) if kind == DataType.TIMESTAMP else value
 

@@ -58,7 +58,7 @@ def command(
         answer: Answer = getattr(import_module(f"qbeast_core.cli.jobs.{module}"), name)(**options)
         return answer
 
-    made = click.command(name, help=text, short_help=short_help or text)
+    made = click.command(name.replace("_", "-"), help=text, short_help=short_help or text)
     return made(together(*parameters, _common)(run))
 
 

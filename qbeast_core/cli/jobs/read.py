@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import polars as pl
@@ -12,7 +12,7 @@ import qbeast
 from qbeast_core.cli.answer import Answer, Part
 from qbeast_core.cli.files import FileFormat, OutputFile
 from qbeast_core.cli.grid import frame_grid, grid, size_text, type_text
-from qbeast_core.cli.jobs.opening import on_table
+from qbeast_core.cli.jobs.opening import on_table, working
 from qbeast_core.cli.screen import remark
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.data.expressions import evaluating, filter_of
@@ -37,21 +37,70 @@ class _Request:
     overwrite: bool
 
 
+def show(table: str, **options: Any) -> Answer:
+    """Show a table and some rows, or its columns, or how many rows there are; a table of CarbonData as well."""
+    try:
+        return _show(table, **options)
+    except qbeast.TableNotFoundError as error:
+        carbon = _carbon_table(table, error, options)
+    return _show_carbon(carbon, **options)
+
+
 @on_table("reading")
-def show(
+def _show(
     table: qbeast.Table, _progress: ProgressCallback | None, *, schema: bool, count: bool, **options: Any
 ) -> Answer:
-    """Show a table and some rows, or its columns, or how many rows there are."""
     if schema:
         return _columns(table)
     wanted = _Request(**options)
-    rows = _rows(table, wanted)
+    return _shown(table, _rows(table, wanted), wanted, _facts(table), count=count)
+
+
+def _shown(
+    table: qbeast.Table | qbeast.CarbonTable,
+    rows: pl.LazyFrame,
+    wanted: _Request,
+    facts: Mapping[str, Any],
+    *,
+    count: bool,
+) -> Answer:
     if count:
         number = _count(rows, wanted)
-        return Answer(parts=(f"{number:,} rows",), data={**_facts(table), "count": number})
+        return Answer(parts=(f"{number:,} rows",), data={**facts, "count": number})
     if wanted.output is not None:
-        return _into_file(table, rows, wanted, wanted.output)
-    return _on_screen(table, rows, wanted)
+        return _into_file(rows, wanted, wanted.output, facts)
+    return _on_screen(table, rows, wanted, facts)
+
+
+def _carbon_table(
+    path: str, error: qbeast.TableNotFoundError, options: Mapping[str, Any]
+) -> qbeast.CarbonTable:
+    """Open a table of CarbonData where there is no other; raise the error if there is none either."""
+    try:
+        found = qbeast.open_carbondata(
+            path,
+            storage_options=options["storage_options"],
+            allow_absolute_paths=options["allow_absolute_paths"],
+        )
+    except qbeast.TableNotFoundError:
+        raise error from None
+    refused = [name for name in ("sample", "version") if options.get(name) is not None]
+    if refused:
+        msg = f"{path!r} is a table of CarbonData, which has no {refused[0]}; import it with qbeast import-carbondata"
+        raise InvalidInputError(msg, argument=refused[0])
+    return found
+
+
+def _show_carbon(table: qbeast.CarbonTable, **options: Any) -> Answer:
+    names = [one.name for one in fields(_Request)]
+    wanted = _Request(**{name: options[name] for name in names})
+    facts = {"table": table.uri, "carbondata": True, "segments": table.segments.to_dicts()}
+    if options["schema"]:
+        listed = [(name, type_text(dtype)) for name, dtype in table.schema.items()]
+        data = {**facts, "columns": [{"name": name, "type": dtype} for name, dtype in listed]}
+        return Answer(parts=(repr(table), "", grid(("column", "type"), listed)), data=data)
+    with working("reading"):
+        return _shown(table, _rows(table, wanted), wanted, facts, count=options["count"])
 
 
 @on_table("reading")
@@ -60,8 +109,8 @@ def sample(table: qbeast.Table, _progress: ProgressCallback | None, **options: A
     wanted = _Request(**options)
     rows = _rows(table, wanted)
     if wanted.output is not None:
-        return _into_file(table, rows, wanted, wanted.output)
-    return _on_screen(table, rows, wanted, rows_in_all=_count(rows, wanted))
+        return _into_file(rows, wanted, wanted.output, _facts(table))
+    return _on_screen(table, rows, wanted, _facts(table), rows_in_all=_count(rows, wanted))
 
 
 @on_table("planning")
@@ -107,25 +156,30 @@ def explain(
     return Answer(parts=tuple(parts), data=facts)
 
 
-def _rows(table: qbeast.Table, wanted: _Request) -> pl.LazyFrame:
+def _rows(table: qbeast.Table | qbeast.CarbonTable, wanted: _Request) -> pl.LazyFrame:
     """Return the rows that are wanted, all of them, not read yet."""
     condition = filter_of(wanted.where, table.schema)
     unknown = [name for name in wanted.select or () if name not in table.schema]
     if unknown:
         msg = f"no such column(s): {unknown}; the table has {list(table.schema)}"
         raise InvalidInputError(msg, argument="select")
-    rows = table.scan(sample=wanted.sample)
+    rows = table.scan(sample=wanted.sample) if isinstance(table, qbeast.Table) else table.scan()
     kept = rows if condition is None else rows.filter(condition)
     return kept if wanted.select is None else kept.select(wanted.select)
 
 
 def _on_screen(
-    table: qbeast.Table, rows: pl.LazyFrame, wanted: _Request, *, rows_in_all: int | None = None
+    table: qbeast.Table | qbeast.CarbonTable,
+    rows: pl.LazyFrame,
+    wanted: _Request,
+    facts: Mapping[str, Any],
+    *,
+    rows_in_all: int | None = None,
 ) -> Answer:
     limit = _SHOWN if wanted.limit is None else wanted.limit
     with evaluating(wanted.where, outcome=_OUTCOME):
         found = rows.head(limit).collect()
-    data: dict[str, Any] = {**_facts(table), "rows": found.to_dicts()}
+    data: dict[str, Any] = {**facts, "rows": found.to_dicts()}
     remarks: list[str] = []
     if rows_in_all is not None:
         data["rows_in_all"] = rows_in_all
@@ -142,7 +196,7 @@ def _count(rows: pl.LazyFrame, wanted: _Request) -> int:
         return int(rows.select(pl.len()).collect().item())
 
 
-def _into_file(table: qbeast.Table, rows: pl.LazyFrame, wanted: _Request, name: str) -> Answer:
+def _into_file(rows: pl.LazyFrame, wanted: _Request, name: str, facts: Mapping[str, Any]) -> Answer:
     file = OutputFile(name, file_format=wanted.file_format, overwrite=wanted.overwrite)
     kept = rows if wanted.limit is None else rows.head(wanted.limit)
     with evaluating(wanted.where, outcome=_OUTCOME):
@@ -152,7 +206,7 @@ def _into_file(table: qbeast.Table, rows: pl.LazyFrame, wanted: _Request, name: 
     number = file.count()
     return Answer(
         parts=(f"{name}: {number:,} rows, {size_text(size)}",),
-        data={**_facts(table), "output": name, "format": file.file_format, "rows": number, "bytes": size},
+        data={**facts, "output": name, "format": file.file_format, "rows": number, "bytes": size},
     )
 
 

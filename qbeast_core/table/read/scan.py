@@ -16,7 +16,7 @@ from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 from qbeast_core.table.runtime import caller_stacklevel
 
-__all__ = ["pushed_down", "scan", "warn_if_empty"]
+__all__ = ["lazy_frame", "pushed_down", "scan", "warn_if_empty"]
 
 _Source: TypeAlias = Callable[
     [list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]
@@ -50,7 +50,7 @@ def scan(reader: Reader, sample: Sample | None = None) -> pl.LazyFrame:
         # A wrong sample fails here, not when the frame is collected.
         warn_if_empty(reader, sample, reader.plan(None, sample))
 
-    return _lazy(partial(_rows, reader, sample), reader.snapshot.schema)
+    return lazy_frame(partial(_rows, reader, sample), reader.snapshot.schema)
 
 
 def _rows(
@@ -84,7 +84,16 @@ class _Scan:
         return self.io_source(with_columns, given, n_rows, size), understood
 
 
-def _lazy(source: _Source, schema: pl.Schema) -> pl.LazyFrame:
+def lazy_frame(source: _Source, schema: pl.Schema) -> pl.LazyFrame:
+    """Return a LazyFrame of rows that a function gives, as Polars asks for them.
+
+    Parameters
+    ----------
+    source : callable
+        Takes columns, filter, limit and batch size; yields frames. Pickles if the LazyFrame is to.
+    schema : polars.Schema
+        All columns.
+    """
     scan_function = getattr(pl.LazyFrame, "_scan_python_function", None)
     if (
         scan_function is None

@@ -82,6 +82,8 @@ class WriteOptions:
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     txn: tuple[str, int] | None = None
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    properties: Mapping[str, str] = field(default_factory=dict[str, str])  # of a new table
+    field_metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     dialect: BlocksDialect | None = None
     dry_run: bool = False
     progress: ProgressCallback | None = None

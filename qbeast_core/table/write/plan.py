@@ -12,7 +12,7 @@ from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rebase import found_dialect
-from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.log.schema import noted_fields, schema_to_delta
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
@@ -172,8 +172,8 @@ def _metadata(target: Snapshot | None, schema_json: str, options: WriteOptions, 
     if target is None:
         return Metadata(
             id=runtime.new_id(),
-            schema_string=schema_json,
-            configuration={BLOCKS_DIALECT: options.dialect or "documented"},
+            schema_string=noted_fields(schema_json, options.field_metadata),
+            configuration={**options.properties, BLOCKS_DIALECT: options.dialect or "documented"},
             created_time=runtime.now_ms(),
         )
     return target.metadata.model_copy(update={"schema_string": schema_json})

@@ -1,0 +1,1 @@
+"""CarbonData tables as `qbeast` offers them: open, scan, read, explain, and make them tables of ours."""

@@ -1,0 +1,211 @@
+"""CarbonData tables made tables of ours: their rows now in one commit, or each load in its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+import polars as pl
+
+from qbeast_core.carbon_tables.table import CarbonTable
+from qbeast_core.carbondata.history import replayed_loads
+from qbeast_core.carbondata.segments import LiveFile
+from qbeast_core.carbondata.snapshot import Segment
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.table.engine.protocol import Engine, Source
+from qbeast_core.table.engine.stream import within
+from qbeast_core.table.runtime import Runtime
+from qbeast_core.table.write.options import WriteOptions
+from qbeast_core.table.write.write import WriteResult, write_rows
+
+__all__ = ["ImportResult", "WhichSegments", "import_table"]
+
+WhichSegments: TypeAlias = Literal["current", "history"]
+"""The rows as they are, in one commit; or a commit for each load that the table still knows."""
+
+_LEADING: Final = 3
+_INDEXABLE: Final = (
+    pl.Int8,
+    pl.Int16,
+    pl.Int32,
+    pl.Int64,
+    pl.Float32,
+    pl.Float64,
+    pl.Decimal,
+    pl.Date,
+    pl.Datetime,
+    pl.String,
+)
+_PREFIX: Final = "carbondata."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ImportResult(WriteResult):
+    """Outcome of `qbeast.import_carbondata`: that of its last commit, with the rows, files and bytes of all.
+
+    Attributes
+    ----------
+    commits : int
+        Commits made.
+    segments : tuple of str
+        Ids of the segments whose rows are in the table now, in the order of commits.
+    left_out : tuple of dict
+        Segments that could not be read and were left out because that was asked for: `segment`, `path`, `reason`.
+    """
+
+    commits: int
+    segments: tuple[str, ...]
+    left_out: tuple[dict[str, str], ...] = ()
+
+    also: ClassVar[tuple[str, ...]] = WriteResult.also
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CarbonSource:
+    """Rows of some data files of a table, in batches; a `qbeast_core.table.engine.stream.StreamSource`."""
+
+    table: CarbonTable
+    files: tuple[LiveFile, ...]
+    is_one_shot: ClassVar[bool] = False
+
+    @property
+    def empty(self) -> pl.DataFrame:
+        """See `Source`."""
+        return self.table.schema.to_frame()
+
+    def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
+        """See `StreamSource`."""
+        names = list(self.table.schema if columns is None else columns)
+        for frame in self.table.reader.file_rows(self.files, names):
+            yield from within(frame, size_bytes)
+
+
+def import_table(
+    table: CarbonTable,
+    path: str | os.PathLike[str],
+    options: WriteOptions,
+    runtime: Runtime,
+    *,
+    segments: WhichSegments,
+    engine: Engine,
+) -> ImportResult:
+    """Write the rows of a CarbonData table; see `qbeast.import_carbondata` for the options and what is raised.
+
+    Parameters
+    ----------
+    table : CarbonTable
+        Opened.
+    path : str or path-like
+        Of the new table.
+    options : WriteOptions
+        As for a write; columns are chosen here where there are none.
+    runtime : Runtime
+        Clock and ids.
+    segments : {"current", "history"}
+        One commit, or one for each load.
+    engine : Engine
+        Who moves the rows.
+    """
+    if segments not in ("current", "history"):
+        msg = f'segments must be "current" or "history", got {segments!r}; nothing was written'
+        raise InvalidInputError(msg, argument="segments")
+    columns = options.columns if options.columns is not None else default_columns(table)
+    options = replace(
+        options, columns=columns, properties=_properties(table), field_metadata=_field_metadata(table)
+    )
+    done: list[tuple[tuple[Segment, ...], WriteResult]] = []
+    for number, group in enumerate(_commits(table, segments)):
+        own = replace(options, commit_metadata={**_facts(table, group), **options.commit_metadata})
+        if number and not options.dry_run:  # the first made the table
+            own = replace(own, mode="append", columns=None, cube_size=None, schema_mode=None, dialect=None)
+        source: Source = CarbonSource(table, tuple(file for one in group for file in one.files))
+        result = write_rows(source, path, own, runtime, engine=engine)
+        done.append((group, result))
+        if result.skipped:
+            break
+    return _together(table, done)
+
+
+def default_columns(table: CarbonTable) -> list[str]:
+    """Return the columns to index where nobody says: the sort columns, or the leading dimensions.
+
+    Parameters
+    ----------
+    table : CarbonTable
+        Its order of rows and columns.
+
+    Raises
+    ------
+    InvalidColumnsError
+        If no column can be indexed.
+    """
+    able = [name for name, dtype in table.schema.items() if isinstance(dtype, _INDEXABLE)]
+    for names, most in ((table.sort_columns, None), (table.dimensions, _LEADING), (tuple(able), _LEADING)):
+        found = [name for name in names if name in able][:most]
+        if found:
+            return found
+    msg = f"no column of {table.uri!r} can be indexed; nothing was written"
+    raise InvalidColumnsError(msg)
+
+
+def _commits(table: CarbonTable, segments: WhichSegments) -> list[tuple[Segment, ...]]:
+    """Return the segments of each commit."""
+    if segments == "current" or not table.reader.snapshot.is_transactional:
+        return [table.reader.segments]
+    replayed = replayed_loads(table.reader.snapshot, table.reader.segments)
+    return [(one,) for one in replayed] or [()]
+
+
+def _facts(table: CarbonTable, group: Sequence[Segment]) -> dict[str, str]:
+    """Return what the commit says of where its rows come from."""
+    facts = {f"{_PREFIX}source": table.uri}
+    named = [one.load for one in group if one.load.name]
+    if named:
+        facts[f"{_PREFIX}segments"] = ",".join(load.name for load in named)
+    if len(named) == 1:
+        times = {"loadStart": named[0].start_ms, "loadEnd": named[0].end_ms}
+        facts |= {f"{_PREFIX}{name}": _iso(ms) for name, ms in times.items() if ms is not None}
+    return facts
+
+
+def _iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _properties(table: CarbonTable) -> dict[str, str]:
+    """Return table properties, under names that ask nothing of anybody."""
+    return {f"{_PREFIX}{name}": value for name, value in sorted(table.properties.items())}
+
+
+def _field_metadata(table: CarbonTable) -> dict[str, Mapping[str, Any]]:
+    """Return what columns have noted: a comment where Spark looks for it, the rest by our prefix."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for column in table.reader.columns:
+        noted = column.schema.properties
+        own = {f"{_PREFIX}{name}": value for name, value in sorted(noted.items()) if name != "comment"}
+        if column.has_global_dictionary:
+            own[f"{_PREFIX}dictionary"] = "global"
+        if noted.get("comment"):
+            own["comment"] = noted["comment"]
+        if own:
+            found[column.schema.name] = own
+    return found
+
+
+def _together(table: CarbonTable, done: list[tuple[tuple[Segment, ...], WriteResult]]) -> ImportResult:
+    """Return the outcome of all commits."""
+    results = [result for _, result in done]
+    told = {one.name: getattr(results[-1], one.name) for one in fields(WriteResult)}
+    for name in ("rows", "files", "bytes", "attempts", "staged_files"):
+        told[name] = sum(getattr(result, name) for result in results)
+    told["committed"] = any(result.committed for result in results)
+    told["new_revision"] = any(result.new_revision for result in results)
+    return ImportResult(
+        **told,
+        commits=sum(result.committed for result in results),
+        segments=tuple(one.load.name for group, _ in done for one in group if one.load.name),
+        left_out=tuple(table.left_out.to_dicts()),
+    )

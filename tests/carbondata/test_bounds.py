@@ -1,0 +1,75 @@
+"""Bounds of real files hold for the values of their pages; what is not to be trusted is never given."""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from qbeast_core.carbondata.columns import Column
+from qbeast_core.carbondata.data_file import Blocklet, DataFile
+from qbeast_core.carbondata.dictionaries import open_dictionaries
+from qbeast_core.carbondata.inside import StoredFile
+from qbeast_core.carbondata.open_file import open_data_file
+from qbeast_core.carbondata.pages.statistics import decode_bounds
+from qbeast_core.io.store import open_store
+from tests.carbondata.collection import more_names, names, table_path
+
+
+def check(name: str) -> int:
+    """Compare all bounds of a table's pages and blocklets with the values; return how many there are."""
+    store = open_store(table_path(name))
+    found = 0
+    for path in store.list(""):
+        if not path.endswith(".carbondata"):
+            continue
+        file = open_data_file(
+            StoredFile(store, path, store.size(path)), "columnar_v3", open_dictionaries(store)
+        )
+        for blocklet in file.blocklets:
+            for column in file.columns:
+                if not column.is_nested:
+                    found += check_column(file, blocklet, column)
+    return found
+
+
+def check_column(file: DataFile, blocklet: Blocklet, column: Column) -> int:
+    of_pages = file.page_bounds(blocklet, [column])[0]
+    pages = [*range(len(blocklet.page_rows))]
+    units = [(of_pages[page], [page]) for page in pages]
+    if column.number < len(blocklet.bounds):
+        units.append((blocklet.bounds[column.number], pages))
+    found = 0
+    for stored, some in units:
+        bounds = decode_bounds(column, stored)
+        values = pl.Series(pl.from_arrow(pa.chunked_array(file.read(blocklet, [column], some)))).drop_nulls()
+        if bounds is None or not len(values):
+            continue
+        least, most = pl.Series(bounds, dtype=values.dtype, strict=False)
+        assert least <= values.min(), (file.path, column.schema.name)
+        assert most >= values.max(), (file.path, column.schema.name)
+        found += 1
+    return found
+
+
+NAMES = names("sdk230_prim", "sdk161_prim", "sdk230_sort", "sdk230_multi", "tx230_basic", "tx230_partitioned")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "sdk230_adaptive_nulls", "sdk161_adaptive_nonull"])
+def test_bounds_hold(name: str) -> None:
+    assert check(name) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*names("sdk", "tx"), *more_names("sdk", "tx")])
+def test_bounds_of_all_tables_hold(name: str) -> None:
+    check(name)
+
+
+def test_bounds_of_nested_columns_are_never_given() -> None:
+    store = open_store(table_path("sdk230_complex_map"))
+    path = next(path for path in store.list("") if path.endswith(".carbondata"))
+    file = open_data_file(StoredFile(store, path, store.size(path)), "columnar_v3", open_dictionaries(store))
+    nested = [column for column in file.columns if column.is_nested]
+    assert nested
+    assert all(decode_bounds(column, (b"\0" * 8, b"\xff" * 8)) is None for column in nested)

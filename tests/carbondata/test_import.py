@@ -1,0 +1,108 @@
+"""CarbonData tables become tables of ours: the same rows, a clean check, the loads in the history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+from tests.carbondata.collection import names, table_path
+
+# The rows are few and alike.
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+NAMES = [
+    "sdk230_complex_map",
+    "sdk161_prim_snappy",
+    "tx230_complex_tx",
+    "tx230_evolution_defaults",
+    "tx230_partitioned",
+]
+
+
+def imported(name: str, target: Path) -> None:
+    source = qbeast.read_carbondata(table_path(name))
+    result = qbeast.import_carbondata(table_path(name), target)
+    table = qbeast.open_table(target)
+    assert result.rows == source.height
+    assert table.check().ok
+    assert_frame_equal(table.scan().collect().sort("id"), source.sort("id"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_are_the_same_and_the_table_is_clean(name: str, tmp_path: Path) -> None:
+    imported(name, tmp_path / "new")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in names("sdk", "tx") if "parquet" not in name])
+def test_rows_of_all_tables_are_the_same(name: str, tmp_path: Path) -> None:
+    imported(name, tmp_path / "new")
+
+
+def test_sort_columns_are_indexed_and_properties_kept(tmp_path: Path) -> None:
+    path = table_path("tx230_evolution_defaults")
+    qbeast.import_carbondata(path, tmp_path / "new")
+    table = qbeast.open_table(tmp_path / "new")
+    assert table.indexed_columns == ("k",)
+    log = (tmp_path / "new/_delta_log/00000000000000000000.json").read_bytes().splitlines()
+    metadata = next(line["metaData"] for line in map(orjson.loads, log) if "metaData" in line)
+    stored = qbeast.open_carbondata(path).properties
+    assert {f"carbondata.{key}": value for key, value in stored.items()}.items() <= metadata[
+        "configuration"
+    ].items()
+    assert any(field["metadata"] for field in orjson.loads(metadata["schemaString"])["fields"])
+
+
+def test_a_history_has_a_version_for_each_load(tmp_path: Path) -> None:
+    path = table_path("tx230_basic_3segments")
+    result = qbeast.import_carbondata(path, tmp_path / "new", segments="history")
+    assert (result.commits, result.segments, result.version, result.rows) == (3, ("0", "1", "2"), 2, 60)
+    for version, name in enumerate(result.segments):
+        so_far = [qbeast.read_carbondata(path, segments=[one]) for one in result.segments[: version + 1]]
+        table = qbeast.open_table(tmp_path / "new", version=version)
+        assert_frame_equal(table.scan().collect().sort("id"), pl.concat(so_far).sort("id"))
+        commit = next(one for one in table.history() if one["version"] == version)
+        assert commit["carbondata.segments"] == name
+        assert commit["carbondata.loadStart"].startswith("2026-11-21T")
+    assert table.check().ok
+
+
+def test_a_history_goes_behind_compactions_where_no_row_was_changed(tmp_path: Path) -> None:
+    path = table_path("tx230_minor_compaction")
+    result = qbeast.import_carbondata(path, tmp_path / "new", segments="history")
+    assert result.segments == ("0", "1", "2", "3")
+    # CarbonData's own compaction lost timestamps; the loads still have them. All else is the same.
+    found = qbeast.read_table(tmp_path / "new").sort("id")
+    now = qbeast.read_carbondata(path).sort("id")
+    assert_frame_equal(found.drop("ts"), now.drop("ts"))
+    assert found["ts"].null_count() < now["ts"].null_count()
+
+
+def test_a_history_keeps_a_compaction_whose_rows_were_changed(tmp_path: Path) -> None:
+    path = table_path("tx230_update_then_major")
+    result = qbeast.import_carbondata(path, tmp_path / "new", segments="history")
+    assert result.segments == ("1.1",)
+    assert_frame_equal(
+        qbeast.read_table(tmp_path / "new").sort("id"), qbeast.read_carbondata(path).sort("id")
+    )
+
+
+def test_rows_larger_than_the_memory_are_spilled(tmp_path: Path) -> None:
+    path = table_path("tx230_delete_multiblocklet")
+    result = qbeast.import_carbondata(
+        path, tmp_path / "new", columns=["id"], engine="spill", memory_bytes=16 << 20
+    )
+    assert result.engine == "spill"
+    found = qbeast.read_table(tmp_path / "new").sort("id")
+    assert_frame_equal(found, qbeast.read_carbondata(path).sort("id"))
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    result = qbeast.import_carbondata(table_path("tx230_partitioned"), tmp_path / "new", dry_run=True)
+    assert (result.dry_run, result.committed, result.rows) == (True, False, 37)
+    assert not (tmp_path / "new").exists()

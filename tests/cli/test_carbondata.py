@@ -1,0 +1,46 @@
+"""Tables of CarbonData in the shell: shown, counted, imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import qbeast
+from tests.carbondata.collection import expected, table_path
+from tests.cli.running import complaint, run, said
+
+ORDERS = table_path("tx230_partitioned")
+
+
+def test_a_carbondata_table_is_shown_like_another() -> None:
+    text = run("show", ORDERS).stdout
+    assert "CarbonData table" in text
+    assert "partition: country, dt" in text
+    assert said("show", ORDERS, "--count")["count"] == 37
+    assert said("show", ORDERS, "--where", "id < 3", "--select", "id", "--limit", "5")["rows"]
+    assert [one["name"] for one in said("show", ORDERS, "--schema")["columns"]] == expected(
+        ORDERS.parent.name
+    ).columns
+
+
+def test_what_a_carbondata_table_has_not_is_refused() -> None:
+    assert "no sample" in complaint("show", ORDERS, "--sample", "10%", code=2)
+
+
+def test_rows_are_imported(tmp_path: Path) -> None:
+    told = said("import-carbondata", ORDERS, tmp_path / "orders", "--columns", "id", "--segments", "history")
+    assert told["commits"] == 2
+    assert told["segments"] == ["0", "1"]
+    assert qbeast.open_table(tmp_path / "orders").scan().collect().height == 37
+    assert (
+        "2 commit(s)" in run("import-carbondata", ORDERS, tmp_path / "again", "--segments", "history").stdout
+    )
+
+
+def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+    assert "37 rows would" in run("import-carbondata", ORDERS, tmp_path / "orders", "--dry-run").stdout
+    assert not (tmp_path / "orders").exists()
+
+
+def test_damage_has_a_code(tmp_path: Path) -> None:
+    (tmp_path / "a.carbondata").write_bytes(b"nothing")
+    assert "damaged" in complaint("show", tmp_path, code=8)
