@@ -64,7 +64,7 @@ class ImportResult(WriteResult):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CarbonSource:
+class _CarbonSource:
     """Rows of some data files of a table, in batches; a `qbeast_core.table.engine.stream.StreamSource`."""
 
     table: CarbonTable
@@ -112,7 +112,7 @@ def import_table(
     if segments not in ("current", "history"):
         msg = f'segments must be "current" or "history", got {segments!r}; nothing was written'
         raise InvalidInputError(msg, argument="segments")
-    columns = options.columns if options.columns is not None else default_columns(table)
+    columns = options.columns if options.columns is not None else _default_columns(table)
     options = replace(
         options, columns=columns, properties=_properties(table), field_metadata=_field_metadata(table)
     )
@@ -121,7 +121,7 @@ def import_table(
         own = replace(options, commit_metadata={**_facts(table, group), **options.commit_metadata})
         if number and not options.dry_run:  # the first made the table
             own = replace(own, mode="append", columns=None, cube_size=None, schema_mode=None, dialect=None)
-        source: Source = CarbonSource(table, tuple(file for one in group for file in one.files))
+        source: Source = _CarbonSource(table, tuple(file for one in group for file in one.files))
         result = write_rows(source, path, own, runtime, engine=engine)
         done.append((group, result))
         if result.skipped:
@@ -129,7 +129,7 @@ def import_table(
     return _together(table, done)
 
 
-def default_columns(table: CarbonTable) -> list[str]:
+def _default_columns(table: CarbonTable) -> list[str]:
     """Return the columns to index where nobody says: the sort columns, or the leading dimensions.
 
     Parameters

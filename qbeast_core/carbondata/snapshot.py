@@ -12,7 +12,7 @@ from qbeast_core.carbondata.fields import read_fields
 from qbeast_core.carbondata.inside import inside
 from qbeast_core.carbondata.json_files import Load, UpdatedBlock, read_table_status, read_update_status
 from qbeast_core.carbondata.listed_segments import files_of_folder, listed_files
-from qbeast_core.carbondata.segments import Stores, columnar_files, external_files
+from qbeast_core.carbondata.segments import LiveFile, Stores, columnar_files, external_files
 from qbeast_core.carbondata.structs.schema import TableInfo, TableSchema
 from qbeast_core.errors import DamagedFileError, StorageError, TableNotFoundError
 from qbeast_core.io.store import Store
