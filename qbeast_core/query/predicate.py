@@ -21,6 +21,7 @@ from qbeast_core.query.nodes import (
     all_of,
     any_of,
 )
+from qbeast_core.query.preimages import preimage
 from qbeast_core.query.terms import BOUNDS, COMPARISONS, Term
 
 __all__ = ["parse_predicate"]
@@ -155,10 +156,11 @@ def _parse_sql(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
     op = COMPARISONS[options]
     if left.is_constant:
         left, right, op = right, left, mirror_op(op)
+    op = negate_op(op) if negated else op
     operand, value = left.operand(), right.evaluate_one()
     if operand is None or value is None:
-        return Unknown()
-    return compare(operand, negate_op(op) if negated else op, _as_float(operand, value))
+        return _compare(left, op, value)
+    return compare(operand, op, _as_float(operand, value))
 
 
 def _as_float(operand: Operand, values: pl.Series) -> pl.Series:
@@ -240,8 +242,17 @@ def _parse_starts_with(children: Sequence[Term]) -> Node:
 
 
 def _compare(term: Term, op: Op, value: pl.Series | None) -> Node:
-    operand: Operand | None = term.operand() if value is not None else None
-    return Unknown() if operand is None or value is None else compare(operand, op, value)
+    """Parse a comparison with a constant, of a column or of a function of one."""
+    if value is None:
+        return Unknown()
+    operand = term.operand()
+    if operand is not None:
+        return compare(operand, op, value)
+    found = None if value.null_count() else preimage(term, op, value)
+    if found is None:
+        return Unknown()
+    inner, alternatives = found
+    return any_of([all_of([_compare(inner, *one) for one in together]) for together in alternatives])
 
 
 class _Parser(Protocol):

@@ -84,6 +84,14 @@ class Term:
         return [term, *reversed(parts)]
 
     @property
+    def dtype(self) -> pl.DataType | None:
+        """The type of its values; None where the engine refuses it."""
+        try:
+            return pl.LazyFrame(schema=self.schema).select(self.expr).collect_schema().dtypes()[0]
+        except pl.exceptions.PolarsError:
+            return None
+
+    @property
     def is_constant(self) -> bool:
         """Whether it has one value whatever the rows: no column, no row count, nothing aggregated."""
         return _is_constant(self.tree)
@@ -120,11 +128,8 @@ class Term:
             return inner
         if self.kind != "Cast" and not self._is_time_cast():
             return None
-        try:
-            dtype = pl.LazyFrame(schema=self.schema).select(self.expr).collect_schema().dtypes()[0]
-        except pl.exceptions.PolarsError:
-            return None
-        if not keeps_order(inner.result, dtype):
+        dtype = self.dtype
+        if dtype is None or not keeps_order(inner.result, dtype):
             return None
         return Operand(inner.column, inner.dtype, (*inner.casts, dtype))
 

@@ -33,7 +33,39 @@ def sides(name: str, dtype: pl.DataType, value: Any) -> list[tuple[pl.Expr, pl.E
         plans += _date_plans(column, value)
     if isinstance(dtype, pl.Datetime):
         plans += _datetime_plans(column, value, dtype)
-    return plans
+    return [*plans, *_function_plans(column, dtype, value)]
+
+
+def _function_plans(column: pl.Expr, dtype: pl.DataType, value: Any) -> list[tuple[pl.Expr, pl.Expr]]:
+    """Functions of the column, beside what they make of the value."""
+    made: list[pl.Expr] = []
+    if dtype.is_integer() or dtype.is_float():
+        made += [
+            column + 1,
+            column + 100,
+            column - 7,
+            7 - column,
+            column * 3,
+            column * -2,
+            column / 3,
+            -column,
+        ]
+        made += [column + 0.1, column - 1e9, column * 2.5, 0.3 - column, column / -0.7, -(column * 3 + 1)]
+        made += [column * pl.lit(-3, dtype=pl.Int8), column + pl.lit(2**62), column * 1e-300, column / 1e-40]
+    if isinstance(dtype, (pl.Date, pl.Datetime)):
+        made += [column.dt.year(), -column.dt.year(), column.dt.year() * 2 - 1, column.dt.month()]
+        made += [column.dt.truncate(unit) for unit in ("1mo", "1w", "1d", "3q", "17h", "1y")]
+    results = [_of_value(expr, column, dtype, value) for expr in made]
+    return [(expr, pl.lit(known)) for expr, known in zip(made, results, strict=True) if known is not None]
+
+
+def _of_value(expr: pl.Expr, column: pl.Expr, dtype: pl.DataType, value: Any) -> pl.Series | None:
+    """What the engine makes of one value; None where it refuses it."""
+    frame = pl.DataFrame({column.meta.output_name(): pl.Series([value], dtype=dtype)})
+    try:
+        return frame.select(expr).to_series()
+    except pl.exceptions.PolarsError:
+        return None
 
 
 def _integer_plans(column: pl.Expr, value: int) -> list[tuple[pl.Expr, pl.Expr]]:

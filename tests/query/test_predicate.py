@@ -103,7 +103,8 @@ def test_a_filter_becomes_these_atoms(expression: pl.Expr, expected: Any) -> Non
     "expression",
     [
         pl.col("i") > pl.col("small"),
-        pl.col("i") + 1 > 5,
+        pl.col("i") // 2 > 5,
+        pl.col("i") + pl.col("i") > 5,
         pl.col("i").cast(pl.Int8) > 5,
         pl.col("s").str.to_lowercase() == "a",
         pl.col("s").str.contains("a"),
