@@ -128,8 +128,8 @@ def test_what_is_not_understood_prunes_nothing(expression: pl.Expr) -> None:
 
 
 def test_only_the_part_not_understood_is_lost() -> None:
-    assert shown(parse((x + 1 > 5) & (x > 1))) == ("i", ">", 1)
-    assert parse((x + 1 > 5) | (x > 1)) == Unknown()
+    assert shown(parse((x % 3 > 5) & (x > 1))) == ("i", ">", 1)
+    assert parse((x % 3 > 5) | (x > 1)) == Unknown()
 
 
 def test_a_python_function_costs_only_its_own_side() -> None:
