@@ -17,7 +17,8 @@
     ├── CommitConflictError                                  another writer's change forbids ours
     ├── CommitUnknownError                                   nobody can tell whether the commit landed
     ├── StorageError             (also an OSError)           the store refused a read or a write
-    └── MissingDependencyError   (also a RuntimeError)       a program or package is not installed
+    ├── MissingDependencyError   (also a RuntimeError)       a program or package is not installed
+    └── SessionLostError         (also a RuntimeError)       the Spark session ended before the commit
 
     QbeastWarning                (a UserWarning)
     ├── CorruptTagWarning                                    unreadable index tags: the file is read whole
@@ -56,6 +57,7 @@ __all__ = [
     "QbeastError",
     "QbeastWarning",
     "SchemaMismatchError",
+    "SessionLostError",
     "StorageError",
     "TableExistsError",
     "TableNotFoundError",
@@ -266,6 +268,12 @@ class MissingDependencyError(QbeastError, RuntimeError):
     def __init__(self, message: str, *, dependency: str) -> None:
         self.dependency = dependency
         super().__init__(message)
+
+
+class SessionLostError(QbeastError, RuntimeError):
+    """The Spark session that moved the rows ended before the commit; the table is as it was."""
+
+    code = "session-lost"
 
 
 class QbeastWarning(_Shown, UserWarning):

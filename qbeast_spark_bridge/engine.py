@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -99,7 +99,7 @@ class SparkEngine:
         del at_once
         if not items:
             return []
-        with OwnErrors():
+        with OwnErrors(self.spark):
             answers = spread(self.spark, items).mapInArrow(WorkerCall.of(answer_items, call), ANSWERS)
             found = {row["number"]: pickle.loads(bytes(row["answer"])) for row in answers.collect()}  # noqa: S301 -- bytes of our own tasks
         return [found[number] for number in range(len(items))]
@@ -118,14 +118,14 @@ class _FrameWorkers:
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
         _refuse_collations(list(task.schema), collated_columns(self.df.schema))
-        with OwnErrors():
+        with OwnErrors(self.df.sparkSession):
             return summarise_rows(self.df, task, self.target.shape.schema_json)
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
         """Answer once for each file, however often Spark ran its task: files of other attempts are orphans."""
         if not task.file_count:
             return []
-        with OwnErrors():
+        with OwnErrors(self.df.sparkSession):
             decimals = short_decimals(self.df.schema)
             pack = WorkerCall.of(
                 pack_partition, (task, task_keys(task.file_count), self.df.columns, decimals)
@@ -152,7 +152,7 @@ class _FileWorkers:
         if not tasks:
             return nothing
         share = min(DOMAIN_LIMITS.rows / max(_rows_of(self.source), 1), 1.0)
-        with OwnErrors():
+        with OwnErrors(self.spark):
             call = WorkerCall.of(summarise_files, (task, share))
             summaries = spread(self.spark, tasks).mapInArrow(call, SUMMARIES)
             merge = WorkerCall.of(merge_partition, None)
@@ -166,7 +166,7 @@ class _FileWorkers:
         if not task.file_count:
             return []
         tasks = _tasks(self.source, list(self.source.empty.columns))
-        with OwnErrors():
+        with OwnErrors(self.spark):
             pack = WorkerCall.of(pack_files, (task, task_keys(task.file_count)))
             return _written(spread(self.spark, tasks).mapInArrow(pack, PACKS), task)
 
@@ -272,5 +272,8 @@ def persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
     held = df.persist()
     try:
         yield held
-    finally:
-        held.unpersist()
+    except BaseException:
+        with suppress(Exception):  # where the session is lost, so are they: that is said already
+            held.unpersist()
+        raise
+    held.unpersist()

@@ -87,7 +87,7 @@ class SparkMergeSource:
         """
         del engine  # the rows are Spark's
         _refuse_collations(rules, self.df, reader)
-        with OwnErrors():
+        with OwnErrors(self.df.sparkSession):
             digest = self._digest(rules)
             live, plan = live_rows(reader), scan_plan(rules, reader, _nodes(rules, digest))
             files = np.flatnonzero(plan.selection.opened & (True if among is None else among))

@@ -39,6 +39,7 @@ EXIT_CODES: Final = {
     "missing-dependency": 11,
     "storage": 12,
     "qbeast": 13,
+    "session-lost": 14,
     "internal": 70,
     "interrupted": 130,
     "broken-pipe": 141,

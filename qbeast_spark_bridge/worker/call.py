@@ -9,12 +9,15 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from qbeast_core import errors
-from qbeast_core.errors import InvalidInputError, QbeastError
+from qbeast_core.errors import InvalidInputError, QbeastError, SessionLostError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["OwnErrors", "WorkerCall", "note_of", "use_task_cores"]
 
@@ -24,6 +27,8 @@ _THREADS: Final = "POLARS_MAX_THREADS"
 _MARK: Final = "qbeast-error:"
 
 _NOTE: Final = re.compile(re.escape(_MARK) + r" (\{.*\})")
+
+_GONE: Final = re.compile(r"RETRIES_EXCEEDED|StatusCode\.UNAVAILABLE|INVALID_HANDLE\.SESSION_")
 
 _MISSING: Final = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
 
@@ -83,13 +88,23 @@ def use_task_cores() -> None:
 class OwnErrors:
     """A context that raises what a worker of ours raised, with Spark's error as the cause.
 
+    Parameters
+    ----------
+    spark : SparkSession or None
+        Whose workers they are; None: whether it still runs is not asked.
+
     Raises
     ------
     QbeastError
         The worker's own, facts and all.
     InvalidInputError
         If workers lack a module that they need.
+    SessionLostError
+        If the session ended.
     """
+
+    def __init__(self, spark: SparkSession | None = None) -> None:
+        self._spark = spark
 
     def __enter__(self) -> None:
         """Begin."""
@@ -98,9 +113,29 @@ class OwnErrors:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Look for an error of ours in the text of Spark's."""
-        own = None if error is None or isinstance(error, QbeastError) else _own(str(error))
+        if not isinstance(error, Exception) or isinstance(error, QbeastError):
+            return
+        own = _own(str(error))
         if own is not None:
             raise own from error
+        if self._spark is not None and _has_ended(self._spark, str(error)):
+            msg = (
+                "the Spark session ended while it moved rows; nothing was committed, and the table is as it was. Files "
+                "that its workers wrote are in no version, and Table.vacuum removes them. Start a session and repeat."
+            )
+            raise SessionLostError(msg) from error
+
+
+def _has_ended(spark: SparkSession, said: str) -> bool:
+    """Tell whether the session of an error is over; each way to end raises something else."""
+    is_stopped: bool | None = getattr(spark, "is_stopped", None)  # of Spark Connect alone
+    if is_stopped is not None:
+        return is_stopped or _GONE.search(said) is not None
+    try:
+        spark.sparkContext.defaultParallelism  # noqa: B018 -- asks the JVM, which has to be there and to run a context
+    except Exception:  # noqa: BLE001 -- py4j's, of the operating system, of Python: whatever happens
+        return True
+    return False
 
 
 def note_of(error: QbeastError) -> str:

@@ -27,7 +27,7 @@ from qbeast_spark_bridge.worker import rewrite as rewrite_work
 from qbeast_spark_bridge.worker import shuffle as pass_two
 from qbeast_spark_bridge.worker import write_files
 from tests.helpers.tables import small_files
-from tests.spark import sessions
+from tests.spark import failing_changes, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,12 +144,13 @@ def _die(*_: object, **__: object) -> Any:
 
 
 STEPS = {step.__name__: step for step in (write, lacking, retried, optimized, speculated, killed)}
+STEPS |= failing_changes.STEPS
 
 
 def main(master: str, *steps: str) -> None:
     asked = [step.split("=", 1) for step in steps]
     extra = {
-        "spark.speculation": str(any(name == "speculated" for name, _ in asked)).lower(),
+        "spark.speculation": str(any(name in ("speculated", "slow_merge") for name, _ in asked)).lower(),
         "spark.speculation.interval": "100ms",
         "spark.speculation.quantile": "0.5",
         "spark.speculation.multiplier": "1.1",
@@ -160,9 +161,11 @@ def main(master: str, *steps: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "local").mkdir()
         conf = sessions.settings(Path(directory)) | extra
-        session = SparkSession.builder.master(master).config(map=conf).getOrCreate()
+        builder = SparkSession.builder.master(master).config(map=conf)
+        session = builder.getOrCreate()
         try:
             for name, path in asked:
+                session = builder.getOrCreate()  # another one where a step ended it
                 print(json.dumps(STEPS[name](session, path)), flush=True)
         finally:
             session.stop()

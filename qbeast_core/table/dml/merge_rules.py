@@ -175,13 +175,19 @@ class MergedFiles(ChangeByFile):
         return None if place is None else _MergedFile(self.rules, self.uri, self.storage_options, place)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _MergedFile:
-    rules: MergeRules
-    uri: str
-    storage_options: Mapping[str, str] = field(repr=False)
-    place: str
+    """What becomes of one file's rows, whose rows of the source are loaded once, with the first of them."""
+
+    def __init__(self, rules: MergeRules, uri: str, storage_options: Mapping[str, str], place: str) -> None:
+        self._told = (rules, uri, storage_options, place)
+        self._change: MergedRows | None = None
+
+    def __reduce__(self) -> tuple[type[_MergedFile], tuple[object, ...]]:
+        return _MergedFile, self._told  # never the rows
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        source = load_rows(open_store(self.uri, self.storage_options), self.place)
-        return MergedRows(self.rules, self.rules.numbered(source, whole=True))(rows)
+        if self._change is None:
+            rules, uri, storage_options, place = self._told
+            source = load_rows(open_store(uri, storage_options), place)
+            self._change = MergedRows(rules, rules.numbered(source, whole=True))
+        return self._change(rows)

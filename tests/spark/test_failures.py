@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,10 @@ from deltalake import DeltaTable
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from qbeast_core.table.engine.tasks.stored_rows import SUFFIX
 from qbeast_spark_bridge.session import ensure_java
 from tests.helpers.invariants import check_invariants, read_log
-from tests.helpers.tables import assert_same_rows
+from tests.helpers.tables import assert_same_rows, small_files
 from tests.spark import sessions
 from tests.spark.cluster import cluster
 from tests.spark.failing_job import ROWS, rows
@@ -55,9 +57,22 @@ def after() -> pl.DataFrame:
     return pl.concat([before(), added])
 
 
-def make(path: Path) -> Path:
-    """Make a table of 2,000 rows in one file."""
-    qbeast.write_table(before(), path, ["row", "a"], cube_size=100)
+def merged(rows: pl.DataFrame) -> pl.DataFrame:
+    """Do what `failing_changes.merge` does."""
+    source = pl.DataFrame({"row": range(0, 2500, 5)}).with_columns(a=-pl.col("row"))
+    return pl.concat([rows.join(source, on="row", how="anti"), source])
+
+
+def changed() -> pl.DataFrame:
+    """Do what a delete and an update of `failing_changes` do."""
+    five = pl.when(pl.col("a") > 900).then(5).otherwise("a")
+    return before().filter(pl.col("a") >= 100).with_columns(a=five)
+
+
+def make(path: Path, *, file_rows: int | None = None) -> Path:
+    """Make a table of 2,000 rows, by default in one file."""
+    with nullcontext() if file_rows is None else small_files(file_rows=file_rows):
+        qbeast.write_table(before(), path, ["row", "a"], cube_size=100)
     return path
 
 
@@ -79,13 +94,31 @@ class Job:
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     directory = tmp_path_factory.mktemp("job")
-    tables = {step: directory / step for step in ("lacking", "retried", "optimized", "killed")}
+    steps = ("lacking", "retried", "optimized", "dying_merge", "ended", "killed")
+    tables = {step: directory / step for step in steps}
     make(tables["retried"])
     make(tables["killed"])
+    make(tables["dying_merge"], file_rows=500)
+    make(tables["ended"], file_rows=500)
     for part in range(3):
         third = before().gather_every(3, part)
         qbeast.write_table(third, tables["optimized"], ["row", "a"], mode="append", cube_size=100)
-    named = [file.name for file in tables["optimized"].glob("*.parquet")]
+    return run(directory, tables)
+
+
+@pytest.fixture(scope="module")
+def slow_job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """What would take the usual run too long; it ends without its JVM."""
+    directory = tmp_path_factory.mktemp("job")
+    tables = {step: directory / step for step in ("dying_changes", "ended_elsewhere", "lost")}
+    for path in tables.values():
+        make(path, file_rows=500)
+    return run(directory, tables)
+
+
+def run(directory: Path, tables: dict[str, Path]) -> Job:
+    """Run steps, one after the other in one session, in a process of its own."""
+    named = [file.name for path in tables.values() for file in path.glob("*.parquet")]
     (directory / "site").mkdir()
     (directory / "site" / "sitecustomize.py").write_text(LACKING)
     (directory / "nothing").touch()
@@ -93,18 +126,18 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     path = os.pathsep.join([str(directory / "site"), str(sessions.ROOT)])
     added = sessions.environment() | {"PYTHONPATH": path, "LACKING": str(directory / "nothing")}
-    steps = [f"{step}={path}" for step, path in tables.items()]
     done = subprocess.run(
-        [sys.executable, "-m", MODULE, "local[2,2]", *steps],
+        [sys.executable, "-m", MODULE, "local[2,2]", *(f"{step}={path}" for step, path in tables.items())],
         text=True,
-        timeout=400,
+        timeout=600,
         cwd=sessions.ROOT,
         env=kept | added,
         capture_output=True,
         check=False,
     )
     said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(said) == len(steps) - 1, done.stdout + done.stderr  # the last one kills it
+    killed = sum(step.startswith("killed") for step in tables)  # the last one, which says nothing
+    assert len(said) == len(tables) - killed, done.stdout + done.stderr
     return Job(dict(zip(tables, said, strict=False)), tables, named, done.returncode)
 
 
@@ -160,15 +193,89 @@ def test_workers_without_a_module_say_which(job: Job) -> None:
     assert not job.tables["lacking"].exists()
 
 
+def check_changed(path: Path, wanted: pl.DataFrame) -> None:
+    """The table has these rows; what a vacuum leaves of the folder is what the newest version names."""
+    assert_same_rows(qbeast.read_table(path), wanted)
+    check_invariants(path)
+    table = qbeast.open_table(path)
+    assert table.check().ok
+    table.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
+    assert {file.name for file in path.iterdir() if file.is_file()} == set(read_log(path).adds)
+    assert_same_rows(qbeast.read_table(path), wanted)
+
+
+@pytest.mark.classic
+def test_workers_that_die_change_a_row_once(job: Job) -> None:
+    assert job.said["dying_merge"] == {"deleted": 0, "updated": 400, "inserted": 100}
+    path = job.tables["dying_merge"]
+    assert {file.suffix.removeprefix(".") for file in path.parent.glob("dying_merge.worker dies.*")} == {
+        *("digest_keys", "pack_source", "pack_keys", "join_buckets", "judge_files"),
+        *("summarise_files", "pack_files", "write_partition"),
+    }
+    check_changed(path, merged(before()))
+
+
+@pytest.mark.classic
+def test_a_session_that_ends_before_the_commit_leaves_the_table_as_it_was(job: Job) -> None:
+    said = job.said["ended"]
+    assert {phase: (one["error"], one["version"]) for phase, one in said.items()} == {
+        "rewrite": ("SessionLostError", 0),
+        "plan": ("SessionLostError", 0),
+    }
+    assert "nothing was committed" in said["plan"]["message"]
+    check_changed(job.tables["ended"], before())
+
+
 @pytest.mark.slow
 @pytest.mark.classic
-def test_a_speculative_duplicate_adds_no_row(table: Path, tmp_path: Path) -> None:
+@pytest.mark.timeout(1200)
+def test_sessions_end_and_workers_die_elsewhere(slow_job: Job) -> None:
+    assert (
+        slow_job.said["dying_changes"]["delete"]["deleted"]
+        == 2000 - before().filter(pl.col("a") >= 100).height
+    )
+    check_changed(slow_job.tables["dying_changes"], changed())
+    said = slow_job.said["ended_elsewhere"]
+    assert (said["read"]["error"], said["read"]["version"]) == ("SessionLostError", 0)
+    # All was written: nobody had to be asked.
+    assert said["commit"] == {"deleted": 0, "updated": 400, "inserted": 100, "version": 1}
+    check_changed(slow_job.tables["ended_elsewhere"], merged(before()))
+    lost = slow_job.said["lost"]
+    assert (lost["error"], lost["version"]) == ("SessionLostError", 0)
+    assert any(file.name not in slow_job.named for file in slow_job.tables["lost"].glob("*.parquet"))
+    check_changed(slow_job.tables["lost"], before())
+
+
+@pytest.mark.slow
+@pytest.mark.classic
+@pytest.mark.timeout(1200)
+def test_a_driver_killed_between_match_and_rewrite_leaves_the_table_as_it_was(tmp_path: Path) -> None:
+    path = make(tmp_path / "t", file_rows=500)
+    done = run(tmp_path, {"killed_merge": path})
+    assert done.status == -signal.SIGKILL
+    assert list(path.glob(f"*{SUFFIX}"))
+    check_changed(path, before())
+
+
+@pytest.mark.slow
+@pytest.mark.classic
+@pytest.mark.timeout(1200)
+def test_twins_of_tasks_and_lost_executors_add_no_row(table: Path, tmp_path: Path) -> None:
+    slow, lost = make(tmp_path / "slow", file_rows=500), make(tmp_path / "lost", file_rows=500)
     with cluster(tmp_path / "cluster") as running:
-        done = json.loads(running.run(MODULE, f"speculated={table}", connect=False).splitlines()[-1])
-    assert done == {"rows": ROWS, "files": 4}
+        steps = [f"speculated={table}", f"slow_merge={slow}"]
+        lines = running.run(MODULE, *steps, connect=False).splitlines()[-2:]
+        said = json.loads(running.run(MODULE, f"lost_executors={lost}", connect=False).splitlines()[-1])
+    assert json.loads(lines[0]) == {"rows": ROWS, "files": 4}
     strays = len(list(table.glob("*.parquet"))) - 5
     assert strays > 0, "no task was started twice"
     check(table, after(), orphans=strays)
+    assert json.loads(lines[1]) == {"deleted": 0, "updated": 400, "inserted": 100}
+    assert list(slow.glob(f"*{SUFFIX}")), "no file was judged twice"
+    check_changed(slow, merged(before()))
+    assert said["merge"]["deleted"] == 0
+    assert len(list(tmp_path.glob("lost.JVM dies.*"))) == 2
+    check_changed(lost, merged(changed()))
 
 
 @pytest.mark.connect
