@@ -22,9 +22,9 @@ from qbeast_core.carbondata.fields import read_fields
 from qbeast_core.carbondata.inside import StoredFile, inside, warn_of_lost_values
 from qbeast_core.carbondata.pages.nested import assemble
 from qbeast_core.carbondata.pages.page import PageContext, decode_page, fixed_records
+from qbeast_core.carbondata.pages.statistics import old_bounds
 from qbeast_core.carbondata.structs.data_file import DataChunk2
 from qbeast_core.carbondata.structs.old_data_file import BlockletInfo, FileFooter
-from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.io.thrift import ThriftStruct
 
 __all__ = ["OldFile"]
@@ -32,7 +32,6 @@ __all__ = ["OldFile"]
 _V1_BLOCKLETS: Final = 6
 _MOST_ROWS: Final = 1 << 24  # of a blocklet: 120,000 are usual, and what numbers them has 25 bits at most
 _RECORD_BYTES: Final = 8  # of arrays and of structs alike
-_KNOWN_BOUNDS: Final = frozenset({DataType.STRING, DataType.DATE})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,12 +183,12 @@ def _blocklets(footer: FileFooter, columns: Sequence[Column]) -> tuple[Blocklet,
 
 
 def _bounds(footer: FileFooter, columns: Sequence[Column], blocklet: int) -> tuple[StoredBounds, ...]:
-    """Return the bounds that are written as in version 3: of texts without dictionary, and of dates."""
+    """Return the bounds of dimensions; there are none of measures."""
     min_max = footer.min_max(blocklet)
     found: list[StoredBounds] = [None] * len(footer.columns)
     for column in columns:
-        if column.dimension >= 0 and column.kind in _KNOWN_BOUNDS and not column.has_global_dictionary:
-            found[column.number] = min_max.bounds(column.dimension)
+        if column.dimension >= 0:
+            found[column.number] = old_bounds(column, min_max.bounds(column.dimension))
     return tuple(found)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from qbeast_core.carbondata.damage import Unreadable, damaged
+from qbeast_core.carbondata.damage import damaged
 from qbeast_core.carbondata.data_file import DataFile
 from qbeast_core.carbondata.dictionaries import Dictionaries
 from qbeast_core.carbondata.inside import StoredFile, inside
 from qbeast_core.carbondata.old_file import OldFile
+from qbeast_core.carbondata.row_file import RowFile
 from qbeast_core.carbondata.v3_file import V3File
 from qbeast_core.io.thrift import ThriftError, ThriftStruct, read_struct
 
@@ -39,8 +40,7 @@ def open_data_file(file: StoredFile, kind: str, dictionaries: Dictionaries) -> D
     """
     with inside(file.store.uri, file.path):
         if kind == "row_v1":
-            message = "it is a file of a streaming segment, in rows"
-            raise Unreadable(message)
+            return RowFile.open(file, dictionaries)
         start, footer = _footer(file)
         # Version 3 keeps its rows in field 1 and has a struct in 2; older ones have a version and the rows there.
         version = V3File if isinstance(footer.fields.get(2), ThriftStruct) else OldFile

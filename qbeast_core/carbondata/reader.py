@@ -13,17 +13,19 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.carbondata.columns import Column
-from qbeast_core.carbondata.data_file import Blocklet, DataFile
+from qbeast_core.carbondata.data_file import Blocklet, DataFile, StoredBounds
 from qbeast_core.carbondata.deletes import read_deleted_rows
 from qbeast_core.carbondata.dictionaries import Dictionaries
 from qbeast_core.carbondata.file_columns import columns_of_files
 from qbeast_core.carbondata.foreign_file import FOREIGN_KINDS, ForeignFile
 from qbeast_core.carbondata.inside import inside
 from qbeast_core.carbondata.open_file import open_data_file
+from qbeast_core.carbondata.pages.statistics import old_bounds
 from qbeast_core.carbondata.pruning import filtered_columns, may_match
 from qbeast_core.carbondata.rows import DeletedByPage, match_columns, read_rows
 from qbeast_core.carbondata.segments import LiveFile
 from qbeast_core.carbondata.snapshot import Segment, TableSnapshot
+from qbeast_core.carbondata.structs.index_file import BlockIndex
 from qbeast_core.io.store import map_files
 from qbeast_core.query.nodes import Node, Nothing, Unknown
 from qbeast_core.query.predicate import parse_predicate
@@ -138,8 +140,7 @@ class TableReader:
         for number, file in enumerate(files):
             pairs = self._pairs(file.columns, names)
             for entry in file.entries if file.columns else ():
-                bounds = entry.index.min_max.bounds
-                units.append({name: (own, bounds(own.number)) for name, own in pairs})
+                units.append({name: (own, _entry_bounds(entry, own)) for name, own in pairs})
                 owner.append(number)
         opened = np.full(len(files), not isinstance(node, Nothing))
         told = np.unique(np.array(owner, np.int64))
@@ -249,6 +250,12 @@ class TableReader:
         wanted = [column for column in self.columns if column.schema.name in names and not column.is_nested]
         found = match_columns(of_file, wanted, by_name=self._by_name)
         return [(one.schema.name, own) for one, own in zip(wanted, found, strict=True) if own is not None]
+
+
+def _entry_bounds(entry: BlockIndex, column: Column) -> StoredBounds:
+    """Return what an index entry tells of a column; entries of CarbonData up to 1.1 name no blocklet."""
+    stored = entry.index.min_max.bounds(column.number)
+    return stored if entry.blocklet is not None else old_bounds(column, stored)
 
 
 def _frame(table: Any) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
@@ -18,6 +18,7 @@ from qbeast_core.carbondata.fields import read_fields
 from qbeast_core.carbondata.inside import StoredFile, inside
 from qbeast_core.carbondata.pages.nested import assemble
 from qbeast_core.carbondata.pages.page import PageContext, decode_page, fixed_records, local_members
+from qbeast_core.carbondata.pages.statistics import old_bounds
 from qbeast_core.carbondata.structs.data_file import BlockletInfo3, DataChunk3, FileFooter3, FileHeader
 from qbeast_core.carbondata.structs.schema import DataType, Encoding
 from qbeast_core.io.thrift import ThriftStruct
@@ -44,6 +45,8 @@ class V3File:
         What it consists of.
     dictionaries
         Of the table.
+    is_of_1_1
+        Whether CarbonData 1.1 wrote it.
     """
 
     file: StoredFile
@@ -51,6 +54,7 @@ class V3File:
     columns: tuple[Column, ...]
     blocklets: tuple[Blocklet, ...]
     dictionaries: Dictionaries
+    is_of_1_1: bool
 
     @classmethod
     def open(cls, file: StoredFile, start: int, footer: ThriftStruct, dictionaries: Dictionaries) -> V3File:
@@ -77,7 +81,10 @@ class V3File:
             raise Unreadable(message)
         columns = column_tree(header.columns)
         blocklets = _blocklets(found, len(header.columns), start)
-        return cls(file, found, columns, blocklets, dictionaries)
+        is_of_1_1 = _is_of_1_1(file, found, columns)
+        if is_of_1_1:
+            blocklets = tuple(_with_old_bounds(one, columns) for one in blocklets)
+        return cls(file, found, columns, blocklets, dictionaries, is_of_1_1)
 
     @property
     def root(self) -> str:
@@ -105,8 +112,8 @@ class V3File:
         found: list[list[StoredBounds]] = []
         for column in columns:
             with inside(self.root, self.path, _place(blocklet, column)):
-                chunk = self._header(info, column)
-                found.append([page.min_max.bounds(0) for page in chunk.pages])
+                of_pages = [page.min_max.bounds(0) for page in _stored_header(self.file, info, column).pages]
+                found.append([old_bounds(column, one) for one in of_pages] if self.is_of_1_1 else of_pages)
         return found
 
     def read(self, blocklet: Blocklet, columns: Sequence[Column], pages: Sequence[int]) -> list[Any]:
@@ -151,29 +158,21 @@ class V3File:
             header = _read_header(bytes(data[:head]), info)
             bodies = {page: data[head + header.page_offsets[page] :] for page in pages}
         else:
-            header = self._header(info, node)
+            header = _stored_header(self.file, info, node)
             begins = header.page_offsets
             ends = [*begins[1:], size - head]
             ranges = [(start + head + begins[page], ends[page] - begins[page]) for page in pages]
             bodies = dict(zip(pages, self.file.read(ranges), strict=True))
-        return _Chunk(header, bodies, self._context(info, node, header, is_child=is_child))
+        return _Chunk(header, bodies, self._context(node, header, is_child=is_child))
 
-    def _header(self, info: BlockletInfo3, node: Column) -> DataChunk3:
-        start, _ = _extent(info, node.number)
-        return _read_header(self.file.read_one(start, info.header_bytes[node.number]), info)
-
-    def _context(
-        self, info: BlockletInfo3, node: Column, header: DataChunk3, *, is_child: bool
-    ) -> PageContext:
+    def _context(self, node: Column, header: DataChunk3, *, is_child: bool) -> PageContext:
         members = None
         if header.dictionary is not None:
             codec = header.pages[0].compression.compressor if header.pages else "snappy"
             members = local_members(header.dictionary, node, codec)
         cardinalities = self.footer.segment.cardinalities
         known = 0 <= node.dimension < len(cardinalities)
-        in_text = (
-            node.schema.is_dimension and _is_numeric(node) and not header.dictionary and self._is_of_1_1(info)
-        )
+        in_text = node.schema.is_dimension and _is_numeric(node) and not header.dictionary and self.is_of_1_1
         return PageContext(
             column=node,
             local_members=members,
@@ -183,14 +182,6 @@ class V3File:
             numbers_in_text=in_text,
             is_child=is_child,
         )
-
-    def _is_of_1_1(self, info: BlockletInfo3) -> bool:
-        """Tell whether CarbonData 1.1 wrote the file: its measures name no codec."""
-        measure = next((one for one in self.columns if not one.schema.is_dimension), None)
-        if measure is None:
-            return False
-        header = self._header(info, measure)
-        return bool(header.pages) and Encoding.DELTA in header.pages[0].encoders
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,6 +204,28 @@ def _records(chunks: dict[int, _Chunk], page: int, node: Column) -> I64Array:
     chunk = chunks[node.number]
     stored = chunk.header.pages[page]
     return fixed_records(stored, chunk.bodies[page], 2 if node.kind == DataType.STRUCT else 8)
+
+
+def _is_of_1_1(file: StoredFile, footer: FileFooter3, columns: Sequence[Column]) -> bool:
+    """Tell whether CarbonData 1.1 wrote a file: then no release is noted, and its measures name no codec."""
+    measure = next((one for one in columns if not one.schema.is_dimension), None)
+    if measure is None or not footer.blocklets or "version" in footer.extra:
+        return False
+    header = _stored_header(file, footer.blocklets[0], measure)
+    return bool(header.pages) and Encoding.DELTA in header.pages[0].encoders
+
+
+def _with_old_bounds(blocklet: Blocklet, columns: Sequence[Column]) -> Blocklet:
+    known: list[StoredBounds] = [None] * len(blocklet.bounds)
+    for column in columns:
+        if column.number < len(known):
+            known[column.number] = old_bounds(column, blocklet.bounds[column.number])
+    return replace(blocklet, bounds=tuple(known))
+
+
+def _stored_header(file: StoredFile, info: BlockletInfo3, node: Column) -> DataChunk3:
+    start, _ = _extent(info, node.number)
+    return _read_header(file.read_one(start, info.header_bytes[node.number]), info)
 
 
 def _is_numeric(node: Column) -> bool:

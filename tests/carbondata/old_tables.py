@@ -1,32 +1,41 @@
-"""Tables of CarbonData 1.x whose segments are folders: their data files, opened, in the order of loads."""
+"""Tables of CarbonData 1.x, opened as tables are, and their data files in the order of loads."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
 
 from qbeast_core.carbondata.data_file import DataFile
 from qbeast_core.carbondata.dictionaries import open_dictionaries
-from qbeast_core.carbondata.inside import StoredFile
-from qbeast_core.carbondata.json_files import read_table_status
-from qbeast_core.carbondata.open_file import open_data_file
+from qbeast_core.carbondata.reader import TableReader
+from qbeast_core.carbondata.segments import Stores
+from qbeast_core.carbondata.snapshot import load_segment, load_table
 from qbeast_core.io.store import open_store
 from tests.carbondata.collection import expected, table_path
 
-MINUTES_OF_2000 = {"granularity_ms": 60_000, "cutoff_ms": 946_684_800_000}
+OLD = ("cd1", "store161", "stream161")
+
+
+def reader_of(path: Path, **options: int) -> TableReader:
+    """Return a reader of all live segments of the table in a folder."""
+    store = open_store(path)
+    table = load_table(Stores(store, {}, {}, allow_absolute_paths=False))
+    segments = tuple(load_segment(table, load) for load in table.loads if load.is_visible)
+    return TableReader(table, segments, open_dictionaries(store, **options))
+
+
+def old_reader(name: str) -> TableReader:
+    """Return a reader of one of the tables, which may be told what it counts timestamps by."""
+    options = {"granularity_ms": 60_000, "cutoff_ms": 946_684_800_000} if name == "cd111_v2_timegran" else {}
+    return reader_of(table_path(name), **options)
 
 
 def old_files(name: str) -> list[DataFile]:
     """Return the data files of the live segments of a table."""
-    store = open_store(table_path(name))
-    options = MINUTES_OF_2000 if name == "cd111_v2_timegran" else {}
-    dictionaries = open_dictionaries(store, **options)
-    found: list[DataFile] = []
-    for load in read_table_status(store.get("Metadata/tablestatus")):
-        paths = store.list(f"Fact/Part0/Segment_{load.name}") if load.is_visible else []
-        data = [path for path in paths if path.endswith(".carbondata")]
-        found += [open_data_file(StoredFile(store, p, store.size(p)), load.kind, dictionaries) for p in data]
-    return found
+    reader = old_reader(name)
+    return [reader.open(live) for live in reader.files]
 
 
 def file_rows(file: DataFile) -> pl.DataFrame:
@@ -44,6 +53,7 @@ def file_rows(file: DataFile) -> pl.DataFrame:
 
 def rows_and_expected(name: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows of a table and what they are to be, in the order of the files."""
-    wanted = expected(name)
-    found = pl.concat([file_rows(file).select(wanted.columns) for file in old_files(name)])
+    reader, wanted = old_reader(name), expected(name)
+    found = pl.concat(list(reader.rows(list(reader.schema))))
+    assert found.columns == wanted.columns
     return found.cast(wanted.schema), wanted

@@ -12,7 +12,7 @@ from qbeast_core.carbondata.damage import Unreadable, damaged
 from qbeast_core.io.thrift import ThriftError, read_varint
 from qbeast_core.space.arrays import U8Array
 
-__all__ = ["decompress"]
+__all__ = ["decompress", "decompress_start"]
 
 _SNAPPY_RATIO: Final = 22  # a copy of three bytes stands for at most 64
 _LEAST_MOST: Final = 1 << 26
@@ -62,6 +62,36 @@ def decompress(codec: str, data: bytes | memoryview) -> U8Array:
     except (OSError, ValueError, pa.ArrowException) as error:
         damaged(f"a page is no {name} block: {error}")
     return np.frombuffer(found, np.uint8)
+
+
+def decompress_start(codec: str, data: bytes | memoryview, size_bytes: int) -> U8Array:
+    """Return the first bytes of what was compressed, without memory for what is behind them.
+
+    Parameters
+    ----------
+    codec, data
+        As `decompress` takes them.
+    size_bytes : int
+        How many bytes there have to be at least.
+
+    Raises
+    ------
+    Unreadable, Damaged
+        As `decompress`; or if there are fewer bytes.
+    """
+    name = codec.lower()
+    if name in ("zstd", "gzip"):
+        size_bytes = _within(size_bytes, len(data), name)
+        try:
+            with pa.CompressedInputStream(pa.BufferReader(data), name) as reader:
+                found = np.frombuffer(reader.read(size_bytes), np.uint8)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            damaged(f"a blocklet is not compressed by {name}: {error}")
+    else:
+        found = decompress(codec, data)
+    if len(found) < size_bytes:
+        damaged(f"a blocklet of {size_bytes} bytes holds {len(found)}")
+    return found[:size_bytes]
 
 
 def _snappy_size(data: bytes | memoryview) -> int:

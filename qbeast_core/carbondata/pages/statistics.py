@@ -14,9 +14,9 @@ import numpy as np
 
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.pages.dimensions import DATE_CUTOFF
-from qbeast_core.carbondata.structs.schema import DataType
+from qbeast_core.carbondata.structs.schema import DataType, Encoding
 
-__all__ = ["Bounds", "decode_bounds"]
+__all__ = ["Bounds", "decode_bounds", "old_bounds"]
 
 Bounds = tuple[Any, Any]
 """Least and most, as Python values of the column's type."""
@@ -53,6 +53,25 @@ def decode_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> Bounds 
     decode = _dimension if column.schema.is_dimension else _measure
     least, most = (decode(column.kind, one) for one in stored)
     return None if least is None or most is None else (least, most)
+
+
+def old_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> tuple[bytes, bytes] | None:
+    """Return bounds that CarbonData up to 1.1 stored, None where they are not to be trusted.
+
+    It took the first and the last value of a page of a dimension for the least and the most, which they are where an
+    inverted index sorts the page; and what is not text or date it stored in other forms than later releases.
+
+    Parameters
+    ----------
+    column : Column
+        Of the file.
+    stored : tuple of (bytes, bytes), optional
+        Least and most.
+    """
+    if not column.schema.is_dimension:
+        return stored
+    is_sorted = Encoding.INVERTED_INDEX in column.schema.encoders
+    return stored if is_sorted and column.kind in (DataType.STRING, DataType.DATE) else None
 
 
 def _dimension(kind: DataType, data: bytes) -> Any:

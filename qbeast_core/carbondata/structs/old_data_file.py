@@ -1,4 +1,4 @@
-"""Structs of ``carbondata.thrift`` that files of versions 1 and 2 consist of."""
+"""Structs of ``carbondata.thrift`` that files of versions 1 and 2 consist of, and streaming files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qbeast_core.carbondata.structs.data_file import BlockletIndex, DataChunk2, 
 from qbeast_core.carbondata.structs.schema import ColumnSchema
 from qbeast_core.io.thrift import ThriftStruct
 
-__all__ = ["BlockletInfo", "BlockletInfo2", "DataChunk", "FileFooter"]
+__all__ = ["BlockletHeader", "BlockletInfo", "BlockletInfo2", "DataChunk", "FileFooter"]
 
 _MOST_ENUM: Final = 255
 
@@ -67,6 +67,32 @@ class BlockletInfo2:
         """Read one."""
         f = Fields(struct, "BlockletInfo2")
         return cls(f.integer(1, most=I32_MAX), f.integers(2), f.integers(3, most=I16_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class BlockletHeader:
+    """What stands before the rows of a blocklet in a streaming file.
+
+    Attributes
+    ----------
+    size_bytes
+        Of the rows, decompressed; what is compressed may be longer, and means nothing behind them.
+    rows
+        How many there are.
+    is_insert
+        Whether they are added.
+    """
+
+    size_bytes: int
+    rows: int
+    is_insert: bool
+
+    @classmethod
+    def of(cls, struct: ThriftStruct) -> BlockletHeader:
+        """Read one."""
+        f = Fields(struct, "BlockletHeader")
+        rows = f.struct(4, BlockletInfo.of).rows
+        return cls(f.integer(1, most=I32_MAX), rows, f.integer(2, 0, most=_MOST_ENUM) == 0)
 
 
 @dataclass(frozen=True, slots=True)
