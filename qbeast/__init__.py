@@ -12,7 +12,15 @@ the bytes. Every Delta reader still reads the tables.
 
 from importlib.metadata import PackageNotFoundError, version
 
-from qbeast_core.api import convert_table, open_table, read_table, scan_table, upgrade_table, write_table
+from qbeast_core.api import (
+    convert_table,
+    estimate,
+    open_table,
+    read_table,
+    scan_table,
+    upgrade_table,
+    write_table,
+)
 from qbeast_core.carbon_tables.api import import_carbondata, open_carbondata, read_carbondata, scan_carbondata
 from qbeast_core.carbon_tables.explain import CarbonPlan
 from qbeast_core.carbon_tables.importing import ImportResult
@@ -45,6 +53,7 @@ from qbeast_core.errors import (
 from qbeast_core.table.check.faults import CheckReport
 from qbeast_core.table.check.repair import RepairResult
 from qbeast_core.table.dml.change import ChangeResult
+from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.inspect.metrics import Metrics
 from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.maintenance.dialect import DialectResult
@@ -76,6 +85,7 @@ __all__ = [
     "DesignEffectWarning",
     "DialectResult",
     "EmptySampleWarning",
+    "Estimate",
     "HiddenColumnWarning",
     "ImportResult",
     "InputChangedError",
@@ -107,6 +117,7 @@ __all__ = [
     "WriteResult",
     "__version__",
     "convert_table",
+    "estimate",
     "import_carbondata",
     "open_carbondata",
     "open_table",

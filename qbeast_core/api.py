@@ -14,20 +14,30 @@ from qbeast_core.io.location import resolve_location
 from qbeast_core.opened import open_version
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate, filter_of
-from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
+from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.engine.choice import EngineChoice, EngineName
 from qbeast_core.table.engine.stream import RowsLike, source_of
+from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
 from qbeast_core.table.read.reader import Sample
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT
 from qbeast_core.table.runtime import RUNTIME, ProgressCallback
 from qbeast_core.table.table import Table
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 from qbeast_core.table.write.write import WriteResult, write_rows
 
-__all__ = ["convert_table", "open_table", "read_table", "scan_table", "upgrade_table", "write_table"]
+__all__ = [
+    "convert_table",
+    "estimate",
+    "open_table",
+    "read_table",
+    "scan_table",
+    "upgrade_table",
+    "write_table",
+]
 
 
 def write_table(
@@ -219,6 +229,8 @@ def scan_table(
     path: str | os.PathLike[str],
     *,
     sample: Sample | None = None,
+    rows: int | None = None,
+    expand: bool = False,
     version: int | str | datetime | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
@@ -235,6 +247,13 @@ def scan_table(
         Folder or address of the table.
     sample : float or tuple of float, optional
         A fraction in [0, 1] of the rows, or ``(from, to)``, the rows between two fractions.
+    rows : int, optional
+        About so many random rows instead: the log tells which fraction that is. How many come varies as counts of
+        any sample do, see `Table.design_effect`.
+    expand : bool, default False
+        Add a column `sampling_weight`: how many rows of the table each row stands for, 1 over its probability to be
+        in the sample. Its sum estimates a count, the sum of ``x * sampling_weight`` a sum; `estimate` does that, and
+        tells how far it may be off.
     version : int, datetime or str, optional
         See `open_table`.
     storage_options : mapping of str to str, optional
@@ -250,7 +269,7 @@ def scan_table(
     Raises
     ------
     InvalidInputError
-        If the sample is no fraction or pair of fractions.
+        If the sample is no fraction or pair of fractions, or `rows` is given beside it or no whole number.
     TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
         See `open_table`.
 
@@ -268,9 +287,12 @@ def scan_table(
     [0, 1, 2]
     >>> qbeast.scan_table("items", sample=0.1).select("price").collect().height
     963
+    >>> some = qbeast.scan_table("items", rows=500, expand=True).collect()
+    >>> some.height, round(some["sampling_weight"].sum())
+    (480, 9600)
     """
     return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).scan(
-        sample=sample
+        sample=sample, rows=rows, expand=expand
     )
 
 
@@ -280,6 +302,8 @@ def read_table(
     columns: Sequence[str] | None = None,
     filter: Predicate | None = None,  # noqa: A002 -- the word every reader expects
     sample: Sample | None = None,
+    rows: int | None = None,
+    expand: bool = False,
     version: int | str | datetime | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
@@ -294,8 +318,8 @@ def read_table(
         Columns to read; all by default.
     filter : polars.Expr or str, optional
         Rows to keep. A text is SQL, as for `Table.delete`.
-    sample, version, storage_options, allow_absolute_paths
-        As for `scan_table`.
+    sample, rows, expand, version, storage_options, allow_absolute_paths
+        As for `scan_table`; with `columns`, ``sampling_weight`` comes last.
 
     Returns
     -------
@@ -318,6 +342,8 @@ def read_table(
     lazy = scan_table(
         path,
         sample=sample,
+        rows=rows,
+        expand=expand,
         version=version,
         storage_options=storage_options,
         allow_absolute_paths=allow_absolute_paths,
@@ -325,7 +351,77 @@ def read_table(
     if isinstance(filter, str):
         filter = filter_of(filter, lazy.collect_schema(), argument="filter")  # noqa: A001 -- the same word, understood
     kept = lazy if filter is None else lazy.filter(filter)
-    return (kept if columns is None else kept.select(columns)).collect()
+    names = None if columns is None else [*columns, *([SAMPLING_WEIGHT] if expand else [])]
+    return (kept if names is None else kept.select(names)).collect()
+
+
+def estimate(
+    path: str | os.PathLike[str],
+    aggregates: Mapping[str, pl.Expr | str],
+    *,
+    by: str | Sequence[str] | None = None,
+    where: Predicate | None = None,
+    join: tuple[FrameLike, str | Sequence[str]] | None = None,
+    error: float | None = None,
+    absolute: Mapping[str, float] | None = None,
+    confidence: float = 0.95,
+    sample: Sample | None = None,
+    simultaneous: bool = False,
+    max_fraction: float = 1.0,
+    max_bytes: int | None = None,
+    min_group_rows: int = 0,
+    version: int | str | datetime | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    allow_absolute_paths: bool = False,
+) -> Estimate:
+    """Answer aggregates of a table to a promised error, from as small a sample as that takes.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder or address of the table.
+    aggregates, by, where, join, error, absolute, confidence, sample, simultaneous, max_fraction, max_bytes, \
+    min_group_rows
+        See `Table.estimate`.
+    version, storage_options, allow_absolute_paths
+        See `open_table`.
+
+    Returns
+    -------
+    Estimate
+        Prints well; `.frame` holds answers and intervals, `.met` tells whether the error was reached.
+
+    Raises
+    ------
+    InvalidInputError
+        An argument cannot be used, such as an aggregate that a sample says nothing of (``max``); nothing was read.
+    TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
+        See `open_table`.
+
+    Examples
+    --------
+    >>> import polars as pl, qbeast
+    >>> rows = pl.DataFrame({"id": range(200_000)}).with_columns(price=pl.col("id") * 7919 % 1000)
+    >>> _ = qbeast.write_table(rows, "prices", columns=["id", "price"])
+    >>> found = qbeast.estimate("prices", {"mean": "avg(price)", "cheap": "count_if(price < 250)"}, error=0.05)
+    >>> found.met, found.rows_read < 100_000
+    (True, True)
+    """
+    table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
+    return table.estimate(
+        aggregates,
+        by=by,
+        where=where,
+        join=join,
+        error=error,
+        absolute=absolute,
+        confidence=confidence,
+        sample=sample,
+        simultaneous=simultaneous,
+        max_fraction=max_fraction,
+        max_bytes=max_bytes,
+        min_group_rows=min_group_rows,
+    )
 
 
 def convert_table(

@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "import-carbondata": "carbondata",
     "show": "read",
     "sample": "read",
+    "estimate": "estimate",
     "explain": "read",
     "metrics": "inspect",
     "check": "inspect",

@@ -79,7 +79,8 @@ class RowSums:
         values = [one.values.alias(f"{VALUE}{at}") for at, one in enumerate(self.aggregates.quantiles)]
         rows = kept.select(WEIGHT, *self.by, *totals, *values)
         names: Sequence[str] = [f"{TOTAL}{at}" for at in range(len(totals))]
-        rows = rows.with_columns(pl.col(name).cast(_exact(rows.schema[name])) for name in names)
+        scales = tuple(_scale(rows.schema[name]) for name in names)
+        rows = rows.with_columns(_exact(name, rows.schema[name]) for name in names)
         counted = frame if sizes else frame.head(0)
         return Sums(
             keys=rows.group_by(WEIGHT, *self.by).agg(pl.col(names).sum()),
@@ -87,13 +88,20 @@ class RowSums:
             rows=rows.select(WEIGHT, *self.by, *(f"{VALUE}{at}" for at in range(len(values)))).head(
                 rows.height if values else 0
             ),
+            scales=scales,
         )
 
 
-def _exact(dtype: pl.DataType) -> pl.DataType:
-    """Return the type in which sums are exact where they can be, and do not overflow."""
+def _exact(name: str, dtype: pl.DataType) -> pl.Expr:
+    """Return values in a type in which sums are exact where they can be, and do not overflow."""
+    values = pl.col(name)
     if isinstance(dtype, _SHORT):
-        return pl.Int64()
-    if dtype.is_integer():
-        return pl.Int128()
-    return dtype if isinstance(dtype, pl.Decimal) else pl.Float64()
+        return values.cast(pl.Int64)
+    if isinstance(dtype, pl.Decimal):
+        return values.to_physical().cast(pl.Int128)  # summed by key, decimals take five times as long
+    return values.cast(pl.Int128 if dtype.is_integer() else pl.Float64)
+
+
+def _scale(dtype: pl.DataType) -> float:
+    """Return what the unit of `_exact` values is."""
+    return 10.0**-dtype.scale if isinstance(dtype, pl.Decimal) else 1.0

@@ -86,19 +86,19 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
     >>> import polars as pl
     >>> from qbeast_core.estimate.aggregates import recognise
     >>> asked = recognise({"n": pl.len()}, pl.Schema(), lambda expr: pl.Int64())
-    >>> ten_keys = Sample(probability=0.1, groups=pl.DataFrame({"g": [0]}), whole=np.zeros((1, 1)),
-    ...     sampled=np.array([[10.0]]), group=np.zeros(10, np.int64), sums=np.ones((10, 1)),
-    ...     key_rows=np.zeros(10), calibration=None, values=())
-    >>> found = smooth_interval(ten_keys, asked.answers[0], 2.0)
-    >>> found.value, found.half_width, found.keys
-    (array([100.]), array([60.]), array([10]))
+    >>> keys = Sample(probability=0.1, groups=pl.DataFrame({"g": [0]}), whole=np.zeros((1, 1)),
+    ...     sampled=np.array([[900.0]]), group=np.zeros(900, np.int64), sums=np.ones((900, 1)),
+    ...     key_rows=np.zeros(900), calibration=None, values=())
+    >>> found = smooth_interval(keys, asked.answers[0], 2.0)
+    >>> found.value, found.half_width.round(), found.keys
+    (array([9000.]), array([588.]), array([900]))
     """
     groups = len(sample.whole)
     with np.errstate(invalid="ignore", over="ignore"):
         of = answer.formula(Dual.inputs(sample.totals))
         residuals = np.einsum("kt,kt->k", of.slopes[sample.group], sample.sums) * sample.scale
-        squares, largest = _squares(sample, of, residuals, groups)
-        error = factor * np.sqrt((1 - sample.probability) * squares)
+        moments = _moments(sample, of, residuals, groups)
+        error = factor * moments.error(sample.probability)
     adds = (sample.sums[:, list(answer.totals)] != 0).any(axis=1)
     finite: BoolArray = np.logical_and.reduce(np.isfinite(sample.totals[:, list(answer.totals)]), axis=1)
     known = sample.ungrouped and sample.calibration is not None and set(answer.totals) <= {0}
@@ -109,27 +109,61 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
         low=np.where(finite, of.value - error, np.nan),
         high=np.where(finite, of.value + error, np.nan),
         keys=np.bincount(sample.group[adds], minlength=groups).astype(np.int64),
-        largest_share=_share(largest, squares),
+        largest_share=moments.largest_share,
         exact=exact & finite,
         finite=finite,
     )
 
 
-def _squares(sample: Sample, of: Dual, residuals: F64Array, groups: int) -> tuple[F64Array, F64Array]:
-    """Return the sum of squared residuals of all sampled keys, and the largest, of each group."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moments:
+    """Sums over the residuals of all sampled keys, for every group."""
+
+    squares: F64Array
+    cubes: F64Array
+    largest: F64Array
+
+    @staticmethod
+    def of(group: I64Array, residuals: F64Array, groups: int) -> _Moments:
+        """Sum up residuals."""
+        squared = residuals * residuals
+        largest = np.zeros(groups)
+        np.maximum.at(largest, group, squared)
+        return _Moments(
+            _by_group(group, squared, groups), _by_group(group, squared * residuals, groups), largest
+        )
+
+    def error(self, probability: float) -> F64Array:
+        """Return standard errors, wider where the residuals are skewed.
+
+        Of skewed values a sample holds the heavy ones rarely: where it lacks them, the error seems small too. The
+        skewness of the estimate itself, which falls as more keys are sampled, says by how much.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            skewness = np.abs(self.cubes) / self.squares**1.5
+        return np.sqrt((1 - probability) * self.squares) * (1 + np.nan_to_num(skewness, nan=0.0))
+
+    @property
+    def largest_share(self) -> F64Array:
+        """What comes from one key; 1.0 of nothing: nothing is known of such a variance."""
+        return np.divide(self.largest, self.squares, out=np.ones_like(self.squares), where=self.squares > 0)
+
+
+def _moments(sample: Sample, of: Dual, residuals: F64Array, groups: int) -> _Moments:
+    """Return the moments of the residuals, less the mean over the rows of each key where that is calibrated to."""
     known = sample.calibration
     if known is None or known.sampled == 0:
-        squared = residuals * residuals
-        return _by_group(sample.group, squared, groups), _largest(sample.group, squared, groups)
+        return _Moments.of(sample.group, residuals, groups)
     mean = sample.scale * np.einsum("gt,gt->g", of.slopes, sample.sampled) / known.sampled
-    squared = (residuals - mean[sample.group] * sample.key_rows) ** 2
+    own = _Moments.of(sample.group, residuals - mean[sample.group] * sample.key_rows, groups)
     # Keys that have no row in a group have a residual too: their rows times the mean.
-    own = _by_group(sample.group, sample.key_rows**2, groups)
-    outside = np.maximum(known.squares - own, 0.0)
-    largest = np.maximum(
-        _largest(sample.group, squared, groups), mean**2 * np.minimum(known.largest, outside)
+    squares = np.maximum(known.squares - _by_group(sample.group, sample.key_rows**2, groups), 0.0)
+    cubes = np.maximum(known.cubes - _by_group(sample.group, sample.key_rows**3, groups), 0.0)
+    return _Moments(
+        own.squares + mean**2 * squares,
+        own.cubes - mean**3 * cubes,
+        np.maximum(own.largest, mean**2 * np.minimum(known.largest, squares)),
     )
-    return _by_group(sample.group, squared, groups) + mean**2 * outside, largest
 
 
 def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: float) -> Interval:
@@ -161,8 +195,8 @@ def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: flo
     of_key = by_key[GROUP].to_numpy().astype(np.int64)
     with np.errstate(divide="ignore", invalid="ignore"):
         residual = sample.scale * by_key["residual"].to_numpy() / ranks.total[of_key]
-        squares = _by_group(of_key, residual * residual, groups)
-        share = factor * np.sqrt((1 - sample.probability) * squares)
+    moments = _Moments.of(of_key, residual, groups)
+    share = factor * moments.error(sample.probability)
     finite = _by_group(group, ~np.isfinite(value), groups) == 0
     low, high = answer.level - share, answer.level + share
     return Interval(
@@ -170,7 +204,7 @@ def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: flo
         low=np.where(finite & (low > 0), ranks.at(low), np.nan),
         high=np.where(finite & (high < 1), ranks.at(high), np.nan),
         keys=np.bincount(of_key, minlength=groups).astype(np.int64),
-        largest_share=_share(_largest(of_key, residual * residual, groups), squares),
+        largest_share=moments.largest_share,
         exact=np.zeros(groups, np.bool_),
         finite=finite,
     )
@@ -211,14 +245,3 @@ def _by_group(group: I64Array, values: F64Array | BoolArray, groups: int) -> F64
         np.float64
     )  # of nothing it gives integers
     return sums
-
-
-def _largest(group: I64Array, values: F64Array, groups: int) -> F64Array:
-    found = np.zeros(groups)
-    np.maximum.at(found, group, values)
-    return found
-
-
-def _share(largest: F64Array, squares: F64Array) -> F64Array:
-    """Return what the largest part is of a sum; 1.0 of nothing: nothing is known of such a variance."""
-    return np.divide(largest, squares, out=np.ones_like(squares), where=squares > 0)

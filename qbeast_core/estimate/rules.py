@@ -15,7 +15,7 @@ __all__ = ["LEAST_KEYS", "MOST_SHARE", "WIDENED", "Target", "is_met", "is_reliab
 LEAST_KEYS: Final = 100
 """Sampled keys of a group from which on its interval is believed."""
 
-MOST_SHARE: Final = 0.05
+MOST_SHARE: Final = 0.1
 """Of a variance may come from one key: of more, the sample may lack the keys that matter."""
 
 WIDENED: Final = 1.1
@@ -27,7 +27,7 @@ _ALL: Final = 0.5
 _MARGIN: Final = 1.1
 """What a fraction is read beyond the one that the variance asks for, since that is estimated too."""
 
-_LEAST_GROWTH, _MOST_GROWTH = 1.25, 20.0
+_LEAST_GROWTH, _MOST_GROWTH = 1.25, 50.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,14 @@ class Sums:
         needed.
     rows : polars.DataFrame
         `WEIGHT`, the columns of groups, and values of rows for quantiles.
+    scales : tuple of float
+        Units of the totals: decimals are summed as integers.
     """
 
     keys: pl.DataFrame
     sizes: pl.DataFrame
     rows: pl.DataFrame
+    scales: tuple[float, ...]
 
     @staticmethod
     def together(parts: Sequence[Sums]) -> Sums:
@@ -55,6 +58,7 @@ class Sums:
             pl.concat([one.keys for one in parts]),
             pl.concat([one.sizes for one in parts]),
             pl.concat([one.rows for one in parts]),
+            parts[0].scales,
         )
 
     @property
@@ -80,7 +84,7 @@ def sums_of(frames: Sequence[Sums], by: Sequence[str], *, totals: int) -> Sums:
         return both
     names = [f"{TOTAL}{at}" for at in range(totals)]
     keys = both.keys.group_by(WEIGHT, *by).agg(pl.col(names).sum())
-    return Sums(keys, both.sizes.group_by(WEIGHT).agg(pl.col("rows").sum()), both.rows)
+    return Sums(keys, both.sizes.group_by(WEIGHT).agg(pl.col("rows").sum()), both.rows, both.scales)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,13 +97,16 @@ class Calibration:
         In all that was sampled from.
     sampled : float
         Of these in the sample.
-    squares, largest : float
-        Sum of the squares of the rows of each sampled key, and the largest of these squares.
+    squares, cubes : float
+        Sums of the squares and of the cubes of the rows of each sampled key.
+    largest : float
+        The largest of the squares.
     """
 
     rows: int
     sampled: float
     squares: float
+    cubes: float
     largest: float
 
 
@@ -185,22 +192,27 @@ class Sample:
         """
         groups = _groups(by, sampled.keys, whole.keys)
         names = [f"{TOTAL}{at}" for at in range(len(aggregates.totals))]
+        scales = np.array(sampled.scales)
         keys = _numbered(sampled.keys, groups, by)
         calibration, sizes = None, np.zeros(keys.height)
         if known_rows is not None:
             rows = sampled.sizes["rows"].to_numpy().astype(np.float64)
             calibration = Calibration(
-                known_rows, float(rows.sum()), float(rows @ rows), float(rows.max(initial=0.0) ** 2)
+                rows=known_rows,
+                sampled=float(rows.sum()),
+                squares=float(rows @ rows),
+                cubes=float((rows**3).sum()),
+                largest=float(rows.max(initial=0.0) ** 2),
             )
             joined = keys.select(WEIGHT).join(sampled.sizes, on=WEIGHT, how="left", maintain_order="left")
             sizes = joined["rows"].to_numpy().astype(np.float64)
         return Sample(
             probability=probability,
             groups=groups,
-            whole=_sum_by_group(_numbered(whole.keys, groups, by), names, groups.height),
-            sampled=_sum_by_group(keys, names, groups.height),
+            whole=_sum_by_group(_numbered(whole.keys, groups, by), names, groups.height) * scales,
+            sampled=_sum_by_group(keys, names, groups.height) * scales,
             group=keys[GROUP].to_numpy().astype(np.int64),
-            sums=keys.select(pl.col(names).cast(pl.Float64)).to_numpy(),
+            sums=keys.select(pl.col(names).cast(pl.Float64)).to_numpy() * scales,
             key_rows=sizes,
             calibration=calibration,
             values=_values(aggregates.quantiles, by, groups, sampled.rows, whole.rows),

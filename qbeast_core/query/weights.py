@@ -38,6 +38,11 @@ class WeightRange:
         return self.from_ == MIN_WEIGHT and self.to == MAX_WEIGHT + 1
 
     @property
+    def probability(self) -> float:
+        """How likely a key is to be in it: the share of all weights."""
+        return max(self.to - self.from_, 0) / 2**32
+
+    @property
     def is_empty(self) -> bool:
         """Whether it takes no row at all."""
         return self.from_ >= self.to

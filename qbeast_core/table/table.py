@@ -146,9 +146,11 @@ class Table:
         newest = refresh(self._snapshot)
         return self if newest is self._snapshot else Table(newest, pages=self._reader.pages)
 
-    def scan(self, *, sample: Sample | None = None) -> pl.LazyFrame:
+    def scan(
+        self, *, sample: Sample | None = None, rows: int | None = None, expand: bool = False
+    ) -> pl.LazyFrame:
         """Return the table as a Polars LazyFrame; see `qbeast.scan_table`."""
-        return scan(self._reader, sample)
+        return scan(self._reader, sample, rows=rows, expand=expand)
 
     def explain(
         self,

@@ -15,6 +15,8 @@ __all__ = [
     "absolute_paths_option",
     "as_fraction",
     "as_mapping",
+    "as_names",
+    "as_share",
     "as_version",
     "columns_option",
     "command",
@@ -120,11 +122,20 @@ def _as_bytes(_ctx: click.Context, parameter: click.Parameter, text: str | None)
         raise click.BadParameter(msg, param=parameter) from None
 
 
+def as_share(parameter: click.Parameter, text: str) -> float:
+    """Read ``0.02`` or ``2%``."""
+    try:
+        return _share(text)
+    except ValueError:
+        msg = f"{text!r} is no share: say 0.02 or 2%"
+        raise click.BadParameter(msg, param=parameter) from None
+
+
 def _share(text: str) -> float:
     return float(text[:-1]) / 100 if text.endswith("%") else float(text)
 
 
-def _as_names(
+def as_names(
     _ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[str, ...] | None:
     """Split lists at commas, as a line of CSV is split: a name with a comma stands in double quotes."""
@@ -207,7 +218,7 @@ select_option: Final = click.option(
     "--select",
     metavar="NAMES",
     multiple=True,
-    callback=_as_names,
+    callback=as_names,
     help="Columns, with commas between; all by default.",
 )
 
@@ -245,7 +256,7 @@ def columns_option(help_text: str, *, required: bool = False) -> Callable[[F], F
         metavar="NAMES",
         multiple=True,
         required=required,
-        callback=_as_names,
+        callback=as_names,
         help=help_text,
     )
 

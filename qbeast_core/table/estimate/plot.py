@@ -61,5 +61,5 @@ def draw_estimate(
     axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
     if not known["reliable"].all():
         axes.legend(frameon=False, fontsize=8, labelcolor=INK)
-    title(axes, fill(caption, 90))
+    title(axes, fill(caption, 72))
     return cast("Figure", axes.figure)

@@ -15,6 +15,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.estimate.aggregates import Aggregates, RefusedAggregate, recognise
 from qbeast_core.estimate.batch import Lookup
 from qbeast_core.estimate.rules import Target
+from qbeast_core.hints import Message, argument
 from qbeast_core.query.sql_aggregates import sql_aggregate
 from qbeast_core.query.sql_tokens import SqlRefused
 from qbeast_core.query.weights import sample_to_weights
@@ -163,9 +164,8 @@ def question_of(asked: Asked, schema: pl.Schema) -> Question:
     )
 
 
-def _refuse(argument: str, what: str) -> NoReturn:
-    msg = f"{argument} {what}; {_NOTHING}"
-    raise InvalidInputError(msg, argument=argument)
+def _refuse(name: str, what: str) -> NoReturn:
+    raise InvalidInputError(Message(argument(**{name: None}), f" {what}; {_NOTHING}"), argument=name)
 
 
 def _aggregates(given: object, schema: pl.Schema, by: Sequence[str]) -> Aggregates:
@@ -310,21 +310,21 @@ def _number(given: object) -> float | None:
     return None if isinstance(given, bool) or not isinstance(given, Real) else float(given)
 
 
-def _positive(given: object, argument: str) -> float:
+def _positive(given: object, name: str) -> float:
     number = _number(given)
     if number is None or not (0 < number < math.inf):
-        _refuse(argument, f"must be a number above 0, not {given!r}")
+        _refuse(name, f"must be a number above 0, not {given!r}")
     return number
 
 
-def _between(given: object, argument: str, *, closed: bool = False) -> float:
+def _between(given: object, name: str, *, closed: bool = False) -> float:
     number = _number(given)
     if number is None or not 0 < number <= 1 or (number == 1 and not closed):
-        _refuse(argument, f"must be a number between 0 and 1, not {given!r}")
+        _refuse(name, f"must be a number between 0 and 1, not {given!r}")
     return number
 
 
-def _count(given: object, argument: str, *, least: int) -> int:
+def _count(given: object, name: str, *, least: int) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or given < least:
-        _refuse(argument, f"must be a whole number, {least} or more, not {given!r}")
+        _refuse(name, f"must be a whole number, {least} or more, not {given!r}")
     return given

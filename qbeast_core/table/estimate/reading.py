@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.estimate.batch import RowSums
 from qbeast_core.estimate.sample import WEIGHT, Sums, sums_of
-from qbeast_core.query.weights import WeightRange, sample_to_weights
+from qbeast_core.query.weights import sample_to_weights
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.estimate.question import Question
@@ -136,7 +136,7 @@ class Reading:
     @staticmethod
     def probability(sample: Sample) -> float:
         """Return how probable it is for a key to lie between two fractions, exactly."""
-        return _width(sample_to_weights(sample))
+        return sample_to_weights(sample).probability
 
     def read(self, windows: Iterator[Window | None]) -> Sums:
         """Read windows of the same kind, and sum up their rows.
@@ -184,7 +184,3 @@ class Reading:
         return pl.DataFrame(
             schema={**{name: schema[name] for name in self.question.columns}, WEIGHT: pl.Int32}
         )
-
-
-def _width(weights: WeightRange) -> float:
-    return (weights.to - weights.from_) / 2**32

@@ -48,7 +48,7 @@ class Estimate:
     frame : polars.DataFrame
         One row a group: the columns of groups; for every answer its value, ``<name>_low`` and ``<name>_high``, in
         Float64, null where there is none; ``rows_sampled`` of the group; ``reliable``, whether its intervals are
-        believed: exact, or of at least 100 sampled keys, none of which brings more than 5 % of the variance.
+        believed: exact, or of at least 100 sampled keys, none of which brings more than 10 % of the variance.
     uri : str
         The table.
     version : int

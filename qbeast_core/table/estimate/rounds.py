@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,9 @@ _PILOT_ROWS: Final = 20_000
 
 _STEP: Final = 2.0
 """How much more a round of a progressive estimate reads at most than those before it together."""
+
+_WORTH: Final = 0.8
+"""A round that costs this share of reading everything is not worth its error."""
 
 _FEWER_BYTES: Final = 8
 """How often a round is cut until it keeps to the bytes allowed."""
@@ -94,9 +97,8 @@ class _State:
         """Answer by the log alone."""
         nothing = self.reading.read(iter(()))
         rows = self.reading.rows_in_all or 0
-        self.whole = [
-            Sums(nothing.keys.clear(1).with_columns(**{f"{TOTAL}0": rows}), nothing.sizes, nothing.rows)
-        ]
+        keys = nothing.keys.clear(1).with_columns(**{f"{TOTAL}0": rows})
+        self.whole = [replace(nothing, keys=keys)]
         self.sampled = [nothing]
         self.start = self.fraction = 0.0
         return self.estimate(probability=1.0)
@@ -110,15 +112,38 @@ class _State:
             self.fraction = self.start
             return float(end)
         pilot = _PILOT_ROWS / max(reading.rows_opened, 1)
-        return min(pilot if pilot < 0.5 else 1.0, limits.max_fraction)
+        return min(self.worth(pilot if pilot < 0.5 else 1.0), limits.max_fraction)
+
+    def worth(self, end: float) -> float:
+        """Return where a round is to end: at 1.0 where everything costs hardly more than what was asked for.
+
+        Samples read the indexed columns besides, from pages that are smaller shares of what is fetched.
+        """
+        if end == 1.0:
+            return end
+        window, everything = self.window(end), self.everything()
+        if window is None or everything is None:
+            return end
+        return 1.0 if window.plan.bytes_opened >= _WORTH * everything.plan.bytes_opened else end
+
+    def everything(self) -> Window | None:
+        """Return the cheaper way to know all: to read what is left, or all anew, without a look at weights."""
+        rest, anew = (self.reading.between(start, 1.0, by_key=False) for start in (self.fraction, 0.0))
+        if rest is None or anew is None or not self.sampled:
+            return rest if self.sampled else anew
+        return rest if rest.plan.bytes_opened < anew.plan.bytes_opened else anew
 
     def read_to(self, end: float) -> None:
         """Read the rows between the fraction read so far and another, fewer if bytes are short."""
         end = self.within_bytes(end)
-        if end > self.fraction:
-            sums = self.reading.read(iter([self.window(end)]))
-            (self.whole if self.is_all(end) else self.sampled).append(sums)
-            self.fraction = end
+        if end <= self.fraction:
+            return
+        window = self.window(end)
+        if window is not None and window.plan.sample is None:
+            self.sampled = []  # they come again
+        sums = self.reading.read(iter([window]))
+        (self.whole if self.is_all(end) else self.sampled).append(sums)
+        self.fraction = end
 
     def is_all(self, end: float) -> bool:
         """Tell whether all rows are known when everything up to this fraction is read."""
@@ -126,7 +151,9 @@ class _State:
 
     def window(self, end: float) -> Window | None:
         """Return the next read."""
-        return self.reading.between(self.fraction, end, by_key=not self.is_all(end))
+        return (
+            self.everything() if self.is_all(end) else self.reading.between(self.fraction, end, by_key=True)
+        )
 
     def within_bytes(self, end: float) -> float:
         """Return how far a round may read.
@@ -224,7 +251,7 @@ class _State:
         )
         if len(self.sizes) == 0:
             following = min(_STEP * self.fraction, 1.0)
-        end = min(following, limits.max_fraction)
+        end = min(following if self.progressive else self.worth(min(following, 1.0)), limits.max_fraction)
         return end if end > self.fraction else None
 
 

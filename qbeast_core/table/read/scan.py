@@ -10,23 +10,29 @@ from typing import Final, TypeAlias
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from qbeast_core.errors import EmptySampleWarning
+from qbeast_core.errors import EmptySampleWarning, InvalidInputError
+from qbeast_core.query.weights import sample_to_weights
 from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 from qbeast_core.table.runtime import caller_stacklevel
 
-__all__ = ["lazy_frame", "pushed_down", "scan", "warn_if_empty"]
+__all__ = ["SAMPLING_WEIGHT", "lazy_frame", "pushed_down", "scan", "warn_if_empty"]
 
 _Source: TypeAlias = Callable[
     [list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]
 ]
 
+SAMPLING_WEIGHT: Final = "sampling_weight"
+"""The column with the number of rows that a sampled row stands for: 1 over the probability to be in the sample."""
+
 _LEAST_EXPECTED: Final = 20
 """Rows; of so many independent rows none is left out once in half a billion samples."""
 
 
-def scan(reader: Reader, sample: Sample | None = None) -> pl.LazyFrame:
+def scan(
+    reader: Reader, sample: Sample | None = None, *, rows: int | None = None, expand: bool = False
+) -> pl.LazyFrame:
     """Return the snapshot as a LazyFrame.
 
     Parameters
@@ -35,22 +41,49 @@ def scan(reader: Reader, sample: Sample | None = None) -> pl.LazyFrame:
         Of the snapshot.
     sample : float or tuple of float, optional
         Rows to take by weight.
+    rows : int, optional
+        About so many of them instead, 0 or more.
+    expand : bool
+        Whether a column `SAMPLING_WEIGHT` says how many rows each stands for.
 
     Raises
     ------
     InvalidInputError
-        If the sample is no fraction or pair of fractions in [0, 1].
+        If the sample is no fraction or pair of fractions in [0, 1], rows are given besides or are no whole number, or
+        the table has a column of that name.
 
     Warns
     -----
     EmptySampleWarning
         If the sample holds no row where many were to be expected.
     """
+    if rows is not None:
+        sample = _fraction_of(reader, rows, sample)
     if sample is not None:
         # A wrong sample fails here, not when the frame is collected.
         warn_if_empty(reader, sample, reader.plan(None, sample))
 
-    return lazy_frame(partial(_rows, reader, sample), reader.snapshot.schema)
+    lazy = lazy_frame(partial(_rows, reader, sample), reader.snapshot.schema)
+    if not expand:
+        return lazy
+    if SAMPLING_WEIGHT in reader.snapshot.schema:
+        msg = f"expand adds a column {SAMPLING_WEIGHT!r}, and the table has one; nothing was read"
+        raise InvalidInputError(msg, argument="expand")
+    probability = 1.0 if sample is None else sample_to_weights(sample).probability
+    return lazy.with_columns(pl.lit(1.0 / (probability or 1.0), pl.Float64).alias(SAMPLING_WEIGHT))
+
+
+def _fraction_of(reader: Reader, rows: object, sample: Sample | None) -> float:
+    """Return the fraction that holds about so many rows, as far as the log knows how many there are."""
+    if sample is not None:
+        msg = "rows and sample both say how much to read: give one of them; nothing was read"
+        raise InvalidInputError(msg, argument="rows")
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
+        msg = f"rows must be a whole number, 0 or more, not {rows!r}; nothing was read"
+        raise InvalidInputError(msg, argument="rows")
+    hidden = sum(len(deleted) for deleted in reader.deleted_rows.values())
+    known = int(reader.snapshot.files["num_records"].fill_null(0).sum()) - hidden
+    return min(rows / known, 1.0) if known > 0 else 1.0
 
 
 def _rows(

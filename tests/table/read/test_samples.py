@@ -80,3 +80,54 @@ def test_a_sample_that_is_none_is_refused_before_anything_is_read(tmp_path: Path
         qbeast.scan_table(path, sample=sample)
     with pytest.raises(qbeast.InvalidInputError, match="sample"):
         qbeast.open_table(path).explain(sample=sample)
+
+
+@pytest.fixture(scope="module")
+def even(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("even") / "table"
+    qbeast.write_table(pl.DataFrame({"a": range(40_000), "b": [1.5] * 40_000}), path, columns=["a"])
+    return path
+
+
+@pytest.mark.parametrize("rows", [0, 1_000, 20_000, 40_000, 10**9])
+def test_about_so_many_rows_come(even: Path, rows: int) -> None:
+    found = qbeast.read_table(even, rows=rows)
+    wanted = min(rows, 40_000)
+    assert abs(found.height - wanted) <= 4 * (wanted * (1 - wanted / 40_000)) ** 0.5
+    assert qbeast.read_table(even, sample=wanted / 40_000).sort("a").equals(found.sort("a"))
+
+
+def test_about_so_many_of_the_rows_that_are_left(even: Path, tmp_path: Path) -> None:
+    qbeast.write_table(qbeast.scan_table(even), tmp_path / "t", columns=["a"])
+    table = qbeast.open_table(tmp_path / "t")
+    table.delete("a < 30000")
+    assert abs(table.scan(rows=5_000).collect().height - 5_000) < 250
+
+
+@pytest.mark.parametrize("sample", [None, 0.25, (0.5, 0.6), 1.0])
+def test_expanded_samples_weigh_as_much_as_the_table(
+    even: Path, sample: float | tuple[float, float] | None
+) -> None:
+    lazy = qbeast.scan_table(even, sample=sample, expand=True)
+    assert lazy.collect_schema() == {"a": pl.Int64, "b": pl.Float64, "sampling_weight": pl.Float64}
+    found = lazy.filter(pl.col("a") < 20_000).select("sampling_weight").collect()
+    assert found["sampling_weight"].sum() == pytest.approx(20_000, rel=0.1)
+    assert found["sampling_weight"].n_unique() == 1
+    assert qbeast.read_table(even, sample=sample, expand=True, columns=["b"]).columns == [
+        "b",
+        "sampling_weight",
+    ]
+
+
+def test_rows_and_weights_that_cannot_be_are_refused(even: Path, tmp_path: Path) -> None:
+    for wrong in (-1, 2.5, True):
+        with pytest.raises(qbeast.InvalidInputError, match="rows must be a whole number"):
+            qbeast.scan_table(even, rows=wrong)  # type: ignore[arg-type]
+    with pytest.raises(qbeast.InvalidInputError, match="rows and sample both say how much to read"):
+        qbeast.scan_table(even, rows=10, sample=0.1)
+    qbeast.write_table(pl.DataFrame({"sampling_weight": [1.0]}), tmp_path / "t", columns=["sampling_weight"])
+    with pytest.raises(qbeast.InvalidInputError, match="expand adds a column"):
+        qbeast.scan_table(tmp_path / "t", expand=True)
+    empty = qbeast.write_table(pl.DataFrame({"a": [1]}).clear(), tmp_path / "e", columns=["a"])
+    assert empty.rows == 0
+    assert qbeast.read_table(tmp_path / "e", rows=10, expand=True).is_empty()

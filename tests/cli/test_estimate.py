@@ -1,0 +1,59 @@
+"""`qbeast estimate` prints what `Table.estimate` returns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+from tests.cli.running import ROWS, complaint, run, said
+
+
+def test_answers_come_as_json_and_as_a_table(sales: Path) -> None:
+    asked = ("n=count(*)", "avg(price)", "--where", "brand <> 'brand 3'", "--error", "1%")
+    found = said("estimate", sales, *asked)
+    kept = ROWS.filter(pl.col("brand") != "brand 3")
+    assert found["rows"][0]["n"] == kept.height
+    assert found["rows"][0]["avg(price)"] == pytest.approx(kept["price"].mean())
+    assert (found["met"], found["complete"], found["fraction"]) == (True, True, 1.0)
+    shown = run("estimate", sales, *asked).stdout
+    assert "1950" in shown
+    assert "exact: everything was read" in shown
+
+
+def test_options_reach_the_library(sales: Path) -> None:
+    found = said(
+        *("estimate", sales, "m=avg(price)", "--by", "brand", "--sample", "50%", "--simultaneous"),
+        *("--confidence", "99%", "--min-group-rows", "7"),
+    )
+    table = qbeast.open_table(sales)
+    expected = table.estimate(
+        {"m": "avg(price)"}, by="brand", sample=0.5, simultaneous=True, confidence=0.99, min_group_rows=7
+    )
+    assert_frame_equal(pl.DataFrame(found["rows"]), expected.frame)
+    stopped = said("estimate", sales, "m=avg(price)", "--absolute", "m=0.001", "--max-fraction", "25%")
+    assert (stopped["met"], stopped["fraction"]) == (False, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("avg(price)",), "--error must be given"),
+        (("max(price)", "--error", "1%"), "Max is decided by single rows"),
+        (("avg(cost)", "--error", "1%"), "no such column(s): ['cost']"),
+        (("a=avg(price)", "a=count(*)", "--error", "1%"), "two aggregates are called 'a'"),
+        (("avg(price)", "--error", "1%", "--by", "shop"), "--by must be different columns"),
+    ],
+)
+def test_what_cannot_be_answered_is_complained_of(
+    sales: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    assert words in complaint("estimate", sales, *arguments, code=2)
+
+
+def test_numbers_that_are_none_are_refused(sales: Path) -> None:
+    assert "is no share" in run("estimate", sales, "avg(price)", "--error", "much", code=2).stderr
+    assert "NAME=NUMBER" in run("estimate", sales, "avg(price)", "--absolute", "a=much", code=2).stderr
