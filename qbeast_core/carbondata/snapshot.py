@@ -194,6 +194,8 @@ def _updates(store: Store, loads: Sequence[Load]) -> tuple[UpdatedBlock, ...]:
     try:
         data = store.get(path)
     except FileNotFoundError as error:
+        if not any(load.is_visible for load in loads):
+            return ()
         message = (
             f"{store.uri!r} lost {path!r}, which tells the deleted rows of the table. Nothing was read: deleted rows "
             "would come back. Restore the file."

@@ -27,6 +27,7 @@ from qbeast_core.space.arrays import I64Array
 __all__ = ["V3File"]
 
 _VERSION: Final = 3
+_FULL_PAGE: Final = 32_000
 _MOST_PAGE_ROWS: Final = 32_767  # row ids are signed shorts; pages without them are no longer either
 _ONLY_ALL: Final = 0.5  # of a column's pages: above it the whole column is read at once
 
@@ -255,10 +256,13 @@ def _blocklets(footer: FileFooter3, columns: int, footer_start: int) -> tuple[Bl
 def _page_rows(info: BlockletInfo3, number: int) -> tuple[int, ...]:
     """Return the rows of each page; files before 1.4 or so do not list them: all pages but the last are full."""
     rows = info.page_rows
-    if not rows and info.pages:
-        full = 32_000
-        rows = (*[full] * (info.pages - 1), info.rows - full * (info.pages - 1))
-    if sum(rows) != info.rows or len(rows) != info.pages or (rows and not 0 <= min(rows) <= max(rows)):
+    if not rows and info.pages == -(-info.rows // _FULL_PAGE):
+        rows = (
+            (*[_FULL_PAGE] * (info.pages - 1), info.rows - _FULL_PAGE * (info.pages - 1))
+            if info.pages
+            else ()
+        )
+    if sum(rows) != info.rows or len(rows) != info.pages or max(rows, default=0) > _MOST_PAGE_ROWS:
         damaged(f"the {len(rows)} pages of blocklet {number} do not make its {info.rows} rows")
     return rows
 

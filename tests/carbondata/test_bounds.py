@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -12,7 +14,9 @@ from qbeast_core.carbondata.dictionaries import open_dictionaries
 from qbeast_core.carbondata.inside import StoredFile
 from qbeast_core.carbondata.open_file import open_data_file
 from qbeast_core.carbondata.pages.statistics import decode_bounds
+from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.io.store import open_store
+from tests.carbondata import page_encoder
 from tests.carbondata.collection import more_names, names, table_path
 
 
@@ -73,3 +77,10 @@ def test_bounds_of_nested_columns_are_never_given() -> None:
     nested = [column for column in file.columns if column.is_nested]
     assert nested
     assert all(decode_bounds(column, (b"\0" * 8, b"\xff" * 8)) is None for column in nested)
+
+
+def test_bounds_of_decimals_keep_all_digits() -> None:
+    most = 10**37 + 1
+    stored = bytes([2]) + most.to_bytes(16, "big", signed=True)
+    bounds = decode_bounds(page_encoder.column(DataType.DECIMAL, 38, 2), (stored, stored))
+    assert bounds == (Decimal(f"{most}E-2"),) * 2

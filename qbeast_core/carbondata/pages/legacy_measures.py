@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from qbeast_core.carbondata.damage import damaged
-from qbeast_core.carbondata.pages.decimals import scaled_decimals
+from qbeast_core.carbondata.pages.decimals import decimal_width, fixed_decimals, scaled_decimals
 from qbeast_core.carbondata.pages.numbers import as_type
 from qbeast_core.carbondata.pages.texts import length_value
 from qbeast_core.space.arrays import BoolArray, U8Array
@@ -31,6 +31,8 @@ _FORMS: Final = {
 _WIDTHS: Final[dict[int, np.dtype[Any]]] = {width: np.dtype(f"<i{width}") for width in (1, 2, 4, 8)}
 _INT64: Final = 2**63
 _MOST_DECIMALS: Final = 400
+_MOST_PRECISION: Final = 38
+_BARE: Final = 7  # bytes of the meta of a decimal that tells nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,15 @@ class LegacyMeta:
         Bounds; None of decimals.
     decimals
         Digits behind the point, of doubles.
+    precision
+        Of decimals in numbers of one width, as builds before 1.2 have them; 0 of those behind their lengths.
     """
 
     kind: str
     most: int | float | None
     least: int | float | None
     decimals: int
+    precision: int = 0
 
 
 def read_byte_meta(data: bytes) -> LegacyMeta:
@@ -67,8 +72,9 @@ def read_byte_meta(data: bytes) -> LegacyMeta:
         If it is none.
     """
     kind = chr(int.from_bytes(data[:2], "big"))
-    if kind == "b":
-        return LegacyMeta(kind, None, None, 0)
+    if kind == "b":  # with bounds, a scale, a precision, decimals and a byte, or without all that
+        precision = int.from_bytes(data[-9:-5], "big") if len(data) > _BARE else 0
+        return LegacyMeta(kind, None, None, 0, precision)
     form = _FORMS.get(kind)
     if form is None or len(data) < 2 + form.size + 4:
         damaged(f"the meta of a measure of {len(data)} bytes and kind {kind!r} cannot be read")
@@ -101,6 +107,8 @@ def decode_legacy_measure(
     Damaged
         If the page has no such width.
     """
+    if meta.kind == "b" and 0 < meta.precision <= _MOST_PRECISION:
+        return fixed_decimals(data, decimal_width(meta.precision), kind, nulls)
     if meta.kind == "b":
         return scaled_decimals(length_value(data, 4, rows), kind, nulls)
     if rows == 0:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from qbeast_core.carbondata.damage import damaged
 from qbeast_core.space.arrays import I64Array
 
 __all__ = ["check_permutation", "expand_pairs", "inverse", "row_ids", "run_lengths"]
+
+_MOST_UNKNOWN: Final = 1 << 24  # values of a page of a nested column
 
 
 def row_ids(data: bytes | memoryview, rows: int) -> I64Array:
@@ -121,6 +125,7 @@ def run_lengths(data: bytes | memoryview, rows: int) -> I64Array:
     if len(data) % 4:
         damaged(f"a run-length page of {len(data)} bytes holds no pairs")
     counts = np.frombuffer(data, ">i2").astype(np.int64)[1::2]
-    if (len(counts) and counts.min() < 1) or (rows >= 0 and int(counts.sum()) != rows):
+    most = _MOST_UNKNOWN if rows < 0 else rows
+    if np.any(counts < 1) or int(counts.sum()) > most or (rows >= 0 and int(counts.sum()) != rows):
         damaged(f"{len(counts)} runs of {int(counts.sum())} rows do not fit {rows} rows")
     return counts

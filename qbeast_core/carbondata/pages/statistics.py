@@ -97,7 +97,7 @@ def _measure(kind: DataType, data: bytes) -> Any:
     if kind == DataType.DOUBLE:
         return float(np.frombuffer(data, ">f8")[0]) if len(data) == 8 else None
     if kind == DataType.DECIMAL and 2 <= len(data) <= 18:
-        return Decimal(int.from_bytes(data[1:], "big", signed=True)).scaleb(-data[0])
+        return Decimal(f"{int.from_bytes(data[1:], 'big', signed=True)}E-{data[0]}")  # exact, unlike scaleb
     return None
 
 
