@@ -6,11 +6,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, MissingDependencyError
+from qbeast_core.html import html_of
 from qbeast_core.io.pages import PageReader
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
@@ -36,6 +38,7 @@ from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease, swi
 from qbeast_core.table.maintenance.metadata import add_columns, set_properties, widen_columns
 from qbeast_core.table.maintenance.restore import RestoreResult, restore
 from qbeast_core.table.maintenance.vacuum import VacuumResult, vacuum
+from qbeast_core.table.read.arrow_stream import arrow_stream, known_rows
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.reader import Reader, Sample
 from qbeast_core.table.read.scan import scan, warn_if_empty
@@ -106,6 +109,25 @@ class Table:
             f"in {files.height:,} files, indexed by {columns}"
         )
 
+    def _repr_html_(self) -> str:
+        latest = self._snapshot.config.latest
+        kinds = {} if latest is None else latest.transformer_kinds
+        names = pl.DataFrame(
+            {
+                "column": self.columns,
+                "type": [str(dtype) for dtype in self.schema.dtypes()],
+                "indexed by": [kinds.get(name, "") for name in self.columns],
+            }
+        )
+        files = self._snapshot.files
+        facts = {
+            "version": f"{self.version}",
+            "rows": f"{int(files['num_records'].fill_null(0).sum()):,}",
+            "files": f"{files.height:,}",
+            "bytes": f"{int(files['size_bytes'].sum()):,}",
+        }
+        return html_of(f"Table {self.uri}", facts, names)
+
     @property
     def schema(self) -> pl.Schema:
         """Columns and their Polars types."""
@@ -151,6 +173,157 @@ class Table:
     ) -> pl.LazyFrame:
         """Return the table as a Polars LazyFrame; see `qbeast.scan_table`."""
         return scan(self._reader, sample, rows=rows, expand=expand)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in order."""
+        return list(self.schema)
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:
+        """Tell that there is a table, whatever it holds."""
+        return True
+
+    def count(self, where: Predicate | None = None, *, sample: Sample | None = None) -> int:
+        """Count rows; all of them by the log alone, which reads no data file.
+
+        Parameters
+        ----------
+        where : polars.Expr or str, optional
+            Rows to count. A text is SQL, as in `delete`.
+        sample : float or tuple of float, optional
+            Count those of a sample.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> table = qbeast.open_table("ids")
+        >>> table.count(), len(table), table.count("id < 10")
+        (1000, 1000, 10)
+        """
+        known = known_rows(self._reader) if where is None and sample is None else None
+        if known is not None:
+            return known
+        return int(self._rows(None, where, sample).select(pl.len()).collect().item())
+
+    def head(
+        self,
+        rows: int = 10,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Predicate | None = None,
+        sample: Sample | None = None,
+    ) -> pl.DataFrame:
+        """Return some rows, in no particular order; no more is read than that takes.
+
+        Parameters
+        ----------
+        rows : int, default 10
+            How many, at most.
+        columns : sequence of str, optional
+            Columns to return; all by default.
+        where : polars.Expr or str, optional
+            Rows to take from. A text is SQL, as in `delete`.
+        sample : float or tuple of float, optional
+            Take from the rows of a sample.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> qbeast.open_table("ids").head(3, where="id >= 998")["id"].sort().to_list()
+        [998, 999]
+        """
+        return self._rows(columns, where, sample).head(rows).collect()
+
+    def to_arrow(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Predicate | None = None,
+        sample: Sample | None = None,
+    ) -> pa.Table:
+        """Return rows as a pyarrow Table, in memory; options as for `head`.
+
+        Whatever takes an Arrow stream takes the table itself, batch by batch:
+        ``pyarrow.RecordBatchReader.from_stream(table)``.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> qbeast.open_table("ids").to_arrow(where="id < 3").num_rows
+        3
+        """
+        return arrow_stream(self._rows(columns, where, sample)).read_all()
+
+    def to_pandas(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Predicate | None = None,
+        sample: Sample | None = None,
+    ) -> Any:
+        """Return rows as a pandas DataFrame, in memory; options as for `head`.
+
+        Raises
+        ------
+        MissingDependencyError
+            pandas is not installed.
+        """
+        if find_spec("pandas") is None:
+            msg = "to_pandas needs pandas, which is not installed: pip install pandas"
+            raise MissingDependencyError(msg, dependency="pandas")
+        return self._rows(columns, where, sample).collect().to_pandas()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand all rows to another library, as Arrow batches that are read when they are asked for."""
+        return arrow_stream(self.scan()).__arrow_c_stream__(requested_schema)
+
+    def sql(self, query: str, *, sample: Sample | None = None) -> pl.LazyFrame:
+        """Ask in SQL, as Polars understands it; the table is called ``self``.
+
+        Filters, columns and limits of the query decide what is read, as in `scan`. The text is a whole query, which may
+        name files of its own: do not take it from people who are not to read them.
+
+        Parameters
+        ----------
+        query : str
+            ``"SELECT ... FROM self ..."``.
+        sample : float or tuple of float, optional
+            Ask a sample.
+
+        Raises
+        ------
+        InvalidInputError
+            It is no query that Polars understands.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> qbeast.open_table("ids").sql("SELECT count(*) AS n FROM self WHERE id < 10").collect().item()
+        10
+        """
+        try:
+            answer = self.scan(sample=sample).sql(query)
+            answer.collect_schema()
+        except (pl.exceptions.PolarsError, TypeError) as error:
+            msg = f"{query!r} is no query that Polars understands: {error}. The table is called self. Nothing was read."
+            raise InvalidInputError(msg, argument="query") from error
+        return answer
+
+    def _rows(
+        self, columns: Sequence[str] | None, where: Predicate | None, sample: Sample | None
+    ) -> pl.LazyFrame:
+        """Return what is asked for of the rows as a query."""
+        rows, kept = self.scan(sample=sample), filter_of(where, self.schema, argument="where")
+        if kept is not None:
+            rows = rows.filter(kept)
+        return rows if columns is None else rows.select(self._reader.names_of(columns))
 
     def explain(
         self,
@@ -1289,6 +1462,7 @@ def _refuse_all_but_snapshots(snapshot: object) -> None:
 
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 

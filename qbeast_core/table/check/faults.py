@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
+
+from qbeast_core.html import html_of
 
 __all__ = [
     "FAULT_SCHEMA",
@@ -210,6 +213,17 @@ class CheckReport:
             lines.append(f"  ... and {self.faults.height - _SHOWN:,} more, see .faults")
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "checked": "log and data" if self.data else "log",
+            "files": f"{self.files:,}",
+            "blocks": f"{self.blocks:,}",
+            "rows": f"{self.rows:,}",
+            "verdict": escape(self._verdict().strip()),
+        }
+        facts |= {f"note {number}": escape(note) for number, note in enumerate(self.notes, 1)}
+        return html_of(f"Check of {self.uri}, version {self.version}", facts, self.faults)
 
     def _verdict(self) -> str:
         if self.ok:

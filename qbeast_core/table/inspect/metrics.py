@@ -10,6 +10,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.html import html_of
 from qbeast_core.query.live_blocks import characters_per_level
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.table.index.key_counts import count_keys
@@ -201,6 +202,16 @@ class Metrics(_Value):
         return "\n".join([head, *(line for one in self.revisions for line in _lines(one))])
 
     __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        facts = {} if self.design_effect is None else {"design effect": f"{self.design_effect:.2f}"}
+        revisions = self.frame.select(
+            *("revision_id", "columns", "rows", "cubes", "blocks", "files", "bytes", "height", "fan_out")
+        )
+        levels = self.levels.select(
+            *("revision_id", "depth", "kind", "cubes", "blocks", "files", "rows", "rows_per_cube_mean")
+        )
+        return html_of(f"Index metrics of version {self.version}", facts, revisions, levels)
 
 
 def _frame(model: type[RevisionMetrics | LevelMetrics], rows: list[dict[str, Any]]) -> pl.DataFrame:

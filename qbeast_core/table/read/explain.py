@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from typing import Any, Final, Literal
 
 import polars as pl
 
+from qbeast_core.html import bar, html_of
 from qbeast_core.io.footer import PagesUnavailable
 from qbeast_core.io.pages import PageRanges
 from qbeast_core.table.data.expressions import Predicate, filter_of
@@ -135,32 +137,41 @@ class Plan:
             return None  # the read falls back to the whole file too
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join([self._title, *(f"  {name:<7} {fact}" for name, fact in self._facts().items())])
 
-    def _lines(self) -> list[str]:
+    def _repr_html_(self) -> str:
+        facts = {name: escape(fact) for name, fact in self._facts().items()}
+        return html_of(
+            self._title, facts | {"bytes": f"{self.bytes_opened:,} of {self.bytes_total:,} {bar(self.share)}"}
+        )
+
+    @property
+    def _title(self) -> str:
+        return f"Plan of {self.reader.snapshot.uri}, version {self.reader.snapshot.version}"
+
+    def _facts(self) -> dict[str, str]:
         files = self.files
         closed = (
             files.filter(~pl.col("opened")).group_by("reason").len().sort("len", "reason", descending=True)
         )
         why = "".join(f", {count:,} closed by {reason}" for reason, count in closed.iter_rows())
         rows = self.rows_opened / self.rows_total if self.rows_total else 0.0
-        lines = [
-            f"Plan of {self.reader.snapshot.uri}, version {self.reader.snapshot.version}",
-            f"  filter  {'none' if self.scan_plan.predicate is None else self.scan_plan.predicate}",
-            f"  sample  {'none' if self.sample is None else self.sample}",
-            f"  files   {int(files['opened'].sum()):,} of {files.height:,} opened{why}",
-            f"  pages   {int(files['pages_opened'].sum()):,} of {int(files['pages_total'].sum()):,}",
-            f"  rows    {self.rows_opened:,} of {self.rows_total:,} ({rows:.2%})",
-            f"  bytes   {self.bytes_opened:,} of {self.bytes_total:,} ({self.share:.2%})",
-        ]
-        return [*lines, self._clustering()] if self.sample is not None else lines
+        facts = {
+            "filter": "none" if self.scan_plan.predicate is None else str(self.scan_plan.predicate),
+            "sample": "none" if self.sample is None else str(self.sample),
+            "files": f"{int(files['opened'].sum()):,} of {files.height:,} opened{why}",
+            "pages": f"{int(files['pages_opened'].sum()):,} of {int(files['pages_total'].sum()):,}",
+            "rows": f"{self.rows_opened:,} of {self.rows_total:,} ({rows:.2%})",
+            "bytes": f"{self.bytes_opened:,} of {self.bytes_total:,} ({self.share:.2%})",
+        }
+        return facts if self.sample is None else facts | {"design effect": self._clustering()}
 
     def _clustering(self) -> str:
         effect, scope = self.design_effect, self.design_effect_scope
         least = "at least " if scope == "at least" else ""
         where = " in the files that the filter opens; of the rows it keeps it may differ" * self.is_filtered
         much = f": a sampled count varies {effect**0.5:.1f} times as much as with independent rows"
-        return f"  design effect {least}{effect:.2f}{where}{much if effect > CLUSTERED else ''}"
+        return f"{least}{effect:.2f}{where}{much if effect > CLUSTERED else ''}"
 
 
 def _planned_again(reader: Reader, predicate: pl.Expr | None, asked: dict[str, Any]) -> Plan:

@@ -1,0 +1,53 @@
+"""What notebooks show: facts as a small table, a share as a bar, frames as Polars draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from html import escape
+
+import polars as pl
+
+__all__ = ["bar", "html_of"]
+
+
+def html_of(title: str, facts: Mapping[str, str], *frames: pl.DataFrame) -> str:
+    """Return HTML of a title, facts and frames; the colours are those of the page, light or dark.
+
+    Parameters
+    ----------
+    title : str
+        Plain text.
+    facts : mapping of str to str
+        Names, and HTML.
+    *frames : polars.DataFrame
+        Below; empty ones are left out.
+
+    Examples
+    --------
+    >>> html_of("a < b", {}), "<td" in html_of("a < b", {"rows": "3"})
+    ('<div><b>a &lt; b</b></div>', True)
+    """
+    left = ' style="text-align:left"'
+    lines = [f"<tr><th{left}>{escape(name)}</th><td{left}>{fact}</td></tr>" for name, fact in facts.items()]
+    table = f"<table>{''.join(lines)}</table>" if lines else ""
+    return (
+        f"<div><b>{escape(title)}</b>{table}{''.join(_drawn(frame) for frame in frames if len(frame))}</div>"
+    )
+
+
+def bar(share: float) -> str:
+    """Return HTML of a share in [0, 1] as a bar, with the number beside it.
+
+    Examples
+    --------
+    >>> bar(0.25).endswith("25.00%")
+    True
+    """
+    outer = "display:inline-block;width:8em;height:.7em;border:1px solid currentColor;margin-right:.5em"
+    inner = f"display:block;width:{min(share, 1.0):.2%};height:100%;background:currentColor;opacity:.6"
+    return f'<span style="{outer}"><span style="{inner}"></span></span>{share:.2%}'
+
+
+def _drawn(frame: pl.DataFrame) -> str:
+    draw: Callable[[], str] = getattr(frame, "_repr_html_")  # noqa: B009 -- what notebooks ask for
+    return draw()

@@ -1,0 +1,58 @@
+"""Rows as other libraries take them: a stream of Arrow batches, a count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+
+from qbeast_core.table.data.query_batches import query_batches
+from qbeast_core.table.read.reader import Reader
+
+__all__ = ["arrow_stream", "known_rows"]
+
+_BATCH_ROWS: Final = 65_536
+
+
+def arrow_stream(lazy: pl.LazyFrame) -> pa.RecordBatchReader:
+    """Return the rows of a query as Arrow batches, of which a few are held at a time.
+
+    Strings are ``large_string``, which every Arrow library reads.
+
+    Parameters
+    ----------
+    lazy : polars.LazyFrame
+        The query; it runs as batches are taken.
+
+    Examples
+    --------
+    >>> arrow_stream(pl.LazyFrame({"a": [1, 2]})).read_all().to_pylist()
+    [{'a': 1}, {'a': 2}]
+    """
+    schema = _arrow(pl.DataFrame(schema=lazy.collect_schema())).schema
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for frame in query_batches(lazy, batch_rows=_BATCH_ROWS):
+            yield from _arrow(frame).cast(schema).to_batches()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def known_rows(reader: Reader) -> int | None:
+    """Return how many rows a version has by its log alone; None where a file or a copy of rows leaves that open.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the version.
+    """
+    counts = reader.snapshot.files["num_records"]
+    if counts.null_count() or reader.blocks.replicated.any():
+        return None
+    return int(counts.sum()) - sum(len(hidden) for hidden in reader.deleted_rows.values())
+
+
+def _arrow(frame: pl.DataFrame) -> pa.Table:
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())

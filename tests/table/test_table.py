@@ -1,0 +1,113 @@
+"""What a table gives to people and to other libraries: counts, rows, SQL, Arrow streams, HTML."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+
+ROWS = pl.DataFrame({"id": range(30_000)}).with_columns(
+    price=pl.col("id") * 7919 % 1000, brand=pl.format("<b{}>", pl.col("id") % 7)
+)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
+    path = tmp_path_factory.mktemp("tables") / "sales"
+    qbeast.write_table(ROWS, path, columns=["id", "price"], cube_size=1000)
+    return qbeast.open_table(path)
+
+
+def test_rows_are_counted_by_the_log_and_by_filters(table: qbeast.Table) -> None:
+    assert len(table) == table.count() == ROWS.height
+    assert table.count(pl.col("price") < 10) == table.count("price < 10") == 300
+    assert table.count(sample=0.1) == table.scan(sample=0.1).collect().height
+    assert table.columns == ROWS.columns
+
+
+def test_counting_by_the_log_reads_no_file(tmp_path: Path) -> None:
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
+    opened = qbeast.open_table(tmp_path / "t")
+    for file in (tmp_path / "t").glob("*.parquet"):
+        file.unlink()
+    assert len(opened) == ROWS.height
+
+
+def test_hidden_rows_are_not_counted(tmp_path: Path) -> None:
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
+    opened = qbeast.open_table(tmp_path / "t")
+    opened.delete("id < 10")
+    assert len(opened) == opened.scan().collect().height == ROWS.height - 10
+
+
+def test_an_empty_table_is_a_table(tmp_path: Path) -> None:
+    qbeast.write_table(ROWS.clear(), tmp_path / "t", columns=["id"])
+    opened = qbeast.open_table(tmp_path / "t")
+    assert len(opened) == 0
+    assert opened
+    assert opened.to_arrow().schema.names == ROWS.columns
+
+
+def test_rows_go_to_other_libraries(table: qbeast.Table) -> None:
+    assert_frame_equal(pl.DataFrame(table), ROWS, check_row_order=False)
+    assert table.to_arrow(columns=["id"], where="id < 5").sort_by("id").to_pydict() == {"id": list(range(5))}
+    assert sorted(table.to_pandas(where=pl.col("id") < 5)["brand"]) == [
+        "<b0>",
+        "<b1>",
+        "<b2>",
+        "<b3>",
+        "<b4>",
+    ]
+    assert duckdb.from_arrow(table).aggregate("count(*), sum(id)").fetchall() == [(30_000, ROWS["id"].sum())]
+
+
+def test_a_stream_that_nobody_finishes_ends(table: qbeast.Table) -> None:
+    batch = pa.RecordBatchReader.from_stream(table).read_next_batch()
+    assert 0 < batch.num_rows < ROWS.height
+
+
+def test_some_rows_are_shown(table: qbeast.Table) -> None:
+    assert table.head().height == 10
+    assert table.head(3, columns=["price"], where="id = 7").to_dict(as_series=False) == {
+        "price": [7 * 7919 % 1000]
+    }
+    assert table.head(40_000, sample=0.1).height == table.count(sample=0.1)
+
+
+def test_sql_is_pushed_down(table: qbeast.Table) -> None:
+    cheap = table.sql(
+        "SELECT brand, count(*) AS n FROM self WHERE price < 10 GROUP BY brand ORDER BY brand"
+    ).collect()
+    expected = ROWS.filter(pl.col("price") < 10).group_by("brand").agg(n=pl.len()).sort("brand")
+    assert_frame_equal(cheap, expected, check_dtypes=False)
+    assert table.sql("SELECT id FROM self", sample=0.1).collect().height == table.count(sample=0.1)
+
+
+@pytest.mark.parametrize("query", ["SELECT nowhere FROM self", "SELEC 1", "SELECT * FROM other", ""])
+def test_wrong_sql_is_refused(table: qbeast.Table, query: str) -> None:
+    with pytest.raises(qbeast.InvalidInputError, match="no query that Polars understands") as caught:
+        table.sql(query)
+    assert caught.value.argument == "query"
+
+
+def test_notebooks_show_what_the_text_says(table: qbeast.Table) -> None:
+    for thing in (table, table.explain("price < 10", sample=0.1), table.metrics(), table.check()):
+        html = thing._repr_html_()
+        assert html.startswith("<div><b>")
+        words = re.sub(r"<[^>]+>", " ", re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL))
+        assert "30,000" in words or "30000" in words
+        assert html.count("<table") == html.count("</table>") > 0
+
+
+def test_names_of_columns_are_escaped(tmp_path: Path) -> None:
+    qbeast.write_table(pl.DataFrame({"<script>": [1, 2]}), tmp_path / "t", columns=["<script>"])
+    opened = qbeast.open_table(tmp_path / "t")
+    assert "<script>" not in opened._repr_html_()
+    assert "<script>" not in opened.explain(pl.col("<script>") < 2)._repr_html_()
