@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from qbeast_core.cli.answer import Answer, Settings, print_answer
+from qbeast_core.cli.commands.parameters import json_option
 from qbeast_core.cli.exits import reported
 
 __all__ = ["program"]
@@ -17,10 +18,14 @@ __all__ = ["program"]
 _COMMANDS: Final = {
     "write": "write",
     "append": "write",
+    "merge": "change",
+    "update": "change",
+    "delete": "change",
     "convert": "maintenance",
     "import-carbondata": "carbondata",
     "show": "read",
     "sample": "read",
+    "sql": "read",
     "estimate": "estimate",
     "explain": "read",
     "metrics": "inspect",
@@ -28,6 +33,8 @@ _COMMANDS: Final = {
     "history": "inspect",
     "plot": "inspect",
     "optimize": "maintenance",
+    "add-columns": "maintenance",
+    "set-properties": "maintenance",
     "repair": "maintenance",
     "restore": "maintenance",
     "upgrade": "maintenance",
@@ -88,6 +95,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) 
     callback=_show_version,
     help="Print the version.",
 )
+@json_option
 def program() -> None:
     """Delta tables organised by a multidimensional index.
 

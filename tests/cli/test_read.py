@@ -163,3 +163,9 @@ def test_times_are_compared_with_times_and_the_cure_is_told(tmp_path: Path) -> N
     assert "DATE '2026-01-31'" in complaint("show", tmp_path / "t", "--where", "at < '2013-02-01'", code=2)
     for where in ("at < DATE '2013-02-01'", "at < TIMESTAMPTZ '2013-02-01 00:00:00Z'"):
         assert said("show", tmp_path / "t", "--count", "--where", where)["count"] == 1
+
+
+def test_json_may_be_asked_for_before_the_command(sales: Path) -> None:
+    before = run("--json", "show", sales, "--count").stdout
+    assert before == run("show", sales, "--count", "--json").stdout
+    assert json.loads(before)["count"] == 2000

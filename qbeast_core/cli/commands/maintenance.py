@@ -1,10 +1,11 @@
-"""`qbeast convert`, `upgrade`, `optimize`, `repair`, `restore` and `vacuum`."""
+"""`qbeast convert`, `upgrade`, `optimize`, `add-columns`, `set-properties`, `repair`, `restore` and `vacuum`."""
 
 from __future__ import annotations
 
 import click
 
 from qbeast_core.cli.commands.parameters import (
+    as_mapping,
     as_version,
     columns_option,
     command,
@@ -16,7 +17,7 @@ from qbeast_core.cli.commands.parameters import (
     table_argument,
 )
 
-__all__ = ["convert", "optimize", "repair", "restore", "upgrade", "vacuum"]
+__all__ = ["add_columns", "convert", "optimize", "repair", "restore", "set_properties", "upgrade", "vacuum"]
 
 convert = command(
     "maintenance.convert",
@@ -68,6 +69,22 @@ optimize = command(
     spill_dir_option,
     dry_run_option,
     short_help="Rewrite what is out of shape.",
+)
+
+add_columns = command(
+    "maintenance.add_columns",
+    "Add columns at the end; rows that are there have nulls in them.",
+    table_argument,
+    click.argument("columns", nargs=-1, required=True, metavar="NAME=TYPE...", callback=as_mapping),
+)
+
+set_properties = command(
+    "maintenance.set_properties",
+    "Show the properties of a table, set them (NAME=TEXT), or unset them.",
+    table_argument,
+    click.argument("properties", nargs=-1, metavar="[NAME=TEXT]...", callback=as_mapping),
+    click.option("--unset", metavar="NAME", multiple=True, help="Take a property away; may be repeated."),
+    short_help="Show, set or unset properties.",
 )
 
 repair = command(

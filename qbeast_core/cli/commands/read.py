@@ -1,4 +1,4 @@
-"""`qbeast show`, `sample` and `explain`."""
+"""`qbeast show`, `sample`, `sql` and `explain`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qbeast_core.cli.commands.parameters import (
     where_option,
 )
 
-__all__ = ["explain", "sample", "show"]
+__all__ = ["explain", "sample", "show", "sql"]
 
 _FORMATS: Final = ("parquet", "csv", "jsonl")
 
@@ -32,9 +32,7 @@ def _not_beside_json(ctx: click.Context, parameter: click.Parameter, name: str |
     return name
 
 
-_rows_options = together(
-    where_option,
-    select_option,
+_output_options = together(
     click.option(
         *("-n", "--limit"),
         metavar="ROWS",
@@ -58,6 +56,8 @@ _rows_options = together(
     click.option("--overwrite", is_flag=True, help="Replace the output file if there is one."),
 )
 
+_rows_options = together(where_option, select_option, _output_options)
+
 show = command(
     "read.show",
     "Show what a table is and some of its rows.",
@@ -79,6 +79,20 @@ sample = command(
     click.argument("sample", metavar="FRACTION", callback=as_fraction),
     _rows_options,
     short_help="Draw a sample: always the same rows.",
+)
+
+sql = command(
+    "read.sql",
+    """Ask a table in SQL, as Polars understands it; the table is called self.
+
+    QUERY is "SELECT carrier, avg(arr_delay) FROM self WHERE dep_time < 700 GROUP BY carrier": its filters, columns and
+    limits decide what is read. It may name files of its own: take it from nobody whom you would not let read them.
+    """,
+    table_argument,
+    click.argument("query"),
+    sample_option,
+    _output_options,
+    short_help="Ask a table in SQL.",
 )
 
 explain = command(

@@ -19,7 +19,7 @@ from qbeast_core.cli.commands.parameters import (
     together,
 )
 
-__all__ = ["append", "write"]
+__all__ = ["append", "reading_options", "sources_and_table", "txn_option", "write"]
 
 _FORMATS: Final = ("parquet", "csv", "jsonl", "delta")
 
@@ -34,7 +34,7 @@ def _transaction(_ctx: click.Context, parameter: click.Parameter, text: str | No
     return application, int(version)
 
 
-_sources_and_table = together(
+sources_and_table = together(
     click.argument("sources", nargs=-1, required=True, type=click.Path(allow_dash=True), metavar="SOURCE..."),
     table_argument,
 )
@@ -44,7 +44,7 @@ _columns = columns_option(
     "new table."
 )
 
-_reading = together(
+reading_options = together(
     click.option(
         *("--format", "file_format"),
         type=click.Choice(_FORMATS),
@@ -66,6 +66,13 @@ _reading = together(
     ),
 )
 
+txn_option: Final = click.option(
+    "--txn",
+    metavar="APPLICATION:VERSION",
+    callback=_transaction,
+    help="Write nothing if the table holds this version of the application, or a later one.",
+)
+
 _writing = together(
     click.option(
         "--cube-size",
@@ -74,12 +81,7 @@ _writing = together(
         help="Rows a cube aims to hold; by default chosen from the data.",
     ),
     click.option("--column-stats", metavar="JSON", help="What is known beyond these rows, see docs/cli.md."),
-    click.option(
-        "--txn",
-        metavar="APPLICATION:VERSION",
-        callback=_transaction,
-        help="Write nothing if the table holds this version of the application, or a later one.",
-    ),
+    txn_option,
     commit_metadata_option,
     memory_option,
     spill_dir_option,
@@ -94,7 +96,7 @@ write = command(
     A SOURCE is a file, a folder or a pattern of Parquet, CSV or JSON lines, a Delta table, or - for the standard
     input (with --format).
     """,
-    _sources_and_table,
+    sources_and_table,
     _columns,
     click.option(
         "--mode",
@@ -109,7 +111,7 @@ write = command(
         help="How --mode overwrite treats other columns.",
     ),
     dialect_option("How a new table spells its index: qbeast-spark is for readers on the JVM."),
-    _reading,
+    reading_options,
     _writing,
     short_help="Write files to a new table, in one commit.",
 )
@@ -121,14 +123,14 @@ append = command(
     Columns of CSV and JSON are read with the types that the table has. SOURCEs are as for `qbeast write`. Where
     there is no table one is made if --columns are given.
     """,
-    _sources_and_table,
+    sources_and_table,
     _columns,
     click.option(
         "--schema-mode",
         type=click.Choice(("merge",)),
         help="merge: rows may lack columns (null) or bring new ones.",
     ),
-    _reading,
+    reading_options,
     _writing,
     short_help="Append files to a table, in one commit.",
 )

@@ -1,4 +1,4 @@
-"""Bring tables into the format, up to date and into shape: convert, upgrade, optimize, repair, restore, vacuum."""
+"""Bring tables into the format, up to date and into shape; look after their columns, properties and files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import qbeast
 from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.grid import size_text
 from qbeast_core.cli.jobs.opening import on_table, working
+from qbeast_core.cli.sources import types_by_name
 from qbeast_core.table.runtime import ProgressCallback
 
 if TYPE_CHECKING:
     from qbeast_core.table.maintenance.upgrade import Copies
 
-__all__ = ["convert", "optimize", "repair", "restore", "upgrade", "vacuum"]
+__all__ = ["add_columns", "convert", "optimize", "repair", "restore", "set_properties", "upgrade", "vacuum"]
 
 
 def convert(
@@ -64,6 +65,33 @@ def optimize(
     """Rewrite what is out of shape."""
     result = table.optimize(files=list(files) or None, progress=progress, **options)
     return Answer(parts=(repr(result).removeprefix("OptimizeResult: "),), data=result.to_dict())
+
+
+@on_table("adding columns")
+def add_columns(
+    table: qbeast.Table, _progress: ProgressCallback | None, *, columns: Mapping[str, str]
+) -> Answer:
+    """Add columns at the end of the schema."""
+    version = table.add_columns(types_by_name(columns))
+    return Answer(parts=(f"version {version}: added {', '.join(columns)}",), data={"added": list(columns)})
+
+
+@on_table("setting properties")
+def set_properties(
+    table: qbeast.Table,
+    _progress: ProgressCallback | None,
+    *,
+    properties: Mapping[str, str] | None,
+    unset: Sequence[str],
+) -> Answer:
+    """Show properties, after setting and unsetting some."""
+    before = table.version
+    table.set_properties({**(properties or {}), **dict.fromkeys(unset)})
+    lines = [f"{name}={value}" for name, value in sorted(table.properties.items())]
+    changed = [f"version {table.version}:"] if table.version != before else []
+    return Answer(
+        parts=(*changed, *(lines or ["no properties"])), data={"properties": dict(table.properties)}
+    )
 
 
 @on_table("checking")

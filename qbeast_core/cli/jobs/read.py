@@ -18,7 +18,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.data.expressions import evaluating, filter_of
 from qbeast_core.table.runtime import ProgressCallback
 
-__all__ = ["explain", "sample", "show"]
+__all__ = ["explain", "sample", "show", "sql"]
 
 _SHOWN: Final = 10
 _OUTCOME: Final = "nothing was read"
@@ -111,6 +111,25 @@ def sample(table: qbeast.Table, _progress: ProgressCallback | None, **options: A
     if wanted.output is not None:
         return _into_file(rows, wanted, wanted.output, _facts(table))
     return _on_screen(table, rows, wanted, _facts(table), rows_in_all=_count(rows, wanted))
+
+
+@on_table("reading")
+def sql(
+    table: qbeast.Table,
+    _progress: ProgressCallback | None,
+    *,
+    query: str,
+    sample: float | tuple[float, float] | None,
+    **options: Any,
+) -> Answer:
+    """Show what a query gives, or write it to a file."""
+    wanted = _Request(sample=sample, where=None, select=None, **options)
+    rows, facts = table.sql(query, sample=sample), {"query": query}
+    with evaluating(query, outcome=_OUTCOME):
+        if wanted.output is not None:
+            return _into_file(rows, wanted, wanted.output, facts)
+        found = (rows if wanted.limit is None else rows.head(wanted.limit)).collect()
+    return Answer(parts=tuple(frame_grid(found)), data={**facts, "rows": found.to_dicts()})
 
 
 @on_table("planning")

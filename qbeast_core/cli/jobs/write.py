@@ -20,7 +20,7 @@ from qbeast_core.table.write.write import WriteResult
 if TYPE_CHECKING:
     from qbeast_core.table.write.target import Mode
 
-__all__ = ["append", "write"]
+__all__ = ["append", "readable", "write"]
 
 
 def append(**options: Any) -> Answer:
@@ -50,7 +50,7 @@ def write(
         null_values=null_values,
         storage_options=storage_options,
     )
-    with working("writing") as progress, _readable():
+    with working("writing") as progress, readable():
         rows = read_sources(sources, reading)
         result = qbeast.write_table(
             rows,
@@ -80,7 +80,7 @@ def _types_of(
 
 
 @contextmanager
-def _readable() -> Generator[None]:
+def readable() -> Generator[None]:
     """Take what Polars cannot read for what it is: a source that is damaged, or not what its name says."""
     try:
         yield

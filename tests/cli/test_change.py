@@ -1,0 +1,94 @@
+"""Commands that change rows, columns and properties do what the library does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+from tests.cli.running import ROWS, complaint, run, said
+
+
+def rows_of(path: Path) -> pl.DataFrame:
+    return qbeast.read_table(path).sort("id")
+
+
+def test_delete_deletes_what_its_dry_run_counted(mine: Path) -> None:
+    planned = said("delete", mine, "--where", "price < 10 AND brand = 'brand 7'", "--dry-run")
+    assert_frame_equal(rows_of(mine), ROWS)
+    done = said(
+        "delete", mine, "--where", "price < 10 AND brand = 'brand 7'", "--commit-metadata", "why=cheap"
+    )
+    gone = (pl.col("price") < 10) & (pl.col("brand") == "brand 7")
+    assert planned["rows_deleted"] == done["rows_deleted"] == ROWS.filter(gone).height > 0
+    assert_frame_equal(rows_of(mine), ROWS.remove(gone))
+    assert qbeast.open_table(mine).history(1)[0]["why"] == "cheap"
+    assert "rows deleted" in run("delete", mine, "--all").stdout
+    assert rows_of(mine).is_empty()
+
+
+def test_update_sets_values_in_sql(mine: Path) -> None:
+    done = said(
+        "update", mine, "--where", "id < 5", "--set", "price=price * 2", "--set", "brand='other = own'"
+    )
+    low = pl.col("id") < 5
+    expected = ROWS.with_columns(
+        price=pl.when(low).then(pl.col("price") * 2).otherwise("price"),
+        brand=pl.when(low).then(pl.lit("other = own")).otherwise("brand"),
+    )
+    assert done["rows_updated"] == 5
+    assert_frame_equal(rows_of(mine), expected)
+
+
+@pytest.mark.parametrize("asked", [["delete"], ["update", "--set", "price=1"]])
+def test_all_rows_are_meant_only_if_that_is_said(mine: Path, asked: list[str]) -> None:
+    command, *rest = asked
+    assert "say which rows: --where SQL, or --all" in complaint(command, mine, *rest, code=2)
+    assert "say which rows" in complaint(command, mine, *rest, "--where", "id = 1", "--all", code=2)
+    assert_frame_equal(rows_of(mine), ROWS)
+
+
+def test_merge_upserts_files_and_the_standard_input(mine: Path, tmp_path: Path) -> None:
+    arrived = pl.DataFrame({"id": [1, 5000], "price": [0.5, 0.25], "brand": ["new", "new"]})
+    arrived.write_csv(tmp_path / "arrived.csv")
+    done = said("merge", tmp_path / "arrived.csv", mine, "--on", "id", "--txn", "load:1")
+    assert (done["rows_updated"], done["rows_inserted"]) == (1, 1)
+    expected = pl.concat([ROWS.filter(pl.col("id") != 1), arrived]).sort("id")
+    assert_frame_equal(rows_of(mine), expected)
+    again = said("merge", tmp_path / "arrived.csv", mine, "--on", "id", "--txn", "load:1")
+    assert not again["committed"]
+    given = b'{"id": 5000, "price": 1.0, "brand": "x"}\n'
+    told = said(
+        *("merge", "-", mine, "--on", "id", "--format", "jsonl", "--when-not-matched", "ignore"),
+        *("--matched-if", "source.price > price", "--set", "price=source.price"),
+        given=given,
+    )
+    assert told["rows_updated"] == 1
+    assert rows_of(mine).row(-1) == (5000, 1.0, "new")
+
+
+def test_columns_are_added_and_properties_set(mine: Path) -> None:
+    assert said("add-columns", mine, "note=string", "paid=decimal(9,2)")["added"] == ["note", "paid"]
+    assert qbeast.open_table(mine).schema["paid"] == pl.Decimal(9, 2)
+    assert run("set-properties", mine, "owner=us").stdout.splitlines()[-1] == "owner=us"
+    assert said("set-properties", mine)["properties"] == {"owner": "us"}
+    assert "no properties" in run("set-properties", mine, "--unset", "owner").stdout
+    assert "no such type" in complaint("add-columns", mine, "a=nothing", code=2)
+
+
+def test_sql_asks_the_table(sales: Path, tmp_path: Path) -> None:
+    query = (
+        "SELECT brand, count(*) AS n FROM self WHERE price < 10 GROUP BY brand ORDER BY n DESC, brand LIMIT 3"
+    )
+    expected = qbeast.open_table(sales).sql(query).collect()
+    assert said("sql", sales, query)["rows"] == expected.to_dicts()
+    run("sql", sales, query, "--output", tmp_path / "answer.csv")
+    assert_frame_equal(pl.read_csv(tmp_path / "answer.csv"), expected, check_dtypes=False)
+    assert (
+        said("sql", sales, "SELECT count(*) AS n FROM self", "--sample", "10%")["rows"][0]["n"]
+        < ROWS.height / 4
+    )
+    assert "no query that Polars understands" in complaint("sql", sales, "SELECT nowhere FROM self", code=2)
