@@ -32,6 +32,7 @@ NAMES = (
     "stores",
     "log",
     "memory",
+    "carbondata",
 )
 
 

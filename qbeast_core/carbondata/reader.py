@@ -235,7 +235,8 @@ class TableReader:
                 for first in range(0, len(pages), at_once):
                     frame = _frame(read_rows(file, blocklet, pages[first : first + at_once], pairs, deleted))
                     kept = frame if predicate is None else frame.filter(predicate)
-                    yield kept.select(columns)
+                    # A choice of columns runs Polars' engine, which takes as long as decoding a page.
+                    yield kept if kept.columns == [*columns] else kept.select(columns)
 
     def deleted(self, live: LiveFile) -> DeletedByPage:
         """Return the rows of a file that are gone."""
