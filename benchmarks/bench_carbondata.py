@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_carbondata
 
-A folder of data files of version 3 (the largest that stands beside the tests: 70,500 rows of four columns in pages of 32,000,
+A folder of data files of version 3 (the largest beside the tests: 70,500 rows of four columns in pages of 32,000,
 copied) is decoded by one core, against pyarrow reading the same rows from Parquet by one core; and imported, against
 `write_table` of the same rows in memory. Kinds of columns are compared one by one as well. Seconds are of the process.
 """
