@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from qbeast_spark_bridge.carbondata import import_carbondata, read_carbondata
     from qbeast_spark_bridge.change import delete, merge, update
     from qbeast_spark_bridge.convert import convert_table
     from qbeast_spark_bridge.optimize import optimize_table
@@ -18,8 +19,10 @@ __all__ = [
     "check",
     "convert_table",
     "delete",
+    "import_carbondata",
     "merge",
     "optimize_table",
+    "read_carbondata",
     "read_table",
     "register",
     "update",
@@ -30,8 +33,10 @@ _HOMES = {
     "check": "verify",
     "convert_table": "convert",
     "delete": "change",
+    "import_carbondata": "carbondata",
     "merge": "change",
     "optimize_table": "optimize",
+    "read_carbondata": "carbondata",
     "read_table": "read",
     "register": "session",
     "update": "change",

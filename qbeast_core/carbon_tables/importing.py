@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal, TypeAlias
@@ -12,7 +12,6 @@ import polars as pl
 
 from qbeast_core.carbon_tables.table import CarbonTable
 from qbeast_core.carbondata.history import replayed_loads
-from qbeast_core.carbondata.segments import LiveFile
 from qbeast_core.carbondata.snapshot import Segment
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.table.engine.protocol import Engine, Source
@@ -21,10 +20,13 @@ from qbeast_core.table.runtime import Runtime
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows
 
-__all__ = ["ImportResult", "WhichSegments", "import_table"]
+__all__ = ["ImportResult", "SourceOf", "WhichSegments", "import_table"]
 
 WhichSegments: TypeAlias = Literal["current", "history"]
 """The rows as they are, in one commit; or a commit for each load that the table still knows."""
+
+SourceOf: TypeAlias = Callable[[CarbonTable, tuple[Segment, ...]], Source]
+"""Gives the rows of some segments of a table to an engine."""
 
 _LEADING: Final = 3
 _INDEXABLE: Final = (
@@ -65,10 +67,10 @@ class ImportResult(WriteResult):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CarbonSource:
-    """Rows of some data files of a table, in batches; a `qbeast_core.table.engine.stream.StreamSource`."""
+    """Rows of some segments of a table, in batches; a `qbeast_core.table.engine.stream.StreamSource`."""
 
     table: CarbonTable
-    files: tuple[LiveFile, ...]
+    segments: tuple[Segment, ...]
     is_one_shot: ClassVar[bool] = False
 
     @property
@@ -79,7 +81,8 @@ class _CarbonSource:
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         """See `StreamSource`."""
         names = list(self.table.schema if columns is None else columns)
-        for frame in self.table.reader.file_rows(self.files, names):
+        files = [file for one in self.segments for file in one.files]
+        for frame in self.table.reader.file_rows(files, names):
             yield from within(frame, size_bytes)
 
 
@@ -91,6 +94,7 @@ def import_table(
     *,
     segments: WhichSegments,
     engine: Engine,
+    source_of: SourceOf | None = None,
 ) -> ImportResult:
     """Write the rows of a CarbonData table; see `qbeast.import_carbondata` for the options and what is raised.
 
@@ -108,7 +112,10 @@ def import_table(
         One commit, or one for each load.
     engine : Engine
         Who moves the rows.
+    source_of : callable, optional
+        Gives the rows of segments as the engine takes them; by default batches for this machine.
     """
+    source_of = source_of or _CarbonSource
     if segments not in ("current", "history"):
         msg = f'segments must be "current" or "history", got {segments!r}; nothing was written'
         raise InvalidInputError(msg, argument="segments")
@@ -121,7 +128,7 @@ def import_table(
         own = replace(options, commit_metadata={**_facts(table, group), **options.commit_metadata})
         if number and not options.dry_run:  # the first made the table
             own = replace(own, mode="append", columns=None, cube_size=None, schema_mode=None, dialect=None)
-        source: Source = _CarbonSource(table, tuple(file for one in group for file in one.files))
+        source = source_of(table, group)
         result = write_rows(source, path, own, runtime, engine=engine)
         done.append((group, result))
         if result.skipped:

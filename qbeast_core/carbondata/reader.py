@@ -34,6 +34,7 @@ __all__ = ["FilePlan", "TableReader"]
 
 _PAGES_AT_ONCE: Final = 32  # about a million rows
 _KEPT_FILES: Final = 64
+_ALL: Final = 1 << 62
 _OWN_KINDS: Final = ("columnar", "row", "carbon")
 
 
@@ -90,7 +91,7 @@ class TableReader:
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """The table's columns, in the order of the user."""
-        if self.snapshot.schema is not None:
+        if self.snapshot.schema is not None or self.snapshot.columns:
             return self.snapshot.columns
         files = [file for file in self.files if file.kind.startswith(_OWN_KINDS)]
         found = map_files(self.snapshot.stores.table, lambda file: self.open(file).columns, files)
@@ -209,6 +210,7 @@ class TableReader:
         predicate: pl.Expr | None = None,
         *,
         small: bool = False,
+        blocklets: tuple[int, int] | None = None,
     ) -> Iterator[pl.DataFrame]:
         """Yield the rows of some files that a filter keeps.
 
@@ -222,7 +224,10 @@ class TableReader:
             Rows to keep.
         small : bool
             Whether few rows are wanted, so that pages are read one by one.
+        blocklets : tuple of (int, int), optional
+            The first blocklet of each file to read, and the one behind the last; all by default.
         """
+        first_blocklet, behind = blocklets or (0, _ALL)
         node = self.node(predicate)
         needed = dict.fromkeys([*columns, *([] if predicate is None else predicate.meta.root_names())])
         wanted = [column for column in self.columns if column.schema.name in needed]
@@ -232,6 +237,8 @@ class TableReader:
             pairs = list(zip(wanted, match_columns(file.columns, wanted, by_name=self._by_name), strict=True))
             deleted = self.deleted(live)
             for blocklet, pages in self.chosen(file, node):
+                if not first_blocklet <= blocklet.number < behind:
+                    continue
                 for first in range(0, len(pages), at_once):
                     frame = _frame(read_rows(file, blocklet, pages[first : first + at_once], pairs, deleted))
                     kept = frame if predicate is None else frame.filter(predicate)

@@ -8,17 +8,21 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import polars as pl
 import pyarrow as pa
-
-from qbeast_core.table.read.scan_task import ScanTask
 
 __all__ = ["ReadTask", "run_tasks"]
 
 _BATCH_ROWS: Final = 1 << 17
 _BATCH_BYTES: Final = 32 << 20
+
+
+class _Readable(Protocol):
+    """A `qbeast_core.table.read.scan_task.ScanTask`, or a task of another kind of table."""
+
+    def read(self) -> Iterator[pl.DataFrame]: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,13 +31,13 @@ class ReadTask:
 
     Attributes
     ----------
-    task : ScanTask
+    task : ScanTask or the like
         What to read.
     schema : pyarrow.Schema
         Types to return it in.
     """
 
-    task: ScanTask
+    task: _Readable
     schema: pa.Schema = field(repr=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,85 @@
+"""A read cut into tasks, a data file or some of its blocklets each, that any process can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import polars as pl
+
+from qbeast_core.carbondata.reader import TableReader
+from qbeast_core.carbondata.segments import LiveFile
+from qbeast_core.carbondata.snapshot import Segment
+
+__all__ = ["CarbonTask", "carbon_tasks"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CarbonTask:
+    """Rows of one data file, to be read by whoever has it; it pickles, without the rest of the table.
+
+    Attributes
+    ----------
+    reader
+        Of a table of this file alone.
+    file
+        The file.
+    columns
+        To return.
+    predicate
+        Rows to keep, exactly; None: all.
+    blocklets
+        The first to read and the one behind the last; None: all.
+    """
+
+    reader: TableReader
+    file: LiveFile
+    columns: tuple[str, ...]
+    predicate: pl.Expr | None
+    blocklets: tuple[int, int] | None
+
+    def read(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows, in frames of bounded size."""
+        return self.reader.file_rows([self.file], self.columns, self.predicate, blocklets=self.blocklets)
+
+
+def carbon_tasks(
+    reader: TableReader, columns: Sequence[str], predicate: pl.Expr | None, *, task_bytes: int
+) -> list[CarbonTask]:
+    """Cut a read into tasks; files that index entries rule out have none.
+
+    Parameters
+    ----------
+    reader : TableReader
+        Of the table.
+    columns : sequence of str
+        To return, at least one.
+    predicate : polars.Expr, optional
+        Rows to keep.
+    task_bytes : int
+        Stored bytes a task aims at; a larger file is cut between blocklets, where index entries tell of them.
+    """
+    # What every task carries: the table's columns, not its loads.
+    snapshot = replace(reader.snapshot, columns=reader.columns, loads=(), updates=())
+    found: list[CarbonTask] = []
+    for plan in reader.plan(reader.node(predicate)):
+        if plan.opened:
+            live = replace(plan.live, entries=(), columns=())
+            load = next(one.load for one in reader.segments if plan.live in one.files)
+            alone = TableReader(snapshot, (Segment(load, (live,)),), reader.dictionaries)
+            found += [
+                CarbonTask(alone, live, tuple(columns), predicate, part)
+                for part in _parts(plan.live, task_bytes)
+            ]
+    return found
+
+
+def _parts(live: LiveFile, task_bytes: int) -> list[tuple[int, int] | None]:
+    """Return ranges of blocklets of about so many bytes; None stands for all of them."""
+    count = len([entry for entry in live.entries if entry.blocklet is not None])
+    pieces = min(max(live.size_bytes // task_bytes, 1), max(count, 1))
+    if pieces < 2:
+        return [None]
+    ends = [count * piece // pieces for piece in range(pieces + 1)]
+    return list(pairwise(ends))

@@ -1,0 +1,182 @@
+"""Tables of Apache CarbonData on Spark: executors read their data files, no CarbonData is installed anywhere."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+from pyspark.sql.types import StructType
+
+from qbeast_core.carbon_tables.importing import ImportResult, WhichSegments, import_table
+from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, OpenOptions, open_carbon_table
+from qbeast_core.carbondata.reader import TableReader
+from qbeast_core.carbondata.snapshot import Segment
+from qbeast_core.carbondata.task import CarbonTask, carbon_tasks
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.table.engine.protocol import Source
+from qbeast_core.table.read.split_scan import TASK_BYTES
+from qbeast_core.table.runtime import RUNTIME, ProgressCallback
+from qbeast_core.table.write.options import WriteOptions, metadata_of
+from qbeast_core.table.write.target import Mode
+from qbeast_spark_bridge.engine import SparkEngine, SparkSource
+from qbeast_spark_bridge.predicates.predicates import keep_where, understand
+from qbeast_spark_bridge.schema import nullable_schema, quoted, spark_schema
+from qbeast_spark_bridge.tasks import arrow_schema
+from qbeast_spark_bridge.worker.call import WorkerCall
+from qbeast_spark_bridge.worker.read_task import ReadTask, run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["import_carbondata", "read_carbondata"]
+
+_COLUMN: Final = "task"
+
+
+def read_carbondata(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    where: str | Column | pl.Expr | None = None,
+    columns: Sequence[str] | None = None,
+    segments: Sequence[str] | None = None,
+    on_unreadable: OnUnreadable = "error",
+    storage_options: Mapping[str, str] | None = None,
+    external_paths: Mapping[str, str | os.PathLike[str]] | None = None,
+    allow_absolute_paths: bool = False,
+) -> DataFrame:
+    """Read a CarbonData table as a Spark DataFrame, one task for each data file or part of it.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    path : str or path-like
+        Folder or address of the table; executors and this process have to reach it under that name.
+    where : str, Column or polars.Expr, optional
+        Rows to keep, as for `read_table`; it also chooses files, blocklets and pages as far as it is understood.
+    columns : sequence of str, optional
+        Columns to return, in order; all by default.
+    segments, on_unreadable, storage_options, external_paths, allow_absolute_paths
+        See `qbeast.open_carbondata`.
+
+    Returns
+    -------
+    DataFrame
+        All columns nullable, in no particular order of rows.
+
+    Raises
+    ------
+    QbeastError
+        As `qbeast.open_carbondata`; what executors raise is raised when the rows are asked for.
+    InvalidInputError
+        If a column is not in the table, or a Polars expression cannot be said in Spark.
+    """
+    options = OpenOptions(
+        segments=segments,
+        on_unreadable=on_unreadable,
+        storage_options=storage_options,
+        external_paths=external_paths,
+        allow_absolute_paths=allow_absolute_paths,
+    )
+    table = open_carbon_table(path, options)
+    unknown = [name for name in columns or () if name not in table.schema]
+    if unknown:
+        msg = f"no such column(s): {unknown}; {table.uri!r} has {list(table.schema)}. Nothing was read."
+        raise InvalidInputError(msg, argument="columns")
+    condition = understand(where, table.schema)
+    rows = _frame(spark, table.reader, condition.predicate)
+    if isinstance(where, pl.Expr):
+        rows = keep_where(rows, str(condition.condition))
+    elif condition.condition is not None:
+        rows = rows.where(condition.condition)
+    return rows if columns is None else rows.select([quoted(name) for name in columns])
+
+
+def import_carbondata(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    *,
+    segments: WhichSegments = "current",
+    mode: Mode = "error",
+    cube_size: int | None = None,
+    on_unreadable: OnUnreadable = "error",
+    storage_options: Mapping[str, str] | None = None,
+    external_paths: Mapping[str, str | os.PathLike[str]] | None = None,
+    allow_absolute_paths: bool = False,
+    commit_metadata: Mapping[str, str] | None = None,
+    dialect: BlocksDialect | None = None,
+    dry_run: bool = False,
+    progress: ProgressCallback | None = None,
+) -> ImportResult:
+    """Do what `qbeast.import_carbondata` does, on the executors.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    path, target : str or path-like
+        The CarbonData table, and the table to make; executors and this process have to reach both under these names.
+    columns, segments, mode, cube_size, on_unreadable, storage_options, external_paths, allow_absolute_paths, \
+    commit_metadata, dialect, dry_run, progress
+        See `qbeast.import_carbondata`.
+
+    Returns
+    -------
+    ImportResult
+        As of `qbeast.import_carbondata`.
+
+    Raises
+    ------
+    QbeastError
+        As `qbeast.import_carbondata`; what executors raised is raised here.
+    """
+    opening = OpenOptions(
+        on_unreadable=on_unreadable,
+        storage_options=storage_options,
+        external_paths=external_paths,
+        allow_absolute_paths=allow_absolute_paths,
+    )
+    options = WriteOptions(
+        columns=columns,
+        mode=mode,
+        cube_size=cube_size,
+        storage_options=storage_options,
+        commit_metadata=metadata_of(commit_metadata),
+        dialect=dialect,
+        dry_run=dry_run,
+        progress=progress,
+    )
+
+    def source_of(table: CarbonTable, segments: tuple[Segment, ...]) -> Source:
+        return SparkSource(_frame(spark, replace(table.reader, segments=segments), None))
+
+    opened = open_carbon_table(path, opening)
+    engine = SparkEngine(spark)
+    result = import_table(
+        opened, target, options, RUNTIME, segments=segments, engine=engine, source_of=source_of
+    )
+    return replace(result, engine="spark")
+
+
+def _frame(spark: SparkSession, reader: TableReader, predicate: pl.Expr | None) -> DataFrame:
+    """Return the rows of segments that a filter keeps, read by executors."""
+    schema = nullable_schema(spark_schema(schema_to_delta(reader.schema)))
+    tasks = carbon_tasks(reader, list(reader.schema), predicate, task_bytes=TASK_BYTES)
+    if not tasks:
+        return spark.createDataFrame([], schema)
+    rows = [(_pickled(task, schema),) for task in tasks]
+    spread = spark.createDataFrame(rows, f"{_COLUMN} binary").repartition(len(rows))
+    return spread.mapInArrow(WorkerCall.of(run_tasks, None), schema)
+
+
+def _pickled(task: CarbonTask, schema: StructType) -> bytearray:
+    return bytearray(pickle.dumps(ReadTask(task, arrow_schema(schema)), protocol=5))

@@ -1,0 +1,66 @@
+"""CarbonData tables on Spark: the rows that this process reads, and the table that it makes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+import qbeast_spark_bridge as bridge
+from tests.carbondata.collection import table_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+NAMES = ["tx230_partitioned", "tx230_complex_tx", "sdk230_multifile", "cd111_v3_types"]
+
+
+def collected(rows: DataFrame) -> pl.DataFrame:
+    """Rows in Polars, instants in UTC."""
+    return pl.DataFrame(rows.toArrow()).with_columns(
+        pl.selectors.datetime(time_zone="*").dt.convert_time_zone("UTC")
+    )
+
+
+@pytest.mark.connect
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_are_those_that_this_process_reads(spark: SparkSession, name: str) -> None:
+    found = collected(bridge.read_carbondata(spark, table_path(name)))
+    assert_frame_equal(found.sort("id"), qbeast.read_carbondata(table_path(name)).sort("id"))
+
+
+def test_filters_and_columns_reach_the_executors(spark: SparkSession) -> None:
+    path = table_path("tx230_delete_multiblocklet")
+    rows = bridge.read_carbondata(spark, path, where="id BETWEEN 100 AND 120", columns=["id", "name"])
+    wanted = qbeast.read_carbondata(path, columns=["id", "name"], filter="id >= 100 AND id <= 120")
+    assert_frame_equal(collected(rows).sort("id"), wanted.sort("id"))
+    with pytest.raises(qbeast.InvalidInputError, match="no such column"):
+        bridge.read_carbondata(spark, path, columns=["nothing"])
+
+
+def test_an_import_by_executors_is_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
+    path = table_path("tx230_minor_compaction")
+    result = bridge.import_carbondata(spark, path, tmp_path / "new", ["id"], segments="history")
+    twin = qbeast.import_carbondata(path, tmp_path / "twin", ["id"], segments="history")
+    assert (result.commits, result.segments, result.rows) == (twin.commits, twin.segments, twin.rows)
+    assert result.engine == "spark"
+    table = qbeast.open_table(tmp_path / "new")
+    assert table.check().ok
+    assert_frame_equal(
+        collected(bridge.read_table(spark, tmp_path / "new")).sort("id"),
+        qbeast.open_table(tmp_path / "twin").scan().collect().sort("id"),
+    )
+    assert pl.Series(
+        [one.get("carbondata.segments") for one in table.history()]
+    ).drop_nulls().sort().to_list() == [
+        "0",
+        "1",
+        "2",
+        "3",
+    ]
