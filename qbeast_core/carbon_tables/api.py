@@ -28,6 +28,7 @@ def open_carbondata(
     storage_options: Mapping[str, str] | None = None,
     external_paths: Mapping[str, str | os.PathLike[str]] | None = None,
     allow_absolute_paths: bool = False,
+    writer_settings: Mapping[str, str] | None = None,
 ) -> CarbonTable:
     """Open an Apache CarbonData table, without a JVM: what it consists of, what of it cannot be read, its rows.
 
@@ -46,6 +47,10 @@ def open_carbondata(
         Where folders outside of the table (added segments) lie now, by what the table calls them.
     allow_absolute_paths : bool, default False
         Open such folders where the table says they are. Only for tables whose writers you trust.
+    writer_settings : mapping of str to str, optional
+        What ``carbon.properties`` of the cluster that wrote the table said of ``carbon.timegranularity`` and
+        ``carbon.cutOffTimestamp`` (taken for UTC if it names no zone), if they were set: timestamps of CarbonData up
+        to 1.1 count by them, and no file tells them. By default seconds since 1970.
 
     Returns
     -------
@@ -74,6 +79,7 @@ def open_carbondata(
         storage_options=storage_options,
         external_paths=external_paths,
         allow_absolute_paths=allow_absolute_paths,
+        writer_settings=writer_settings,
     )
     return open_carbon_table(path, options)
 
@@ -86,12 +92,13 @@ def scan_carbondata(
     storage_options: Mapping[str, str] | None = None,
     external_paths: Mapping[str, str | os.PathLike[str]] | None = None,
     allow_absolute_paths: bool = False,
+    writer_settings: Mapping[str, str] | None = None,
 ) -> pl.LazyFrame:
     """Scan a CarbonData table lazily: columns, filters and limits decide which blocklets and pages are decoded.
 
     Parameters
     ----------
-    path, segments, on_unreadable, storage_options, external_paths, allow_absolute_paths
+    path, segments, on_unreadable, storage_options, external_paths, allow_absolute_paths, writer_settings
         As for `open_carbondata`.
 
     Returns
@@ -115,6 +122,7 @@ def scan_carbondata(
         storage_options=storage_options,
         external_paths=external_paths,
         allow_absolute_paths=allow_absolute_paths,
+        writer_settings=writer_settings,
     )
     return opened.scan()
 
@@ -129,12 +137,13 @@ def read_carbondata(
     storage_options: Mapping[str, str] | None = None,
     external_paths: Mapping[str, str | os.PathLike[str]] | None = None,
     allow_absolute_paths: bool = False,
+    writer_settings: Mapping[str, str] | None = None,
 ) -> pl.DataFrame:
     """Read a CarbonData table into memory.
 
     Parameters
     ----------
-    path, segments, on_unreadable, storage_options, external_paths, allow_absolute_paths
+    path, segments, on_unreadable, storage_options, external_paths, allow_absolute_paths, writer_settings
         As for `open_carbondata`.
     columns : sequence of str, optional
         Columns to read; all by default.
@@ -161,6 +170,7 @@ def read_carbondata(
         storage_options=storage_options,
         external_paths=external_paths,
         allow_absolute_paths=allow_absolute_paths,
+        writer_settings=writer_settings,
     )
     return opened.read(columns, filter)
 
@@ -177,6 +187,7 @@ def import_carbondata(
     storage_options: Mapping[str, str] | None = None,
     external_paths: Mapping[str, str | os.PathLike[str]] | None = None,
     allow_absolute_paths: bool = False,
+    writer_settings: Mapping[str, str] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
     dry_run: bool = False,
@@ -203,7 +214,7 @@ def import_carbondata(
         deleted now are in no version. Each commit stands for itself: after an error the earlier ones are there.
     mode, cube_size, dialect, dry_run, progress, engine, memory_bytes, spill_dir, commit_metadata
         As for `write_table`. A dry run of a history plans each load as if it were the first.
-    on_unreadable, external_paths, allow_absolute_paths
+    on_unreadable, external_paths, allow_absolute_paths, writer_settings
         As for `open_carbondata`.
     storage_options : mapping of str to str, optional
         For object stores, of both tables.
@@ -227,6 +238,7 @@ def import_carbondata(
         storage_options=storage_options,
         external_paths=external_paths,
         allow_absolute_paths=allow_absolute_paths,
+        writer_settings=writer_settings,
     )
     options = WriteOptions(
         columns=columns,

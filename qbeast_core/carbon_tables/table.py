@@ -65,6 +65,7 @@ class OpenOptions:
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     external_paths: Mapping[str, str | os.PathLike[str]] | None = None
     allow_absolute_paths: bool = False
+    writer_settings: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # no slots: what is derived is kept
@@ -251,7 +252,7 @@ def open_carbon_table(path: str | os.PathLike[str], options: OpenOptions) -> Car
     )
     snapshot = load_table(stores)
     loads = _wanted(snapshot, options.segments)
-    dictionaries = open_dictionaries(stores.table)
+    dictionaries = open_dictionaries(stores.table, options.writer_settings)
     reader = TableReader(snapshot, (), dictionaries)
     if options.on_unreadable == "error":
         segments = map_files(stores.table, partial(load_segment, snapshot), loads)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -15,10 +17,15 @@ from qbeast_core.carbondata.pages.members import read_dictionary
 from qbeast_core.carbondata.pages.number_texts import values_of_texts
 from qbeast_core.carbondata.pages.texts import NULL_TOKEN
 from qbeast_core.carbondata.structs.dictionary import read_dictionary_meta
-from qbeast_core.errors import UnsupportedTableError
+from qbeast_core.errors import InvalidInputError, UnsupportedTableError
 from qbeast_core.io.store import Store
 
 __all__ = ["Dictionaries", "TableDictionaries", "open_dictionaries"]
+
+
+_GRANULARITY: Final = "carbon.timegranularity"
+_CUTOFF: Final = "carbon.cutOffTimestamp"
+_GRANULARITIES_MS: Final = {"SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
 
 
 class Dictionaries(Protocol):
@@ -49,18 +56,46 @@ class Dictionaries(Protocol):
         ...
 
 
-def open_dictionaries(store: Store, *, granularity_ms: int = 1000, cutoff_ms: int = 0) -> TableDictionaries:
+def open_dictionaries(store: Store, settings: Mapping[str, str] | None = None) -> TableDictionaries:
     """Return the global dictionaries of a table, each read when it is asked for.
 
     Parameters
     ----------
     store : Store
         Below the table's root.
-    granularity_ms, cutoff_ms : int
-        What ``carbon.timegranularity`` and ``carbon.cutOffTimestamp`` were when the table was written: nothing of it
-        tells.
+    settings : mapping of str to str, optional
+        Of ``carbon.properties`` of the cluster that wrote the table: ``carbon.timegranularity`` and
+        ``carbon.cutOffTimestamp``, by which timestamps up to 1.1 are stored; no file tells them.
+
+    Raises
+    ------
+    InvalidInputError
+        If a setting is another, or cannot be used.
     """
-    return TableDictionaries(store, granularity_ms, cutoff_ms)
+    given = {_GRANULARITY: "SECOND", _CUTOFF: "", **(settings or {})}
+    unknown = sorted(given.keys() - {_GRANULARITY, _CUTOFF})
+    granularity_ms = _GRANULARITIES_MS.get(given[_GRANULARITY].upper())
+    if unknown or granularity_ms is None:
+        msg = (
+            f"writer_settings may hold {_GRANULARITY} (one of {', '.join(_GRANULARITIES_MS)}) and {_CUTOFF}, "
+            f"got {dict(settings or {})}; nothing was read"
+        )
+        raise InvalidInputError(msg, argument="writer_settings")
+    return TableDictionaries(store, granularity_ms, _cutoff_ms(given[_CUTOFF]))
+
+
+def _cutoff_ms(text: str) -> int:
+    """Return a time as ``carbon.properties`` have it, in ms since 1970 UTC; 0 of none."""
+    if not text:
+        return 0
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        msg = (
+            f"writer_settings: {_CUTOFF} is to be like '2000-01-01 00:00:00', got {text!r}; nothing was read"
+        )
+        raise InvalidInputError(msg, argument="writer_settings") from None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

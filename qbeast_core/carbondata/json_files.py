@@ -28,6 +28,7 @@ _READABLE: Final = frozenset(
     {"success", "partial success", "marked for update", "streaming", "streaming finish", "update"}
 )
 _OLD_TIMES: Final = ("%d-%m-%Y %H:%M:%S:%f", "%d-%m-%Y %H:%M:%S")
+_LAST_MS: Final = 253_402_300_799_999  # of the year 9999
 DEAD_BLOCK: Final = frozenset({"Compacted", "Marked for Delete"})
 """Statuses of a block whose rows are all gone."""
 
@@ -192,9 +193,12 @@ def _time_ms(text: str) -> int | None:
     --------
     >>> _time_ms("1795243974052"), _time_ms("21-11-2016 08:00:00"), _time_ms("NA")
     (1795243974052, 1479715200000, None)
+    >>> _time_ms("1795244633084000")  # 1.6 may note a load's begin in us
+    1795244633084
     """
-    if text.isdecimal() and len(text) < 19:
-        return int(text)
+    if text.isascii() and text.isdecimal() and len(text) < 19:
+        found = int(text) if int(text) <= _LAST_MS else int(text) // 1000
+        return found if found <= _LAST_MS else None
     for form in _OLD_TIMES:
         try:
             return round(datetime.strptime(text, form).replace(tzinfo=UTC).timestamp() * 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -18,18 +19,20 @@ from tests.carbondata.collection import expected, table_path
 OLD = ("cd1", "store161", "stream161")
 
 
-def reader_of(path: Path, **options: int) -> TableReader:
+MINUTES_OF_2000 = {"carbon.timegranularity": "MINUTE", "carbon.cutOffTimestamp": "2000-01-01 00:00:00"}
+
+
+def reader_of(path: Path, settings: Mapping[str, str] | None = None) -> TableReader:
     """Return a reader of all live segments of the table in a folder."""
     store = open_store(path)
     table = load_table(Stores(store, {}, {}, allow_absolute_paths=False))
     segments = tuple(load_segment(table, load) for load in table.loads if load.is_visible)
-    return TableReader(table, segments, open_dictionaries(store, **options))
+    return TableReader(table, segments, open_dictionaries(store, settings))
 
 
 def old_reader(name: str) -> TableReader:
     """Return a reader of one of the tables, which may be told what it counts timestamps by."""
-    options = {"granularity_ms": 60_000, "cutoff_ms": 946_684_800_000} if name == "cd111_v2_timegran" else {}
-    return reader_of(table_path(name), **options)
+    return reader_of(table_path(name), MINUTES_OF_2000 if name == "cd111_v2_timegran" else None)
 
 
 def old_files(name: str) -> list[DataFile]:

@@ -9,13 +9,22 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+import qbeast
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.dictionaries import open_dictionaries
 from qbeast_core.carbondata.pages.statistics import decode_bounds
 from qbeast_core.errors import DamagedFileError, LostValuesWarning, StorageError, UnsupportedTableError
 from qbeast_core.io.store import open_store
-from tests.carbondata.collection import more_names, names, table_path
-from tests.carbondata.old_tables import OLD, file_rows, old_files, old_reader, reader_of, rows_and_expected
+from tests.carbondata.collection import expected, more_names, names, table_path
+from tests.carbondata.old_tables import (
+    MINUTES_OF_2000,
+    OLD,
+    file_rows,
+    old_files,
+    old_reader,
+    reader_of,
+    rows_and_expected,
+)
 
 LOSSY = "cd100_v2_long_overflow"
 
@@ -163,3 +172,23 @@ def test_a_member_that_is_no_number_is_damage(copied: Path) -> None:
         open_dictionaries(open_store(copied)).members(column)
     path.write_bytes(b"\x19\x38\x08@NU#LL$!\x02+7\x02 8\x00")
     assert open_dictionaries(open_store(copied)).members(column).to_pylist() == [None, None, 7, 8]
+
+
+def test_settings_of_the_writer_tell_what_timestamps_count_by() -> None:
+    path, wanted = table_path("cd111_v2_timegran"), expected("cd111_v2_timegran")
+    found = qbeast.read_carbondata(path, writer_settings=MINUTES_OF_2000)
+    assert_frame_equal(found.cast(wanted.schema).sort("id"), wanted.sort("id"))
+    moved = {"carbon.cutOffTimestamp": "2000-01-01T00:00:00+00:00", "carbon.timegranularity": "minute"}
+    assert_frame_equal(qbeast.read_carbondata(path, writer_settings=moved), found)
+    for wrong in ({"carbon.timegranularity": "WEEK"}, {"carbon.cutOffTimestamp": "soon"}, {"other": "1"}):
+        with pytest.raises(qbeast.InvalidInputError, match="writer_settings"):
+            qbeast.open_carbondata(path, writer_settings=wrong)
+
+
+@pytest.mark.parametrize("name", ["cd111_mixed_v1_v2_v3", "store161_global_dictionary", "stream161_finished"])
+def test_a_history_of_old_loads_becomes_commits(name: str, tmp_path: Path) -> None:
+    wanted = expected(name).sort("id")
+    result = qbeast.import_carbondata(table_path(name), tmp_path / "t", ["id"], segments="history")
+    found = qbeast.read_table(tmp_path / "t")
+    assert result.commits == len(result.segments) == len(old_reader(name).segments)
+    assert_frame_equal(found.select(wanted.columns).cast(wanted.schema).sort("id"), wanted)
