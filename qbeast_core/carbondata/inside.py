@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from qbeast_core.carbondata.damage import Damaged, Unreadable, damaged
-from qbeast_core.errors import DamagedFileError, LostValuesWarning, UnsupportedTableError
+from qbeast_core.errors import DamagedFileError, LostValuesWarning, StorageError, UnsupportedTableError
 from qbeast_core.io.store import Range, Store
 
-__all__ = ["StoredFile", "inside", "warn_of_lost_values"]
+__all__ = ["StoredFile", "inside", "there", "warn_of_lost_values"]
 
 
 @contextmanager
@@ -46,6 +46,22 @@ def inside(root: str, path: str, place: str = "") -> Generator[None]:
         raise DamagedFileError(message, path=path, place=where) from error
 
 
+@contextmanager
+def there(root: str, path: str) -> Generator[None]:
+    """Turn the absence of a file that a table names into `StorageError`.
+
+    Parameters
+    ----------
+    root, path : str
+        The table, and the file below it.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        message = f"{root!r} names a file that is not there: {path!r}. Restore it, or leave its segment out."
+        raise StorageError(message, path=path) from error
+
+
 @dataclass(frozen=True, slots=True)
 class StoredFile:
     """A file of a store, and how long it is.
@@ -69,7 +85,8 @@ class StoredFile:
         for start, length in ranges:
             if start < 0 or length < 0 or start + length > self.size_bytes:
                 damaged(f"bytes {start} to {start + length} lie outside of its {self.size_bytes} bytes")
-        return self.store.get_ranges(self.path, ranges)
+        with there(self.store.uri, self.path):
+            return self.store.get_ranges(self.path, ranges)
 
     def read_one(self, start: int, length: int) -> bytes:
         """Read one range; as `read`."""

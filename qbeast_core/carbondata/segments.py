@@ -10,7 +10,7 @@ from typing import Final
 from qbeast_core.carbondata.columns import Column, column_tree
 from qbeast_core.carbondata.damage import Damaged
 from qbeast_core.carbondata.deletes import BlockDeletes, deltas_of
-from qbeast_core.carbondata.inside import StoredFile, inside
+from qbeast_core.carbondata.inside import StoredFile, inside, there
 from qbeast_core.carbondata.json_files import Load, Location, read_segment_file
 from qbeast_core.carbondata.structs.index_file import BlockIndex, read_index_file, read_merged_index_file
 from qbeast_core.errors import UnsupportedTableError
@@ -62,8 +62,9 @@ class LiveFile:
 
     @property
     def stored(self) -> StoredFile:
-        """The file with its length, asked of the store if need be."""
-        size = self.store.size(self.path) if self.size_bytes < 0 else self.size_bytes
+        """The file with its length, asked of the store if need be; `StorageError` if it is not there."""
+        with there(self.store.uri, self.path):
+            size = self.store.size(self.path) if self.size_bytes < 0 else self.size_bytes
         return StoredFile(self.store, self.path, size)
 
 

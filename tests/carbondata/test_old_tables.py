@@ -123,6 +123,15 @@ def test_a_stream_that_ends_before_its_last_commit_is_damage(tmp_path: Path) -> 
         list(reader.rows(["id"]))
 
 
+def test_a_data_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    whole = Path(shutil.copytree(table_path("cd111_v2_timegran"), tmp_path / "table"))
+    (path,) = whole.rglob("*.carbondata")
+    path.unlink()
+    with pytest.raises(StorageError, match=path.name) as caught:
+        list(reader_of(whole).rows(["id"]))
+    assert caught.value.path == path.relative_to(whole).as_posix()
+
+
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
     """Return a copy of a table with dictionaries that nobody else uses."""
