@@ -65,6 +65,7 @@ from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.rewrite.optimize import OptimizeResult
 from qbeast_core.table.runtime import Progress
 from qbeast_core.table.table import Table
+from qbeast_core.table.write.suggest import SuggestedColumns, suggest_columns
 from qbeast_core.table.write.write import WriteResult
 
 try:
@@ -107,6 +108,7 @@ __all__ = [
     "SchemaMismatchError",
     "SessionLostError",
     "StorageError",
+    "SuggestedColumns",
     "Table",
     "TableExistsError",
     "TableNotFoundError",
@@ -125,6 +127,7 @@ __all__ = [
     "read_table",
     "scan_carbondata",
     "scan_table",
+    "suggest_columns",
     "upgrade_table",
     "write_table",
 ]
