@@ -12,6 +12,7 @@ import polars as pl
 
 from qbeast_core.carbon_tables.table import CarbonTable
 from qbeast_core.carbondata.history import replayed_loads
+from qbeast_core.carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
 from qbeast_core.carbondata.snapshot import Segment
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.table.engine.protocol import Engine, Source
@@ -29,6 +30,7 @@ SourceOf: TypeAlias = Callable[[CarbonTable, tuple[Segment, ...]], Source]
 """Gives the rows of some segments of a table to an engine."""
 
 _LEADING: Final = 3
+_VALUE_BYTES: Final = 16  # of a value in memory, about
 _INDEXABLE: Final = (
     pl.Int8,
     pl.Int16,
@@ -82,7 +84,11 @@ class _CarbonSource:
         """See `StreamSource`."""
         names = list(self.table.schema if columns is None else columns)
         files = [file for one in self.segments for file in one.files]
-        for frame in self.table.reader.file_rows(files, names):
+        # A page at least, though it may be more than a batch; pages of few columns together.
+        pages = size_bytes // (PAGE_ROWS * _VALUE_BYTES * len(names))
+        for frame in self.table.reader.file_rows(
+            files, names, pages_at_once=min(max(pages, 1), PAGES_AT_ONCE)
+        ):
             yield from within(frame, size_bytes)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from qbeast_core.carbondata.damage import damaged
-from qbeast_core.carbondata.inside import inside
+from qbeast_core.carbondata.inside import inside, there
 from qbeast_core.carbondata.json_files import DEAD_BLOCK, UpdatedBlock, read_delete_delta
 from qbeast_core.io.store import Store
 from qbeast_core.space.arrays import I64Array
@@ -89,7 +89,8 @@ def read_deleted_rows(store: Store, paths: Sequence[str]) -> dict[tuple[int, int
     """
     found: dict[tuple[int, int], list[I64Array]] = {}
     for path in paths:
-        data = store.get(path)
+        with there(store.uri, path):
+            data = store.get(path)
         with inside(store.uri, path):
             for page in read_delete_delta(data).pages:
                 rows = page.rows

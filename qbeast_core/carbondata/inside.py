@@ -48,17 +48,23 @@ def inside(root: str, path: str, place: str = "") -> Generator[None]:
 
 @contextmanager
 def there(root: str, path: str) -> Generator[None]:
-    """Turn the absence of a file that a table names into `StorageError`.
+    """Turn a missing file into an error that says so of the table.
 
     Parameters
     ----------
     root, path : str
-        The table, and the file below it.
+        The table, and a file that its metadata names.
+
+    Raises
+    ------
+    StorageError
+        If the file is not there.
     """
     try:
         yield
     except FileNotFoundError as error:
-        message = f"{root!r} names a file that is not there: {path!r}. Restore it, or leave its segment out."
+        cure = "If it was cleaned up meanwhile open the table again, else restore the file or leave its segment out."
+        message = f"{root!r} names {path!r}, and it is not there. None of its rows were used. {cure}"
         raise StorageError(message, path=path) from error
 
 

@@ -30,9 +30,14 @@ from qbeast_core.io.store import map_files
 from qbeast_core.query.nodes import Node, Nothing, Unknown
 from qbeast_core.query.predicate import parse_predicate
 
-__all__ = ["FilePlan", "TableReader"]
+__all__ = ["PAGES_AT_ONCE", "PAGE_ROWS", "FilePlan", "TableReader"]
 
-_PAGES_AT_ONCE: Final = 32  # about a million rows
+PAGES_AT_ONCE: Final = 32
+"""Pages of each column that are decoded at once: about a million rows."""
+
+PAGE_ROWS: Final = 32_000
+"""Rows of a page, in most files."""
+
 _KEPT_FILES: Final = 64
 _ALL: Final = 1 << 62
 _OWN_KINDS: Final = ("columnar", "row", "carbon")
@@ -193,8 +198,9 @@ class TableReader:
         """
         node = self.node(predicate)
         left = limit
+        at_once = PAGES_AT_ONCE if limit is None else min(limit // PAGE_ROWS + 1, PAGES_AT_ONCE)
         files = [one.live for one in self.plan(node) if one.opened]
-        for frame in self.file_rows(files, columns, predicate, small=limit is not None and limit < 30_000):
+        for frame in self.file_rows(files, columns, predicate, pages_at_once=at_once):
             part = frame if left is None else frame.head(left)
             yield part
             if left is not None:
@@ -209,7 +215,7 @@ class TableReader:
         columns: Sequence[str],
         predicate: pl.Expr | None = None,
         *,
-        small: bool = False,
+        pages_at_once: int = PAGES_AT_ONCE,
         blocklets: tuple[int, int] | None = None,
     ) -> Iterator[pl.DataFrame]:
         """Yield the rows of some files that a filter keeps.
@@ -222,8 +228,8 @@ class TableReader:
             To return.
         predicate : polars.Expr, optional
             Rows to keep.
-        small : bool
-            Whether few rows are wanted, so that pages are read one by one.
+        pages_at_once : int
+            Pages of each column that a frame is made of, at most.
         blocklets : tuple of (int, int), optional
             The first blocklet of each file to read, and the one behind the last; all by default.
         """
@@ -231,7 +237,6 @@ class TableReader:
         node = self.node(predicate)
         needed = dict.fromkeys([*columns, *([] if predicate is None else predicate.meta.root_names())])
         wanted = [column for column in self.columns if column.schema.name in needed]
-        at_once = 1 if small else _PAGES_AT_ONCE
         for live in files:
             file = self.open(live)
             pairs = list(zip(wanted, match_columns(file.columns, wanted, by_name=self._by_name), strict=True))
@@ -239,8 +244,9 @@ class TableReader:
             for blocklet, pages in self.chosen(file, node):
                 if not first_blocklet <= blocklet.number < behind:
                     continue
-                for first in range(0, len(pages), at_once):
-                    frame = _frame(read_rows(file, blocklet, pages[first : first + at_once], pairs, deleted))
+                for first in range(0, len(pages), pages_at_once):
+                    some = pages[first : first + pages_at_once]
+                    frame = _frame(read_rows(file, blocklet, some, pairs, deleted))
                     kept = frame if predicate is None else frame.filter(predicate)
                     # A choice of columns runs Polars' engine, which takes as long as decoding a page.
                     yield kept if kept.columns == [*columns] else kept.select(columns)

@@ -119,3 +119,12 @@ def test_every_cut_of_a_data_file_is_damage(name: str) -> None:
         with pytest.raises(DamagedFileError) as caught:
             read(store)
         assert caught.value.path == path
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    store = MemoryStore.of(table_path("tx230_partitioned"))
+    path = next(path for path in store.list("") if path.endswith(".carbondata"))
+    store.delete(path)
+    with pytest.raises(StorageError, match="not there") as caught:
+        read(store)
+    assert caught.value.path == path
