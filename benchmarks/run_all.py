@@ -1,7 +1,7 @@
 """Do we keep our promises? Every benchmark, one after the other, in one table of targets beside
 figures.
 
-    make bench        or: python -m benchmarks.run_all [sample write filters layouts ...]
+    make bench        or: python -m benchmarks.run_all [sample estimates write filters layouts ...]
 
 Each benchmark runs in a process of its own. The table goes to the screen and, with plots, to
 benchmarks/out/.

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from qbeast_spark_bridge.aggregate import estimate
     from qbeast_spark_bridge.carbondata import import_carbondata, read_carbondata
     from qbeast_spark_bridge.change import delete, merge, update
     from qbeast_spark_bridge.convert import convert_table
@@ -19,6 +20,7 @@ __all__ = [
     "check",
     "convert_table",
     "delete",
+    "estimate",
     "import_carbondata",
     "merge",
     "optimize_table",
@@ -33,6 +35,7 @@ _HOMES = {
     "check": "verify",
     "convert_table": "convert",
     "delete": "change",
+    "estimate": "aggregate",
     "import_carbondata": "carbondata",
     "merge": "change",
     "optimize_table": "optimize",

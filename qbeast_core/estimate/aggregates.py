@@ -130,6 +130,12 @@ class Aggregates:
         return [one for one in self.answers if isinstance(one, Quantile)]
 
     @property
+    def plain(self) -> dict[int, str]:
+        """Numbers of totals that are sums of a column as it is, and the columns' names."""
+        trees = {at: _tree(one) for at, one in enumerate(self.totals)}
+        return {at: str(_body(tree)) for at, tree in trees.items() if _kind(tree) == "Column"}
+
+    @property
     def columns(self) -> list[str]:
         """Names of the table's columns that they look at."""
         looked_at = [*self.totals, *(one.values for one in self.quantiles), *self.centres.values()]

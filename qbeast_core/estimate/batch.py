@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.estimate.aggregates import TOTAL, Aggregates
+from qbeast_core.estimate.aggregates import TOTAL
 from qbeast_core.estimate.sample import VALUE, WEIGHT, Sums
 
 __all__ = ["Lookup", "RowSums"]
@@ -34,12 +34,14 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSums:
-    """What is done with each batch of rows.
+    """What is done with each batch of rows; it pickles.
 
     Attributes
     ----------
-    aggregates : Aggregates
-        What is asked for.
+    totals : tuple of polars.Expr
+        What is summed over rows, see `Aggregates.totals`.
+    quantiles : tuple of polars.Expr
+        Values that quantiles are of.
     by : tuple of str
         Columns of groups.
     condition : polars.Expr or None
@@ -50,7 +52,8 @@ class RowSums:
         The numbers that `Aggregates.centres` asks for.
     """
 
-    aggregates: Aggregates
+    totals: tuple[pl.Expr, ...]
+    quantiles: tuple[pl.Expr, ...]
     by: tuple[str, ...]
     condition: pl.Expr | None
     lookup: Lookup | None
@@ -68,28 +71,37 @@ class RowSums:
         Parameters
         ----------
         frame : polars.DataFrame
-            Rows with `WEIGHT` and the columns that are looked at.
+            Rows with the columns that are looked at, and `WEIGHT` if keys are told apart.
         sizes : bool
             Whether the rows of each key are counted, those included that do not count.
         """
+        if WEIGHT not in frame.columns:
+            frame = frame.with_columns(pl.lit(0, pl.Int32).alias(WEIGHT))
         kept = self.kept(frame).with_columns(
             pl.lit(number).alias(name) for name, number in self.centres.items()
         )
-        totals = [expr.alias(f"{TOTAL}{at}") for at, expr in enumerate(self.aggregates.totals)]
-        values = [one.values.alias(f"{VALUE}{at}") for at, one in enumerate(self.aggregates.quantiles)]
+        totals = [expr.alias(f"{TOTAL}{at}") for at, expr in enumerate(self.totals)]
+        values = [expr.alias(f"{VALUE}{at}") for at, expr in enumerate(self.quantiles)]
         rows = kept.select(WEIGHT, *self.by, *totals, *values)
         names: Sequence[str] = [f"{TOTAL}{at}" for at in range(len(totals))]
         scales = tuple(_scale(rows.schema[name]) for name in names)
         rows = rows.with_columns(_exact(name, rows.schema[name]) for name in names)
-        counted = frame if sizes else frame.head(0)
+        counted = (frame if sizes else frame.head(0)).select(WEIGHT, pl.lit(1, pl.Int64).alias("rows"))
         return Sums(
-            keys=rows.group_by(WEIGHT, *self.by).agg(pl.col(names).sum()),
-            sizes=counted.group_by(WEIGHT).agg(pl.len().cast(pl.Int64).alias("rows")),
+            keys=_summed(rows.select(WEIGHT, *self.by, *names), (WEIGHT, *self.by)),
+            sizes=_summed(counted, (WEIGHT,)),
             rows=rows.select(WEIGHT, *self.by, *(f"{VALUE}{at}" for at in range(len(values)))).head(
                 rows.height if values else 0
             ),
             scales=scales,
         )
+
+
+def _summed(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Return sums by key; rows whose weight is that of no other, which most are, are sums already."""
+    alone = rows[WEIGHT].is_unique()
+    others = rows.filter(~alone).group_by(by).agg(pl.exclude(by).sum())
+    return pl.concat([rows.filter(alone).with_columns(pl.exclude(by).fill_null(0)), others])
 
 
 def _exact(name: str, dtype: pl.DataType) -> pl.Expr:

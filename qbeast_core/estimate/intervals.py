@@ -96,8 +96,12 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
     groups = len(sample.whole)
     with np.errstate(invalid="ignore", over="ignore"):
         of = answer.formula(Dual.inputs(sample.totals))
-        residuals = np.einsum("kt,kt->k", of.slopes[sample.group], sample.sums) * sample.scale
+        residuals = np.zeros(len(sample.group))
+        for number in answer.totals:
+            residuals += (of.slopes[:, number] * sample.scale)[sample.group] * sample.sums[:, number]
         moments = _moments(sample, of, residuals, groups)
+        for number in np.flatnonzero(sample.unseen).tolist():
+            moments = moments.with_one_more(of.slopes[:, number] * sample.unseen[number] * sample.scale)
         error = factor * moments.error(sample.probability)
     adds = (sample.sums[:, list(answer.totals)] != 0).any(axis=1)
     finite: BoolArray = np.logical_and.reduce(np.isfinite(sample.totals[:, list(answer.totals)]), axis=1)
@@ -131,6 +135,13 @@ class _Moments:
         np.maximum.at(largest, group, squared)
         return _Moments(
             _by_group(group, squared, groups), _by_group(group, squared * residuals, groups), largest
+        )
+
+    def with_one_more(self, residual: F64Array) -> _Moments:
+        """Return the moments as though a key of this residual were in the sample of each group."""
+        squared = residual * residual
+        return _Moments(
+            self.squares + squared, self.cubes + squared * residual, np.maximum(self.largest, squared)
         )
 
     def error(self, probability: float) -> F64Array:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -136,6 +136,8 @@ class Sample:
         For each quantile the rows that count: `GROUP`, `WEIGHT` (null: read whole), ``value``.
     ungrouped : bool
         Whether all rows are one group and no filter leaves any out: their number is known where it is calibrated to.
+    unseen : F64Array
+        For each total the value of a row that is there and not in the sample, shape (totals,); 0.0: none is known of.
     """
 
     probability: float
@@ -148,6 +150,7 @@ class Sample:
     calibration: Calibration | None
     values: tuple[pl.DataFrame, ...]
     ungrouped: bool = False
+    unseen: F64Array = field(default_factory=lambda: np.zeros(0))
 
     @property
     def scale(self) -> float:
@@ -172,6 +175,7 @@ class Sample:
         probability: float,
         known_rows: int | None,
         filtered: bool,
+        farthest: Mapping[int, float] | None = None,
     ) -> Sample:
         """Return columns as arrays, with numbers for groups.
 
@@ -189,6 +193,8 @@ class Sample:
             Rows of what was sampled from; None if they are not compared.
         filtered : bool
             Whether rows are left out by a filter.
+        farthest : mapping of int to float, optional
+            By numbers of totals, how far from zero values of rows go, where that is known.
         """
         groups = _groups(by, sampled.keys, whole.keys)
         names = [f"{TOTAL}{at}" for at in range(len(aggregates.totals))]
@@ -206,17 +212,20 @@ class Sample:
             )
             joined = keys.select(WEIGHT).join(sampled.sizes, on=WEIGHT, how="left", maintain_order="left")
             sizes = joined["rows"].to_numpy().astype(np.float64)
+        sums = keys.select(pl.col(names).cast(pl.Float64)).to_numpy() * scales
+        ungrouped = not by and not filtered
         return Sample(
             probability=probability,
             groups=groups,
             whole=_sum_by_group(_numbered(whole.keys, groups, by), names, groups.height) * scales,
             sampled=_sum_by_group(keys, names, groups.height) * scales,
             group=keys[GROUP].to_numpy().astype(np.int64),
-            sums=keys.select(pl.col(names).cast(pl.Float64)).to_numpy() * scales,
+            sums=sums,
             key_rows=sizes,
             calibration=calibration,
             values=_values(aggregates.quantiles, by, groups, sampled.rows, whole.rows),
-            ungrouped=not by and not filtered,
+            ungrouped=ungrouped,
+            unseen=_unseen(sums, farthest or {}) if ungrouped else np.zeros(0),
         )
 
 
@@ -239,6 +248,15 @@ def _sum_by_group(frame: pl.DataFrame, names: Sequence[str], groups: int) -> F64
     sums = frame.group_by(GROUP).agg(pl.col(names).sum().cast(pl.Float64))
     found = np.zeros((groups, len(names)))
     found[sums[GROUP].to_numpy().astype(np.int64)] = sums.select(names).to_numpy()
+    return found
+
+
+def _unseen(sums: F64Array, farthest: Mapping[int, float]) -> F64Array:
+    """Return what lies farther from zero than any sampled row is known to: of keys of many rows, means are known."""
+    found = np.zeros(sums.shape[1])
+    for number, far in farthest.items():
+        means = np.abs(sums[:, number]) / np.maximum(sums[:, 0], 1.0)
+        found[number] = far if means.max(initial=0.0) < far * (1 - 1e-9) else 0.0
     return found
 
 

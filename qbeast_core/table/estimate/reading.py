@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -14,11 +15,13 @@ from qbeast_core.estimate.sample import WEIGHT, Sums, sums_of
 from qbeast_core.query.weights import sample_to_weights
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
+from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
+from qbeast_core.table.estimate.task import TaskSums
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
 from qbeast_core.table.read.scan_task import read_parts
-from qbeast_core.table.read.split_scan import all_parts
+from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 
 __all__ = ["Reading", "Window"]
 
@@ -57,13 +60,19 @@ class Reading:
         Rows that were read and belonged to the samples asked for.
     bytes_opened : int
         Of data files; pages that are read twice count twice.
+    engine : Engine or None
+        Who reads; None: this process, batch by batch.
     """
 
     reader: Reader
     question: Question
     rows_read: int = 0
     bytes_opened: int = 0
+    engine: Engine | None = None
     _centres: dict[str, float] | None = field(default=None, init=False)
+    _plans: dict[tuple[Sample | None, bool], ScanPlan] = field(
+        default_factory=dict[tuple[Sample | None, bool], ScanPlan], init=False
+    )
 
     @cached_property
     def unplaced(self) -> BoolArray:
@@ -88,6 +97,17 @@ class Reading:
         return int(table.num_records[files].sum()) - deleted
 
     @cached_property
+    def farthest(self) -> dict[int, float]:
+        """By numbers of totals, how far from zero the columns go that they are sums of, where the log tells."""
+        files = self.reader.snapshot.files.filter(pl.Series(~self.unplaced))
+        found: dict[int, float] = {}
+        for number, name in self.question.aggregates.plain.items():
+            far = [_farthest(files, bound, name) for bound in ("min", "max")]
+            if None not in far:
+                found[number] = max(one for one in far if one is not None)
+        return found
+
+    @cached_property
     def rows_opened(self) -> int:
         """Rows of the files with an index that the filter opens, about."""
         plan = self._plan(None, pushed=True)
@@ -102,8 +122,11 @@ class Reading:
         return opened is None or opened >= _LEAST_OPENED * self.rows_known
 
     def _plan(self, sample: Sample | None, *, pushed: bool) -> ScanPlan:
-        given = self.question.pushed(self.reader.snapshot.schema) if pushed else None
-        return self.reader.plan(given, sample)
+        """Plan a read, or remember it: what a round would cost is asked before it is read."""
+        if (sample, pushed) not in self._plans:
+            given = self.question.pushed(self.reader.snapshot.schema) if pushed else None
+            self._plans[sample, pushed] = self.reader.plan(given, sample)
+        return self._plans[sample, pushed]
 
     def without_index(self) -> Window | None:
         """Return the read of all rows without index; None if there are none."""
@@ -157,6 +180,24 @@ class Reading:
         return sums_of(found, self.question.by, totals=len(self.question.aggregates.totals))
 
     def _batches(self, window: Window) -> Iterator[Sums]:
+        for rows, sums in self._here(window) if self.engine is None else self._by_tasks(window, self.engine):
+            self.rows_read += rows
+            if rows:
+                yield sums
+
+    def _by_tasks(self, window: Window, engine: Engine) -> Sequence[tuple[int, Sums]]:
+        """Let tasks read and sum up: by key where they are, what is left of it here."""
+        name = WEIGHT if window.by_key else None
+        tasks = [
+            replace(task, keep=replace(task.keep, weight_column=name))
+            for task in scan_tasks(self.reader, window.plan.scan_plan, self.question.columns)
+        ]
+        if self._centres is None and self.question.aggregates.centres and tasks:
+            self._find_centres(next(tasks[0].read()))
+        call = TaskSums(self._row_sums(), sizes=window.by_key and self.is_calibrated)
+        return engine.map(call, tasks, at_once=1)
+
+    def _here(self, window: Window) -> Iterator[tuple[int, Sums]]:
         plan = window.plan.scan_plan
         keep = self.reader.row_filter(plan, self.question.columns)
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
@@ -164,23 +205,43 @@ class Reading:
             None if plan.predicate is None else str(plan.predicate), "where", "nothing was changed"
         ):
             for frame in read_parts(all_parts(self.reader, plan), keep, self.reader.files):
-                self.rows_read += frame.height
-                if frame.height:
-                    yield self._summed(frame, by_key=window.by_key)
+                yield frame.height, self._summed(frame, by_key=window.by_key)
 
     def _summed(self, frame: pl.DataFrame, *, by_key: bool) -> Sums:
-        if WEIGHT not in frame.columns:
-            frame = frame.with_columns(pl.lit(0, pl.Int32).alias(WEIGHT))
+        self._find_centres(frame)
+        return self._row_sums().of(frame, sizes=by_key and self.is_calibrated)
+
+    def _row_sums(self) -> RowSums:
         asked = self.question
-        sums = RowSums(asked.aggregates, asked.by, asked.condition, asked.lookup, {})
+        return RowSums(
+            totals=asked.aggregates.totals,
+            quantiles=tuple(one.values for one in asked.aggregates.quantiles),
+            by=asked.by,
+            condition=asked.condition,
+            lookup=asked.lookup,
+            centres=self._centres or dict.fromkeys(asked.aggregates.centres, 0.0),
+        )
+
+    def _find_centres(self, frame: pl.DataFrame) -> None:
+        """Find numbers near means, once, in the first rows that there are."""
         if self._centres is None and frame.height:
-            found = sums.kept(frame).select(**asked.aggregates.centres)
-            self._centres = {name: found[name].item() or 0.0 for name in found.columns} if found.width else {}
-        with_centres = replace(sums, centres=self._centres or dict.fromkeys(asked.aggregates.centres, 0.0))
-        return with_centres.of(frame, sizes=by_key and self.is_calibrated)
+            found = self._row_sums().kept(frame).select(**self.question.aggregates.centres)
+            self._centres = {name: found[name].item() or 0.0 for name in found.columns}
 
     def _no_rows(self) -> pl.DataFrame:
         schema = self.reader.snapshot.schema
         return pl.DataFrame(
             schema={**{name: schema[name] for name in self.question.columns}, WEIGHT: pl.Int32}
         )
+
+
+def _farthest(files: pl.DataFrame, bound: str, column: str) -> float | None:
+    """Return how far a bound of a column lies from zero in any file; None where a file does not tell."""
+    stored = files.schema.get(bound)
+    if not isinstance(stored, pl.Struct) or column not in {one.name for one in stored.fields}:
+        return None
+    values = files.select(pl.col(bound).struct.field(column)).to_series()
+    if not values.dtype.is_numeric() or values.null_count():
+        return None
+    far = values.cast(pl.Float64).abs().max()
+    return float(far) if isinstance(far, float) and math.isfinite(far) else None

@@ -14,6 +14,7 @@ from qbeast_core.estimate.intervals import Interval, factor_of, quantile_interva
 from qbeast_core.estimate.rules import WIDENED, Target, is_met, next_fraction
 from qbeast_core.estimate.sample import Sample, Sums
 from qbeast_core.space.arrays import BoolArray
+from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate, Facts, estimate_of
@@ -35,7 +36,9 @@ _FEWER_BYTES: Final = 8
 """How often a round is cut until it keeps to the bytes allowed."""
 
 
-def rounds(reader: Reader, question: Question, *, progressive: bool = False) -> Iterator[Estimate]:
+def rounds(
+    reader: Reader, question: Question, *, progressive: bool = False, engine: Engine | None = None
+) -> Iterator[Estimate]:
     """Yield better and better estimates, until they are near enough or nothing more may be read.
 
     Parameters
@@ -46,13 +49,15 @@ def rounds(reader: Reader, question: Question, *, progressive: bool = False) -> 
         What is asked.
     progressive : bool
         Whether rounds stay small, for those who watch.
+    engine : Engine, optional
+        Who reads; this process by default.
 
     Yields
     ------
     Estimate
         At least one.
     """
-    state = _State(Reading(reader, question), progressive=progressive)
+    state = _State(Reading(reader, question, engine=engine), progressive=progressive)
     if state.is_known():
         yield state.known()
         return
@@ -128,9 +133,12 @@ class _State:
 
     def everything(self) -> Window | None:
         """Return the cheaper way to know all: to read what is left, or all anew, without a look at weights."""
-        rest, anew = (self.reading.between(start, 1.0, by_key=False) for start in (self.fraction, 0.0))
-        if rest is None or anew is None or not self.sampled:
-            return rest if self.sampled else anew
+        anew = self.reading.between(0.0, 1.0, by_key=False)
+        if not self.sampled:
+            return anew
+        rest = self.reading.between(self.fraction, 1.0, by_key=False)
+        if rest is None or anew is None:
+            return rest
         return rest if rest.plan.bytes_opened < anew.plan.bytes_opened else anew
 
     def read_to(self, end: float) -> None:
@@ -236,6 +244,7 @@ class _State:
             probability=probability,
             known_rows=reading.rows_known if reading.is_calibrated else None,
             filtered=bool(asked.conditions),
+            farthest=reading.farthest,
         )
 
     def next_end(self) -> float | None:

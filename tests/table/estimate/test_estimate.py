@@ -13,6 +13,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
+from qbeast_core.table.estimate.question import Asked, question_of
+from qbeast_core.table.estimate.rounds import rounds as rounds_of
+from tests.helpers.scattering import PartsEngine
 
 ROWS = 120_000
 ASKED: dict[str, pl.Expr | str] = {
@@ -323,3 +326,31 @@ def test_an_answer_shows_itself(table: qbeast.Table) -> None:
     assert drawn.axes[0].get_xlabel() == "n"
     with pytest.raises(qbeast.InvalidInputError, match="no answer 'z'"):
         found.plot("z")
+
+
+@pytest.mark.parametrize("options", [{"sample": 0.4}, {"sample": 1.0}, {"error": 0.05}])
+def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[str, Any]) -> None:
+    asked = Asked(aggregates=ASKED, by="kind", where="id > 20000 AND x < 18", **options)
+    question = question_of(asked, table.schema)
+    found = list(rounds_of(table.reader, question, engine=PartsEngine()))[-1]
+    here = table.estimate(ASKED, by="kind", where="id > 20000 AND x < 18", **options)
+    assert_frame_equal(found.frame, here.frame, rel_tol=1e-9)
+    assert (found.rows_read, found.bytes_opened) == (here.rows_read, here.bytes_opened)
+
+
+def test_a_few_rows_with_much_of_a_sum_are_found_by_the_statistics_of_files(tmp_path: Path) -> None:
+    """No sampled row looks like them, but the log tells that there is one: everything is read."""
+    some = pl.DataFrame({"id": range(150_000), "x": np.random.default_rng(2).uniform(1, 7, 150_000)})
+    giants = some.with_columns(x=pl.when(pl.col("id") == 70_000).then(9e6).otherwise("x"))
+    for name, rows in (("even", some), ("giants", giants)):
+        qbeast.write_table(rows, tmp_path / name, columns=["id"])
+    asked: dict[str, pl.Expr | str] = {"s": pl.col("x").sum(), "m": pl.col("x").mean()}
+    even = qbeast.estimate(tmp_path / "even", asked, error=0.02)
+    found = qbeast.estimate(tmp_path / "giants", asked, error=0.02)
+    assert even.met
+    assert even.fraction < 0.5
+    assert (found.met, found.fraction) == (True, 1.0)
+    assert found.frame["s"].item() == pytest.approx(giants["x"].sum())
+    wide = qbeast.estimate(tmp_path / "giants", asked, sample=0.05).frame
+    assert wide["s_low"].item() < giants["x"].sum() < wide["s_high"].item()
+    assert not wide["reliable"].item()

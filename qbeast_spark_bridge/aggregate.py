@@ -1,0 +1,91 @@
+"""Estimate aggregates with Spark: the log and the statistics here, sums by key of what is read by its workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from qbeast_core.opened import open_reader
+from qbeast_core.table.data.expressions import Predicate
+from qbeast_core.table.data.frames import FrameLike
+from qbeast_core.table.estimate.question import Asked, question_of
+from qbeast_core.table.estimate.result import Estimate
+from qbeast_core.table.estimate.rounds import rounds
+from qbeast_core.table.read.reader import Sample
+from qbeast_spark_bridge.engine import SparkEngine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["estimate"]
+
+
+def estimate(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    aggregates: Mapping[str, pl.Expr | str],
+    *,
+    by: str | Sequence[str] | None = None,
+    where: Predicate | None = None,
+    join: tuple[FrameLike, str | Sequence[str]] | None = None,
+    error: float | None = None,
+    absolute: Mapping[str, float] | None = None,
+    confidence: float = 0.95,
+    sample: Sample | None = None,
+    simultaneous: bool = False,
+    max_fraction: float = 1.0,
+    max_bytes: int | None = None,
+    min_group_rows: int = 0,
+    version: int | str | datetime | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    allow_absolute_paths: bool = False,
+) -> Estimate:
+    """Do what `qbeast.estimate` does, with Spark: each round is a job, whose tasks sum up by key what they read.
+
+    Answers are those of `qbeast.estimate`, to the last digits of floating point. Sums of sampled keys come to the
+    driver: some ten bytes for each key and total.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    path : str or path-like
+        Folder or address of the table; executors and this process have to reach it under that name.
+    aggregates : mapping of str to str or polars.Expr
+        Names of answers, and what they are in SQL, ``"avg(delay)"``, or as Polars expressions; see `Table.estimate`.
+    by, where, join, error, absolute, confidence, sample, simultaneous, max_fraction, max_bytes, min_group_rows
+        See `Table.estimate`.
+    version, storage_options, allow_absolute_paths
+        See `qbeast.open_table`; storage options are sent along with the tasks.
+
+    Returns
+    -------
+    Estimate
+        That of `Table.estimate`.
+
+    Raises
+    ------
+    QbeastError
+        As `qbeast.estimate`; what executors raised is raised here.
+    """
+    reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
+    asked = Asked(
+        aggregates=aggregates,
+        by=by,
+        where=where,
+        join=join,
+        error=error,
+        absolute=absolute,
+        confidence=confidence,
+        sample=sample,
+        simultaneous=simultaneous,
+        max_fraction=max_fraction,
+        max_bytes=max_bytes,
+        min_group_rows=min_group_rows,
+    )
+    question = question_of(asked, reader.snapshot.schema)
+    return list(rounds(reader, question, engine=SparkEngine(spark)))[-1]
