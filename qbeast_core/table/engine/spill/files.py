@@ -12,13 +12,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.space.arrays import U64Array
+from qbeast_core.space.arrays import I64Array, U64Array
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.stream import within
 
-__all__ = ["PlacedBatch", "SpilledRange", "SpilledRows", "scatter", "spool"]
+__all__ = ["LoadedRows", "PlacedBatch", "SpilledRange", "SpilledRows", "scatter", "spool"]
 
 _KEYS: Final = "sort key"  # the last column, found by its place: others may have any name
+_PLAIN: Final = pa.ipc.IpcWriteOptions()  # to pack what is read back at once takes more time than it saves
 _FAST: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _SMALL: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))  # what stays until the call ends
 
@@ -57,6 +58,39 @@ class SpilledRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LoadedRows:
+    """Rows that were read back, to be taken in any order; see `RowsToPlace`.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        The rows.
+    keys : ndarray of uint64
+        Their sort keys.
+    schema : polars.Schema
+        Of the rows.
+    """
+
+    table: Any
+    keys: U64Array
+    schema: pl.Schema
+
+    @staticmethod
+    def joined(tables: list[Any], schema: pl.Schema) -> LoadedRows:
+        """Take over tables whose last column is the sort keys; the list is empty afterwards."""
+        table = pa.concat_tables(tables)
+        tables.clear()
+        place = len(schema)
+        return LoadedRows(table.remove_column(place), table.column(place).to_numpy(), schema)
+
+    def take(self, places: I64Array, names: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return some rows in some order, all columns by default; beside them one column more is held at a time."""
+        wanted, order = list(self.schema) if names is None else list(names), pl.Series(places)
+        columns = [_frame(self.table.select([name]), self.schema).to_series().gather(order) for name in wanted]
+        return pl.DataFrame(columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class SpilledRange:
     """The rows of one range of sort keys; read once, then deleted.
 
@@ -80,18 +114,23 @@ class SpilledRange:
     schema: pl.Schema
     size_bytes: int
 
-    def batches(self, *, size_bytes: int) -> Iterator[PlacedBatch]:
-        """Yield the rows in the order they came in, in batches of about so many bytes."""
+    def loads(self, *, size_bytes: int) -> Iterator[LoadedRows]:
+        """Yield the rows in the order they came in, in parts of about so many bytes; none is kept here."""
         held: list[Any] = []
         held_bytes = 0
         for table in _read(self.folder, self.path, None):
             held.append(table)
             held_bytes += table.nbytes
             if held_bytes >= size_bytes:
-                yield _placed(held, self.schema)
-                held, held_bytes = [], 0
+                yield LoadedRows.joined(held, self.schema)
+                held_bytes = 0
         if held:
-            yield _placed(held, self.schema)
+            yield LoadedRows.joined(held, self.schema)
+
+    def batches(self, *, size_bytes: int) -> Iterator[PlacedBatch]:
+        """Yield the same as frames."""
+        for rows in self.loads(size_bytes=size_bytes):
+            yield PlacedBatch(_frame(rows.table, self.schema), rows.keys)
 
     def keys(self) -> U64Array:
         """Return the sort keys of all rows, as they came; nothing else is unpacked."""
@@ -139,6 +178,8 @@ def scatter(
     schema: pl.Schema,
     folder: SpillFolder,
     told: Callable[[int], None],
+    *,
+    packed: bool,
 ) -> list[SpilledRange]:
     """Write rows to a spill file for each range of sort keys.
 
@@ -154,17 +195,20 @@ def scatter(
         Where to.
     told : callable
         Of the bytes written.
+    packed : bool
+        Whether to spare the disk.
 
     Raises
     ------
     StorageError
         If the disk is full, or files cannot be written there.
     """
+    options = _FAST if packed else _PLAIN
     firsts = np.array([some[0] for some in starts[1:]], np.uint64)
     paths = [folder.new_path() for _ in starts]
     sizes = [0] * len(starts)
     with ExitStack() as stack:
-        writers = [stack.enter_context(_Writer(folder, path, told, _FAST)) for path in paths]
+        writers = [stack.enter_context(_Writer(folder, path, told, options)) for path in paths]
         for batch in batches:
             numbers = np.searchsorted(firsts, batch.keys, side="right").astype(
                 np.uint16
@@ -247,12 +291,6 @@ def _with_keys(frame: pl.DataFrame, keys: U64Array) -> Any:
     # From its buffer: pa.array of an ndarray imports pandas first, to see whether it is one of its own.
     column: Any = pa.Array.from_buffers(pa.uint64(), len(keys), [None, pa.py_buffer(keys)])
     return _table(frame).append_column(_KEYS, column)
-
-
-def _placed(tables: Sequence[Any], schema: pl.Schema) -> PlacedBatch:
-    table = pa.concat_tables(tables)
-    keys = table.column(len(schema)).to_numpy()
-    return PlacedBatch(_frame(table.remove_column(len(schema)), schema), keys)
 
 
 def _frame(table: Any, schema: pl.Schema) -> pl.DataFrame:

@@ -16,18 +16,18 @@ from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.protocol import Rows
 from qbeast_core.table.engine.spill.ahead import map_ahead
-from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, scatter
+from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, SpilledRows, scatter
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.stream import StreamSource
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
-from qbeast_core.table.engine.tasks.placed_files import PlacedFile, write_file
+from qbeast_core.table.engine.tasks.placed_files import OrderedRows, PlacedFile, ordered_files, store_ordered
 from qbeast_core.table.runtime import Progress, ProgressCallback
 from qbeast_core.tree.summary import IndexSummary, merge_summaries
 
 __all__ = ["Spill", "spilled_rows"]
 
-_MOST_OPEN: Final = 128
+_MOST_OPEN: Final = 256
 _LEAST_SLICE_BYTES: Final = 1 << 14
 _LEAST_FILE_ROWS: Final = 64
 _FILLED: Final = 0.8  # of what a writer may load: the parts of a cut are not of one size
@@ -52,15 +52,18 @@ class Spill:
     def wanted(self, size_bytes: int) -> int:
         """Return how many parts of so many rows a writer may load one by one: as many as can be open at once."""
         parts = -(-size_bytes // int(self.budget.load_bytes * _FILLED))
-        most = min(_MOST_OPEN, self.budget.batch_bytes // _LEAST_SLICE_BYTES)
-        return max(min(parts, most), 2)
+        return min(max(parts, 2), self._most_open)
+
+    @property
+    def _most_open(self) -> int:
+        return max(min(_MOST_OPEN, self.budget.batch_bytes // _LEAST_SLICE_BYTES), 2)
 
     def scatter(
-        self, batches: Iterable[PlacedBatch], starts: U64Array, size_bytes: int, schema: pl.Schema
+        self, batches: Iterable[PlacedBatch], starts: U64Array, schema: pl.Schema, *, packed: bool
     ) -> list[SpilledRange]:
-        """Write rows of about so many bytes to spill files, each for some of the data files that begin at `starts`."""
-        groups = np.array_split(starts, min(self.wanted(size_bytes), len(starts)))
-        return scatter(batches, groups, schema, self.folder, self.told)
+        """Write rows to spill files, each for one of the data files that begin at `starts`, or for some of them."""
+        groups = np.array_split(starts, min(self._most_open, len(starts)))
+        return scatter(batches, groups, schema, self.folder, self.told, packed=packed)
 
 
 def spilled_rows(
@@ -87,7 +90,7 @@ def spilled_rows(
         Of a row in memory, about.
     """
     most_rows = max(int(spill.budget.load_bytes * _FILLED / max(row_bytes, 1.0)), _LEAST_FILE_ROWS)
-    workers = _Threads(stream, target, spill, progress, row_bytes=row_bytes)
+    workers = _Threads(stream, target, spill, progress)
     return DistributedRows(workers, target, progress, row_bytes=row_bytes, most_file_rows=most_rows)
 
 
@@ -100,11 +103,8 @@ class _Threads:
         target: FileTarget,
         spill: Spill,
         progress: ProgressCallback | None,
-        *,
-        row_bytes: float,
     ) -> None:
-        self._stream, self._target, self._spill = stream, target, spill
-        self._progress, self._row_bytes = progress, row_bytes
+        self._stream, self._target, self._spill, self._progress = stream, target, spill, progress
 
     @property
     def advice(self) -> str:
@@ -135,7 +135,8 @@ class _Threads:
         return merge_summaries([found, *waiting], limits=limits)
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
-        budget, files = self._spill.budget, _Files(task, self._spill)
+        is_spooled = isinstance(self._stream, SpilledRows)  # then the disk holds the rows already
+        budget, files = self._spill.budget, _Files(task, self._spill, packed=is_spooled)
 
         def placed(batch: pl.DataFrame) -> PlacedBatch:
             frame = task.fit(batch)
@@ -145,8 +146,8 @@ class _Threads:
             if task.file_count:
                 batches = self._stream.batches(None, size_bytes=budget.batch_bytes)
                 placing = map_ahead(placed, batches, at_once=budget.cores)
-                size_bytes = int(task.rows * self._row_bytes)
-                ranges = self._spill.scatter(placing, task.file_starts, size_bytes, task.target.shape.schema)
+                schema = task.target.shape.schema
+                ranges = self._spill.scatter(placing, task.file_starts, schema, packed=files.packed)
                 with closing(map_ahead(files.write, ranges, at_once=budget.writers)) as writing:
                     for _ in writing:
                         self._tell(files.written, task)
@@ -164,37 +165,38 @@ class _Threads:
 class _Files:
     """Writes data files of spilled rows; `written` are those that stand, in no order."""
 
-    def __init__(self, task: PlaceTask, spill: Spill) -> None:
-        self._task, self._spill = task, spill
+    def __init__(self, task: PlaceTask, spill: Spill, *, packed: bool) -> None:
+        self._task, self._spill, self.packed = task, spill, packed
         self.written: list[PlacedFile] = []
 
     def write(self, part: SpilledRange) -> None:
         """Write the files of a range; where it is more than may be held, cut it first, and delete it."""
         most_bytes = self._spill.budget.load_bytes
         if part.size_bytes <= most_bytes:
-            for batch in part.batches(size_bytes=2 * most_bytes):
-                part.delete()
-                self._write(batch, part.starts)
+            self._write(part, size_bytes=2 * most_bytes)
             return
         starts = part.starts if len(part.starts) > 1 else _cut(part, self._spill.wanted(part.size_bytes))
         if len(starts) > 1:
             batches = part.batches(size_bytes=self._spill.budget.batch_bytes)
-            smaller = self._spill.scatter(batches, starts, part.size_bytes, part.schema)
+            smaller = self._spill.scatter(batches, starts, part.schema, packed=self.packed)
             part.delete()
             for one in smaller:
                 self.write(one)
             return
-        for batch in part.batches(size_bytes=int(most_bytes * _FILLED)):  # equal index keys, all of them
-            self._write(batch, part.starts)
-        part.delete()
+        self._write(part, size_bytes=int(most_bytes * _FILLED))  # equal index keys, all of them
 
-    def _write(self, batch: PlacedBatch, starts: U64Array) -> None:
-        numbers = np.searchsorted(starts[1:], batch.keys, side="right")
-        for number in range(len(starts)):
-            rows = np.flatnonzero(numbers == number)
-            if len(rows):
-                frame = batch.frame if len(rows) == len(numbers) else batch.frame[pl.Series(rows)]
-                self.written += write_file(self._task, [frame], [batch.keys[rows]])
+    def _write(self, part: SpilledRange, *, size_bytes: int) -> None:
+        """Write files of so many bytes of rows at a time, of which none is held but by the file it is in."""
+        ordered: list[OrderedRows] = []
+        for rows in part.loads(size_bytes=size_bytes):
+            numbers = np.searchsorted(part.starts[1:], rows.keys, side="right")
+            for number in np.unique(numbers).tolist():
+                places = np.flatnonzero(numbers == number)
+                ordered += ordered_files(self._task, rows, rows.keys, places=places)
+            del rows
+            while ordered:
+                self.written.append(store_ordered(self._task, ordered.pop(0)))
+        part.delete()
 
 
 def _cut(part: SpilledRange, pieces: int) -> U64Array:

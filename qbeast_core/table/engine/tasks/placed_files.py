@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,15 @@ from qbeast_core.tree.outline import Outline
 from qbeast_core.tree.pack import page_rows_for
 from qbeast_core.tree.plan import grid_columns
 
-__all__ = ["PlacedFile", "with_blocks", "write_file"]
+__all__ = [
+    "OrderedRows",
+    "PlacedFile",
+    "RowsToPlace",
+    "ordered_files",
+    "store_ordered",
+    "with_blocks",
+    "write_file",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +69,33 @@ class PlacedFile:
         return int(self.counts.sum())
 
 
+class RowsToPlace(Protocol):
+    """Rows that can be taken in any order."""
+
+    def take(self, places: I64Array, names: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return some rows in some order; all columns by default."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderedRows:
+    """The rows of a data file that is still to be written.
+
+    Parameters
+    ----------
+    rows : polars.DataFrame
+        In the order of the file.
+    keys : ndarray of uint64, shape (rows,)
+        Their sort keys.
+    children : ndarray of int64, shape (rows,)
+        0 for rows of the node's own block, else 1 + the code of its nameless child.
+    """
+
+    rows: pl.DataFrame
+    keys: U64Array
+    children: I64Array
+
+
 def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
     """Write rows of one file, sorted, under a new name; more files than one where they are too many.
 
@@ -77,41 +113,46 @@ def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U6
     StorageError
         If the store refuses.
     """
-    frame = pl.concat(parts, rechunk=True)
-    order, keys_in_order, children = _ordered(task, frame, np.concatenate(list(keys)))
-    pieces = max(round(frame.height / task.file_rows), 1) if frame.height > 2 * task.file_rows else 1
-    cuts = [frame.height * i // pieces for i in range(pieces + 1)]
+    joined = _Frame(pl.concat(parts, rechunk=True))
+    return [store_ordered(task, file) for file in ordered_files(task, joined, np.concatenate(list(keys)))]
+
+
+def ordered_files(
+    task: PlaceTask, rows: RowsToPlace, keys: U64Array, *, places: I64Array | None = None
+) -> list[OrderedRows]:
+    """Sort the rows of one file; return those of several files where they are too many.
+
+    Parameters
+    ----------
+    task : PlaceTask
+        By which they were placed.
+    rows : RowsToPlace
+        The rows, perhaps with others; no longer needed afterwards.
+    keys : ndarray of uint64
+        The sort key of each.
+    places : ndarray of int64, optional
+        Which rows are meant; all of them by default.
+    """
+    order, keys_in_order, children = _ordered(task, rows, keys, places)
+    height = len(order)
+    pieces = max(round(height / task.file_rows), 1) if height > 2 * task.file_rows else 1
+    cuts = [height * i // pieces for i in range(pieces + 1)]
     return [
-        _write(task, frame[pl.Series(order[a:b])], keys_in_order[a:b], children[a:b])
+        OrderedRows(rows.take(order[a:b]), keys_in_order[a:b], children[a:b])
         for a, b in pairwise(cuts)
         if a < b
     ]
 
 
-def _ordered(task: PlaceTask, frame: pl.DataFrame, keys: U64Array) -> tuple[I64Array, U64Array, I64Array]:
-    """Return the order of the rows, and in this order their keys and nameless children (0: none)."""
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    nodes, weights = nodes_and_weights(keys)
-    children = np.zeros(len(keys), np.int64)
-    beyond = np.flatnonzero(weights > task.outline.thresholds[nodes])
-    if len(beyond):
-        depths = task.outline.cubes.depth[nodes[beyond]].astype(np.uint32)
-        children[beyond] = _child_codes(task, frame[pl.Series(order[beyond])], depths) + 1
-        again = np.lexsort((weights, children, nodes))
-        order, keys, children = order[again], keys[again], children[again]
-    return order, keys, children
+def store_ordered(task: PlaceTask, file: OrderedRows) -> PlacedFile:
+    """Write a file under a new name.
 
-
-def _child_codes(task: PlaceTask, frame: pl.DataFrame, depths: npt.NDArray[np.uint32]) -> I64Array:
-    shifts = np.uint32(GRID_BITS - 1) - depths
-    codes = np.zeros(frame.height, np.int64)
-    for cells in grid_columns(frame, task.revision):
-        codes = (codes << 1) | ((cells >> shifts) & np.uint32(1)).astype(np.int64)
-    return codes
-
-
-def _write(task: PlaceTask, rows: pl.DataFrame, keys: U64Array, children: I64Array) -> PlacedFile:
+    Raises
+    ------
+    StorageError
+        If the store refuses.
+    """
+    rows, keys, children = file.rows, file.keys, file.children
     nodes, weights = nodes_and_weights(keys)
     begins: BoolArray = np.concatenate([[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])])
     starts = np.flatnonzero(begins)
@@ -133,6 +174,45 @@ def _write(task: PlaceTask, rows: pl.DataFrame, keys: U64Array, children: I64Arr
         counts=np.diff(starts, append=rows.height),
         weight_sum=int(weights.sum(dtype=np.int64)),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Frame:
+    frame: pl.DataFrame
+
+    def take(self, places: I64Array, names: Sequence[str] | None = None) -> pl.DataFrame:
+        frame = self.frame if names is None else self.frame.select(names)
+        return frame[pl.Series(places)]
+
+
+def _ordered(
+    task: PlaceTask, rows: RowsToPlace, keys: U64Array, places: I64Array | None
+) -> tuple[I64Array, U64Array, I64Array]:
+    """Return the order of the rows, and in this order their keys and nameless children (0: none)."""
+    if places is not None:
+        keys = keys[places]
+    order = np.argsort(keys)
+    keys = keys[order]
+    if places is not None:
+        order = places[order]
+    nodes, weights = nodes_and_weights(keys)
+    children = np.zeros(len(keys), np.int64)
+    beyond = np.flatnonzero(weights > task.outline.thresholds[nodes])
+    if len(beyond):
+        depths = task.outline.cubes.depth[nodes[beyond]].astype(np.uint32)
+        indexed = rows.take(order[beyond], task.revision.columns)
+        children[beyond] = _child_codes(task, indexed, depths) + 1
+        again = np.lexsort((weights, children, nodes))
+        order, keys, children = order[again], keys[again], children[again]
+    return order, keys, children
+
+
+def _child_codes(task: PlaceTask, frame: pl.DataFrame, depths: npt.NDArray[np.uint32]) -> I64Array:
+    shifts = np.uint32(GRID_BITS - 1) - depths
+    codes = np.zeros(frame.height, np.int64)
+    for cells in grid_columns(frame, task.revision):
+        codes = (codes << 1) | ((cells >> shifts) & np.uint32(1)).astype(np.int64)
+    return codes
 
 
 def with_blocks(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:
