@@ -22,10 +22,8 @@ LEAST_BYTES: Final = 4 << 20
 _UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
-_ONE_FILE_BYTES: Final = 64 << 20
-_COPIES: Final = (
-    6  # of the rows of a file: as read, joined, in order, as Arrow, encoded, and what is freed late
-)
+_LEAST_LOAD_BYTES: Final = 32 << 20  # half a file: rather fewer writers than files smaller than that
+_COPIES: Final = 5  # of the rows of a file: as read, in order, encoded, and what is freed late
 _BATCHES: Final = 64
 _LEAST_BATCH_BYTES: Final = 1 << 17
 _MOST_BATCH_BYTES: Final = 64 << 20
@@ -56,7 +54,7 @@ class Budget:
     @property
     def writers(self) -> int:
         """Files that are written at the same time."""
-        return max(min(self.cores, self.memory_bytes // (_COPIES * _ONE_FILE_BYTES)), 1)
+        return max(min(self.cores, self.memory_bytes // (_COPIES * _LEAST_LOAD_BYTES)), 1)
 
     @property
     def load_bytes(self) -> int:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I64Array, U64Array
+from qbeast_core.table.engine.spill.ahead import map_ahead
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.stream import within
 
 __all__ = ["LoadedRows", "PlacedBatch", "SpilledRange", "SpilledRows", "scatter", "spool"]
+
+BatchT = TypeVar("BatchT")
 
 _KEYS: Final = "sort key"  # the last column, found by its place: others may have any name
 _PLAIN: Final = pa.ipc.IpcWriteOptions()  # to pack what is read back at once takes more time than it saves
@@ -86,7 +90,9 @@ class LoadedRows:
     def take(self, places: I64Array, names: Sequence[str] | None = None) -> pl.DataFrame:
         """Return some rows in some order, all columns by default; beside them one column more is held at a time."""
         wanted, order = list(self.schema) if names is None else list(names), pl.Series(places)
-        columns = [_frame(self.table.select([name]), self.schema).to_series().gather(order) for name in wanted]
+        columns = [
+            _frame(self.table.select([name]), self.schema).to_series().gather(order) for name in wanted
+        ]
         return pl.DataFrame(columns)
 
 
@@ -173,20 +179,24 @@ def spool(
 
 
 def scatter(
-    batches: Iterable[PlacedBatch],
+    batches: Iterable[BatchT],
+    placed: Callable[[BatchT], PlacedBatch],
     starts: Sequence[U64Array],
     schema: pl.Schema,
     folder: SpillFolder,
     told: Callable[[int], None],
     *,
     packed: bool,
+    at_once: int,
 ) -> list[SpilledRange]:
     """Write rows to a spill file for each range of sort keys.
 
     Parameters
     ----------
-    batches : iterable of PlacedBatch
+    batches : iterable
         The rows.
+    placed : callable
+        Gives those of a batch with their sort keys; called in threads.
     starts : sequence of ndarray of uint64
         For each range the sort keys that its data files begin at, ascending over all ranges.
     schema : polars.Schema
@@ -197,6 +207,8 @@ def scatter(
         Of the bytes written.
     packed : bool
         Whether to spare the disk.
+    at_once : int
+        Batches that are placed at the same time.
 
     Raises
     ------
@@ -209,18 +221,14 @@ def scatter(
     sizes = [0] * len(starts)
     with ExitStack() as stack:
         writers = [stack.enter_context(_Writer(folder, path, told, options)) for path in paths]
-        for batch in batches:
-            numbers = np.searchsorted(firsts, batch.keys, side="right").astype(
-                np.uint16
-            )  # sorted by counting
-            order = np.argsort(numbers, kind="stable")
-            table = _with_keys(batch.frame[pl.Series(order)], batch.keys[order])
-            ends = np.cumsum(np.bincount(numbers, minlength=len(starts))).tolist()
-            for number, (first, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-                if first < end:
-                    part = table.slice(first, end - first)
-                    sizes[number] += part.nbytes
-                    writers[number].write(part)
+        sorting = map_ahead(lambda batch: _by_range(placed(batch), firsts), batches, at_once=at_once)
+        with closing(sorting) as tables:
+            for table, ends in tables:
+                for number, (first, end) in enumerate(pairwise(ends)):
+                    if first < end:
+                        part = table.slice(first, end - first)
+                        sizes[number] += part.nbytes
+                        writers[number].write(part)
     return [
         SpilledRange(folder, path, some, schema, size)
         for path, some, size in zip(paths, starts, sizes, strict=True)
@@ -285,6 +293,14 @@ def _read(folder: SpillFolder, path: str, fields: Sequence[int] | None) -> Itera
 
 def _table(frame: pl.DataFrame) -> Any:
     return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def _by_range(batch: PlacedBatch, firsts: U64Array) -> tuple[Any, list[int]]:
+    """Return rows with their keys, sorted by range, and where each range begins and the last one ends."""
+    numbers = np.searchsorted(firsts, batch.keys, side="right").astype(np.uint16)  # sorted by counting
+    order = np.argsort(numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers, minlength=len(firsts) + 1))
+    return _with_keys(batch.frame[pl.Series(order)], batch.keys[order]), [0, *ends.tolist()]
 
 
 def _with_keys(frame: pl.DataFrame, keys: U64Array) -> Any:

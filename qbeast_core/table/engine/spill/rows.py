@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import polars as pl
@@ -27,8 +27,12 @@ from qbeast_core.tree.summary import IndexSummary, merge_summaries
 
 __all__ = ["Spill", "spilled_rows"]
 
+BatchT = TypeVar("BatchT")
+
 _MOST_OPEN: Final = 256
 _LEAST_SLICE_BYTES: Final = 1 << 14
+_OFFSET_BYTES: Final = 8  # of a text besides its own
+_KEY_BYTES: Final = 8
 _LEAST_FILE_ROWS: Final = 64
 _FILLED: Final = 0.8  # of what a writer may load: the parts of a cut are not of one size
 
@@ -59,11 +63,20 @@ class Spill:
         return max(min(_MOST_OPEN, self.budget.batch_bytes // _LEAST_SLICE_BYTES), 2)
 
     def scatter(
-        self, batches: Iterable[PlacedBatch], starts: U64Array, schema: pl.Schema, *, packed: bool
+        self,
+        batches: Iterable[BatchT],
+        placed: Callable[[BatchT], PlacedBatch],
+        starts: U64Array,
+        schema: pl.Schema,
+        *,
+        packed: bool,
+        at_once: int = 1,
     ) -> list[SpilledRange]:
         """Write rows to spill files, each for one of the data files that begin at `starts`, or for some of them."""
         groups = np.array_split(starts, min(self._most_open, len(starts)))
-        return scatter(batches, groups, schema, self.folder, self.told, packed=packed)
+        return scatter(
+            batches, placed, groups, schema, self.folder, self.told, packed=packed, at_once=at_once
+        )
 
 
 def spilled_rows(
@@ -89,7 +102,11 @@ def spilled_rows(
     row_bytes : float
         Of a row in memory, about.
     """
-    most_rows = max(int(spill.budget.load_bytes * _FILLED / max(row_bytes, 1.0)), _LEAST_FILE_ROWS)
+    texts = sum(
+        dtype in (pl.String, pl.Binary) or dtype.is_nested() for dtype in target.shape.schema.dtypes()
+    )
+    spilled_row_bytes = row_bytes + _OFFSET_BYTES * texts + _KEY_BYTES
+    most_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), _LEAST_FILE_ROWS)
     workers = _Threads(stream, target, spill, progress)
     return DistributedRows(workers, target, progress, row_bytes=row_bytes, most_file_rows=most_rows)
 
@@ -145,9 +162,14 @@ class _Threads:
         try:
             if task.file_count:
                 batches = self._stream.batches(None, size_bytes=budget.batch_bytes)
-                placing = map_ahead(placed, batches, at_once=budget.cores)
-                schema = task.target.shape.schema
-                ranges = self._spill.scatter(placing, task.file_starts, schema, packed=files.packed)
+                ranges = self._spill.scatter(
+                    batches,
+                    placed,
+                    task.file_starts,
+                    task.target.shape.schema,
+                    packed=files.packed,
+                    at_once=budget.cores,
+                )
                 with closing(map_ahead(files.write, ranges, at_once=budget.writers)) as writing:
                     for _ in writing:
                         self._tell(files.written, task)
@@ -178,7 +200,7 @@ class _Files:
         starts = part.starts if len(part.starts) > 1 else _cut(part, self._spill.wanted(part.size_bytes))
         if len(starts) > 1:
             batches = part.batches(size_bytes=self._spill.budget.batch_bytes)
-            smaller = self._spill.scatter(batches, starts, part.schema, packed=self.packed)
+            smaller = self._spill.scatter(batches, _as_it_is, starts, part.schema, packed=self.packed)
             part.delete()
             for one in smaller:
                 self.write(one)
@@ -207,6 +229,10 @@ def _cut(part: SpilledRange, pieces: int) -> U64Array:
     if not len(cuts):  # most of them are equal: apart from the others
         cuts = keys[keys > keys[0]][:1]
     return np.concatenate([part.starts[:1], cuts])
+
+
+def _as_it_is(batch: PlacedBatch) -> PlacedBatch:
+    return batch
 
 
 def _numbered(batches: Iterable[pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame]]:
