@@ -105,6 +105,12 @@ def peak_rss_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+def private_bytes() -> int:
+    """Private writable memory of this process, used or not: what `RLIMIT_DATA` limits (Linux)."""
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmData"))
+    return int(line.split()[1]) * 1024
+
+
 def bytes_read() -> int:
     """Bytes this process has asked the system to read, cached or not (Linux)."""
     return int(Path("/proc/self/io").read_text().split()[1])
