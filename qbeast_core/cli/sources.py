@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import glob
-import io
-import signal
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +14,7 @@ import polars as pl
 
 import qbeast
 from qbeast_core.cli.files import ENDINGS
+from qbeast_core.cli.standard_input import StandardInput
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
 from qbeast_core.log.refusals import PARTITIONING
 from qbeast_core.log.schema import schema_from_delta
@@ -58,8 +56,17 @@ class SourceOptions:
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
 
 
-def read_sources(sources: Sequence[str], options: SourceOptions) -> pl.LazyFrame:
+def read_sources(sources: Sequence[str], options: SourceOptions, stdin: StandardInput) -> pl.LazyFrame:
     """Return the rows of all sources, one after the other; they must have the same columns.
+
+    Parameters
+    ----------
+    sources : sequence of str
+        Files, folders, patterns, addresses, or ``-`` for the standard input.
+    options : SourceOptions
+        How they are to be read.
+    stdin : callable
+        Reads the standard input.
 
     Raises
     ------
@@ -69,7 +76,7 @@ def read_sources(sources: Sequence[str], options: SourceOptions) -> pl.LazyFrame
     if sources.count("-") > 1:
         msg = f"the standard input can be read once{_NOTHING}"
         raise InvalidInputError(msg, argument="sources")
-    frames = [_read(source, options) for source in sources]
+    frames = [_read(source, options, stdin) for source in sources]
     names = [frame.collect_schema().names() for frame in frames]
     unknown = sorted(set(options.types) - set(names[0]))
     if unknown:
@@ -108,9 +115,10 @@ def types_by_name(names: Mapping[str, str]) -> dict[str, pl.DataType]:
     return dict(schema)
 
 
-def _read(source: str, options: SourceOptions) -> pl.LazyFrame:
+def _read(source: str, options: SourceOptions, stdin: StandardInput) -> pl.LazyFrame:
     if source == "-":
-        return _scan(_standard_input(options), _format_asked(options), options)
+        file_format, given = _format_asked(options), stdin()
+        return _scan([given] if isinstance(given, Path) else given, file_format, options)
     if "://" in source:
         return _scan(source, options.file_format or _format_of(source), options)
     path = Path(source)
@@ -204,13 +212,6 @@ def _carrier(dtype: pl.DataType) -> pl.DataType:
     if dtype.is_decimal():
         return pl.String()
     return pl.Int32() if dtype in (pl.Int8(), pl.Int16()) else dtype
-
-
-def _standard_input(options: SourceOptions) -> io.BytesIO:
-    _format_asked(options)
-    # Polars installs a handler that lets a read go on after Ctrl-C: nobody could stop one that waits.
-    signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003 - a function of C, without keywords
-    return io.BytesIO(sys.stdin.buffer.read())
 
 
 def _format_asked(options: SourceOptions) -> SourceFormat:

@@ -127,6 +127,18 @@ def test_the_standard_input_is_a_source(file_format: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("file_format", ["csv", "jsonl"])
+def test_a_large_standard_input_is_kept_in_a_temporary_file(file_format: str, tmp_path: Path) -> None:
+    rows = pl.concat([ROWS] * (1 + (300 << 10) // len(bytes_of(ROWS, file_format))))
+    given = bytes_of(rows, file_format)
+    assert len(given) > (4 << 20) // 16
+    held = ["--memory", "4MiB", "--spill-dir", tmp_path]
+    said("write", "-", tmp_path / "t", "-c", "id", "--format", file_format, *held, given=given)
+    assert_frame_equal(qbeast.read_table(tmp_path / "t").sort("id"), rows.sort("id"))
+    run("write", "-", tmp_path / "u", "-c", "id", "--format", "jsonl", *held, given=b"[" * (1 << 19), code=2)
+    assert [one.name for one in tmp_path.iterdir()] == ["t"]
+
+
+@pytest.mark.parametrize("file_format", ["csv", "jsonl"])
 def test_an_append_reads_text_with_the_types_of_the_table(file_format: str, tmp_path: Path) -> None:
     table = tmp_path / "t"
     qbeast.write_table(TYPED, table, columns=["id"])

@@ -10,8 +10,10 @@ from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.jobs.opening import on_table
 from qbeast_core.cli.jobs.write import readable
 from qbeast_core.cli.sources import SourceFormat, SourceOptions, read_sources, types_by_name
+from qbeast_core.cli.standard_input import standard_input
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.dml.change import ChangeResult
+from qbeast_core.table.engine.choice import EngineChoice
 from qbeast_core.table.runtime import ProgressCallback
 
 __all__ = ["delete", "merge", "update"]
@@ -77,8 +79,10 @@ def _merge(
         null_values=null_values,
         storage_options=given,
     )
-    rows = read_sources(sources, reading)
-    return _told(table.merge(rows, update=set, progress=progress, **options))
+    choice = EngineChoice(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
+    with standard_input(choice) as stdin:
+        rows = read_sources(sources, reading, stdin)
+        return _told(table.merge(rows, update=set, progress=progress, **options))
 
 
 def _refuse_unsaid(where: str | None, *, all_rows: bool) -> None:

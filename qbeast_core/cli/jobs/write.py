@@ -13,8 +13,10 @@ from qbeast_core.cli.answer import Answer, Part
 from qbeast_core.cli.grid import size_text
 from qbeast_core.cli.jobs.opening import working
 from qbeast_core.cli.sources import SourceFormat, SourceOptions, read_sources, types_by_name
+from qbeast_core.cli.standard_input import standard_input
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.plain_text import first_line
+from qbeast_core.table.engine.choice import EngineChoice
 from qbeast_core.table.write.write import WriteResult
 
 if TYPE_CHECKING:
@@ -50,8 +52,9 @@ def write(
         null_values=null_values,
         storage_options=storage_options,
     )
-    with working("writing") as progress, readable():
-        rows = read_sources(sources, reading)
+    choice = EngineChoice(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
+    with working("writing") as progress, readable(), standard_input(choice) as stdin:
+        rows = read_sources(sources, reading, stdin)
         result = qbeast.write_table(
             rows,
             table,

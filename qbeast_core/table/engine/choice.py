@@ -82,11 +82,15 @@ class EngineChoice:
             raise InvalidInputError(msg, argument="memory_bytes")
         return Budget.of(size)
 
+    @property
+    def folder(self) -> str | os.PathLike[str] | None:
+        """Where temporary files go; None: to the system's place for them."""
+        return self.spill_dir if self.spill_dir is not None else os.environ.get(_FOLDER_VARIABLE) or None
+
     @contextmanager
     def opened(self) -> Generator[LocalEngine]:
         """Give the engine; its temporary files are gone afterwards, however the call ends."""
-        folder = self.spill_dir if self.spill_dir is not None else os.environ.get(_FOLDER_VARIABLE) or None
-        engine = LocalEngine(self.engine, self.budget(), folder)
+        engine = LocalEngine(self.engine, self.budget(), self.folder)
         try:
             yield engine
         finally:
@@ -122,7 +126,7 @@ class LocalEngine:
         if rows.stream is None:
             return self._memory.open(rows.source, target, runtime, progress)
         self.name = "spill"
-        return spilled_rows(rows.stream, target, self._spilling(), progress, row_bytes=rows.row_bytes)
+        return spilled_rows(rows.stream, target, self.spill, progress, row_bytes=rows.row_bytes)
 
     def map(
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
@@ -130,6 +134,33 @@ class LocalEngine:
         """Call a function for each item, in as many threads as the budget has room for; see `Engine`."""
         most = max(self._budget.memory_bytes // _ONE_CALL_BYTES, 1)
         return self._memory.map(call, items, at_once=min(at_once, most))
+
+    def taken(self, source: Source, *, copies: int) -> FrameSource | StreamSource:
+        """Return rows in memory where so many copies of them fit the budget; else what reads them again and again.
+
+        Parameters
+        ----------
+        source : Source
+            A frame or a stream.
+        copies : int
+            Of the rows, that whoever takes them will hold.
+        """
+        if isinstance(source, FrameSource):
+            fits = not self._spills(copies * int(source.frame.estimated_size()))
+            taken: Source = source if fits else FrameStream(source.frame)
+        else:
+            taken = self._taken(cast("StreamSource", source), copies=copies).source
+        if isinstance(taken, FrameSource):
+            return taken
+        self.name = "spill"
+        return cast("StreamSource", taken)
+
+    @property
+    def spill(self) -> Spill:
+        """What rows are moved by that do not fit in memory."""
+        if self._spill is None:
+            self._spill = Spill(SpillFolder(self._spill_dir), self._budget, self._count)
+        return self._spill
 
     def close(self) -> None:
         """Remove what was spilled."""
@@ -192,7 +223,7 @@ class LocalEngine:
             return needed_bytes > self._budget.memory_bytes
         return self._choice == "spill"
 
-    def _taken(self, stream: StreamSource) -> _Repeatable:
+    def _taken(self, stream: StreamSource, *, copies: int = _READ) -> _Repeatable:
         """Hold the rows of a stream, or where they are too many be able to read them again."""
         batches = stream.batches(None, size_bytes=self._budget.batch_bytes)
         held: list[pl.DataFrame] = []
@@ -200,22 +231,17 @@ class LocalEngine:
         for batch in batches:
             held.append(batch)
             size_bytes += int(batch.estimated_size())
-            if self._spills(_READ * size_bytes):
+            if self._spills(copies * size_bytes):
                 break
         else:
             if self._choice != "spill":
                 return _Repeatable(FrameSource(pl.concat([stream.empty, *held], rechunk=False)))
         row_bytes = size_bytes / max(sum(batch.height for batch in held), 1)
         if stream.is_one_shot:
-            spill = self._spilling()
+            spill = self.spill
             rows = chain(_handed_over(held), batches)
             stream = spool(rows, stream.empty, spill.folder, spill.told)
         return _Repeatable(stream, stream, row_bytes)
-
-    def _spilling(self) -> Spill:
-        if self._spill is None:
-            self._spill = Spill(SpillFolder(self._spill_dir), self._budget, self._count)
-        return self._spill
 
     def _count(self, size_bytes: int) -> None:
         self.spilled_bytes += size_bytes

@@ -1,0 +1,52 @@
+"""The standard input as a source: held where it is small, else kept in a temporary file, for rows are read twice."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from qbeast_core.table.engine.choice import EngineChoice
+from qbeast_core.table.engine.spill.folder import SpillFolder
+
+__all__ = ["StandardInput", "standard_input"]
+
+StandardInput = Callable[[], io.BytesIO | Path]
+"""Reads the standard input to its end; gives its bytes, or a file of them."""
+
+_SHARE: Final = 16  # of the budget: what is held comes on top of the rows that are read from it
+_CHUNK_BYTES: Final = 1 << 20
+
+
+@contextmanager
+def standard_input(choice: EngineChoice) -> Generator[StandardInput]:
+    """Give what reads the standard input; its temporary file is gone afterwards.
+
+    Parameters
+    ----------
+    choice : EngineChoice
+        The memory there is, and the folder.
+    """
+    with ExitStack() as stack:
+
+        def read() -> io.BytesIO | Path:
+            # Polars installs a handler that lets a read go on after Ctrl-C: nobody could stop one that waits.
+            signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003 - a function of C, without keywords
+            most = choice.budget().memory_bytes // _SHARE
+            first = sys.stdin.buffer.read(most + 1)
+            if len(first) <= most:
+                return io.BytesIO(first)
+            folder = SpillFolder(choice.folder)
+            stack.callback(folder.close)
+            path = Path(folder.new_path())
+            with folder.writing(), path.open("wb") as kept:
+                kept.write(first)
+                shutil.copyfileobj(sys.stdin.buffer, kept, _CHUNK_BYTES)
+            return path
+
+        yield read
