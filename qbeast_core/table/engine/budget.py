@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,8 @@ __all__ = ["LEAST_BYTES", "Budget", "bytes_of_text", "machine_bytes"]
 
 LEAST_BYTES: Final = 4 << 20
 """The smallest budget that rows can be moved in."""
+
+_KNOWN_SECONDS: Final = 60
 
 _UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -49,7 +53,9 @@ class Budget:
     @staticmethod
     def of(memory_bytes: int | None = None) -> Budget:
         """Return a budget on this machine: by default half of the memory that it, or its cgroup, has."""
-        return Budget(machine_bytes() // 2 if memory_bytes is None else memory_bytes, pl.thread_pool_size())
+        if memory_bytes is None:
+            memory_bytes = _machine_bytes(int(time.monotonic() // _KNOWN_SECONDS)) // 2
+        return Budget(memory_bytes, pl.thread_pool_size())
 
     @property
     def writers(self) -> int:
@@ -111,6 +117,12 @@ def machine_bytes(root: Path = Path("/")) -> int:
     """
     limits = [int(text) for text in _limits(root) if text.isdecimal()]
     return min([_physical_bytes(), *limits])
+
+
+@lru_cache(maxsize=1)
+def _machine_bytes(_now: int) -> int:
+    """Ask again after a while: a cgroup's limit may change while the process lives."""
+    return machine_bytes()
 
 
 def _physical_bytes() -> int:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.engine.budget import bytes_of_text, machine_bytes
+from qbeast_core.table.engine.budget import Budget, bytes_of_text, machine_bytes
 from qbeast_core.table.engine.spill.folder import SpillFolder
 
 KILLED = """
@@ -86,11 +89,27 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "t").exists()
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(qbeast.StorageError, match="cannot be used: Permission denied"):
-        SpillFolder(tmp_path)
+@contextmanager
+def another_user() -> Generator[None]:
+    """Be somebody who may write nothing that others own: root may write anywhere."""
+    if os.getuid() != 0:
+        yield
+        return
+    os.seteuid(12345)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize(("mode", "below"), [(0o555, ""), (0o500, "hidden")])
+def test_a_folder_that_permissions_forbid_is_named(mode: int, below: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / below).mkdir(exist_ok=True)
+        Path(name).chmod(mode if os.getuid() == 0 else mode & (0o555 if not below else 0))
+        with another_user(), pytest.raises(qbeast.StorageError, match="cannot be used: Permission denied"):
+            SpillFolder(Path(name) / below)
+        Path(name).chmod(0o700)
 
 
 def test_a_folder_on_a_read_only_file_system_is_named() -> None:
@@ -136,3 +155,43 @@ def test_sizes_are_read_as_people_write_them() -> None:
     for text in ("", "GiB", "-1", "1e9", "2 GiBs"):
         with pytest.raises(qbeast.InvalidInputError, match="is no size"):
             bytes_of_text(text, argument="memory_bytes")
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "cores", "writers"),
+    [(64 << 30, 48, 48), (512 << 20, 2, 2), (512 << 20, 48, 3), (4 << 20, 48, 1)],
+)
+def test_writers_are_as_many_as_the_cores_while_memory_allows(memory_bytes, cores, writers) -> None:
+    assert Budget(memory_bytes, cores).writers == writers
+
+
+FULL = """
+    import resource, sys
+    import polars as pl
+    import qbeast
+    rows = pl.DataFrame({"a": range(100_000)})
+    table, spill = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))  # a disk with less room than the rows need
+    steps = {
+        "write": lambda given: qbeast.write_table(given, table, mode="append", engine="spill", spill_dir=spill),
+        "merge": lambda given: qbeast.open_table(table).merge(given, "a", engine="spill", spill_dir=spill),
+    }
+    for name, step in steps.items():
+        for given in (rows, rows.lazy(), rows.iter_slices(5000)):
+            try:
+                step(given)
+            except qbeast.StorageError as error:
+                print(name, "has no room left" in str(error), error.path == spill)
+"""
+
+
+def test_a_disk_that_is_full_ends_a_call_and_leaves_nothing(tmp_path: Path) -> None:
+    spill, table = tmp_path / "spilling", tmp_path / "t"
+    spill.mkdir()
+    qbeast.write_table(pl.DataFrame({"a": [1]}), table, columns=["a"])
+    before = sorted(table.rglob("*"))
+    program = [sys.executable, "-c", textwrap.dedent(FULL), str(table), str(spill)]
+    said = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["write True True"] * 3 + ["merge True True"] * 3
+    assert not list(spill.iterdir())
+    assert sorted(table.rglob("*")) == before

@@ -37,7 +37,9 @@ class SpillFolder:
 
     def __init__(self, parent: str | os.PathLike[str] | None) -> None:
         self.parent = Path(tempfile.gettempdir() if parent is None else parent)
-        if not self.parent.is_dir():
+        with self.writing():  # a folder of another user's may hide what is in it
+            is_there = self.parent.is_dir()
+        if not is_there:
             msg = (
                 f"there is no folder {str(self.parent)!r} to spill rows to; nothing was written. Make it, or name "
                 "another one with spill_dir."
