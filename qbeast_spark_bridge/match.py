@@ -13,28 +13,20 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError, InvalidInputError, StorageError
 from qbeast_core.io.store import Store
-from qbeast_core.query.atoms import compare, is_in
-from qbeast_core.query.nodes import Node, Nothing, Operand, Unknown, all_of
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.data_files import delete_files
+from qbeast_core.table.dml.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests
 from qbeast_core.table.dml.match import Matches, live_rows
 from qbeast_core.table.dml.merge_rules import MergedFiles, MergeRules
 from qbeast_core.table.dml.merge_source import FoundMatches, scan_plan
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.stored_rows import StoredRows, stored_by
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan_task import RowFilter
 from qbeast_core.table.read.split_scan import file_parts
 from qbeast_spark_bridge.engine import spread
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered, quoted, spark_schema
 from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
-from qbeast_spark_bridge.worker.key_digest import (
-    DIGESTS,
-    KeyColumn,
-    KeyDigest,
-    digest_keys,
-    merge_digests,
-)
+from qbeast_spark_bridge.worker.key_digest import DIGESTS, digest_keys
 from qbeast_spark_bridge.worker.match import (
     PIECES,
     BucketAnswer,
@@ -89,7 +81,7 @@ class SparkMergeSource:
         _refuse_collations(rules, self.df, reader)
         with OwnErrors(self.df.sparkSession):
             digest = self._digest(rules)
-            live, plan = live_rows(reader), scan_plan(rules, reader, _nodes(rules, digest))
+            live, plan = live_rows(reader), scan_plan(rules, reader, key_nodes(rules, digest))
             files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
             task = self._task(rules, reader, plan, digest, int(np.maximum(live[files], 0).sum()))
             buckets, judged = self._joined(task, reader, plan, files)
@@ -127,7 +119,7 @@ class SparkMergeSource:
         return MatchTask(
             rules=rules,
             files=reader.files,
-            keys=_key_filter(rules, reader.row_filter(plan, keys), digest),
+            keys=key_filter(rules, reader.row_filter(plan, keys), digest),
             judged=reader.row_filter(plan, rules.match_columns()),
             bucket_keys=task_keys(min(size // _BUCKET_BYTES + 1, _MOST_TASKS)),
             file_keys=task_keys(min(max(file_count, 1), _MOST_TASKS)),
@@ -192,42 +184,6 @@ class SparkMergeSource:
             added=added,
             source_rows=rows,
         )
-
-
-def _key_filter(rules: MergeRules, keep: RowFilter, digest: KeyDigest) -> RowFilter:
-    """Return a read of keys without those that surely match nothing."""
-    tests = [_can_match(name, one) for name, one in zip(rules.clauses.keys, digest.columns, strict=True)]
-    return RowFilter(keep.columns, keep.schema, keep.indexed, keep.weights, pl.all_horizontal(tests))
-
-
-def _can_match(name: str, keys: KeyColumn) -> pl.Expr:
-    column, values = pl.col(name), keys.values
-    if not len(values):
-        return pl.lit(value=False)
-    if values.dtype.is_float():  # NaN has no place in a range
-        return column.is_not_null()
-    if keys.exact:
-        return column.is_in(values.implode())
-    return column.is_between(pl.lit(values[0], values.dtype), pl.lit(values[-1], values.dtype))
-
-
-def _nodes(rules: MergeRules, digest: KeyDigest) -> list[Node]:
-    """Return what the source has of each key, for the choice of files."""
-    return [
-        _node(Operand(name, rules.schema[name]), one)
-        for name, one in zip(rules.clauses.keys, digest.columns, strict=True)
-    ]
-
-
-def _node(operand: Operand, keys: KeyColumn) -> Node:
-    values = keys.values
-    if not len(values):
-        return Nothing()
-    if keys.exact:
-        return is_in(operand, values, nulls_equal=False)
-    if values.dtype.is_float() and values.is_nan().any():
-        return Unknown()
-    return all_of([compare(operand, ">=", values[:1]), compare(operand, "<=", values[-1:])])
 
 
 def _refuse_collations(rules: MergeRules, df: DataFrame, reader: Reader) -> None:

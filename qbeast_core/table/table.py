@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from importlib.util import find_spec
@@ -20,14 +20,14 @@ from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import CheckReport
 from qbeast_core.table.check.repair import RepairResult, repair_table
 from qbeast_core.table.data.expressions import Predicate, Value, filter_of
-from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult, run_change
 from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.merge import Merge
 from qbeast_core.table.dml.merge_clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
-from qbeast_core.table.dml.merge_source import FrameMergeSource
+from qbeast_core.table.dml.merge_stream import local_merge_source
 from qbeast_core.table.dml.update import Update
-from qbeast_core.table.engine.choice import EngineChoice, EngineName
+from qbeast_core.table.engine.choice import EngineChoice, EngineName, LocalEngine
+from qbeast_core.table.engine.stream import RowsLike, source_of
 from qbeast_core.table.estimate.question import Asked, question_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
@@ -1053,10 +1053,13 @@ class Table:
             Update(predicate, assignments), EngineChoice(engine, memory_bytes, spill_dir), options
         )
 
-    def _run(self, change: Change, choice: EngineChoice, options: ChangeOptions) -> ChangeResult:
+    def _run(
+        self, change: Change | Callable[[LocalEngine], Change], choice: EngineChoice, options: ChangeOptions
+    ) -> ChangeResult:
         with choice.opened() as local:
             told = replace(options, progress=local.telling(options.progress))
-            result, newest = run_change(self._reader, change, told, RUNTIME, engine=local)
+            asked = change if isinstance(change, Change) else change(local)
+            result, newest = run_change(self._reader, asked, told, RUNTIME, engine=local)
             result = local.told(result)
         if result.committed:
             self._move_to(newest)
@@ -1064,7 +1067,7 @@ class Table:
 
     def merge(
         self,
-        source: FrameLike,
+        source: RowsLike,
         on: str | Sequence[str],
         *,
         when_matched: WhenMatched = "update",
@@ -1098,8 +1101,9 @@ class Table:
 
         Parameters
         ----------
-        source : polars.DataFrame, polars.LazyFrame or anything with ``__arrow_c_stream__``
-            Rows to merge. Columns that the table does not have are for conditions and values alone.
+        source : polars.DataFrame, polars.LazyFrame, iterator of frames or anything with ``__arrow_c_stream__``
+            Rows to merge, whatever `qbeast.write_table` takes. Columns that the table does not have are for conditions
+            and values alone.
         on : str or sequence of str
             Columns to match by, in the table and in the source.
         when_matched : {"update", "delete", "ignore"}, default "update"
@@ -1151,7 +1155,8 @@ class Table:
 
         Notes
         -----
-        The source is held in memory, whatever the budget; the table's rows as `optimize` holds them.
+        A source that takes more than an eighth of the budget is read twice and matched in temporary files, one that can
+        be read once is kept there, compressed; the table's rows are held as `optimize` holds them.
 
         Examples
         --------
@@ -1183,7 +1188,7 @@ class Table:
         )
         options = _options(dry_run, txn, commit_metadata, progress)
         return self._run(
-            Merge(FrameMergeSource(to_frame(source)), clauses),
+            lambda local: Merge(local_merge_source(source_of(source), local), clauses),
             EngineChoice(engine, memory_bytes, spill_dir),
             options,
         )

@@ -20,12 +20,12 @@ import pyarrow as pa
 
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.spec.revision import Revision
+from qbeast_core.table.dml.key_digest import key_hashes
 from qbeast_core.table.dml.merge_rules import MergeRules
-from qbeast_core.table.dml.tasks import MatchRows
+from qbeast_core.table.dml.tasks import MatchRows, join_keys
 from qbeast_core.table.engine.tasks.stored_rows import StoredPart, store_rows
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 from qbeast_core.tree.outside import rows_outside
-from qbeast_spark_bridge.worker.key_digest import key_hashes
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, gathered, longs_as_decimals
 
 __all__ = [
@@ -228,7 +228,7 @@ class _Bucket:
         if self.keys:
             self.keys = [pl.concat(self.keys)]
             numbered = source.with_row_index(_ROW)
-            pairs = numbered.join(self.keys[0], on=self._on, how="inner")
+            pairs = join_keys(numbered, self.keys[0], self._on, how="inner")
             matched = pairs[_ROW].unique()
             self._matched += len(matched)
             new = numbered.join(matched.to_frame(), on=_ROW, how="anti", maintain_order="left").drop(_ROW)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,7 @@ from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.dml.merge_clauses import Clauses, MergeConditions
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 
-__all__ = ["AT_ONCE", "ROW", "SOURCE_ROW", "CountRows", "MatchRows", "Verdict", "judge"]
+__all__ = ["AT_ONCE", "ROW", "SOURCE_ROW", "CountRows", "MatchRows", "Verdict", "join_keys", "judge"]
 
 AT_ONCE: Final = 8
 """Files that one process reads at the same time."""
@@ -28,6 +28,7 @@ SOURCE_ROW: Final = "__qbeast_source_row"
 """Name of a column that numbers the rows of the source."""
 
 _FILE: Final = "__qbeast_file"
+_SAME: Final = "__qbeast_same"
 _FATE: Final = "__qbeast_is_updated"
 
 
@@ -146,7 +147,7 @@ def judge(rows: pl.DataFrame, source: pl.DataFrame, clauses: Clauses, conditions
         A row would be changed by several rows of the source.
     """
     keys = list(clauses.keys)
-    pairs = rows.join(source, on=keys, how="inner", maintain_order="left_right")
+    pairs = join_keys(rows, source, keys, how="inner", maintain_order="left_right")
     goes = pl.repeat(clauses.when_matched == "delete", pairs.height, dtype=pl.Boolean, eager=True)
     if conditions.delete is not None:
         goes = conditions.delete.mask(pairs)
@@ -159,10 +160,36 @@ def judge(rows: pl.DataFrame, source: pl.DataFrame, clauses: Clauses, conditions
     _refuse_several(acting, keys)
     not_matched = rows.clear()
     if clauses.when_not_matched_by_source == "delete":
-        alone = rows.join(source, on=keys, how="anti", maintain_order="left")
+        alone = join_keys(rows, source, keys, how="anti", maintain_order="left")
         not_matched = alone.filter(conditions.not_matched.mask(alone))
     updated = acting.filter(_FATE).drop(_FATE)
     return Verdict(updated, acting.filter(~pl.col(_FATE)), not_matched, pairs[SOURCE_ROW].unique())
+
+
+def join_keys(
+    rows: pl.DataFrame,
+    others: pl.DataFrame,
+    keys: Sequence[str],
+    *,
+    how: Literal["inner", "anti"],
+    maintain_order: Literal["none", "left", "left_right"] = "none",
+) -> pl.DataFrame:
+    """Join rows where all keys are equal: a null equals nothing, NaN equals NaN, and 0.0 equals -0.0.
+
+    Examples
+    --------
+    >>> nan = pl.DataFrame({"a": [float("nan")]})
+    >>> join_keys(nan, nan, ["a"], how="inner").height
+    1
+    """
+    if len(keys) > 1 or not rows.schema[keys[0]].is_float():
+        return rows.join(others, on=keys, how=how, maintain_order=maintain_order)
+    # A single key, of one row on either side, is compared in another way by Polars (2.1), which finds no NaN.
+    same = pl.lit(value=True).alias(_SAME)
+    joined = rows.with_columns(same).join(
+        others.with_columns(same), on=[*keys, _SAME], how=how, maintain_order=maintain_order
+    )
+    return joined.drop(_SAME)
 
 
 def _refuse_several(acting: pl.DataFrame, keys: list[str]) -> None:

@@ -215,3 +215,10 @@ def test_clauses_mean_what_they_mean_to_deltalake(
         qbeast.read_table(tmp_path / "t").sort(pl.all()), wanted.sort(pl.all()), check_exact=True
     )
     check_invariants(tmp_path / "t")
+
+
+def test_a_single_nan_matches_a_single_nan(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"key": [float("nan")], "value": [1]})
+    qbeast.write_table(rows, tmp_path, columns=["value"])
+    done = qbeast.open_table(tmp_path).merge(rows.with_columns(value=2), "key")
+    assert (done.rows_updated, done.rows_inserted) == (1, 0)

@@ -18,7 +18,7 @@ from qbeast_core.table.engine.spill.ahead import map_ahead
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.stream import within
 
-__all__ = ["LoadedRows", "PlacedBatch", "SpilledRange", "SpilledRows", "scatter", "spool"]
+__all__ = ["LoadedRows", "PlacedBatch", "SpilledRange", "SpilledRows", "as_it_is", "scatter", "spool"]
 
 BatchT = TypeVar("BatchT")
 
@@ -34,6 +34,11 @@ class PlacedBatch:
 
     frame: pl.DataFrame
     keys: U64Array
+
+
+def as_it_is(batch: PlacedBatch) -> PlacedBatch:
+    """Return a batch whose rows are placed already."""
+    return batch
 
 
 class SpilledRows:
@@ -120,14 +125,14 @@ class SpilledRange:
     schema: pl.Schema
     size_bytes: int
 
-    def loads(self, *, size_bytes: int) -> Iterator[LoadedRows]:
-        """Yield the rows in the order they came in, in parts of about so many bytes; none is kept here."""
+    def loads(self, *, size_bytes: int | None = None) -> Iterator[LoadedRows]:
+        """Yield the rows in the order they came in, in parts of about so many bytes, or in one; none is kept here."""
         held: list[Any] = []
         held_bytes = 0
         for table in _read(self.folder, self.path, None):
             held.append(table)
             held_bytes += table.nbytes
-            if held_bytes >= size_bytes:
+            if size_bytes is not None and held_bytes >= size_bytes:
                 yield LoadedRows.joined(held, self.schema)
                 held_bytes = 0
         if held:
@@ -182,10 +187,10 @@ def scatter(
     batches: Iterable[BatchT],
     placed: Callable[[BatchT], PlacedBatch],
     starts: Sequence[U64Array],
+    *,
     schema: pl.Schema,
     folder: SpillFolder,
     told: Callable[[int], None],
-    *,
     packed: bool,
     at_once: int,
 ) -> list[SpilledRange]:

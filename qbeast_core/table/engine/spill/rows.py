@@ -16,7 +16,7 @@ from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.protocol import Rows
 from qbeast_core.table.engine.spill.ahead import map_ahead
-from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, SpilledRows, scatter
+from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, SpilledRows, as_it_is, scatter
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.stream import StreamSource
 from qbeast_core.table.engine.target import FileTarget, RowShape
@@ -56,10 +56,11 @@ class Spill:
     def wanted(self, size_bytes: int) -> int:
         """Return how many parts of so many rows a writer may load one by one: as many as can be open at once."""
         parts = -(-size_bytes // int(self.budget.load_bytes * _FILLED))
-        return min(max(parts, 2), self._most_open)
+        return min(max(parts, 2), self.most_open)
 
     @property
-    def _most_open(self) -> int:
+    def most_open(self) -> int:
+        """Files that rows are parted to at once."""
         return max(min(_MOST_OPEN, self.budget.batch_bytes // _LEAST_SLICE_BYTES), 2)
 
     def scatter(
@@ -73,9 +74,16 @@ class Spill:
         at_once: int = 1,
     ) -> list[SpilledRange]:
         """Write rows to spill files, each for one of the data files that begin at `starts`, or for some of them."""
-        groups = np.array_split(starts, min(self._most_open, len(starts)))
+        groups = np.array_split(starts, min(self.most_open, len(starts)))
         return scatter(
-            batches, placed, groups, schema, self.folder, self.told, packed=packed, at_once=at_once
+            batches,
+            placed,
+            groups,
+            schema=schema,
+            folder=self.folder,
+            told=self.told,
+            packed=packed,
+            at_once=at_once,
         )
 
 
@@ -103,7 +111,8 @@ def spilled_rows(
         Of a row in memory, about.
     """
     texts = sum(
-        dtype in (pl.String, pl.Binary) or dtype.is_nested() for dtype in target.shape.schema.dtypes()
+        isinstance(dtype, pl.String | pl.Binary) or dtype.is_nested()
+        for dtype in target.shape.schema.dtypes()
     )
     spilled_row_bytes = row_bytes + _OFFSET_BYTES * texts + _KEY_BYTES
     most_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), _LEAST_FILE_ROWS)
@@ -195,20 +204,20 @@ class _Files:
         """Write the files of a range; where it is more than may be held, cut it first, and delete it."""
         most_bytes = self._spill.budget.load_bytes
         if part.size_bytes <= most_bytes:
-            self._write(part, size_bytes=2 * most_bytes)
+            self._write(part, size_bytes=None)
             return
         starts = part.starts if len(part.starts) > 1 else _cut(part, self._spill.wanted(part.size_bytes))
         if len(starts) > 1:
             batches = part.batches(size_bytes=self._spill.budget.batch_bytes)
-            smaller = self._spill.scatter(batches, _as_it_is, starts, part.schema, packed=self.packed)
+            smaller = self._spill.scatter(batches, as_it_is, starts, part.schema, packed=self.packed)
             part.delete()
             for one in smaller:
                 self.write(one)
             return
         self._write(part, size_bytes=int(most_bytes * _FILLED))  # equal index keys, all of them
 
-    def _write(self, part: SpilledRange, *, size_bytes: int) -> None:
-        """Write files of so many bytes of rows at a time, of which none is held but by the file it is in."""
+    def _write(self, part: SpilledRange, *, size_bytes: int | None) -> None:
+        """Write files of so many bytes of rows at a time, or of all; none is held but by the file it is in."""
         ordered: list[OrderedRows] = []
         for rows in part.loads(size_bytes=size_bytes):
             numbers = np.searchsorted(part.starts[1:], rows.keys, side="right")
@@ -229,10 +238,6 @@ def _cut(part: SpilledRange, pieces: int) -> U64Array:
     if not len(cuts):  # most of them are equal: apart from the others
         cuts = keys[keys > keys[0]][:1]
     return np.concatenate([part.starts[:1], cuts])
-
-
-def _as_it_is(batch: PlacedBatch) -> PlacedBatch:
-    return batch
 
 
 def _numbered(batches: Iterable[pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame]]:

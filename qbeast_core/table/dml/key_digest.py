@@ -1,0 +1,164 @@
+"""What is known of the keys of a merge's source before they are matched: how many, and which values, or their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from qbeast_core.query.atoms import compare, is_in
+from qbeast_core.query.nodes import Node, Nothing, Operand, Unknown, all_of
+from qbeast_core.table.dml.merge_rules import MergeRules
+from qbeast_core.table.read.scan_task import RowFilter
+from qbeast_core.tree.columns import frame_weights
+
+__all__ = ["KeyColumn", "KeyDigest", "digest_of", "key_filter", "key_hashes", "key_nodes", "merge_digests"]
+
+_MOST_VALUES: Final = 1 << 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyColumn:
+    """The values of one column, nulls aside.
+
+    Attributes
+    ----------
+    values : polars.Series
+        All of them, each once, ascending; or the least and the greatest.
+    exact : bool
+        Whether it is all of them.
+    """
+
+    values: pl.Series
+    exact: bool
+
+    @staticmethod
+    def of(values: pl.Series, *, exact: bool = True) -> KeyColumn:
+        """Keep all values as long as they are few."""
+        known = values.drop_nulls().unique().sort()
+        if exact and len(known) <= _MOST_VALUES:
+            return KeyColumn(known, exact=True)
+        return KeyColumn(known.gather([0, len(known) - 1]).unique(maintain_order=True), exact=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyDigest:
+    """What is known of the keys.
+
+    Attributes
+    ----------
+    rows : int
+        How many rows there are.
+    hash_sum : int
+        Sum of the hashes of their keys.
+    columns : tuple of KeyColumn
+        One for each column to match by.
+    """
+
+    rows: int
+    hash_sum: int
+    columns: tuple[KeyColumn, ...]
+
+
+def digest_of(rules: MergeRules, rows: pl.DataFrame) -> KeyDigest:
+    """Return what is known of the keys of some rows.
+
+    Parameters
+    ----------
+    rules : MergeRules
+        What to do.
+    rows : polars.DataFrame
+        The columns to match by, as they came.
+
+    Raises
+    ------
+    SchemaMismatchError
+        If they do not fit the table.
+    """
+    names = rules.clauses.keys
+    keys = rules.fit_keys(rows)
+    columns = tuple(KeyColumn.of(keys[name]) for name in names)
+    return KeyDigest(keys.height, int(key_hashes(keys, names).sum(dtype=np.int64)), columns)
+
+
+def merge_digests(digests: Sequence[KeyDigest]) -> KeyDigest:
+    """Return what is known of the keys of all parts.
+
+    Parameters
+    ----------
+    digests : sequence of KeyDigest
+        At least one.
+    """
+    columns = [
+        KeyColumn.of(pl.concat([one.values for one in parts]), exact=all(one.exact for one in parts))
+        for parts in zip(*(digest.columns for digest in digests), strict=True)
+    ]
+    return KeyDigest(
+        sum(digest.rows for digest in digests), sum(digest.hash_sum for digest in digests), tuple(columns)
+    )
+
+
+def key_hashes(rows: pl.DataFrame, names: Sequence[str]) -> npt.NDArray[np.uint32]:
+    """Return a number for each row, the same for rows with equal keys: on every machine, of every process.
+
+    Parameters
+    ----------
+    rows : polars.DataFrame
+        With the columns, of the table's types.
+    names : sequence of str
+        Columns to match by.
+
+    Examples
+    --------
+    >>> found = key_hashes(pl.DataFrame({"a": [0.0, -0.0], "b": [True, True]}), ["a", "b"])
+    >>> bool(found[0] == found[1])
+    True
+    """
+    plain = rows.select(_hashable(name, rows.schema[name]) for name in names)
+    return frame_weights(plain, list(names)).view(np.uint32)
+
+
+def key_filter(rules: MergeRules, keep: RowFilter, digest: KeyDigest) -> RowFilter:
+    """Return a read of keys without those that surely match nothing."""
+    tests = [_can_match(name, one) for name, one in zip(rules.clauses.keys, digest.columns, strict=True)]
+    return RowFilter(keep.columns, keep.schema, keep.indexed, keep.weights, pl.all_horizontal(tests))
+
+
+def key_nodes(rules: MergeRules, digest: KeyDigest) -> list[Node]:
+    """Return what the source has of each key, for the choice of files."""
+    return [
+        _node(Operand(name, rules.schema[name]), one)
+        for name, one in zip(rules.clauses.keys, digest.columns, strict=True)
+    ]
+
+
+def _can_match(name: str, keys: KeyColumn) -> pl.Expr:
+    column, values = pl.col(name), keys.values
+    if not len(values):
+        return pl.lit(value=False)
+    if values.dtype.is_float():  # NaN has no place in a range
+        return column.is_not_null()
+    if keys.exact:
+        return column.is_in(values.implode())
+    return column.is_between(pl.lit(values[0], values.dtype), pl.lit(values[-1], values.dtype))
+
+
+def _node(operand: Operand, keys: KeyColumn) -> Node:
+    values = keys.values
+    if not len(values):
+        return Nothing()
+    if keys.exact:
+        return is_in(operand, values, nulls_equal=False)
+    if values.dtype.is_float() and values.is_nan().any():
+        return Unknown()
+    return all_of([compare(operand, ">=", values[:1]), compare(operand, "<=", values[-1:])])
+
+
+def _hashable(name: str, dtype: pl.DataType) -> pl.Expr:
+    if dtype == pl.Boolean():
+        return pl.col(name).cast(pl.Int8)
+    return pl.col(name).bin.encode("hex") if dtype == pl.Binary() else pl.col(name)

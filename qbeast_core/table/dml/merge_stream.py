@@ -1,0 +1,319 @@
+"""The source of a merge that is read batch by batch: its rows meet those of the table in temporary files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InputChangedError
+from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.table.dml.key_digest import (
+    KeyDigest,
+    digest_of,
+    key_filter,
+    key_hashes,
+    key_nodes,
+    merge_digests,
+)
+from qbeast_core.table.dml.match import Matches, live_rows
+from qbeast_core.table.dml.merge_rules import MergedFiles, MergeRules
+from qbeast_core.table.dml.merge_source import FoundMatches, FrameMergeSource, MergeSource, scan_plan
+from qbeast_core.table.dml.tasks import MatchRows, join_keys
+from qbeast_core.table.engine.choice import LocalEngine
+from qbeast_core.table.engine.protocol import Engine, FrameSource, Source
+from qbeast_core.table.engine.spill.ahead import map_ahead
+from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, as_it_is
+from qbeast_core.table.engine.spill.rows import Spill
+from qbeast_core.table.engine.stream import StreamSource
+from qbeast_core.table.engine.tasks.stored_rows import SUFFIX, StoredPart, StoredRows
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.scan_task import read_parts
+from qbeast_core.table.read.split_scan import file_parts
+from qbeast_core.tree.outside import rows_outside
+
+__all__ = ["StreamMergeSource", "local_merge_source"]
+
+_COPIES: Final = 8  # of a source that is held: fitted, joined with rows of the table, put into their columns
+_BUCKETS_HELD: Final = 16  # keys of a bucket and what joins them take so small a part of the budget
+_VALUE_BYTES: Final = 24  # of a key in memory, guessed
+_FILE: Final = "__qbeast_file"
+_ROW: Final = "__qbeast_source_number"
+
+
+def local_merge_source(source: Source, engine: LocalEngine) -> MergeSource:
+    """Return the rows of a merge, in memory where they are few.
+
+    Parameters
+    ----------
+    source : Source
+        What the merge was given.
+    engine : LocalEngine
+        Of the call; keeps rows that can be read once.
+    """
+    taken = engine.taken(source, copies=_COPIES)
+    if isinstance(taken, FrameSource):
+        return FrameMergeSource(taken.frame)
+    return StreamMergeSource(taken, engine.spill)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamMergeSource:
+    """Rows in batches, which have to be the same when they are read again.
+
+    Attributes
+    ----------
+    stream : StreamSource
+        The rows.
+    spill : Spill
+        Where they meet those of the table; what is left there goes with its folder, or when rows are matched again.
+    """
+
+    stream: StreamSource
+    spill: Spill
+    _stored: list[str] = field(default_factory=list[str], init=False, repr=False)
+
+    @property
+    def empty(self) -> pl.DataFrame:
+        """See `MergeSource`."""
+        return self.stream.empty
+
+    def find(
+        self, rules: MergeRules, reader: Reader, engine: Engine, *, among: BoolArray | None = None
+    ) -> FoundMatches:
+        """Match the rows by the hash of their keys, a part of them at a time; see `MergeSource`."""
+        del engine  # these rows are read here
+        digest = self._digest(rules)
+        if among is None:  # else what was found before is still in use
+            self._forget(self._stored)
+        matching = _Matching(rules, reader, digest, spill=self.spill, among=among)
+        try:
+            found = self._matched(matching, digest)
+        finally:
+            kept = matching.stored if among is None else []
+            self._stored.extend(kept)
+            self._forget([path for path in matching.stored if path not in kept])
+        numbers = np.array([number for number, _ in found], np.int64)
+        counts = np.array([count for _, count in found], np.int64).reshape(-1, 3).T
+        return FoundMatches(
+            matches=Matches(numbers, counts.sum(axis=0), live_rows(reader)[numbers]),
+            counts=counts,
+            any_matched=matching.any_matched,
+            change=MergedFiles(rules, str(self.spill.folder.path), {}, matching.stored_by_file),
+            added=matching.added,
+            source_rows=digest.rows,
+        )
+
+    def _digest(self, rules: MergeRules) -> KeyDigest:
+        given = [name for name in rules.clauses.keys if name in self.empty.columns]
+        batches = self.stream.batches(given, size_bytes=self.spill.budget.batch_bytes)
+        digest = digest_of(rules, self.empty.select(given))
+        for one in map_ahead(lambda rows: digest_of(rules, rows), batches, at_once=self.spill.budget.cores):
+            digest = merge_digests([digest, one])
+        return digest
+
+    def _matched(self, matching: _Matching, digest: KeyDigest) -> list[tuple[int, I64Array]]:
+        batches = self.stream.batches(None, size_bytes=self.spill.budget.batch_bytes)
+        rows, hash_sum = matching.take(batches)
+        if (rows, hash_sum) != (digest.rows, digest.hash_sum):
+            msg = (
+                f"the source changed while it was merged: {digest.rows:,} rows were counted, then {rows:,} arrived, or "
+                "their keys differed. Nothing was changed. It is read twice: give rows that are the same each time, or "
+                "an iterator, whose rows are kept."
+            )
+            raise InputChangedError(msg, rows_before=digest.rows, rows_after=rows)
+        return matching.judge(matching.join())
+
+    def _forget(self, paths: list[str]) -> None:
+        for path in paths:
+            with suppress(OSError):
+                Path(self.spill.folder.path, path).unlink()
+        paths.clear()
+
+
+class _Matching:
+    """Rows of one source on their way to the files of one version that they match in."""
+
+    def __init__(
+        self, rules: MergeRules, reader: Reader, digest: KeyDigest, *, spill: Spill, among: BoolArray | None
+    ) -> None:
+        self._rules, self._reader, self._digest, self._spill = rules, reader, digest, spill
+        self._on = list(rules.clauses.keys)
+        self._plan = scan_plan(rules, reader, key_nodes(rules, digest))
+        self._live = live_rows(reader)
+        self._files = np.flatnonzero(self._plan.selection.opened & (True if among is None else among))
+        self._source: list[SpilledRange] = []
+        self._keys: dict[int, SpilledRange] = {}
+        self._new: list[pl.DataFrame] = []
+        self._added: list[StoredPart] = []
+        self.any_matched = False
+        self.stored: list[str] = []
+        self.stored_by_file: dict[str, str] = {}
+
+    @property
+    def added(self) -> StoredRows:
+        """The rows that match none, as they come."""
+        revision = self._reader.index_state.newest
+        number = None if revision is None else revision.revision_id
+        return StoredRows(str(self._spill.folder.path), {}, tuple(self._added), number)
+
+    def take(self, batches: Iterator[pl.DataFrame]) -> tuple[int, int]:
+        """Part the source, and the keys of files, into buckets; return how many rows came, and the sum of hashes."""
+        count = np.uint64(self._bucket_count())
+        buckets = np.arange(count, dtype=np.uint64)
+        totals: list[tuple[int, int]] = []
+
+        def placed(batch: pl.DataFrame) -> PlacedBatch:
+            rows = self._rules.fit(batch)
+            hashes = key_hashes(rows, self._on)
+            totals.append((rows.height, int(hashes.sum(dtype=np.int64))))
+            return PlacedBatch(rows, hashes.astype(np.uint64) % count)
+
+        def keys_of(number: int) -> PlacedBatch:
+            keys = self._keys_of(number)
+            return PlacedBatch(keys, key_hashes(keys, self._on).astype(np.uint64) % count)
+
+        budget, schema = self._spill.budget, self._rules.source_schema
+        scatter, keys = self._spill.scatter, self._empty_keys.schema
+        self._source = scatter(batches, placed, buckets, schema, packed=False, at_once=budget.cores)
+        found = scatter(self._files.tolist(), keys_of, buckets, keys, packed=False, at_once=budget.writers)
+        self._keys = {int(one.starts[0]): one for one in found}
+        return sum(rows for rows, _ in totals), sum(hashes for _, hashes in totals)
+
+    def join(self) -> list[SpilledRange]:
+        """Part rows of the source by the file they match in; those that match none are rows to add."""
+        pairs, files = self._pairs(), self._files.astype(np.uint64)
+        if not len(files):
+            for _ in pairs:
+                pass
+            return []
+        return self._spill.scatter(pairs, as_it_is, files, self._rules.source_schema, packed=False)
+
+    def judge(self, parts: list[SpilledRange]) -> list[tuple[int, I64Array]]:
+        """Decide about the rows of each file; return numbers of files of which rows change or go, and how many."""
+        judging = map_ahead(
+            lambda item: (item[0], self._judged(*item)),
+            self._by_file(parts),
+            at_once=self._spill.budget.writers,
+        )
+        with closing(judging):
+            return [(number, counts) for number, counts in judging if counts.any()]
+
+    def _bucket_count(self) -> int:
+        rows = int(np.maximum(self._live[self._files], 0).sum()) + self._digest.rows
+        held = self._spill.budget.memory_bytes // _BUCKETS_HELD
+        wanted = rows * (len(self._on) + 1) * _VALUE_BYTES // held + 1
+        return min(wanted, self._spill.most_open)
+
+    @property
+    def _empty_keys(self) -> pl.DataFrame:
+        schema = {name: self._rules.schema[name] for name in self._on}
+        return pl.DataFrame(schema={**schema, _FILE: pl.Int32})
+
+    def _keys_of(self, number: int) -> pl.DataFrame:
+        """Return the keys of a file that can match, each once."""
+        keep = key_filter(self._rules, self._reader.row_filter(self._plan, self._on), self._digest)
+        parts = file_parts(self._reader, self._plan, number)
+        frames = [frame.select(self._on).unique() for frame in read_parts(parts, keep, self._reader.files)]
+        empty = self._empty_keys
+        if not frames:
+            return empty
+        keys = pl.concat(frames).unique().with_columns(pl.lit(number, dtype=pl.Int32).alias(_FILE))
+        return keys.select(empty.columns)
+
+    def _pairs(self) -> Iterator[PlacedBatch]:
+        """Yield rows of the source with the number of each file they match in; keep those that match none."""
+        most = self._spill.budget.batch_bytes
+        for part in self._source:
+            known = self._keys.get(int(part.starts[0]))
+            keys = self._empty_keys
+            if known is not None:
+                keys = pl.concat([keys, *(batch.frame for batch in known.batches(size_bytes=most))])
+                known.delete()
+            busiest = keys.group_by(self._on).len()["len"].max() if keys.height else 1
+            for batch in part.batches(size_bytes=most):
+                rows_at_once = max(
+                    batch.frame.height // int(str(busiest)), 1
+                )  # a row joins each of its files
+                for source in batch.frame.iter_slices(rows_at_once):
+                    yield self._joined(source, keys)
+            part.delete()
+        self._store_new()
+
+    def _joined(self, source: pl.DataFrame, keys: pl.DataFrame) -> PlacedBatch:
+        numbered = source.with_row_index(_ROW)
+        pairs = join_keys(numbered, keys, self._on, how="inner")
+        new = numbered.join(pairs.select(_ROW).unique(), on=_ROW, how="anti", maintain_order="left")
+        self.any_matched = self.any_matched or pairs.height > 0
+        self._new.append(self._rules.new_rows(new.drop(_ROW)))
+        if sum(int(frame.estimated_size()) for frame in self._new) >= self._spill.budget.batch_bytes:
+            self._store_new()
+        return PlacedBatch(pairs.select(source.columns), pairs[_FILE].to_numpy().astype(np.uint64))
+
+    def _store_new(self) -> None:
+        if not self._new:
+            return
+        rows, self._new = pl.concat(self._new), []
+        revision = self._reader.index_state.newest
+        beyond = np.zeros(rows.height, np.bool_) if revision is None else rows_outside(rows, revision)
+        for outside in (False, True):
+            some = rows.filter(pl.Series(beyond == outside, dtype=pl.Boolean))
+            if some.height:
+                size = int(some.estimated_size())
+                self._added.append(StoredPart(self._store(some), some.height, size, outside))
+
+    def _by_file(self, parts: Sequence[SpilledRange]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Yield files of which rows may change or go, each with the rows of the source that match in it."""
+        found = self._sources(parts)
+        if self._rules.clauses.when_not_matched_by_source != "delete":
+            yield from found
+            return
+        number, source = next(found, (-1, self._rules.empty_source))
+        for file in self._files.tolist():
+            if file != number:
+                yield file, self._rules.empty_source
+                continue
+            yield file, source
+            number, source = next(found, (-1, self._rules.empty_source))
+
+    def _sources(self, parts: Sequence[SpilledRange]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Yield the rows of the source by the file they match in, where there are some; files ascend."""
+        budget = self._spill.budget
+        for part in parts:
+            if part.size_bytes > budget.load_bytes and len(part.starts) > 1:
+                batches = part.batches(size_bytes=budget.batch_bytes)
+                smaller = self._spill.scatter(batches, as_it_is, part.starts, part.schema, packed=False)
+                part.delete()
+                yield from self._sources(smaller)
+                continue
+            for rows in part.loads():
+                numbers = np.unique(rows.keys)
+                for number in numbers.tolist():
+                    yield number, rows.take(np.flatnonzero(rows.keys == number))
+            part.delete()
+
+    def _judged(self, number: int, source: pl.DataFrame) -> I64Array:
+        rules, reader = self._rules, self._reader
+        keep = reader.row_filter(self._plan, rules.match_columns())
+        numbered = rules.numbered(source, whole=rules.looks_at_source())
+        call = MatchRows(reader.files, keep, numbered, rules.clauses, rules.conditions)
+        _, counts = call([file_parts(reader, self._plan, number)])
+        if counts.any():
+            self.stored_by_file[reader.paths[number]] = self._store(source)
+        return counts[:, 0]
+
+    def _store(self, rows: pl.DataFrame) -> str:
+        """Keep rows until the files are written again, and return where."""
+        folder, sink = self._spill.folder, io.BytesIO()
+        rows.write_ipc(sink, compression="zstd", compat_level=pl.CompatLevel.newest())
+        path = Path(folder.new_path() + SUFFIX)
+        self.stored.append(path.name)
+        with folder.writing():
+            self._spill.told(path.write_bytes(sink.getbuffer()))
+        return path.name
