@@ -139,6 +139,7 @@ def _duckdb(source: Path, folder: Path, budget: int, spill: Path) -> int:
     ) as session:
         ends = ", ".join(f"min({one}), max({one})" for one in numbers.values())
         found = session.execute(f"SELECT {ends} FROM read_parquet('{source}')").fetchone()  # noqa: S608
+        assert found is not None
         bits = []
         for at, one in enumerate(numbers.values()):
             low, high = found[2 * at], found[2 * at + 1]

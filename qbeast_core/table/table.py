@@ -20,6 +20,7 @@ from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import CheckReport
 from qbeast_core.table.check.repair import RepairResult, repair_table
 from qbeast_core.table.data.expressions import Predicate, Value, filter_of
+from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult, run_change
 from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.merge import Merge
