@@ -48,7 +48,7 @@ CLAUSES: dict[str, dict[str, Any]] = {
 }
 
 
-def drawn(rng: np.random.Generator, rows: int) -> pl.DataFrame:
+def drawn(rng: np.random.Generator, rows: int, first: int = 0) -> pl.DataFrame:
     columns = {
         name: pl.Series([values[place] for place in rng.integers(0, len(values), rows)])
         for name, values in KEYS.items()
@@ -64,7 +64,7 @@ def drawn(rng: np.random.Generator, rows: int) -> pl.DataFrame:
         },
     )
     return frame.with_columns(
-        value=pl.Series(rng.integers(0, 100, rows)), row=pl.Series(rng.permutation(rows))
+        value=pl.Series(rng.integers(0, 100, rows)), row=pl.Series(rng.permutation(rows) + first)
     )
 
 
@@ -88,7 +88,7 @@ def given_as(rows: pl.DataFrame, kind: str) -> Any:
 )
 def test_a_merge_matched_in_temporary_files_is_the_one_in_memory(seed, on, name, kind, memory_bytes) -> None:
     rng = np.random.default_rng(seed)
-    table, source = drawn(rng, 120), drawn(rng, 60).unique(on, maintain_order=True)
+    table, source = drawn(rng, 120), drawn(rng, 60, 1000).unique(on, maintain_order=True)
     with folder() as here, folder() as there, small_files():
         for path in (here, there):
             qbeast.write_table(table[:70], path, columns=["whole", "value"], cube_size=10)
