@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from qbeast_core.carbondata.damage import damaged
 
@@ -34,6 +34,9 @@ DEAD_BLOCK: Final = frozenset({"Compacted", "Marked for Delete"})
 
 _MOST_TEXT: Final = 1 << 28
 _T = TypeVar("_T")
+
+
+_Stamp = Annotated[str, Field(pattern=r"^[0-9]{0,18}$")]
 
 
 class _Model(BaseModel):
@@ -134,10 +137,21 @@ class UpdatedBlock(_Model):
     block: str = Field(alias="blockName")
     file_name: str = Field("", alias="actualBlockName")
     status: str | None = Field(None, alias="segmentStatus")
-    start: str = Field("", alias="deleteDeltaStartTimestamp")
-    end: str = Field("", alias="deleteDeltaEndTimestamp")
-    stamps: tuple[str, ...] | None = Field(None, alias="deltaFileStamps")
-    deleted_rows: str = Field("0", alias="deletedRowsInBlock")
+    start: _Stamp = Field("", alias="deleteDeltaStartTimestamp")
+    end: _Stamp = Field("", alias="deleteDeltaEndTimestamp")
+    stamps: tuple[_Stamp, ...] | None = Field(None, alias="deltaFileStamps")
+    deleted_rows: _Stamp = Field("0", alias="deletedRowsInBlock")
+
+    @model_validator(mode="after")
+    def _tells_which_deltas_count(self) -> UpdatedBlock:
+        """Refuse what would let deleted rows come back."""
+        if self.status not in DEAD_BLOCK and bool(self.start) != bool(self.end):
+            msg = f"block {self.block!r} does not tell which delete deltas count"
+            raise ValueError(msg)
+        if self.status not in DEAD_BLOCK and not self.start and self.deleted_rows.strip("0"):
+            msg = f"block {self.block!r} has {self.deleted_rows} deleted rows and no delete delta"
+            raise ValueError(msg)
+        return self
 
 
 class DeletedRows(_Model):

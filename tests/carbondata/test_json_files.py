@@ -46,3 +46,18 @@ def test_segments_that_were_compacted_or_never_ended_are_not_visible() -> None:
 def test_what_is_no_table_status_is_damage(text: bytes) -> None:
     with pytest.raises(Damaged):
         read_table_status(text)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        '"deleteDeltaStartTimestamp": "5"',
+        '"deleteDeltaEndTimestamp": "5"',
+        '"deletedRowsInBlock": "3"',
+        '"deleteDeltaStartTimestamp": "x", "deleteDeltaEndTimestamp": "x"',
+        '"deleteDeltaStartTimestamp": "1", "deleteDeltaEndTimestamp": "2", "deltaFileStamps": ["../1"]',
+    ],
+)
+def test_an_update_status_that_would_let_deleted_rows_come_back_is_damage(wrong: str) -> None:
+    with pytest.raises(Damaged):
+        read_update_status(f'[{{"segmentName": "0", "blockName": "part-0", {wrong}}}]'.encode())
