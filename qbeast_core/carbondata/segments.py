@@ -148,6 +148,13 @@ def external_files(stores: Stores, load: Load) -> list[LiveFile]:
     found: list[LiveFile] = []
     for folder, location in _locations(stores, load).items():
         place = stores.place(folder, is_relative=location.is_relative)
+        if location.partitions:
+            feature = f"a segment of {load.kind} with partitions"
+            message = (
+                f"segment {load.name!r} of {stores.table.uri!r} was added in the format {load.kind!r}, and the values "
+                "of its partitions stand in no file. It was not read; leave it out with `segments`."
+            )
+            raise UnsupportedTableError(message, path=stores.table.uri, feature=feature)
         paths = [place.path(name) for name in location.files] or place.list_files()
         data = [path for path in paths if not path.rpartition("/")[2].startswith(("_", "."))]
         found += [LiveFile(place.store, path, load.name, load.kind) for path in data]
