@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = [
     "BINARY",
@@ -31,8 +30,7 @@ class ThriftError(ValueError):
     """The bytes are not a value of the compact protocol."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThriftStruct:
+class ThriftStruct(NamedTuple):
     """A struct as it was read.
 
     Attributes
@@ -147,26 +145,30 @@ def _list_header(kind: int, size: int) -> bytes:
 
 
 def _read_struct(data: bytes, at: int, depth: int) -> ThriftStruct:
+    # Every file's footer is read here, and most of it is headers and numbers of one byte: no calls for these.
     fields: dict[int, Any] = {}
     position, number = at, 0
-    while True:
-        header = _byte(data, position)
-        position += 1
-        if header == 0:
-            return ThriftStruct(fields, at, position)
-        if header >> 4:
-            number += header >> 4
-        else:
-            number, position = _read_zigzag(data, position)
-        kind = header & 0x0F
-        if kind in (TRUE, FALSE):  # a boolean field has its value in the header
-            fields[number] = kind == TRUE
-        else:
-            fields[number], position = _read_value(data, position, kind, depth)
+    try:
+        while header := data[position]:
+            kind = header & 0x0F
+            if header > kind:
+                number += header >> 4
+                position += 1
+            else:
+                number, position = _read_zigzag(data, position + 1)
+            if I16 <= kind <= I64:
+                fields[number], position = _read_zigzag(data, position)
+            elif kind in (TRUE, FALSE):  # a boolean field has its value in the header
+                fields[number] = kind == TRUE
+            else:
+                fields[number], position = _read_value(data, position, kind, depth)
+    except IndexError as error:
+        raise _ended(data) from error
+    return ThriftStruct(fields, at, position + 1)
 
 
 def _read_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind in (I16, I32, I64):
+    if I16 <= kind <= I64:
         return _read_zigzag(data, at)
     if kind == BINARY:
         size, at = read_varint(data, at)
@@ -230,15 +232,21 @@ def _check_size(data: bytes, at: int, size: int) -> None:
 
 
 def _read_zigzag(data: bytes, at: int) -> tuple[int, int]:
-    value, at = read_varint(data, at)
+    value = data[at] if at < len(data) else 0x80
+    at += 1
+    if value > 0x7F:
+        value, at = read_varint(data, at - 1)
     return (value >> 1) ^ -(value & 1), at
 
 
 def _byte(data: bytes, at: int) -> int:
     if at >= len(data):
-        message = f"the bytes end at {len(data)}, inside a value"
-        raise ThriftError(message)
+        raise _ended(data)
     return data[at]
+
+
+def _ended(data: bytes) -> ThriftError:
+    return ThriftError(f"the bytes end at {len(data)}, inside a value")
 
 
 def _slice(data: bytes, at: int, size: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -64,6 +65,11 @@ class Revision(SpecModel):
         InvalidMetadataError
             If `text` is no JSON or breaks the format; the message lists the problems.
         """
+        return cls._parsed(text)
+
+    @classmethod
+    @lru_cache(maxsize=64)  # a table's revisions are read with each of its versions
+    def _parsed(cls, text: str) -> Self:
         revision = read_text(cls.model_validate_json, text, what="a revision")
         if revision.model_dump_json() != text:
             revision._text = text  # noqa: SLF001 -- its own class

@@ -37,6 +37,11 @@ _TRIED_ROWS: Final = 1 << 14
 
 _TRIED_PAGE_ROWS: Final = 2048
 
+_WORTH_TRYING_BYTES: Final = 2 << 20
+"""Rows from which on a trial takes less time than compressing what does not shrink."""
+
+_FEW_ROWS: Final = 1 << 16
+
 _STRIDE: Final = 2_654_435_761
 
 
@@ -72,7 +77,7 @@ class FileSettings:
         *,
         dialect: BlocksDialect,
     ) -> FileSettings:
-        """Derive the settings from the rows, some of which are encoded to see, and the table.
+        """Derive the settings from the rows, some of which are encoded to see where they are many, and the table.
 
         Raises
         ------
@@ -84,7 +89,7 @@ class FileSettings:
         listed += [(name,) for name in indexed if (name,) not in listed]
         dictionary = choose_dictionary(frame)
         uncompressed: list[str] = []
-        if frame.height:
+        if frame.estimated_size() > _WORTH_TRYING_BYTES:
             # Rows from all over the input, each once, in no order: that is how a file will hold them.
             some = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
             rows, order = np.unique(some, return_inverse=True)
@@ -293,7 +298,7 @@ class RowSource:
 
     Random access to a large frame waits for memory at every value, and the longer where the frame came in
     chunks, as frames read from files do. So rows are taken in ascending order, chunk by chunk, and put into
-    the wanted order when they are few enough for the caches.
+    the wanted order when they are few enough for the caches. A small frame is taken from at once.
 
     Parameters
     ----------
@@ -323,6 +328,8 @@ class RowSource:
         order : ndarray of integers, shape (m,)
             Places in `rows`.
         """
+        if self._frame.height <= _FEW_ROWS:  # they are in the caches as they are
+            return self._frame[pl.Series(rows[order])]
         cuts = np.searchsorted(rows, self._bounds)
         parts = [
             (start, stop - start, pl.Series(rows[first:last] - rows.dtype.type(start)))
