@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import copy
 import os
-from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import datetime
-from threading import Lock
 from typing import Final
 
 from qbeast_core.errors import QbeastError
 from qbeast_core.io.location import is_address, resolve_location
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
+from qbeast_core.table.snapshot.kept import Kept
+from qbeast_core.table.snapshot.snapshot import load_snapshot, newest_snapshot, travel
 from qbeast_core.table.table import Table
 
 __all__ = ["open_reader", "open_version"]
 
 _KEPT: Final = 8
-_tables: OrderedDict[tuple[str, bool], Table] = OrderedDict()
-_lock = Lock()
+_TABLES: Final = Kept[tuple[str, bool], Table](_KEPT)
 
 
 def open_version(
@@ -70,19 +68,14 @@ def _open_newest(
     """
     uri = resolve_location(path)
     key = None if is_address(uri) else (uri, allow_absolute_paths)
-    with _lock:
-        known = None if key is None else _tables.get(key)
+    known = None if key is None else _TABLES.get(key)
     table = None if known is None else _refreshed(known)
     if table is None:
         table = Table(
-            load_snapshot(uri, storage_options=storage_options, allow_absolute_paths=allow_absolute_paths)
+            newest_snapshot(uri, storage_options=storage_options, allow_absolute_paths=allow_absolute_paths)
         )
     if key is not None:
-        with _lock:
-            _tables[key] = table
-            _tables.move_to_end(key)
-            while len(_tables) > _KEPT:
-                _tables.popitem(last=False)
+        _TABLES.put(key, table)
     return copy.copy(table)  # changes made through one move that one alone
 
 

@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import polars as pl
 
 from qbeast_core.errors import (
     InvalidInputError,
+    QbeastError,
     StorageError,
     TableNotFoundError,
     VersionNotFoundError,
@@ -28,7 +29,13 @@ from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.table.data.foreign_schema import visible_columns
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
-from qbeast_core.table.snapshot.log_files import fingerprint, read_commit_info, read_log
+from qbeast_core.table.snapshot.kept import Kept
+from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_commit_info, read_log
+
+_Place: TypeAlias = tuple[str, bool, tuple[tuple[str, str], ...]]
+"""Address, whether absolute paths are read, and storage options."""
+
+_KEPT_TABLES: Final = 8
 
 __all__ = [
     "Snapshot",
@@ -36,6 +43,7 @@ __all__ = [
     "follow",
     "has_old_layout",
     "load_snapshot",
+    "newest_snapshot",
     "read_live_files",
     "refresh",
     "travel",
@@ -102,6 +110,10 @@ class Snapshot:
         return self.source.transaction_version(app_id)
 
 
+_NEWEST: Final = Kept[_Place, Snapshot](_KEPT_TABLES)
+"""The newest versions seen of the last few local tables."""
+
+
 def load_snapshot(
     uri: str | os.PathLike[str],
     *,
@@ -166,9 +178,36 @@ def load_snapshot(
         snapshot = _snapshot(source, known, log)
         if timestamp is not None:
             _refuse_too_young(snapshot, timestamp)
+        elif version is None:
+            _keep(snapshot)
         return snapshot
     message = f"a file of the log of {store.uri} is missing: {missing}. Nothing was changed."
     raise StorageError(message, path=store.uri) from missing
+
+
+def newest_snapshot(
+    uri: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    allow_absolute_paths: bool = False,
+) -> Snapshot:
+    """Return the newest version of a table, from memory as far as it is there.
+
+    The last few local tables stay in memory. Their logs are looked at every time, so a new version, or another table
+    in the same place, is seen at once. Tables in object stores are loaded anew: nothing cheap tells whether one
+    was replaced.
+
+    Parameters
+    ----------
+    uri, storage_options, allow_absolute_paths
+        As for `load_snapshot`, with the same errors.
+    """
+    options = dict(storage_options or {})
+    kept = _NEWEST.get((str(uri), allow_absolute_paths, tuple(sorted(options.items()))))
+    if kept is not None:
+        with suppress(QbeastError, OSError):  # it is gone or damaged: loading says what is wrong
+            return refresh(kept)
+    return load_snapshot(uri, storage_options=options, allow_absolute_paths=allow_absolute_paths)
 
 
 def _reopened(uri: str, version: int, storage_options: Mapping[str, str], table_id: str) -> Snapshot:
@@ -191,29 +230,67 @@ def refresh(snapshot: Snapshot) -> Snapshot:
 
 
 def follow(snapshot: Snapshot) -> tuple[Snapshot, LogState | None]:
-    """Return the newest version as `refresh` does, and the commits since; None: there are none, or not any more.
+    """Return the newest version as `refresh` does, and the commits since, where they were read.
 
     Raises
     ------
     The same errors as `load_snapshot`.
     """
-    source = snapshot.source
-    if fingerprint(source.store, snapshot.version) == snapshot.fingerprint:
+    known = _known_since(snapshot) or snapshot
+    if known is not snapshot or _stands(snapshot):
         with suppress(FileNotFoundError):  # a commit that was cleaned up
-            newer = source.newer_than(snapshot.version)
+            newer = None if _is_newest(known) else known.source.newer_than(known.version)
             if newer is None:
-                return snapshot, None
-            log = read_log(source.log, newer.version, after=snapshot.version)
-            return _snapshot(source, newer, log, before=snapshot), log
-    absolute = source.store.allow_absolute_paths  # perhaps another table stands there now
+                return known, None
+            log = read_log(known.source.log, newer.version, after=known.version)
+            newest = _snapshot(known.source, newer, log, before=known)
+            _keep(newest)
+            return newest, log if known is snapshot else None
+    absolute = snapshot.source.store.allow_absolute_paths  # perhaps another table stands there now
     options = snapshot.storage_options
     return load_snapshot(snapshot.uri, storage_options=options, allow_absolute_paths=absolute), None
+
+
+def _known_since(snapshot: Snapshot) -> Snapshot | None:
+    """Return a later version of the same table that is in memory; None: none is, or another table stands there."""
+    kept = _NEWEST.get(_place(snapshot))
+    if kept is None or kept.metadata.id != snapshot.metadata.id or kept.version <= snapshot.version:
+        return None
+    return kept if _stands(kept) else None
+
+
+def _stands(snapshot: Snapshot) -> bool:
+    """Tell whether it is this table still that has the version, as far as files of a folder tell."""
+    return fingerprint(snapshot.source.store, snapshot.version) == snapshot.fingerprint
+
+
+def _is_newest(snapshot: Snapshot) -> bool:
+    """Tell of a table in a folder whether the next version is not there; where that is not sure, it is none."""
+    root = snapshot.source.store.local_root
+    if root is None or snapshot.fingerprint is None:
+        return False
+    return not (root / commit_path(snapshot.version + 1)).exists()
+
+
+def _place(snapshot: Snapshot) -> _Place:
+    options = tuple(sorted(snapshot.storage_options.items()))
+    return snapshot.uri, snapshot.source.store.allow_absolute_paths, options
+
+
+def _keep(snapshot: Snapshot) -> None:
+    if snapshot.source.store.local_root is not None:
+        _NEWEST.put(_place(snapshot), snapshot)
 
 
 def _snapshot(
     source: DeltaSource, known: DeltaVersion, log: LogState, *, before: Snapshot | None = None
 ) -> Snapshot:
     info, schema_json = log.commit_info, known.metadata.schema_string
+    if before is not None and before.metadata == known.metadata:
+        config, schema = before.config, before.schema
+    else:
+        config = TableConfig.from_configuration(known.metadata.configuration)
+        schema = visible_columns(schema_from_delta(schema_json, path=log.uri))
     stamps = () if info is None else (info.in_commit_timestamp, info.timestamp)
     return Snapshot(
         uri=log.uri,
@@ -221,8 +298,8 @@ def _snapshot(
         timestamp_ms=next((stamp for stamp in stamps if stamp is not None), 0),
         metadata=known.metadata,
         protocol=known.protocol,
-        config=TableConfig.from_configuration(known.metadata.configuration),
-        schema=visible_columns(schema_from_delta(schema_json, path=log.uri)),
+        config=config,
+        schema=schema,
         schema_json=schema_json,
         files=files_with_tags(known.files, log, known=None if before is None else before.files),
         storage_options=source.storage_options,

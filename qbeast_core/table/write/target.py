@@ -17,7 +17,7 @@ from qbeast_core.errors import (
 from qbeast_core.hints import Message, argument, call
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
-from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
 
 __all__ = ["Mode", "check_mode", "find_target", "is_ours"]
 
@@ -47,7 +47,7 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
         The table has a feature that must not be written.
     """
     try:
-        snapshot = load_snapshot(uri, storage_options=storage_options)
+        snapshot = newest_snapshot(uri, storage_options=storage_options)
     except TableNotFoundError as error:
         _refuse_what_is_there(uri, storage_options, error)
         return None

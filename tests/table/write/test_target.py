@@ -14,7 +14,7 @@ def test_an_empty_place_in_azure_is_looked_at_with_the_options_that_were_given(
     def nothing(uri: str, **_: object) -> None:
         raise TableNotFoundError(uri, path=uri)
 
-    monkeypatch.setattr(target, "load_snapshot", nothing)
+    monkeypatch.setattr(target, "newest_snapshot", nothing)
     for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"):
         monkeypatch.delenv(name, raising=False)
     # Unlike those of S3, such a place cannot be opened without an account.
