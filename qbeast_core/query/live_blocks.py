@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.query.fitting import fits_schema
 from qbeast_core.query.tags import decode_tags, misnamed_cubes
+from qbeast_core.space.arrays import I64Array
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.revision import Revision
 
@@ -19,6 +21,11 @@ Unusable: TypeAlias = Literal["unreadable", "incomplete", "unknown revision", "o
 """Why a file that names an index is read as though it had none."""
 
 _BITS_PER_CHARACTER: Final = 6
+_NO_REVISION: Final = -1
+_ORDER: Final = (
+    *("file", "revision", "cube", "depth", "min_weight", "max_weight"),
+    *("rows", "replicated", "legacy", "ours"),
+)
 _UNPLACED: Final = pl.Schema({"file": pl.Int64, "reason": pl.String})
 
 
@@ -70,24 +77,32 @@ def live_blocks(
     (0, [(0, 'unknown revision'), (1, 'unreadable')])
     """
     found, unread = decode_tags(files) if tags is None else tags
-    # Readers must not use the threshold of an old layout; here it is shown.
-    found = found.with_columns(pl.col("max_weight").fill_null(MAX_WEIGHT))
-    numbered = files.select(
-        pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
-        pl.col("revision").cast(pl.Int64),
-        pl.col("rules").cast(pl.String).eq("1").fill_null(value=False).alias("ours"),
-        pl.col("blocks", "cube", "layout"),
-    )
     fitting = {n: r for n, r in revisions.items() if fits_schema(r, schema)}
-    reasons = _reasons(numbered, unread, found, revisions, list(fitting))
-    placed = found.join(numbered.select("file", "revision", "ours"), on="file", how="left")
-    if reasons.height:
-        placed = placed.filter(~pl.col("file").is_in(reasons["file"].implode()))
-    blocks, misnamed = _with_depth(placed, fitting)
-    return LiveBlocks(
-        blocks.sort("file", maintain_order=True),
-        pl.concat([reasons, misnamed]).unique("file", keep="first").sort("file"),
+    said = files.select(
+        pl.col("revision").cast(pl.Int64).fill_null(_NO_REVISION),
+        pl.col("rules").cast(pl.String).eq("1").fill_null(value=False).alias("ours"),
+        (pl.col("blocks").is_not_null() | pl.col("cube").is_not_null()).alias("tagged"),
+        pl.col("layout").is_not_null().alias("paged"),
     )
+    file = found["file"].to_numpy()
+    unplaced = _reasons(said, unread, file, revisions, list(fitting))
+    revision = said["revision"].to_numpy()[file]
+    per_level = np.ones(len(file), np.int64)
+    for number, one in fitting.items():
+        per_level[revision == number] = characters_per_level(one)
+    blocks = found.with_columns(
+        pl.Series("revision", revision, dtype=pl.Int64),
+        pl.Series("ours", said["ours"].to_numpy()[file], dtype=pl.Boolean),
+        pl.col("max_weight").fill_null(
+            MAX_WEIGHT
+        ),  # readers must not use that of an old layout; here it is shown
+        depth=pl.col("cube").str.len_bytes().cast(pl.Int64) // pl.Series(per_level),
+    )
+    placed = _without(blocks.select(_ORDER), unplaced)
+    misnamed = _misnamed(placed, fitting)
+    if misnamed.height:
+        placed, unplaced = _without(placed, misnamed), pl.concat([unplaced, misnamed]).sort("file")
+    return LiveBlocks(placed, unplaced)
 
 
 def characters_per_level(revision: Revision) -> int:
@@ -96,41 +111,39 @@ def characters_per_level(revision: Revision) -> int:
 
 
 def _reasons(
-    files: pl.DataFrame,
+    said: pl.DataFrame,
     unread: Sequence[int],
-    found: pl.DataFrame,
+    file: I64Array,
     revisions: Mapping[int, Revision],
     fitting: Sequence[int],
 ) -> pl.DataFrame:
     """Give the files whose index cannot be used, as far as their cubes need not be looked at."""
-    tagged = pl.col("blocks").is_not_null() | pl.col("cube").is_not_null()
-    named = tagged | pl.any_horizontal(pl.col("revision", "layout").is_not_null()) | pl.col("ours")
-    filled = pl.col("file").is_in(found["file"].unique().implode())
-    reason = (
-        pl.when(pl.col("file").is_in(list(unread)))
-        .then(pl.lit("unreadable"))
-        .when(~tagged | ~filled | pl.col("revision").is_null())
-        .then(pl.lit("incomplete"))
-        .when(~pl.col("revision").is_in(list(revisions)))
-        .then(pl.lit("unknown revision"))
-        .when(~pl.col("revision").is_in(list(fitting)))
-        .then(pl.lit("other types"))
-    )
-    return files.select("file", pl.when(named).then(reason).alias("reason")).drop_nulls()
+    numbers, ours, tagged, paged = (one.to_numpy() for one in said)
+    named = tagged | paged | ours | (numbers != _NO_REVISION)
+    filled, illegible = np.zeros(said.height, np.bool_), np.zeros(said.height, np.bool_)
+    filled[file], illegible[list(unread)] = True, True
+    wrong = {
+        "unreadable": illegible,
+        "incomplete": ~tagged | ~filled | (numbers == _NO_REVISION),
+        "unknown revision": ~np.isin(numbers, list(revisions)),
+        "other types": ~np.isin(numbers, list(fitting)),
+    }
+    found = np.flatnonzero(named & np.logical_or.reduce(list(wrong.values())))
+    reasons = np.select([one[found] for one in wrong.values()], list(wrong), "")
+    return pl.DataFrame({"file": found, "reason": reasons.tolist()}, schema=_UNPLACED)
 
 
-def _with_depth(blocks: pl.DataFrame, revisions: Mapping[int, Revision]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Add every cube's depth; leave out the files that name a cube which is none, and name them."""
-    good = [blocks.clear().with_columns(depth=pl.lit(0, pl.Int64))]
+def _misnamed(blocks: pl.DataFrame, revisions: Mapping[int, Revision]) -> pl.DataFrame:
+    """Give the files that name a cube which is none."""
     bad = [pl.DataFrame(schema=_UNPLACED)]
     for number, revision in revisions.items():
-        mine = blocks.filter(pl.col("revision") == number)
+        mine = blocks if len(revisions) == 1 else blocks.filter(pl.col("revision") == number)
         wrong = misnamed_cubes(mine["cube"], dimensions=len(revision.columns))
         if len(wrong):
             faulty = mine.filter(pl.col("cube").is_in(wrong.implode()))["file"].unique()
             bad.append(faulty.to_frame().with_columns(reason=pl.lit("no cube")))
-            mine = mine.filter(~pl.col("file").is_in(faulty.implode()))
-        depth = pl.col("cube").str.len_bytes().cast(pl.Int64) // characters_per_level(revision)
-        good.append(mine.with_columns(depth=depth))
-    order = ["file", "revision", "cube", "depth", "min_weight", "max_weight", "rows"]
-    return pl.concat(good).select(*order, "replicated", "legacy", "ours"), pl.concat(bad)
+    return pl.concat(bad)
+
+
+def _without(blocks: pl.DataFrame, unplaced: pl.DataFrame) -> pl.DataFrame:
+    return blocks.filter(~pl.col("file").is_in(unplaced["file"].implode())) if unplaced.height else blocks

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
@@ -64,12 +65,12 @@ def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
         pl.col("blocks", "cube", "state").cast(pl.String),
         pl.col("min_weight", "max_weight", "element_count").cast(pl.Int64),
     )
-    texts = pl.col("blocks").is_not_null()
-    tagged, corrupt = _decode_blocks(numbered.filter(texts).select("file", "blocks"))
-    every = [tagged.cast(BLOCK_SCHEMA).with_columns(legacy=pl.lit(value=False))]
-    if numbered["cube"].null_count() < numbered.height:
-        every.append(_flat_tags(numbered.filter(~texts & pl.col("cube").is_not_null())))
-    return pl.concat(every).sort("file", maintain_order=True), corrupt
+    tagged, corrupt = _decode_blocks(numbered.select("file", "blocks").drop_nulls())
+    tagged = tagged.with_columns(legacy=pl.lit(value=False))
+    if numbered["cube"].null_count() == numbered.height:
+        return tagged, corrupt
+    flat = _flat_tags(numbered.filter(pl.col("blocks").is_null() & pl.col("cube").is_not_null()))
+    return pl.concat([tagged, flat]).sort("file", maintain_order=True), corrupt
 
 
 def _flat_tags(files: pl.DataFrame) -> pl.DataFrame:
@@ -108,8 +109,7 @@ def _decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     >>> blocks.rows(), corrupt
     ([(0, 'w', -5, 7, 2, False)], [1])
     """
-    decoded, unread = _decode_slices(texts)
-    rows = _as_rows(decoded)
+    rows, unread = _decode_slices(texts)
     unread += _with_other_keys(texts, rows)
     rows = rows.with_columns(pl.col("replicated").fill_null(value=False))
     sound = pl.all_horizontal(
@@ -202,11 +202,12 @@ def _slices(texts: pl.DataFrame) -> Iterator[pl.DataFrame]:
     return texts.iter_slices(_SLICE_FILES)
 
 
-def _decode_slices(texts: pl.DataFrame) -> tuple[list[pl.DataFrame], list[int]]:
-    """Decode slices side by side; give also the files of those that hold text which is no JSON."""
-    plans = [part.lazy().with_columns(pl.col("blocks").str.json_decode(_JSON)) for part in _slices(texts)]
+def _decode_slices(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
+    """Decode slices side by side, a row a block; give also the files of those that hold text which is no JSON."""
+    nothing = pl.DataFrame(schema=BLOCK_SCHEMA)
+    plans = [_as_rows(part.lazy()) for part in _slices(texts)]
     try:
-        return pl.collect_all(plans), []
+        return pl.concat([nothing, *pl.collect_all(plans)]), []
     except pl.exceptions.PolarsError:  # a text may be no JSON, none at all, or two
         pass  # find out which
     decoded: list[pl.DataFrame] = []
@@ -216,15 +217,14 @@ def _decode_slices(texts: pl.DataFrame) -> tuple[list[pl.DataFrame], list[int]]:
             decoded.append(plan.collect())
         except pl.exceptions.PolarsError:
             unread.extend(part.get_column("file").to_list())
-    return decoded, unread
+    return pl.concat([nothing, *decoded]), unread
 
 
-def _as_rows(decoded: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    if not decoded:
-        return pl.DataFrame(schema=BLOCK_SCHEMA)
-    lists = pl.concat(decoded).filter(pl.col("blocks").list.len() > 0)
+def _as_rows(texts: pl.LazyFrame) -> pl.LazyFrame:
     return (
-        lists.explode("blocks", empty_as_null=False)
+        texts.with_columns(pl.col("blocks").str.json_decode(_JSON))
+        .filter(pl.col("blocks").list.len() > 0)
+        .explode("blocks", empty_as_null=False)
         .unnest("blocks")
         .select(
             "file",
@@ -242,13 +242,11 @@ def _with_other_keys(texts: pl.DataFrame, rows: pl.DataFrame) -> list[int]:
 
     No value of a block holds a colon, so there are as many as keys.
     """
-    keys = rows.group_by("file").agg((_LEAST_KEYS + pl.col("replicated").is_not_null()).sum().alias("keys"))
-    counted = texts.select("file", pl.col("blocks").str.count_matches(":", literal=True).alias("colons"))
-    return (
-        counted.join(keys, on="file", how="inner")
-        .filter(pl.col("colons") != pl.col("keys"))["file"]
-        .to_list()
-    )
+    files = texts["file"].to_numpy()
+    place = np.searchsorted(files, rows["file"].to_numpy())
+    keys = np.bincount(place, _LEAST_KEYS + rows["replicated"].is_not_null().to_numpy(), len(files))
+    colons = texts["blocks"].str.count_matches(":", literal=True).to_numpy()
+    return [int(one) for one in files[(keys > 0) & (keys != colons)]]
 
 
 def _decode_singly(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:

@@ -18,7 +18,7 @@ __all__ = ["KeyCounts", "count_keys"]
 
 _KEPT_TABLES: Final = 8
 
-_WORTH_KEEPING: Final = 64
+_WORTH_KEEPING: Final = 16
 """Files from which on looking up what is known takes less time than counting."""
 
 
@@ -116,9 +116,12 @@ def _is_part(marks: U64Array, of: U64Array) -> bool:
 
 def _marks(said: pl.DataFrame) -> U64Array:
     """Return a number for what each file says, others for files that say the same."""
-    hashed = said.select(pl.struct("keys", "num_records").hash().alias("said"))
-    numbered = hashed.with_columns(pl.int_range(pl.len()).over("said").alias("again"))
-    marks: U64Array = numbered.select(pl.struct("said", "again").hash()).to_series().to_numpy()
+    marks: U64Array = said.select(pl.struct("keys", "num_records").hash()).to_series().to_numpy()
+    if len(np.unique(marks)) < len(marks):  # few files say the same: their sketches are of many keys
+        numbered = pl.DataFrame({"said": marks}).with_columns(
+            pl.int_range(pl.len()).over("said").alias("again")
+        )
+        marks = numbered.select(pl.struct("said", "again").hash()).to_series().to_numpy()
     return marks
 
 

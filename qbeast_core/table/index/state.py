@@ -13,10 +13,12 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.query.fitting import fits_schema
 from qbeast_core.query.live_blocks import LiveBlocks, characters_per_level, live_blocks
+from qbeast_core.query.newer_tags import DecodedTags, decode_newer
 from qbeast_core.query.tags import contradicted_files, decode_tags
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.spec.revision import Revision
+from qbeast_core.table.snapshot.kept import Kept
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.existing import ExistingTree, existing_tree
 from qbeast_core.tree.order import broken_order, open_where_broken
@@ -33,6 +35,13 @@ NEW_FILE: Final = -1
 _BLOCKS: Final = pl.Schema(
     {"file": pl.Int64, "cube": pl.String, "min_weight": pl.Int64, "max_weight": pl.Int64, "rows": pl.Int64}
 )
+
+
+_WORTH_KEEPING: Final = 256
+"""Files from which on finding those that are known takes less time than decoding all."""
+
+_DECODED: Final = Kept[str, DecodedTags](4)
+"""Tags of the versions decoded last, by table."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +84,16 @@ class IndexState:
     @cached_property
     def tags(self) -> tuple[pl.DataFrame, list[int]]:
         """What all index tags say, true or not, as `qbeast_core.query.tags.decode_tags` gives it."""
-        return decode_tags(self.snapshot.files)
+        files, table_id = self.snapshot.files, self.snapshot.metadata.id
+        if files.height < _WORTH_KEEPING:
+            return decode_tags(files)
+        known = _DECODED.get(table_id)
+        if known is None:
+            known = DecodedTags(files.select("path", "blocks"), *decode_tags(files))
+        else:
+            known = decode_newer(files, known)
+        _DECODED.put(table_id, known)
+        return known.blocks, known.corrupt
 
     @cached_property
     def live(self) -> LiveBlocks:
