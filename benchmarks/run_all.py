@@ -27,6 +27,7 @@ NAMES = (
     "scan",
     "write",
     "plan",
+    "ranges",
     "optimize",
     "dml",
     "stores",

@@ -12,6 +12,7 @@ from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U3
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, fraction_to_weight, weight_to_fraction
 from qbeast_core.tree.existing import ExistingTree
+from qbeast_core.tree.file_order import file_order
 from qbeast_core.tree.grid import GRID_BITS, group_keys
 from qbeast_core.tree.parallel import map_chunks
 
@@ -35,7 +36,7 @@ class Assignment:
     Parameters
     ----------
     cubes : Cubes
-        The cubes that took rows, in order of depth and then cube (format 5).
+        The cubes that took rows, in the order of data files, see `qbeast_core.tree.file_order`.
     thresholds : ndarray of int32, shape (cubes,)
         The greatest weight each cube accepts; 2147483647 for a leaf.
     counts : ndarray of int64, shape (cubes,)
@@ -244,6 +245,7 @@ class TreeBuilder:
         cubes = self.cubes()
         thresholds = self.final_thresholds(counts > 0)
         used = np.flatnonzero(counts)
+        used = used[file_order(Cubes(cubes.depth[used], cubes.cells[used]))]
         number = np.full(self.found, -1, np.int32)
         number[used] = np.arange(len(used), dtype=np.int32)
         return Assignment(

@@ -14,6 +14,7 @@ from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.tree.build import TreeBuilder
 from qbeast_core.tree.codes import child_codes
 from qbeast_core.tree.existing import ExistingLevel, ExistingTree
+from qbeast_core.tree.file_order import file_order
 from qbeast_core.tree.grid import GRID_BITS
 
 __all__ = ["Outline", "OutlineLevel", "draw_outline"]
@@ -52,7 +53,7 @@ class Outline:
     dimensions: int
     levels: tuple[OutlineLevel, ...]
 
-    def __getstate__(self) -> dict[str, object]:  # a lookup table is made anew faster than sent
+    def __getstate__(self) -> dict[str, object]:  # what is derived is made anew faster than sent
         return {"dimensions": self.dimensions, "levels": self.levels}
 
     @cached_property
@@ -76,6 +77,18 @@ class Outline:
             cells.append((cells[-1][level.keys >> self.dimensions] << 1) | bits)
         depths = np.repeat(np.arange(len(self.levels), dtype=np.uint8), np.diff(self.firsts))
         return Cubes(depths, np.concatenate(cells[: len(self.levels)]).astype(np.uint64))
+
+    @cached_property
+    def nodes_in_files(self) -> I32Array:
+        """Every node once, in the order of data files."""
+        return file_order(self.cubes).astype(np.int32)
+
+    @cached_property
+    def places_in_files(self) -> I32Array:
+        """Place of every node in the order of data files."""
+        places = np.empty(len(self.cubes), np.int32)
+        places[self.nodes_in_files] = np.arange(len(places), dtype=np.int32)
+        return places
 
     def place(self, cells: list[U32Array], weights: I32Array) -> I32Array:
         """Return the node of each row: the first on its path that takes its weight, or the last one there.

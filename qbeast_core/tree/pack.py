@@ -1,4 +1,4 @@
-"""Cubes into files: rows in order of depth, cube and weight, cut into files of about equal rows."""
+"""Cubes into files: rows in order of depth, cube (see `file_order`) and weight, cut into files of about equal rows."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbeast_core.tree.file_order import file_order
 from qbeast_core.tree.grid import grid
 from qbeast_core.tree.pack import order_in_file, pack_files, page_rows_for, rows_by_file
 from tests.tree.batches import (
@@ -40,16 +41,12 @@ def test_a_new_tree_equals_the_row_by_row_tree(batch, cube_size):
 
 
 @given(batches(), st.integers(1, 5))
-def test_cubes_come_in_order_of_depth_and_cube_and_count_their_rows(batch, cube_size):
+def test_cubes_come_in_the_order_of_files_and_count_their_rows(batch, cube_size):
     d, points, weights = batch
     found = assign(d, points, weights, cube_size)
     assert found.counts.sum() == len(weights)
     assert np.array_equal(np.bincount(found.row_cube, minlength=len(found.counts)), found.counts)
-    keys = []
-    for depth, cells in zip(found.cubes.depth.tolist(), found.cubes.cells.tolist(), strict=True):
-        path = [tuple(c >> (depth - k - 1) & 1 for c in cells) for k in range(depth)]
-        keys.append((depth, path))
-    assert keys == sorted(keys)
+    assert file_order(found.cubes).tolist() == list(range(len(found.counts)))
 
 
 @given(st.integers(1, 3), st.integers(1, 12), st.sampled_from([0, 1, 5]), st.data())

@@ -45,6 +45,9 @@ def test_a_sample_of_all_rows_gives_the_tree_of_all_rows(batch, cube_size):
     outline = draw_outline(cells, weights, rows_each=1.0, cube_size=cube_size)
     found = assign(d, points, weights, cube_size)
     assert sorted(outline_blocks(outline, cells, weights)) == sorted(live_blocks(found, weights))
+    held = outline.nodes_in_files[np.isin(outline.nodes_in_files, outline.place(cells, weights))]
+    assert outline.cubes.cells[held].tolist() == found.cubes.cells.tolist()
+    assert outline.cubes.depth[held].tolist() == found.cubes.depth.tolist()
 
 
 @given(st.integers(1, 3), st.integers(1, 12), st.sampled_from([0, 1, 5]), st.data())

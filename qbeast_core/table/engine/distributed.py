@@ -202,7 +202,7 @@ def _plan_placement(
         existing=tree,
         smallest_block_rows=smallest_block_rows(summary.rows, cube_size=size),
     )
-    keys = np.sort(sort_keys(outline.place(cells, weights), weights))
+    keys = np.sort(sort_keys(outline, outline.place(cells, weights), weights))
     starts = _file_starts(keys, file_rows=file_rows * share)
     return PlacementPlan(
         outline=outline,

@@ -116,17 +116,17 @@ class PlaceTask:
         """
         revision = self.revision
         weights = frame_weights(frame, revision.columns)
-        return sort_keys(self.outline.place(grid_columns(frame, revision), weights), weights)
+        return sort_keys(self.outline, self.outline.place(grid_columns(frame, revision), weights), weights)
 
 
-def sort_keys(nodes: I32Array, weights: I32Array) -> U64Array:
-    """Return numbers that sort rows by node and weight."""
-    keys = nodes.astype(np.uint64) << _WEIGHT_BITS
+def sort_keys(outline: Outline, nodes: I32Array, weights: I32Array) -> U64Array:
+    """Return numbers that sort rows as data files hold them: by node of an outline, and weight."""
+    keys = outline.places_in_files[nodes].astype(np.uint64) << _WEIGHT_BITS
     keys |= (weights.astype(np.int64) + _BIAS).astype(np.uint64)
     return keys
 
 
-def nodes_and_weights(keys: U64Array) -> tuple[I32Array, I32Array]:
+def nodes_and_weights(outline: Outline, keys: U64Array) -> tuple[I32Array, I32Array]:
     """Return the node and the weight of each row from its sort key."""
     weights = (keys & _WEIGHT_MASK).astype(np.int64) - _BIAS
-    return (keys >> _WEIGHT_BITS).astype(np.int32), weights.astype(np.int32)
+    return outline.nodes_in_files[keys >> _WEIGHT_BITS], weights.astype(np.int32)

@@ -153,7 +153,7 @@ def store_ordered(task: PlaceTask, file: OrderedRows) -> PlacedFile:
         If the store refuses.
     """
     rows, keys, children = file.rows, file.keys, file.children
-    nodes, weights = nodes_and_weights(keys)
+    nodes, weights = nodes_and_weights(task.outline, keys)
     begins: BoolArray = np.concatenate([[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])])
     starts = np.flatnonzero(begins)
     target, revision = task.target, task.revision
@@ -195,14 +195,14 @@ def _ordered(
     keys = keys[order]
     if places is not None:
         order = places[order]
-    nodes, weights = nodes_and_weights(keys)
+    nodes, weights = nodes_and_weights(task.outline, keys)
     children = np.zeros(len(keys), np.int64)
     beyond = np.flatnonzero(weights > task.outline.thresholds[nodes])
     if len(beyond):
         depths = task.outline.cubes.depth[nodes[beyond]].astype(np.uint32)
         indexed = rows.take(order[beyond], task.revision.columns)
         children[beyond] = _child_codes(task, indexed, depths) + 1
-        again = np.lexsort((weights, children, nodes))
+        again = np.lexsort((weights, children, task.outline.places_in_files[nodes]))
         order, keys, children = order[again], keys[again], children[again]
     return order, keys, children
 
