@@ -13,6 +13,7 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
+from qbeast_core.tree.columns import text_column
 from qbeast_core.tree.order import broken_order
 
 __all__ = ["blocks_in_order"]
@@ -59,7 +60,7 @@ def blocks_in_order(
     ours = [(at, b.cube, b.min_weight, b.max_weight) for at, blocks in enumerate(files) for b in blocks]
     theirs = live.select(pl.lit(_LIVE, pl.Int64).alias("file"), "cube", "min_weight", "max_weight")
     blocks = pl.concat([theirs.cast(_BLOCKS), pl.DataFrame(ours, schema=_BLOCKS, orient="row")])
-    cubes = decode_cubes(blocks["cube"].to_list(), dimensions=dimensions)
+    cubes = decode_cubes(text_column(blocks["cube"]), dimensions=dimensions)
     stays = np.ones(blocks.height, np.bool_)
     while True:
         faults = _faults(blocks, cubes, stays)

@@ -15,6 +15,7 @@ from qbeast_core.space.arrays import I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
+from qbeast_core.tree.columns import text_column
 
 __all__ = ["build_block_table"]
 
@@ -126,15 +127,16 @@ def _space(
     """Place blocks in their space; give also the files that cannot be."""
     dimensions = len(revision.columns)
     faulty = pl.Series("file", [], dtype=pl.Int64)
-    mine = blocks.select("file", "cube")[members]
+    mine = blocks.select("file", "cube")
+    mine = mine if len(members) == len(blocks) else mine[pl.Series(members)]
     try:
-        cubes = decode_cubes(mine["cube"].to_list(), dimensions=dimensions)
+        cubes = decode_cubes(text_column(mine["cube"]), dimensions=dimensions)
     except InvalidMetadataError:
         wrong = misnamed_cubes(mine["cube"], dimensions=dimensions)
         faulty = mine.filter(pl.col("cube").is_in(wrong.implode()))["file"].unique()
         stays = ~mine["file"].is_in(faulty.implode())
         members, mine = members[stays.to_numpy()], mine.filter(stays)
-        cubes = decode_cubes(mine["cube"].to_list(), dimensions=dimensions)
+        cubes = decode_cubes(text_column(mine["cube"]), dimensions=dimensions)
     lower, upper = cube_boxes(cubes)
     upper[upper >= 1.0] = np.inf
     space = RevisionSpace(

@@ -11,6 +11,7 @@ from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MOST_ROWS, parse_blocks
+from qbeast_core.tree.columns import text_column
 
 __all__ = ["BLOCK_SCHEMA", "contradicted_files", "decode_tags", "misnamed_cubes"]
 
@@ -181,14 +182,15 @@ def misnamed_cubes(texts: pl.Series, *, dimensions: int) -> pl.Series:
     ['#']
     """
     each = texts.unique()
-    if _are_cubes(each.to_list(), dimensions):
+    if _are_cubes(each, dimensions):
         return each.clear()
-    return each.filter(pl.Series([not _are_cubes([text], dimensions) for text in each], dtype=pl.Boolean))
+    wrong = [not _are_cubes(each[number : number + 1], dimensions) for number in range(len(each))]
+    return each.filter(pl.Series(wrong, dtype=pl.Boolean))
 
 
-def _are_cubes(texts: list[str], dimensions: int) -> bool:
+def _are_cubes(texts: pl.Series, dimensions: int) -> bool:
     try:
-        decode_cubes(texts, dimensions=dimensions)
+        decode_cubes(text_column(texts), dimensions=dimensions)
     except InvalidMetadataError:
         return False
     return True

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from qbeast_core.errors import InvalidInputError, InvalidMetadataError
-from qbeast_core.space.arrays import F64Array, I64Array, U8Array, U64Array
+from qbeast_core.space.arrays import BoolArray, F64Array, U8Array, U64Array
+from qbeast_core.space.columns import StringColumn
 
 __all__ = ["MAX_DEPTH", "Cubes", "cube_boxes", "decode_cubes", "encode_cubes"]
 
@@ -85,13 +86,13 @@ def cube_boxes(cubes: Cubes) -> tuple[F64Array, F64Array]:
     return lower * size, upper * size
 
 
-def decode_cubes(texts: Sequence[str], *, dimensions: int) -> Cubes:
+def decode_cubes(texts: Sequence[str] | StringColumn, *, dimensions: int) -> Cubes:
     """Read cubes from their text form.
 
     Parameters
     ----------
     texts
-        One text a cube; the empty text is the root.
+        One text a cube, no nulls; the empty text is the root.
     dimensions
         Number of indexed columns, at least 1.
 
@@ -113,24 +114,26 @@ def decode_cubes(texts: Sequence[str], *, dimensions: int) -> Cubes:
     ([0, 2], [[0, 0], [3, 2]])
     """
     characters = -(-dimensions // 6)
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    # A character outside ASCII becomes one "?", which is no digit.
-    digits = _DIGITS[np.frombuffer("".join(texts).encode("ascii", "replace"), np.uint8)]
-    _check(texts, lengths, digits, dimensions)
-    levels = digits.reshape(-1, characters)
-    counts = lengths // characters
-    depth = np.minimum(counts, MAX_DEPTH)
-    shifts = _levels_below(counts, depth)
-    if len(shifts) and int(shifts.min()) < 0:
-        levels, shifts = levels[shifts >= 0], shifts[shifts >= 0]
-    cells = np.zeros((len(texts), dimensions), np.uint64)
-    deep = np.flatnonzero(depth)  # the root has no level to add up
-    first = (np.cumsum(depth) - depth)[deep]
-    places = np.uint64(1) << shifts.astype(np.uint64)
-    for dimension in range(dimensions if len(deep) else 0):
-        upper = levels[:, dimension // 6] & np.uint8(1 << 5 - dimension % 6) != 0
-        cells[deep, dimension] = np.add.reduceat(places * upper, first)
-    return Cubes(depth.astype(np.uint8), cells)
+    column = texts if isinstance(texts, StringColumn) else _column(texts)
+    starts = column.offsets[:-1] - column.offsets[0]
+    digits = _DIGITS[column.data[column.offsets[0] : column.offsets[-1]]]
+    wrong = _wrong(column, digits, dimensions)
+    if wrong.any():
+        raise _misnamed(texts, int(np.argmax(wrong)), dimensions)
+    depth = np.minimum(np.diff(column.offsets) // characters, MAX_DEPTH)
+    # The deepest first: those that a level belongs to are the first ones of all.
+    order = np.argsort(-depth, kind="stable")
+    ends = np.searchsorted(-depth[order], -np.arange(1, MAX_DEPTH + 1), side="right")
+    starts = starts[order]
+    cells = np.zeros((dimensions, len(column)), np.uint64)
+    for level, end in enumerate(ends[ends > 0].tolist()):
+        for dimension in range(dimensions):
+            digit = digits[starts[:end] + (level * characters + dimension // 6)]
+            cells[dimension, :end] <<= np.uint64(1)
+            cells[dimension, :end] |= (digit >> np.uint8(5 - dimension % 6)) & np.uint8(1)
+    found = np.empty((len(column), dimensions), np.uint64)
+    found[order] = cells.T
+    return Cubes(depth.astype(np.uint8), found)
 
 
 def encode_cubes(cubes: Cubes) -> list[str]:
@@ -170,27 +173,35 @@ def _digits_of(cubes: Cubes) -> U8Array:
     return codes
 
 
-def _levels_below(counts: I64Array, depth: I64Array) -> I64Array:
-    """Give, for every level of every text, how many levels of its cube follow; negative past `MAX_DEPTH`."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.repeat(ends - counts + depth - 1, counts) - np.arange(total)
+def _column(texts: Sequence[str]) -> StringColumn:
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=offsets[1:])
+    # A character outside ASCII becomes one "?", which is no digit.
+    return StringColumn(np.frombuffer("".join(texts).encode("ascii", "replace"), np.uint8), offsets)
 
 
-def _check(texts: Sequence[str], lengths: I64Array, digits: U8Array, dimensions: int) -> None:
+def _wrong(column: StringColumn, digits: U8Array, dimensions: int) -> BoolArray:
+    """Tell which texts name no cube."""
     characters = -(-dimensions // 6)
-    wrong = lengths % characters != 0
+    wrong: BoolArray = np.diff(column.offsets) % characters != 0
     invalid = digits == _INVALID
     if not wrong.any() and not invalid.any():
         spare = np.uint8((1 << 6 * characters - dimensions) - 1)
         invalid[characters - 1 :: characters] = digits[characters - 1 :: characters] & spare != 0
     if invalid.any():
-        rows = np.searchsorted(np.cumsum(lengths), np.flatnonzero(invalid), side="right")
-        wrong[rows] = True
-    if wrong.any():
-        text = texts[int(np.argmax(wrong))]
-        message = (
-            f"{text!r} names no cube of {dimensions} dimensions: expected {characters} of A-Z, a-z, 0-9, "
-            "+ and / for each level, with no bit set past the last dimension"
-        )
-        raise InvalidMetadataError(message)
+        ends = column.offsets[1:] - column.offsets[0]
+        wrong[np.searchsorted(ends, np.flatnonzero(invalid), side="right")] = True
+    return wrong
+
+
+def _misnamed(texts: Sequence[str] | StringColumn, number: int, dimensions: int) -> InvalidMetadataError:
+    if isinstance(texts, StringColumn):
+        start, end = texts.offsets[number : number + 2].tolist()
+        text = texts.data[start:end].tobytes().decode(errors="replace")
+    else:
+        text = texts[number]
+    characters = -(-dimensions // 6)
+    return InvalidMetadataError(
+        f"{text!r} names no cube of {dimensions} dimensions: expected {characters} of A-Z, a-z, 0-9, "
+        "+ and / for each level, with no bit set past the last dimension"
+    )

@@ -16,7 +16,7 @@ from qbeast_core.space.spark_hash import spark_hash
 from qbeast_core.spec.data_type import DataType
 from qbeast_core.tree.parallel import map_chunks
 
-__all__ = ["data_type_of", "frame_weights", "to_index_column"]
+__all__ = ["data_type_of", "frame_weights", "text_column", "to_index_column"]
 
 _KINDS: Final[dict[pl.DataType, NumberKind]] = {
     pl.Int8(): "int8",
@@ -146,6 +146,22 @@ def frame_weights(frame: pl.DataFrame, names: Sequence[str]) -> I32Array:
 
     map_chunks(chunk, frame.height)
     return weights
+
+
+def text_column(series: pl.Series) -> StringColumn:
+    """Return a column of texts as the carrier of the kernels.
+
+    Parameters
+    ----------
+    series : polars.Series
+        Of type String.
+
+    Examples
+    --------
+    >>> len(text_column(pl.Series(["", "wg"])))
+    2
+    """
+    return _string_column(series, series.is_null().to_numpy() if series.null_count() else None)
 
 
 def _kind_of(dtype: pl.DataType) -> NumberKind | None:

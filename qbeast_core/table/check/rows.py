@@ -23,7 +23,7 @@ from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.columns import frame_weights, text_column
 
 __all__ = [
     "CheckFiles",
@@ -242,7 +242,7 @@ class Placement:
 
     def boxes(self) -> tuple[F64Array, F64Array]:
         """Give the box of each block, the end 1.0 as infinity, shape (blocks, dimensions)."""
-        cubes = decode_cubes(self.blocks["cube"].to_list(), dimensions=len(self.revision.columns))
+        cubes = decode_cubes(text_column(self.blocks["cube"]), dimensions=len(self.revision.columns))
         lower, upper = cube_boxes(cubes)
         upper[upper >= 1.0] = np.inf
         return lower, upper

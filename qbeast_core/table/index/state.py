@@ -20,6 +20,7 @@ from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.snapshot.kept import Kept
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.tree.columns import text_column
 from qbeast_core.tree.existing import ExistingTree, existing_tree
 from qbeast_core.tree.order import broken_order, open_where_broken
 
@@ -270,7 +271,7 @@ def _broken(blocks: pl.DataFrame, revision: Revision) -> pl.DataFrame:
 
 
 def _cubes(blocks: pl.DataFrame, revision: Revision) -> Cubes:
-    return decode_cubes(blocks["cube"].to_list(), dimensions=len(revision.columns))
+    return decode_cubes(text_column(blocks["cube"]), dimensions=len(revision.columns))
 
 
 def _bounds(blocks: pl.DataFrame) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int32]]]:

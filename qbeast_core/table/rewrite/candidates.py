@@ -12,6 +12,7 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import weight_to_fraction
 from qbeast_core.table.index.state import STAGED, IndexState
+from qbeast_core.tree.columns import text_column
 from qbeast_core.tree.deepen import files_to_deepen
 
 __all__ = ["Choice", "RewriteReason", "Scope", "choose_files"]
@@ -187,7 +188,7 @@ def _overfull(state: IndexState, scope: Scope, among: BoolArray, anyway: BoolArr
     revision = state.snapshot.config.revisions[scope.revision]
     blocks = state.blocks.filter(pl.col("revision") == scope.revision)
     return files_to_deepen(
-        decode_cubes(blocks["cube"].to_list(), dimensions=len(revision.columns)),
+        decode_cubes(text_column(blocks["cube"]), dimensions=len(revision.columns)),
         min_weights=blocks["min_weight"].cast(pl.Int32).to_numpy(),
         max_weights=blocks["max_weight"].cast(pl.Int32).to_numpy(),
         element_counts=blocks["rows"].to_numpy(),
