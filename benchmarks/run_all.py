@@ -26,6 +26,7 @@ NAMES = (
     "layouts",
     "scan",
     "write",
+    "append",
     "plan",
     "ranges",
     "optimize",

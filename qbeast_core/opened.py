@@ -12,7 +12,7 @@ from qbeast_core.errors import QbeastError
 from qbeast_core.io.location import is_address, resolve_location
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.kept import Kept
-from qbeast_core.table.snapshot.snapshot import load_snapshot, newest_snapshot, travel
+from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
 from qbeast_core.table.table import Table
 
 __all__ = ["open_reader", "open_version"]
@@ -72,7 +72,7 @@ def _open_newest(
     table = None if known is None else _refreshed(known)
     if table is None:
         table = Table(
-            newest_snapshot(uri, storage_options=storage_options, allow_absolute_paths=allow_absolute_paths)
+            load_snapshot(uri, storage_options=storage_options, allow_absolute_paths=allow_absolute_paths)
         )
     if key is not None:
         _TABLES.put(key, table)

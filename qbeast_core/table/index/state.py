@@ -85,9 +85,10 @@ class IndexState:
     @cached_property
     def tags(self) -> tuple[pl.DataFrame, list[int]]:
         """What all index tags say, true or not, as `qbeast_core.query.tags.decode_tags` gives it."""
-        files, table_id = self.snapshot.files, self.snapshot.metadata.id
+        files = self.snapshot.files
         if files.height < _WORTH_KEEPING:
             return decode_tags(files)
+        table_id = self.snapshot.metadata.id
         known = _DECODED.get(table_id)
         if known is None:
             known = DecodedTags(files.select("path", "blocks"), *decode_tags(files))

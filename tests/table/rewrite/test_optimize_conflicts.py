@@ -86,7 +86,7 @@ def test_whoever_replaced_the_same_files_wins(tmp_path: Path, how: str) -> None:
     check_no_orphans(path)
 
 
-@pytest.mark.parametrize("seed", [5, 16])
+@pytest.mark.parametrize("seed", [16, 56])
 def test_an_append_below_a_threshold_that_goes_makes_the_optimize_plan_again(
     tmp_path: Path, seed: int
 ) -> None:
