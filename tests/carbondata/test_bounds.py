@@ -56,7 +56,7 @@ def check_column(file: DataFile, blocklet: Blocklet, column: Column) -> int:
     return found
 
 
-NAMES = names("sdk230_prim", "sdk161_prim", "sdk230_sort", "sdk230_multi", "tx230_basic", "tx230_partitioned")
+NAMES = names("sdk230_prim", "sdk161_prim", "sdk230_sort", "sdk230_multipage_sorted", "tx230_basic")
 
 
 @pytest.mark.parametrize("name", [*NAMES, "sdk230_adaptive_nulls", "sdk161_adaptive_nonull"])

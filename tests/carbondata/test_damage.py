@@ -95,7 +95,7 @@ def check(path: str, store: MemoryStore) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-@examples(60, slow=2000)
+@examples(30, slow=2000)
 @given(damaged_tables(NAMES))
 def test_damaged_tables_are_refused_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)

@@ -19,7 +19,6 @@ NAMES = [
     "sdk230_complex_map",
     "sdk161_prim_snappy",
     "tx230_complex_tx",
-    "tx230_evolution_defaults",
     "tx230_partitioned",
 ]
 

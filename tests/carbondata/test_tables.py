@@ -40,7 +40,7 @@ def filters(draw: st.DrawFn) -> tuple[str, pl.Expr]:
     return name, draw(st.sampled_from([joined, ~joined]))
 
 
-@examples(25, slow=500)
+@examples(15, slow=500)
 @given(filters())
 def test_a_filter_keeps_the_rows_that_polars_keeps(drawn: tuple[str, pl.Expr]) -> None:
     name, predicate = drawn
