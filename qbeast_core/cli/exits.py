@@ -52,7 +52,7 @@ _CURES: Final = {
 }
 _STILL_TRUE: Final = "nothing of an unfinished commit is visible"
 _CLI_MODULES: Final = ("click", "rich")
-_OF_COMMANDS: Final = ("--json", "--traceback", "--storage-option")
+_OF_COMMANDS: Final = ("--traceback", "--storage-option")
 
 
 def exit_code_of(error: QbeastError) -> int:

@@ -45,7 +45,7 @@ def test_errors_to_come_have_the_exit_code_of_the_class_above() -> None:
 
 WRONG: list[tuple[list[str], int, str]] = [
     (["frobnicate"], 2, "qbeast --help"),
-    (["--json", "show", "TABLE"], 2, "`qbeast COMMAND ... --json`"),
+    (["--traceback", "show", "TABLE"], 2, "`qbeast COMMAND ... --traceback`"),
     (["--frobnicate"], 2, "qbeast --help"),
     (["show", "TABLE", "--wher", "a"], 2, "--where"),
     (["show"], 2, "TABLE"),
