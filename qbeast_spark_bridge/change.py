@@ -74,6 +74,15 @@ def delete(
         The condition names a column that is not there or a column of a DataFrame, or has no counterpart in Polars.
     QbeastError
         Else as `qbeast.open_table` and `Table.delete`; what executors raised is raised here.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> written = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "sales", columns=["id"])
+    >>> bridge.delete(spark, "sales", "id BETWEEN 10 AND 19").rows_deleted
+    10
     """
     reader = open_reader(path, None, storage_options)
     change = Delete(_given(reader).condition(where, "where"))
@@ -120,6 +129,16 @@ def update(
         A value of another type than the column's, or a null where there may be none.
     QbeastError
         Else as `qbeast.open_table` and `Table.update`; what executors raised is raised here.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> sales = pl.DataFrame({"id": range(1000), "price": 1.0})
+    >>> written = qbeast.write_table(sales, "sales", columns=["id"])
+    >>> bridge.update(spark, "sales", "id < 10", {"price": pl.col("price") * 1.1}).rows_updated
+    10
     """
     reader = open_reader(path, None, storage_options)
     given = _given(reader)
@@ -192,6 +211,18 @@ def merge(
         The rows were not the same when they were read again.
     QbeastError
         Else as `qbeast.open_table` and `Table.merge`; what executors raised is raised here.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> sales = pl.DataFrame({"id": range(1000), "price": 1.0})
+    >>> written = qbeast.write_table(sales, "sales", columns=["id"])
+    >>> arrived = spark.range(990, 1010).selectExpr("id", "2.0D AS price")
+    >>> result = bridge.merge(arrived, "sales", on="id")
+    >>> result.rows_updated, result.rows_inserted
+    (10, 10)
     """
     if source.isStreaming:
         msg = "source is a stream; nothing was changed. Merge its batches, in foreachBatch."

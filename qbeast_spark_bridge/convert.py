@@ -55,6 +55,14 @@ def convert_table(
     ------
     QbeastError
         As `qbeast.convert_table`; what executors raised is raised here.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast_spark_bridge as bridge
+    >>> pl.DataFrame({"user": range(1000)}).write_delta("plain")
+    >>> bridge.convert_table(spark, "plain", columns=["user"]).converted
+    True
     """
     options = WriteOptions(
         columns=columns,

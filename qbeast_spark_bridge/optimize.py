@@ -63,6 +63,18 @@ def optimize_table(
     ------
     QbeastError
         As `qbeast.open_table` and `Table.optimize`; what executors raised is raised here.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> for first in (0, 1000):
+    ...     sales = pl.DataFrame({"user": range(first, first + 1000)})
+    ...     written = qbeast.write_table(sales, "sales", columns=["user"], mode="append")
+    >>> result = bridge.optimize_table(spark, "sales", full=True)
+    >>> result.optimized, result.rows
+    (True, 2000)
     """
     options = OptimizeOptions(
         revision=revision,

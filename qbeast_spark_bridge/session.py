@@ -51,6 +51,17 @@ def register(spark: SparkSession) -> None:
     ------
     InvalidInputError
         If this PySpark has no Python data sources (before 4.0).
+
+    Examples
+    --------
+    >>> import os
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> written = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "sales", columns=["id"])
+    >>> bridge.register(spark)
+    >>> spark.read.format("qbeast").option("where", "id < 10").load(os.path.abspath("sales")).count()
+    10
     """
     try:
         source = importlib.import_module("qbeast_spark_bridge.datasource.source")

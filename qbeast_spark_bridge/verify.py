@@ -57,6 +57,16 @@ def check(
     ------
     QbeastError
         As `qbeast.open_table` and `Table.check`; what executors raised is raised here.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> written = qbeast.write_table(pl.DataFrame({"user": range(1000)}), "sales", columns=["user"])
+    >>> report = bridge.check(spark, "sales")
+    >>> report.ok, report.rows
+    (True, 1000)
     """
     reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
     return check_table(reader, data=data, progress=progress, engine=SparkEngine(spark))

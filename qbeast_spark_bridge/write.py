@@ -79,6 +79,14 @@ def write_table(
     -----
     DesignEffectWarning
         If equal index keys repeat so much that samples are clustered.
+
+    Examples
+    --------
+    >>> import qbeast_spark_bridge as bridge
+    >>> df = spark.range(1000).selectExpr("id AS user", "id % 97 / 7 AS price")
+    >>> result = bridge.write_table(df, "sales", columns=["user", "price"])
+    >>> result.version, result.rows
+    (0, 1000)
     """
     options = WriteOptions(
         columns=columns,

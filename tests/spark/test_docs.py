@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 
 import qbeast
+import qbeast_spark_bridge as bridge
 from tests.helpers.snippets import PAGES, ROOT, blocks, blocks_without_spark
 
 if TYPE_CHECKING:
@@ -39,3 +42,18 @@ def test_the_code_of_a_page_runs(
     names: dict[str, Any] = {"spark": session, "df": session.read.parquet(str(data / "raw"))}
     for block in blocks(page, data=data):
         exec(block, names)  # noqa: S102 - our own text is what is tested
+
+
+@pytest.mark.parametrize("name", bridge.__all__)
+def test_the_example_of_a_function_runs(
+    spark: SparkSession, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    function = getattr(bridge, name)
+    found = doctest.DocTestParser().get_doctest(
+        inspect.getdoc(function) or "", {"spark": spark}, name, inspect.getsourcefile(function), 0
+    )
+    assert found.examples
+    told: list[str] = []
+    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(found, out=told.append)
+    assert not result.failed, "".join(told)
