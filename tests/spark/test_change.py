@@ -144,3 +144,17 @@ def test_conditions_mean_what_spark_means_by_them(spark: SparkSession, tmp_path:
         found = given.condition(condition, "where")
         assert found is not None
         assert rows.filter(found).height == wanted[number], str(condition)
+
+
+@pytest.mark.connect
+def test_a_session_that_the_server_closed_is_said_to_be_lost(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
+) -> None:
+    if not request.config.getoption("--connect"):
+        pytest.skip("sessions of one process end together: tests/spark/test_failures.py")
+    written(tmp_path / "t")
+    session: Any = spark.newSession()
+    session.client.release_session()
+    with pytest.raises(qbeast.SessionLostError, match="nothing was committed"):
+        bridge.delete(session, tmp_path / "t", "a < 50")
+    assert qbeast.open_table(tmp_path / "t").version == 1

@@ -129,7 +129,7 @@ def run(directory: Path, tables: dict[str, Path]) -> Job:
     done = subprocess.run(
         [sys.executable, "-m", MODULE, "local[2,2]", *(f"{step}={path}" for step, path in tables.items())],
         text=True,
-        timeout=600,
+        timeout=1500,
         cwd=sessions.ROOT,
         env=kept | added,
         capture_output=True,
@@ -228,7 +228,7 @@ def test_a_session_that_ends_before_the_commit_leaves_the_table_as_it_was(job: J
 
 @pytest.mark.slow
 @pytest.mark.classic
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 def test_sessions_end_and_workers_die_elsewhere(slow_job: Job) -> None:
     assert (
         slow_job.said["dying_changes"]["delete"]["deleted"]
@@ -248,7 +248,7 @@ def test_sessions_end_and_workers_die_elsewhere(slow_job: Job) -> None:
 
 @pytest.mark.slow
 @pytest.mark.classic
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 def test_a_driver_killed_between_match_and_rewrite_leaves_the_table_as_it_was(tmp_path: Path) -> None:
     path = make(tmp_path / "t", file_rows=500)
     done = run(tmp_path, {"killed_merge": path})
@@ -259,7 +259,7 @@ def test_a_driver_killed_between_match_and_rewrite_leaves_the_table_as_it_was(tm
 
 @pytest.mark.slow
 @pytest.mark.classic
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 def test_twins_of_tasks_and_lost_executors_add_no_row(table: Path, tmp_path: Path) -> None:
     slow, lost = make(tmp_path / "slow", file_rows=500), make(tmp_path / "lost", file_rows=500)
     with cluster(tmp_path / "cluster") as running:
