@@ -50,6 +50,7 @@ def read_carbondata(
     storage_options: Mapping[str, str] | None = None,
     external_paths: Mapping[str, str | os.PathLike[str]] | None = None,
     allow_absolute_paths: bool = False,
+    writer_settings: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Read a CarbonData table as a Spark DataFrame, one task for each data file or part of it.
 
@@ -63,7 +64,7 @@ def read_carbondata(
         Rows to keep, as for `read_table`; it also chooses files, blocklets and pages as far as it is understood.
     columns : sequence of str, optional
         Columns to return, in order; all by default.
-    segments, on_unreadable, storage_options, external_paths, allow_absolute_paths
+    segments, on_unreadable, storage_options, external_paths, allow_absolute_paths, writer_settings
         See `qbeast.open_carbondata`.
 
     Returns
@@ -84,6 +85,7 @@ def read_carbondata(
         storage_options=storage_options,
         external_paths=external_paths,
         allow_absolute_paths=allow_absolute_paths,
+        writer_settings=writer_settings,
     )
     table = open_carbon_table(path, options)
     unknown = [name for name in columns or () if name not in table.schema]
@@ -112,6 +114,7 @@ def import_carbondata(
     storage_options: Mapping[str, str] | None = None,
     external_paths: Mapping[str, str | os.PathLike[str]] | None = None,
     allow_absolute_paths: bool = False,
+    writer_settings: Mapping[str, str] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
     dry_run: bool = False,
@@ -126,7 +129,7 @@ def import_carbondata(
     path, target : str or path-like
         The CarbonData table, and the table to make; executors and this process have to reach both under these names.
     columns, segments, mode, cube_size, on_unreadable, storage_options, external_paths, allow_absolute_paths, \
-    commit_metadata, dialect, dry_run, progress
+    writer_settings, commit_metadata, dialect, dry_run, progress
         See `qbeast.import_carbondata`.
 
     Returns
@@ -144,6 +147,7 @@ def import_carbondata(
         storage_options=storage_options,
         external_paths=external_paths,
         allow_absolute_paths=allow_absolute_paths,
+        writer_settings=writer_settings,
     )
     options = WriteOptions(
         columns=columns,

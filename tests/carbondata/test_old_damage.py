@@ -7,9 +7,9 @@ from hypothesis import given
 
 from qbeast_core.errors import DamagedFileError, StorageError
 from tests.carbondata.collection import names, table_path
+from tests.carbondata.damaging import check, damaged_tables, read
 from tests.carbondata.memory_store import MemoryStore
 from tests.carbondata.old_tables import OLD
-from tests.carbondata.test_damage import check, damaged_tables, read
 from tests.helpers.examples import examples
 
 SMALL = ["cd111_v1_complex", "cd111_v2_nodict_numbers", "stream161_finished"]

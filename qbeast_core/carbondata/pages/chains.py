@@ -25,8 +25,8 @@ def chain(ends_of: Callable[[I64Array], I64Array], start: int, size: int, count:
     Parameters
     ----------
     ends_of : callable
-        Tells for some positions, ascending ones, where a value ends that would begin there: behind its position, and
-        beyond `size` if none can begin there.
+        Tells for some positions, each one more than the last, where a value ends that would begin there: behind its
+        position, and beyond `size` if none can begin there.
     start : int
         Where the first one begins.
     size : int
@@ -68,10 +68,12 @@ def chain(ends_of: Callable[[I64Array], I64Array], start: int, size: int, count:
 def _followed(jumps: I64Array, most: int) -> I64Array:
     """Return the first of the positions that are reached from 0 in turn, each by the jump of the one before."""
     outside = len(jumps)
-    jumps = np.append(jumps, outside)
-    reached = np.zeros(1, np.int64)
+    steps = np.append(jumps, outside).astype(
+        np.int32
+    )  # half as wide as positions of a file: they stay in caches
+    reached = np.zeros(1, np.int32)
     while reached[-1] < outside and len(reached) < most:
-        # `jumps` goes as many steps as `reached` has positions.
-        reached = np.concatenate([reached, jumps[reached]])
-        jumps = jumps[jumps]
-    return reached[: min(most, int(np.searchsorted(reached, outside)))]
+        # `steps` goes as many steps as `reached` has positions.
+        reached = np.concatenate([reached, steps[reached]])
+        steps = steps[steps]
+    return reached[: min(most, int(np.searchsorted(reached, outside)))].astype(np.int64)

@@ -16,6 +16,7 @@ from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
 __all__ = ["decimal_width", "fixed_decimals", "scaled_decimals", "small_decimals"]
 
 _BYTES: Final = 16
+_SHORT: Final = 8
 
 
 def small_decimals(unscaled: I64Array, kind: Any, nulls: BoolArray | None = None) -> Any:
@@ -74,15 +75,33 @@ def scaled_decimals(slices: Slices, kind: Any, nulls: BoolArray | None = None) -
     sizes = np.where(missing, 0, slices.lengths - 1)
     if np.any(sizes > _BYTES) or np.any((sizes < 1) & ~missing):
         damaged("a decimal has no digits, or more than 38")
+    words = _short_words if sizes.max(initial=0) <= _SHORT else _long_words
+    return _rescaled(words(slices, sizes), slices, kind, missing)
+
+
+def _short_words(slices: Slices, sizes: I64Array) -> Any:
+    """Return unscaled numbers of at most 8 bytes, extended to 16; 0 where there is none."""
+    numbers = np.zeros(len(sizes), np.int64)
+    at, last = slices.starts + 1, max(len(slices.data) - 1, 0)
+    for byte in range(int(sizes.max(initial=0))):
+        longer = numbers << 8 | slices.data[np.minimum(at + byte, last)]
+        numbers = np.where(byte < sizes, longer, numbers)
+    unused = 8 * (_SHORT - sizes)
+    numbers = np.where(sizes > 0, numbers << np.minimum(unused, 63) >> np.minimum(unused, 63), 0)
+    words = np.empty((len(numbers), 2), "<i8")
+    words[:, 0] = numbers
+    words[:, 1] = numbers >> 63
+    return words.view(np.uint8)
+
+
+def _long_words(slices: Slices, sizes: I64Array) -> Any:
+    """Return unscaled numbers of any length, extended to 16 bytes."""
     place = np.arange(_BYTES)[None, :]
     # Byte k of the result is byte k from the end of the number; beyond it its sign goes on.
     at = (slices.starts + slices.lengths)[:, None] - 1 - np.minimum(place, np.maximum(sizes, 1)[:, None] - 1)
-    found = (
-        slices.data[np.where(missing[:, None], 0, at)] if len(slices.data) else np.zeros(at.shape, np.uint8)
-    )
+    found = slices.data[np.where(sizes[:, None] < 1, 0, at)]
     sign = np.where(found[:, -1:] & 0x80 != 0, np.uint8(0xFF), np.uint8(0))
-    words = np.where(place < sizes[:, None], found, sign)
-    return _rescaled(words, slices, kind, missing)
+    return np.where(place < sizes[:, None], found, sign)
 
 
 def _rescaled(words: Any, slices: Slices, kind: Any, nulls: BoolArray) -> Any:

@@ -182,12 +182,14 @@ def _short_heads(data: U8Array, width: int) -> I64Array | None:
 
 def _walked_heads(data: U8Array, width: int) -> I64Array:
     """Return where the lengths stand, each of which is known by the one before alone."""
-    last = len(data) - 1
+    padded = np.append(data, np.zeros(width, np.uint8))
 
     def ends(at: I64Array) -> I64Array:
-        lengths = np.zeros(len(at), np.int64)
+        first, count = int(at[0]), len(at)
+        lengths = np.zeros(count, np.int64)
         for byte in range(width):
-            lengths = lengths << 8 | data[np.minimum(at + byte, last)]
+            lengths <<= 8
+            lengths |= padded[first + byte : first + byte + count]
         return at + width + lengths
 
     return chain(ends, 0, len(data))[:-1]

@@ -58,6 +58,13 @@ import_carbondata = command(
         help="Where the folder OLD of an added segment lies now; may be repeated.",
     ),
     absolute_paths_option,
+    click.option(
+        *("--writer-setting", "writer_settings"),
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=as_mapping,
+        help="What carbon.properties of SOURCE's writer said of carbon.timegranularity or carbon.cutOffTimestamp.",
+    ),
     dialect_option("How the new table spells its index."),
     commit_metadata_option,
     memory_option,

@@ -46,7 +46,11 @@ def test_surrogates_come_back(
     width = (members.bit_length() + 7) // 8
     own = column(DataType.STRING, dimension=True)
     known = pa.array([None, None, *(f"m{number}" for number in range(2, members + 1))], pa.large_string())
-    context = old.context(own, version, cardinality=members, members=lambda: known)
+
+    def all_members() -> Any:
+        return known
+
+    context = old.context(own, version, cardinality=members, members=all_members)
     stored = [number.to_bytes(width, "big") for number in rows]
     chunk, body = old.page(stored, [Encoding.DICTIONARY], bits=bits, is_sorted=is_sorted, in_runs=in_runs)
     found = decode_page(chunk, body, context, len(rows))
