@@ -201,9 +201,9 @@ class Reading:
         plan = window.plan.scan_plan
         keep = self.reader.row_filter(plan, self.question.columns)
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
-        with evaluating(
-            None if plan.predicate is None else str(plan.predicate), "where", "nothing was changed"
-        ):
+        condition = self.question.condition
+        text = None if condition is None else str(condition)
+        with evaluating(text, "where", "no answer was made"):
             for frame in read_parts(all_parts(self.reader, plan), keep, self.reader.files):
                 yield frame.height, self._summed(frame, by_key=window.by_key)
 

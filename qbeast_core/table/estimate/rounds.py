@@ -197,6 +197,8 @@ class _State:
         if probability is None:
             read = (self.start, self.fraction)
             probability = reading.probability(read) if self.fraction > self.start else 0.0
+            if reading.between(0.0, 1.0, by_key=False) is None:
+                probability = 1.0  # no file with an index can hold a row that counts
         sample = self.sample(probability)
         factor = factor_of(
             asked.confidence,

@@ -354,3 +354,21 @@ def test_a_few_rows_with_much_of_a_sum_are_found_by_the_statistics_of_files(tmp_
     wide = qbeast.estimate(tmp_path / "giants", asked, sample=0.05).frame
     assert wide["s_low"].item() < giants["x"].sum() < wide["s_high"].item()
     assert not wide["reliable"].item()
+
+
+def test_what_no_file_with_an_index_can_hold_is_known_without_a_sample(tmp_path: Path) -> None:
+    some = rows(30_000)
+    some.write_parquet(tmp_path / "raw" / "1.parquet", mkdir=True)
+    qbeast.convert_table(tmp_path / "raw", columns=["id"])
+    found = qbeast.estimate(tmp_path / "raw", {"n": pl.len(), "m": pl.col("x").mean()}, by="kind", sample=0.1)
+    assert found.frame["reliable"].all()
+    assert found.complete
+    assert found.frame["n"].sum() == 30_000
+    qbeast.write_table(some, tmp_path / "t", columns=["id"])
+    none = qbeast.estimate(tmp_path / "t", {"n": pl.len()}, where="id > 1000000", sample=0.1).frame
+    assert none.select("n", "n_high", "reliable").row(0) == (0.0, 0.0, True)
+
+
+def test_a_condition_that_fails_for_a_row_is_named(table: qbeast.Table) -> None:
+    with pytest.raises(qbeast.InvalidInputError, match=r"`where`.*cannot be evaluated"):
+        table.estimate({"n": pl.len()}, where=pl.col("kind").cast(pl.Int64) > 1, error=0.1)
