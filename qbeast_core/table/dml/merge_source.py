@@ -24,9 +24,10 @@ from qbeast_core.table.engine.tasks.stored_rows import StoredRows
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
 
-__all__ = ["FoundMatches", "FrameMergeSource", "MergeSource", "scan_plan"]
+__all__ = ["MOST_ROWS_MATCHED", "FoundMatches", "FrameMergeSource", "MergeSource", "scan_plan"]
 
-_ROWS_AT_ONCE: Final = 1 << 22
+MOST_ROWS_MATCHED: Final = 1 << 22
+"""Rows of the table that are matched at once, at most: joining them is worth the while."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,9 +103,12 @@ class FrameMergeSource:
     ----------
     frame : polars.DataFrame
         As `qbeast_core.table.data.frames.to_frame` gives them.
+    rows_at_once : int
+        Rows of the table that there is room for beside them.
     """
 
     frame: pl.DataFrame
+    rows_at_once: int = MOST_ROWS_MATCHED
 
     @property
     def empty(self) -> pl.DataFrame:
@@ -121,7 +125,7 @@ class FrameMergeSource:
         ]
         live, plan = live_rows(reader), scan_plan(rules, reader, keys)
         files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
-        chunks = list(_chunks(files, live))
+        chunks = list(_chunks(files, live, self.rows_at_once))
         opened = [[file_parts(reader, plan, number) for number in chunk.tolist()] for chunk in chunks]
         call = MatchRows(
             reader.files,
@@ -176,8 +180,8 @@ def _found(
     )
 
 
-def _chunks(files: I64Array, live: I64Array) -> Iterator[I64Array]:
-    """Cut files into chunks of so many rows that joining them is worth the while, and that fit in memory."""
-    rows = np.where(live[files] == UNKNOWN, _ROWS_AT_ONCE, live[files])
-    cuts = np.flatnonzero(np.diff(np.maximum(np.cumsum(rows) - 1, 0) // _ROWS_AT_ONCE)) + 1
+def _chunks(files: I64Array, live: I64Array, most_rows: int) -> Iterator[I64Array]:
+    """Cut files into chunks of so many rows, or of a single file."""
+    rows = np.where(live[files] == UNKNOWN, most_rows, live[files])
+    cuts = np.flatnonzero(np.diff(np.maximum(np.cumsum(rows) - 1, 0) // most_rows)) + 1
     yield from (part for part in np.split(files, cuts) if len(part))

@@ -24,7 +24,13 @@ from qbeast_core.table.dml.key_digest import (
 )
 from qbeast_core.table.dml.match import Matches, live_rows
 from qbeast_core.table.dml.merge_rules import MergedFiles, MergeRules
-from qbeast_core.table.dml.merge_source import FoundMatches, FrameMergeSource, MergeSource, scan_plan
+from qbeast_core.table.dml.merge_source import (
+    MOST_ROWS_MATCHED,
+    FoundMatches,
+    FrameMergeSource,
+    MergeSource,
+    scan_plan,
+)
 from qbeast_core.table.dml.tasks import MatchRows, join_keys
 from qbeast_core.table.engine.choice import LocalEngine
 from qbeast_core.table.engine.protocol import Engine, FrameSource, Source
@@ -41,6 +47,8 @@ from qbeast_core.tree.outside import rows_outside
 __all__ = ["StreamMergeSource", "local_merge_source"]
 
 _COPIES: Final = 8  # of a source that is held: fitted, joined with rows of the table, put into their columns
+_MATCHED_BYTES: Final = 384  # of the budget for a row of the table whose keys are read and joined
+_LEAST_ROWS_MATCHED: Final = 1 << 12
 _BUCKETS_HELD: Final = 16  # keys of a bucket and what joins them take so small a part of the budget
 _VALUE_BYTES: Final = 24  # of a key in memory, guessed
 _FILE: Final = "__qbeast_file"
@@ -59,7 +67,8 @@ def local_merge_source(source: Source, engine: LocalEngine) -> MergeSource:
     """
     taken = engine.taken(source, copies=_COPIES)
     if isinstance(taken, FrameSource):
-        return FrameMergeSource(taken.frame)
+        room = engine.budget.memory_bytes // _MATCHED_BYTES
+        return FrameMergeSource(taken.frame, min(max(room, _LEAST_ROWS_MATCHED), MOST_ROWS_MATCHED))
     return StreamMergeSource(taken, engine.spill)
 
 

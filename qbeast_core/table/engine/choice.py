@@ -156,6 +156,11 @@ class LocalEngine:
         return cast("StreamSource", taken)
 
     @property
+    def budget(self) -> Budget:
+        """The memory there is."""
+        return self._budget
+
+    @property
     def spill(self) -> Spill:
         """What rows are moved by that do not fit in memory."""
         if self._spill is None:
