@@ -16,7 +16,7 @@ SMALL = ["cd111_v1_complex", "cd111_v2_nodict_numbers", "stream161_finished"]
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-@examples(25, slow=300)
+@examples(10, slow=300)
 @given(damaged_tables(SMALL))
 def test_damaged_tables_are_refused_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)

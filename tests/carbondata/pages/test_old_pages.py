@@ -32,7 +32,7 @@ VERSIONS = st.sampled_from([1, 2])
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 
 
-@examples(60, slow=1000)
+@examples(20, slow=1000)
 @given(st.data(), VERSIONS, WIDTHS, st.booleans(), st.booleans())
 def test_surrogates_come_back(
     data: st.DataObject,
@@ -57,7 +57,7 @@ def test_surrogates_come_back(
     assert found.to_pylist() == [known[number].as_py() for number in rows]
 
 
-@examples(60, slow=1000)
+@examples(20, slow=1000)
 @given(st.lists(TEXTS | st.none(), min_size=1, max_size=50), VERSIONS, WIDTHS, st.booleans())
 def test_texts_come_back(values: list[str | None], version: int, bits: int, is_sorted: bool) -> None:  # noqa: FBT001
     context = old.context(column(DataType.STRING, dimension=True), version)
@@ -67,7 +67,7 @@ def test_texts_come_back(values: list[str | None], version: int, bits: int, is_s
     assert decode_page(chunk, body, context, len(values)).to_pylist() == values
 
 
-@examples(80, slow=2000)
+@examples(20, slow=2000)
 @given(st.data(), VERSIONS)
 def test_integers_come_back(data: st.DataObject, version: int) -> None:
     # Differences that need 64 bits are what 1.0 lost.
@@ -84,7 +84,7 @@ def any_known(values: list[int | None]) -> bool:
     return any(value is not None for value in values)
 
 
-@examples(80, slow=2000)
+@examples(20, slow=2000)
 @given(st.data(), VERSIONS, st.integers(1, 4), st.booleans())
 def test_doubles_come_back(data: st.DataObject, version: int, decimals: int, plain: bool) -> None:  # noqa: FBT001
     middle = data.draw(st.sampled_from([0, 90, 40_000, 9_000_000]))
@@ -95,7 +95,7 @@ def test_doubles_come_back(data: st.DataObject, version: int, decimals: int, pla
     assert found.to_pylist() == [None if value is None else value / 10**decimals for value in scaled]
 
 
-@examples(40, slow=500)
+@examples(15, slow=500)
 @given(st.permutations(range(40)), WIDTHS)
 def test_row_ids_come_back_whatever_their_width(ids: list[int], bits: int) -> None:
     short, pairs = old.shortened(ids)
@@ -113,7 +113,7 @@ def test_what_are_no_packed_row_ids_or_runs_is_damage() -> None:
             packed_run_lengths(old.pack_bits(pairs, 17), 3)
 
 
-@examples(30, slow=300)
+@examples(10, slow=300)
 @given(st.data())
 def test_a_meta_that_was_changed_is_read_or_refused(data: st.DataObject) -> None:
     meta = bytearray(old.java_meta("d", 0, 9, -9))
@@ -125,14 +125,14 @@ def test_a_meta_that_was_changed_is_read_or_refused(data: st.DataObject) -> None
         assert error.reason  # noqa: PT017 -- or it is read
 
 
-@examples(40, slow=500)
+@examples(15, slow=500)
 @given(st.lists(st.lists(TEXTS | st.sampled_from(["x" * 130, "y" * 17_000]), max_size=20), max_size=4))
 def test_members_of_every_load_come_back(loads: list[list[str]]) -> None:
     found = read_dictionary(old.dictionary([[one.encode() for one in load] for load in loads]))
     assert texts(found).to_pylist() == [one for load in loads for one in load]
 
 
-@examples(30, slow=300)
+@examples(10, slow=300)
 @given(st.lists(st.integers(0, 90_000), min_size=1, max_size=30))
 def test_values_longer_than_a_window_follow_each_other(sizes: list[int]) -> None:
     data = b"".join(size.to_bytes(4, "big") + b"\0" * size for size in sizes)
@@ -176,7 +176,7 @@ ROWS = st.tuples(
 )
 
 
-@examples(40, slow=1000)
+@examples(15, slow=1000)
 @given(st.lists(ROWS, min_size=1, max_size=40))
 def test_rows_of_a_stream_come_back(rows: list[tuple[Any, ...]]) -> None:
     numbered = [_numbered(number) for number in range(len(FIELDS))]
