@@ -27,6 +27,7 @@ from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_core.tree.summary_bytes import load_summary
 from qbeast_spark_bridge.sample import summarise_rows
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
+from qbeast_spark_bridge.settings import chosen, uncounted_batches
 from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
 from qbeast_spark_bridge.worker.items import ANSWERS, answer_items
 from qbeast_spark_bridge.worker.rewrite import (
@@ -125,13 +126,15 @@ class _FrameWorkers:
         """Answer once for each file, however often Spark ran its task: files of other attempts are orphans."""
         if not task.file_count:
             return []
-        with OwnErrors(self.df.sparkSession):
+        spark = self.df.sparkSession
+        with OwnErrors(spark):
             decimals = short_decimals(self.df.schema)
             pack = WorkerCall.of(
                 pack_partition, (task, task_keys(task.file_count), self.df.columns, decimals)
             )
             packs = decimals_as_longs(numbered(self.df), decimals).mapInArrow(pack, PACKS)
-            return _written(packs, task)
+            with chosen(spark, uncounted_batches(spark, self.df.schema)):
+                return _written(packs, task)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

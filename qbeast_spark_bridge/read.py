@@ -26,6 +26,7 @@ from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
 from qbeast_core.table.read.scan import warn_if_empty
 from qbeast_spark_bridge.predicates.predicates import keep_where, understand
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
+from qbeast_spark_bridge.settings import chosen
 from qbeast_spark_bridge.tasks import tasks_of
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.read_task import run_tasks
@@ -111,6 +112,18 @@ def read_table(
     -----
     EmptySampleWarning
         If the sample holds no row where many were to be expected.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> written = qbeast.write_table(pl.DataFrame({"user": range(1000)}), "sales", columns=["user"])
+    >>> bridge.read_table(spark, "sales", where="user < 10").count()
+    10
+    >>> some = bridge.read_table(spark, "sales", sample=0.1)  # the rows of qbeast.read_table("sales", sample=0.1)
+    >>> 50 < some.count() < 150
+    True
     """
     reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
     schema = nullable_schema(spark_schema(reader.snapshot.schema_json))
@@ -227,20 +240,12 @@ def _list_on_driver(spark: SparkSession, locations: list[str]) -> Generator[None
     """Let Spark look up many local files one after the other, not by a job with a task for each.
 
     The session's setting is as before afterwards. Files in object stores are left to Spark's jobs.
-
     """
     if len(locations) <= _DEFAULT_THRESHOLD or any(map(_is_address, locations)):
         yield
         return
-    before = spark.conf.get(_THRESHOLD, None)
-    spark.conf.set(_THRESHOLD, str(_MANY))
-    try:
+    with chosen(spark, {_THRESHOLD: _MANY}):
         yield
-    finally:
-        if before is None:
-            spark.conf.unset(_THRESHOLD)
-        else:
-            spark.conf.set(_THRESHOLD, before)
 
 
 def _is_address(location: str) -> bool:
