@@ -9,7 +9,7 @@ import numpy as np
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U64Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
-from qbeast_core.tree.codes import child_codes
+from qbeast_core.tree.grid import child_codes
 
 __all__ = ["ExistingLevel", "ExistingTree", "existing_tree", "place_cubes", "region_rows"]
 

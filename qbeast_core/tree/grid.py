@@ -1,14 +1,15 @@
-"""Coordinates as cells of one fine grid, and rows grouped by key."""
+"""Coordinates as cells of one fine grid, which child of its parent a cell is, and rows grouped by key."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array
 
-__all__ = ["GRID_BITS", "grid", "group_keys"]
+__all__ = ["GRID_BITS", "child_codes", "grid", "group_keys"]
 
 GRID_BITS: Final = 32
 """Each coordinate is kept as a cell number of ``2**32`` cells, so a tree is at most 32 deep."""
@@ -38,6 +39,33 @@ def grid(coordinates: F64Array) -> U32Array:
     scaled = coordinates * float(1 << GRID_BITS)
     np.minimum(scaled, float((1 << GRID_BITS) - 1), out=scaled)
     return scaled.astype(np.uint32)
+
+
+def child_codes(cells: npt.NDArray[np.unsignedinteger[Any]]) -> I64Array:
+    """Return each cell's child number: its last bits, dimension 0 the most significant.
+
+    Numbers sort as the format orders sibling cubes (format 5).
+
+    Parameters
+    ----------
+    cells : ndarray of unsigned integers, shape (n, d)
+        Cell numbers along each dimension at one depth.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Values in ``[0, 2**d)``.
+
+    Examples
+    --------
+    >>> child_codes(np.array([[0, 1], [3, 2]], dtype=np.uint64))
+    array([1, 2])
+    """
+    codes = np.zeros(len(cells), np.int64)
+    for j in range(cells.shape[1]):
+        codes <<= 1
+        codes |= (cells[:, j] & cells.dtype.type(1)).astype(np.int64)
+    return codes
 
 
 def group_keys(key: I64Array, key_count: int) -> tuple[I64Array, I64Array, I32Array]:

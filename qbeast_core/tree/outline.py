@@ -12,10 +12,9 @@ from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.tree.build import TreeBuilder
-from qbeast_core.tree.codes import child_codes
 from qbeast_core.tree.existing import ExistingLevel, ExistingTree
 from qbeast_core.tree.file_order import file_order
-from qbeast_core.tree.grid import GRID_BITS
+from qbeast_core.tree.grid import GRID_BITS, child_codes
 
 __all__ = ["Outline", "OutlineLevel", "draw_outline"]
 
