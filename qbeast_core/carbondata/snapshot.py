@@ -14,7 +14,7 @@ from qbeast_core.carbondata.json_files import Load, UpdatedBlock, read_table_sta
 from qbeast_core.carbondata.listed_segments import files_of_folder, listed_files
 from qbeast_core.carbondata.segments import LiveFile, Stores, columnar_files, external_files
 from qbeast_core.carbondata.structs.schema import TableInfo, TableSchema
-from qbeast_core.errors import DamagedFileError, StorageError, TableNotFoundError
+from qbeast_core.errors import DamagedFileError, StorageError, TableNotFoundError, UnsupportedTableError
 from qbeast_core.io.store import Store
 
 __all__ = ["Segment", "TableSnapshot", "load_segment", "load_table"]
@@ -89,6 +89,8 @@ def load_table(stores: Stores) -> TableSnapshot:
     ------
     TableNotFoundError
         If there is neither.
+    UnsupportedTableError
+        If there are index files alone.
     DamagedFileError
         If one of these files is none.
     """
@@ -97,9 +99,8 @@ def load_table(stores: Stores) -> TableSnapshot:
     columns = () if schema is None else _shown(schema)
     loads = _table_status(store, schema)
     if loads is None:
-        if schema is None and not _data_files(store):
-            message = f"there is no CarbonData table at {store.uri!r}: no Metadata/schema, and no *.carbondata file."
-            raise TableNotFoundError(message, path=store.uri)
+        if schema is None:
+            _refuse_without_data(store)
         return TableSnapshot(stores, schema, columns, (), (), is_transactional=False)
     return TableSnapshot(stores, schema, columns, loads, _updates(store, loads), is_transactional=True)
 
@@ -205,8 +206,20 @@ def _updates(store: Store, loads: Sequence[Load]) -> tuple[UpdatedBlock, ...]:
         return read_update_status(data)
 
 
-def _data_files(store: Store) -> list[str]:
-    return [path for path in store.list("") if path.endswith(".carbondata")]
+def _refuse_without_data(store: Store) -> None:
+    """Raise where a folder without schema holds no data file."""
+    paths = store.list("")
+    if any(path.endswith(".carbondata") for path in paths):
+        return
+    indexes = [path for path in paths if path.endswith((".carbonindex", ".carbonindexmerge"))]
+    if indexes:
+        message = (
+            f"{store.uri!r} holds index files of CarbonData ({indexes[0]!r} ...) and no data file: there is no row to "
+            "read. Give the folder where the *.carbondata files are, or bring them back."
+        )
+        raise UnsupportedTableError(message, path=store.uri, feature="index files alone")
+    message = f"there is no CarbonData table at {store.uri!r}: no Metadata/schema, and no *.carbondata file."
+    raise TableNotFoundError(message, path=store.uri)
 
 
 def _below(store: Store, folder: str) -> list[str]:

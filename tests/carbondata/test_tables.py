@@ -153,3 +153,12 @@ def test_a_folder_of_data_files_is_a_table(tmp_path: Path) -> None:
         shutil.copy(path, tmp_path)
     assert qbeast.read_carbondata(tmp_path).height == expected("sdk230_multifile").height
     assert "folder of data files" in repr(qbeast.open_carbondata(tmp_path))
+
+
+def test_a_folder_of_index_files_alone_is_refused_by_name(tmp_path: Path) -> None:
+    shutil.copytree(table_path("sdk230_prim_zstd"), tmp_path / "t")
+    for file in (tmp_path / "t").rglob("*.carbondata"):
+        file.unlink()
+    with pytest.raises(qbeast.UnsupportedTableError, match="no data file") as caught:
+        qbeast.open_carbondata(tmp_path / "t")
+    assert caught.value.feature == "index files alone"
