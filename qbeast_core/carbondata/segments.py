@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
@@ -103,7 +103,7 @@ class Stores:
     """
 
     table: Store
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, str] = field(repr=False)
     external: Mapping[str, str]
     allow_absolute_paths: bool
 

@@ -187,7 +187,7 @@ def test_an_append_below_cubes_that_another_opened_is_staged_in_part(how: str) -
 
 
 def test_blocks_that_a_foreign_delete_left_out_of_order_are_told_and_put_in_order() -> None:
-    one, many = Area(1, 0.0, 0.0, 0.01, 0), Area(115, 0.9, 0.3, 0.01, 0)
+    one, many = Area(1, 0.0, 0.0, 0.01, 0), Area(90, 0.9, 0.3, 0.01, 0)
     with small(5, 1) as path:
         run = Race(path, begin(path, [one, one, many], 1, "delete"), [("append", one), ("append", one)])
         known = faults_of(path)
