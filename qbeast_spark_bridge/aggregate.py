@@ -71,6 +71,17 @@ def estimate(
     ------
     QbeastError
         As `qbeast.estimate`; what executors raised is raised here.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> rows = pl.DataFrame({"user": range(1000), "price": [one * 37 % 101 for one in range(1000)]})
+    >>> written = qbeast.write_table(rows, "sales", columns=["user"])
+    >>> found = bridge.estimate(spark, "sales", {"total": "sum(price)"}, where="price < 50", error=0.05)
+    >>> found.met, found.frame["total"].item() == rows.filter(pl.col("price") < 50)["price"].sum()
+    (True, True)
     """
     reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
     asked = Asked(

@@ -78,6 +78,15 @@ def read_carbondata(
         As `qbeast.open_carbondata`; what executors raise is raised when the rows are asked for.
     InvalidInputError
         If a column is not in the table, or a Polars expression cannot be said in Spark.
+
+    Examples
+    --------
+    ``old_sales`` is the folder of a CarbonData table.
+
+    >>> import qbeast_spark_bridge as bridge
+    >>> rows = bridge.read_carbondata(spark, "old_sales", where="id < 10", columns=["id", "name"])
+    >>> rows.columns, rows.count()
+    (['id', 'name'], 10)
     """
     options = OpenOptions(
         segments=segments,
@@ -141,6 +150,15 @@ def import_carbondata(
     ------
     QbeastError
         As `qbeast.import_carbondata`; what executors raised is raised here.
+
+    Examples
+    --------
+    ``old_sales`` is the folder of a CarbonData table.
+
+    >>> import qbeast_spark_bridge as bridge
+    >>> result = bridge.import_carbondata(spark, "old_sales", "sales", columns=["id", "name"])
+    >>> result.rows
+    60
     """
     opening = OpenOptions(
         on_unreadable=on_unreadable,

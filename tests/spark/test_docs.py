@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -11,6 +12,7 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from tests.carbondata.collection import table_path
 from tests.helpers.snippets import PAGES, ROOT, blocks, blocks_without_spark
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ def test_the_example_of_a_function_runs(
     spark: SparkSession, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(table_path("tx230_basic_3segments"), "old_sales")
     function = getattr(bridge, name)
     found = doctest.DocTestParser().get_doctest(
         inspect.getdoc(function) or "", {"spark": spark}, name, inspect.getsourcefile(function), 0
