@@ -48,6 +48,15 @@ def append(spark: SparkSession, path: str) -> dict[str, Any]:
     return read(spark, path)
 
 
+def change(spark: SparkSession, path: str) -> dict[str, Any]:
+    """Delete, update and merge some rows."""
+    bridge.delete(spark, path, "x < 700 AND name = 'name 3'")
+    bridge.update(spark, path, "name = 'name 5'", {"x": 1.5})
+    source = rows(spark, 95_000, 10_000).selectExpr("key", "cast(key AS double) AS x", "name")
+    bridge.merge(source, path, "key", delete_if="name = 'name 7'")
+    return read(spark, path) | {"ok": bridge.check(spark, path).ok}
+
+
 def read(spark: SparkSession, path: str) -> dict[str, Any]:
     def keys(**options: Any) -> list[int]:
         return _keys(bridge.read_table(spark, path, **options))
@@ -75,16 +84,15 @@ def _session(address: str, directory: Path) -> SparkSession:
     return SparkSession.builder.master(address).config(map=cluster.settings(directory)).getOrCreate()
 
 
+STEPS = {step.__name__: step for step in (workers, write, append, change, read)}
+
+
 def main(address: str, step: str, path: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "local").mkdir()
         session = _session(address, Path(directory))
         try:
-            print(
-                json.dumps(
-                    {"workers": workers, "write": write, "append": append, "read": read}[step](session, path)
-                )
-            )
+            print(json.dumps(STEPS[step](session, path)))
         finally:
             session.stop()
 

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 import qbeast
+from tests.helpers.tables import assert_same_rows
 from tests.spark import cluster_job
 from tests.spark.cluster import Cluster, cluster
 
@@ -53,6 +54,18 @@ def _in_polars(path: Path) -> dict[str, Any]:
     }
 
 
+def _changed(rows: pl.DataFrame) -> pl.DataFrame:
+    """Do what the job's step `change` does."""
+    five = pl.when(pl.col("name") == "name 5").then(1.5).otherwise("x")
+    kept = rows.filter((pl.col("x") >= 700) | (pl.col("name") != "name 3")).with_columns(x=five)
+    key = pl.int_range(95_000, 105_000, eager=True).alias("key")
+    source = pl.select(key, x=key.cast(pl.Float64), name=pl.format("name {}", key % 40))
+    old = kept.filter(pl.col("key") < 95_000)
+    there = kept["key"].implode()
+    # Rows of the table that match go where their name is so; new ones come all the same.
+    return pl.concat([old, source.filter((pl.col("name") != "name 7") | ~pl.col("key").is_in(there))])
+
+
 @MODES
 def test_python_runs_on_every_worker(running: Cluster, tmp_path: Path, *, connect: bool) -> None:
     folders = _job(running, "workers", tmp_path, connect=connect)["folders"]
@@ -72,6 +85,10 @@ def test_tables_made_on_a_cluster_are_the_same_everywhere(
     assert appended == _in_polars(path) == _job(running, "read", path, connect=connect)
     assert appended["rows"] == 100_000
     assert set(written["sample"]) == {key for key in appended["sample"] if key < 50_000}
+    before = qbeast.read_table(path)
+    changed = _job(running, "change", path, connect=connect)
+    assert changed == _in_polars(path) | {"ok": True}
+    assert_same_rows(qbeast.read_table(path), _changed(before), "key")
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
