@@ -6,20 +6,20 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, MissingDependencyError
+from qbeast_core.errors import InvalidInputError
 from qbeast_core.html import html_of
 from qbeast_core.io.pages import PageReader
+from qbeast_core.optional import require
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import CheckReport
 from qbeast_core.table.check.repair import RepairResult, repair_table
-from qbeast_core.table.data.expressions import Predicate, Value, filter_of
+from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult, run_change
 from qbeast_core.table.dml.delete import Delete
@@ -52,6 +52,8 @@ from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
 from qbeast_core.table.write.options import metadata_of
 
 __all__ = ["Table"]
+
+_UNREAD: Final = "nothing was changed"
 
 
 class Table:
@@ -106,7 +108,7 @@ class Table:
         columns = ", ".join(f"{name}:{kind}" for name, kind in kinds.items()) or "columns that cannot be told"
         files = self._snapshot.files
         return (
-            f"Table {self.uri!r}, version {self.version}: {int(files['num_records'].fill_null(0).sum()):,} rows "
+            f"Table {self.uri!r}, version {self.version}: {self._snapshot.counted_rows:,} rows "
             f"in {files.height:,} files, indexed by {columns}"
         )
 
@@ -123,7 +125,7 @@ class Table:
         files = self._snapshot.files
         facts = {
             "version": f"{self.version}",
-            "rows": f"{int(files['num_records'].fill_null(0).sum()):,}",
+            "rows": f"{self._snapshot.counted_rows:,}",
             "files": f"{files.height:,}",
             "bytes": f"{int(files['size_bytes'].sum()):,}",
         }
@@ -197,6 +199,11 @@ class Table:
         sample : float or tuple of float, optional
             Count those of a sample.
 
+        Raises
+        ------
+        InvalidInputError
+            `where` is no condition on the rows, or cannot be evaluated for one; the sample is no fraction.
+
         Examples
         --------
         >>> import polars as pl, qbeast
@@ -208,7 +215,8 @@ class Table:
         known = known_rows(self._reader) if where is None and sample is None else None
         if known is not None:
             return known
-        return int(self._rows(None, where, sample).select(pl.len()).collect().item())
+        with evaluating(where, "where", _UNREAD):
+            return int(self._rows(None, where, sample).select(pl.len()).collect().item())
 
     def head(
         self,
@@ -231,6 +239,11 @@ class Table:
         sample : float or tuple of float, optional
             Take from the rows of a sample.
 
+        Raises
+        ------
+        InvalidInputError
+            A column is not in the table; else as for `count`.
+
         Examples
         --------
         >>> import polars as pl, qbeast
@@ -238,7 +251,8 @@ class Table:
         >>> qbeast.open_table("ids").head(3, where="id >= 998")["id"].sort().to_list()
         [998, 999]
         """
-        return self._rows(columns, where, sample).head(rows).collect()
+        with evaluating(where, "where", _UNREAD):
+            return self._rows(columns, where, sample).head(rows).collect()
 
     def to_arrow(
         self,
@@ -252,6 +266,11 @@ class Table:
         Whatever takes an Arrow stream takes the table itself, batch by batch:
         ``pyarrow.RecordBatchReader.from_stream(table)``.
 
+        Raises
+        ------
+        InvalidInputError
+            As for `head`.
+
         Examples
         --------
         >>> import polars as pl, qbeast
@@ -259,7 +278,8 @@ class Table:
         >>> qbeast.open_table("ids").to_arrow(where="id < 3").num_rows
         3
         """
-        return arrow_stream(self._rows(columns, where, sample)).read_all()
+        with evaluating(where, "where", _UNREAD):
+            return arrow_stream(self._rows(columns, where, sample)).read_all()
 
     def to_pandas(
         self,
@@ -274,11 +294,19 @@ class Table:
         ------
         MissingDependencyError
             pandas is not installed.
+        InvalidInputError
+            As for `head`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> qbeast.open_table("ids").to_pandas(where="id < 3")["id"].sum()
+        np.int64(3)
         """
-        if find_spec("pandas") is None:
-            msg = "to_pandas needs pandas, which is not installed: pip install pandas"
-            raise MissingDependencyError(msg, dependency="pandas")
-        return self._rows(columns, where, sample).collect().to_pandas()
+        require("pandas", "to_pandas")
+        with evaluating(where, "where", _UNREAD):
+            return self._rows(columns, where, sample).collect().to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Hand all rows to another library, as Arrow batches that are read when they are asked for."""

@@ -111,3 +111,14 @@ def test_names_of_columns_are_escaped(tmp_path: Path) -> None:
     opened = qbeast.open_table(tmp_path / "t")
     assert "<script>" not in opened._repr_html_()
     assert "<script>" not in opened.explain(pl.col("<script>") < 2)._repr_html_()
+
+
+def test_a_condition_that_fails_for_a_row_is_told_as_such(table: qbeast.Table) -> None:
+    for ask in (
+        table.count,
+        lambda where: table.head(where=where),
+        lambda where: table.to_arrow(where=where),
+    ):
+        with pytest.raises(qbeast.InvalidInputError, match="cannot be evaluated") as caught:
+            ask("CAST(brand AS INT) = 1")
+        assert caught.value.argument == "where"

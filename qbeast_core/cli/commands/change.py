@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -23,15 +23,13 @@ from qbeast_core.cli.commands.write import reading_options, sources_and_table, t
 
 __all__ = ["delete", "merge", "update"]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _which_rows: Final = together(where_option, click.option("--all", "all_rows", is_flag=True, help="All rows."))
 _changing: Final = together(
     txn_option, commit_metadata_option, memory_option, spill_dir_option, dry_run_option
 )
 
 
-def _values(name: str, text: str) -> Callable[[F], F]:
+def _values(name: str, text: str) -> Callable[[Any], Any]:
     return click.option(name, metavar="NAME=SQL", multiple=True, callback=as_mapping, help=text)
 
 

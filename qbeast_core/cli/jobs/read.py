@@ -125,7 +125,7 @@ def sql(
     """Show what a query gives, or write it to a file."""
     wanted = _Request(sample=sample, where=None, select=None, **options)
     rows, facts = table.sql(query, sample=sample), {"query": query}
-    with evaluating(query, outcome=_OUTCOME):
+    with evaluating(query, "query", _OUTCOME):
         if wanted.output is not None:
             return _into_file(rows, wanted, wanted.output, facts)
         found = (rows if wanted.limit is None else rows.head(wanted.limit)).collect()

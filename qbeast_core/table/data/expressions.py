@@ -185,12 +185,14 @@ def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str, outcome: str
 
 
 @contextmanager
-def evaluating(text: str | None, argument: str = "predicate", outcome: str = _UNCHANGED) -> Generator[None]:
+def evaluating(
+    given: Predicate | None, argument: str = "predicate", outcome: str = _UNCHANGED
+) -> Generator[None]:
     """Say of a condition that it cannot be evaluated for some row, where Polars says so inside.
 
     Parameters
     ----------
-    text : str or None
+    given : polars.Expr, str or None
         The condition; None: there is none, what Polars raises goes through.
     argument : str
         How the caller calls it, for messages.
@@ -202,10 +204,10 @@ def evaluating(text: str | None, argument: str = "predicate", outcome: str = _UN
     InvalidInputError
         With what Polars says, and the cure for the usual cause.
     """
-    if text is None:
+    if given is None:
         yield
         return
-    with _Asked(argument, outcome).understanding(text):
+    with _Asked(argument, outcome).understanding(given):
         yield
 
 

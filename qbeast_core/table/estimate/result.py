@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, MissingDependencyError
+from qbeast_core.errors import InvalidInputError
 from qbeast_core.estimate.intervals import Interval
 from qbeast_core.estimate.rules import LEAST_KEYS, MOST_SHARE, is_reliable
 from qbeast_core.estimate.sample import GROUP, Sample
+from qbeast_core.optional import require
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.table.estimate.question import Question
 
@@ -104,9 +104,7 @@ class Estimate:
         MissingDependencyError
             If pandas is not installed.
         """
-        if find_spec("pandas") is None:
-            msg = "this needs pandas, which is not installed: pip install pandas; `.frame` is a Polars frame"
-            raise MissingDependencyError(msg, dependency="pandas")
+        require("pandas", "to_pandas")
         return self.frame.to_pandas()
 
     def plot(self, name: str | None = None, *, axes: Axes | None = None) -> Figure:
@@ -130,9 +128,7 @@ class Estimate:
         if chosen not in self.names:
             msg = f"there is no answer {name!r}; there are {list(self.names)}"
             raise InvalidInputError(msg, argument="name")
-        if find_spec("matplotlib") is None:
-            msg = "drawing needs matplotlib, which is not installed: pip install matplotlib"
-            raise MissingDependencyError(msg, dependency="matplotlib")
+        require("matplotlib", "drawing")
         from qbeast_core.table.estimate.plot import draw_estimate  # noqa: PLC0415 - matplotlib is loaded where it draws
 
         return draw_estimate(self.frame, chosen, self.names, self.summary, axes)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, MissingDependencyError
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.optional import require
 from qbeast_core.query.intervals import reach
 from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.spec.revision import Revision
@@ -49,9 +49,7 @@ def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
     if kind not in get_args(PlotKind):
         msg = f"there is no picture {kind!r}; there are {', '.join(get_args(PlotKind))}"
         raise InvalidInputError(msg, argument="kind")
-    if find_spec("matplotlib") is None:
-        msg = "drawing needs matplotlib, which is not installed: pip install matplotlib"
-        raise MissingDependencyError(msg, dependency="matplotlib")
+    require("matplotlib", "drawing")
     axes = options.axes if options.axes is not None else _new_axes(kind)
     match kind:
         case "tree":

@@ -88,7 +88,7 @@ class Plan:
     @property
     def rows_total(self) -> int:
         """Rows of all live data files, copies and deleted ones included."""
-        return int(self.reader.snapshot.files["num_records"].fill_null(0).sum())
+        return self.reader.snapshot.counted_rows
 
     @property
     def share(self) -> float:

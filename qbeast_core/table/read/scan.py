@@ -82,7 +82,7 @@ def _fraction_of(reader: Reader, rows: object, sample: Sample | None) -> float:
         msg = f"rows must be a whole number, 0 or more, not {rows!r}; nothing was read"
         raise InvalidInputError(msg, argument="rows")
     hidden = sum(len(deleted) for deleted in reader.deleted_rows.values())
-    known = int(reader.snapshot.files["num_records"].fill_null(0).sum()) - hidden
+    known = reader.snapshot.counted_rows - hidden
     return min(rows / known, 1.0) if known > 0 else 1.0
 
 
@@ -192,7 +192,7 @@ def warn_if_empty(reader: Reader, sample: Sample | None, plan: ScanPlan | None =
     if sample is None:
         return
     first, last = sample if isinstance(sample, tuple) else (0.0, sample)
-    rows = int(reader.snapshot.files["num_records"].fill_null(0).sum())
+    rows = reader.snapshot.counted_rows
     expected = (last - first) * rows
     if expected < _LEAST_EXPECTED or (plan or reader.plan(None, sample)).selection.opened.any():
         return

@@ -98,6 +98,11 @@ class Snapshot:
         """Paths of the live files, decoded, in the order of `files`: relative to the table or absolute."""
         return [FilePath.of_log(path).text for path in self.files["path"].to_list()]
 
+    @property
+    def counted_rows(self) -> int:
+        """Rows of the live files, as far as the log counts them; those that deletion vectors hide are counted too."""
+        return int(self.files["num_records"].fill_null(0).sum())
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle where the table is and which version is meant; loading it opens the table again."""
         return _reopened, (self.uri, self.version, dict(self.storage_options), self.metadata.id)

@@ -12,8 +12,8 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.html import html_of
-from qbeast_core.space.arrays import F64Array, I64Array
-from qbeast_core.table.data.expressions import Predicate, filter_of
+from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.tree.columns import data_type_of, frame_weights
 from qbeast_core.tree.design_effect import CLUSTERED, design_effect
@@ -126,8 +126,7 @@ def suggest_columns(
         raise InvalidInputError(msg, argument="df")
     looked_at = rows.gather_every(-(-rows.height // _ROWS))
     profile = _Profile.of(looked_at)
-    asked = None if queries is None else [filter_of(one, rows.schema, argument="queries") for one in queries]
-    shares, importance = profile.asked_by(looked_at, [one for one in asked or [] if one is not None])
+    shares, importance = profile.asked_by([_kept(looked_at, one) for one in queries or ()])
     cells = max(rows.height / default_cube_size(rows.height), 1.0)
     tried = np.argsort(-_worth(shares, importance, cells), kind="stable")[:_MOST_TRIED]
     sets = [
@@ -145,7 +144,10 @@ def suggest_columns(
         design_effect=effect,
         opened=_opened(shares, importance, tuple(best), cells),
         frame=_told(
-            profile, best, key, [_opened(shares, importance, (at,), cells) for at in range(len(shares[0]))]
+            profile,
+            best,
+            key,
+            [_opened(shares, importance, (at,), cells) for at in range(len(profile.names))],
         ),
     )
 
@@ -210,8 +212,13 @@ class _Profile:
         among = self.correlation[np.ix_(chosen, chosen)] >= _FOLLOWS
         return bool(np.triu(among, k=1).any())
 
-    def asked_by(self, rows: pl.DataFrame, queries: Sequence[pl.Expr]) -> tuple[F64Array, F64Array]:
+    def asked_by(self, kept: Sequence[BoolArray]) -> tuple[F64Array, F64Array]:
         """Return which share of each column's order every query reaches, and how much each query counts.
+
+        Parameters
+        ----------
+        kept : sequence of BoolArray
+            Which rows each query keeps, shape (rows,); none: each column is asked for a window of its order.
 
         Returns
         -------
@@ -220,12 +227,8 @@ class _Profile:
         importance : F64Array
             Shape (queries,), of sum 1.
         """
-        if queries:
-            kept = [
-                rows.select(query.fill_null(value=False).alias("kept"))["kept"].to_numpy()
-                for query in queries
-            ]
-            importance = np.ones(len(queries))
+        if kept:
+            importance = np.ones(len(kept))
         else:
             window = _BINS * (1 - _WINDOW) / 2, _BINS * (1 + _WINDOW) / 2
             kept = [(column >= window[0]) & (column < window[1]) for column in self.bins.T]
@@ -233,7 +236,7 @@ class _Profile:
             importance = np.maximum(self.spread * np.where(like_ids, 0.2, 1.0), 1e-9)
         return np.array([self._reached(one) for one in kept]), importance / importance.sum()
 
-    def _reached(self, kept: np.ndarray) -> F64Array:
+    def _reached(self, kept: BoolArray) -> F64Array:
         """Return the share of each column's order in which rows are kept, over what chance alone would leave."""
         count = int(kept.sum())
         if not count:
@@ -245,6 +248,14 @@ class _Profile:
             by_chance = float((sizes * -np.expm1(count * np.log1p(-np.minimum(sizes, 1 - 1e-12)))).sum())
             shares[at] = min(float(sizes[hit].sum()) / max(by_chance, 1e-12), 1.0)
         return shares
+
+
+def _kept(rows: pl.DataFrame, query: Predicate) -> BoolArray:
+    """Tell which rows a query keeps."""
+    condition = filter_of(query, rows.schema, argument="queries")
+    with evaluating(query, "queries", "nothing was written"):
+        kept = rows.select(pl.lit(value=True) if condition is None else condition).to_series()
+    return np.broadcast_to(kept.fill_null(value=False).to_numpy(), rows.height)  # a constant is one value
 
 
 def _can_be_indexed(name: str, dtype: pl.DataType) -> bool:

@@ -54,6 +54,12 @@ def test_rows_are_told_apart_by_hash_where_keys_repeat() -> None:
     assert found.design_effect < 2
 
 
+def test_a_query_that_names_no_column_decides_nothing() -> None:
+    assert (
+        suggest_columns(ROWS, [*QUERIES, "1 = 1", "1 = 2"]).columns == suggest_columns(ROWS, QUERIES).columns
+    )
+
+
 def test_every_column_has_a_reason() -> None:
     found = suggest_columns(ROWS, QUERIES)
     assert sorted(found.frame["column"]) == sorted(ROWS.columns)
@@ -88,6 +94,8 @@ def test_what_cannot_be_answered_is_refused() -> None:
         suggest_columns(ROWS.clear())
     with pytest.raises(qbeast.InvalidInputError, match="nowhere"):
         suggest_columns(ROWS, ["nowhere = 1"])
+    with pytest.raises(qbeast.InvalidInputError, match="cannot be evaluated"):
+        suggest_columns(ROWS, ["CAST(text AS INT) = 1"])
     with pytest.raises(qbeast.InvalidInputError, match="most must be"):
         suggest_columns(ROWS, most=0)
     with pytest.raises(qbeast.InvalidColumnsError, match="can be indexed"):
