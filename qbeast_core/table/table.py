@@ -14,6 +14,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.html import html_of
 from qbeast_core.io.pages import PageReader
 from qbeast_core.optional import require
+from qbeast_core.plain_text import first_line
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.check import check_table
@@ -341,7 +342,8 @@ class Table:
             answer = self.scan(sample=sample).sql(query)
             answer.collect_schema()
         except (pl.exceptions.PolarsError, TypeError) as error:
-            msg = f"{query!r} is no query that Polars understands: {error}. The table is called self. Nothing was read."
+            why = first_line(str(error)).rstrip(".")
+            msg = f"{query!r} is no query that Polars understands: {why}. The table is called self. Nothing was read."
             raise InvalidInputError(msg, argument="query") from error
         return answer
 

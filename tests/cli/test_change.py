@@ -91,4 +91,10 @@ def test_sql_asks_the_table(sales: Path, tmp_path: Path) -> None:
         said("sql", sales, "SELECT count(*) AS n FROM self", "--sample", "10%")["rows"][0]["n"]
         < ROWS.height / 4
     )
-    assert "no query that Polars understands" in complaint("sql", sales, "SELECT nowhere FROM self", code=2)
+    refused = complaint("sql", sales, "SELECT nowhere FROM self", code=2)
+    assert "no query that Polars understands" in refused
+    assert "Resolved plan" not in refused
+
+
+def test_a_text_that_was_taken_for_a_column_is_told_how_to_be_quoted(mine: Path) -> None:
+    assert "quote it singly: 'us'" in complaint("delete", mine, "--where", 'brand = "us"', code=2)

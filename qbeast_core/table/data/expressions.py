@@ -148,7 +148,7 @@ def filter_of(given: Predicate | None, schema: pl.Schema, *, argument: str = "pr
     if not isinstance(given, pl.Expr):
         return condition_of(given, schema, argument=argument, outcome=_UNREAD).expr
     asked = _Asked(argument, _UNREAD)
-    _refuse_unknown(given, schema, asked)
+    _refuse_unknown(given, given, schema, asked)
     with asked.understanding(given):
         pl.LazyFrame(schema=schema).filter(given).collect()
     return given
@@ -291,15 +291,16 @@ def _expression(given: object, schema: pl.Schema, asked: _Asked) -> pl.Expr:
         asked.refuse(f"{_shown(given)} cannot be read as SQL: {_cause(error)}", error)
 
 
-def _refuse_unknown(expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> None:
+def _refuse_unknown(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> None:
     unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
     if unknown:
-        asked.refuse(f"names no such column(s): {unknown}; there are {list(schema)}")
+        quoted = f". If that is a text, quote it singly: '{unknown[0]}'" if isinstance(given, str) else ""
+        asked.refuse(f"names no such column(s): {unknown}; there are {list(schema)}{quoted}")
 
 
 def _checked(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> pl.DataType:
     """Return the type of an expression that gives one value per row, from that row alone."""
-    _refuse_unknown(expr, schema, asked)
+    _refuse_unknown(given, expr, schema, asked)
     with asked.understanding(given):
         found = pl.LazyFrame(schema=schema).select(expr).collect_schema()
         by_row = len(found) == 1 and _is_by_row(expr, schema)
