@@ -34,13 +34,32 @@ def run() -> list[Figure]:
             megabytes(log.glob(pattern)) for pattern in ("*.json", "*.checkpoint.parquet")
         )
         what = f"log of {APPENDS} appends of {ROWS:,} rows"
+        shares = _shares(path)
         return [
             Figure(
                 what, commits + checkpoints, "MB", 0.5, f"data {megabytes(path.glob('*.parquet')):.1f} MB"
             ),
             Figure("of these commits", commits, "MB", None),
             Figure("of these checkpoints", checkpoints, "MB", None),
+            *(Figure(name, 100 * share, "%", None) for name, share in shares.items()),
         ]
+
+
+def _shares(path: Path) -> dict[str, float]:
+    """Share of the bytes that ten of the appends, and a sample, open before and after an optimize, which comes last."""
+    opened = qbeast.open_table(path)
+    first, last = (events(number)["ts"] for number in (60, 69))
+    questions = {
+        "ten of the appends": (pl.col("ts").is_between(first[0], last[-1]), None),
+        "1 % sample": (None, 0.01),
+    }
+    found = {}
+    for when in ("before", "after"):
+        found |= {
+            f"{name} open {when} an optimize": opened.explain(*ask).share for name, ask in questions.items()
+        }
+        opened.optimize()
+    return found
 
 
 def events(number: int) -> pl.DataFrame:
