@@ -18,14 +18,13 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
+from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.dml.key_digest import key_hashes
 from qbeast_core.table.dml.merge_rules import MergeRules
 from qbeast_core.table.dml.tasks import MatchRows, join_keys
-from qbeast_core.table.engine.tasks.stored_rows import StoredPart, store_rows
+from qbeast_core.table.engine.tasks.stored_rows import StoredPart, store_parts, store_rows
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
-from qbeast_core.tree.outside import rows_outside
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, gathered, longs_as_decimals
 
 __all__ = [
@@ -257,15 +256,7 @@ class _Bucket:
         if not self._new:
             return
         rows, self._new = pl.concat(self._new), []
-        revision = self._task.revision
-        beyond: BoolArray = (
-            np.zeros(rows.height, np.bool_) if revision is None else rows_outside(rows, revision)
-        )
-        for outside in (False, True):
-            some = rows.filter(pl.Series(beyond == outside, dtype=pl.Boolean))
-            if some.height:
-                size = int(some.estimated_size())
-                self._added.append(StoredPart(self._task.store(some), some.height, size, outside))
+        self._added += store_parts(rows, self._task.revision, self._task.store)
 
 
 def _by_bucket(task: MatchTask, rows: pl.DataFrame, kind: int) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -38,11 +37,16 @@ from qbeast_core.table.engine.spill.ahead import map_ahead
 from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, as_it_is
 from qbeast_core.table.engine.spill.rows import Spill
 from qbeast_core.table.engine.stream import StreamSource
-from qbeast_core.table.engine.tasks.stored_rows import SUFFIX, StoredPart, StoredRows
+from qbeast_core.table.engine.tasks.stored_rows import (
+    SUFFIX,
+    StoredPart,
+    StoredRows,
+    as_bytes,
+    store_parts,
+)
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import file_parts
-from qbeast_core.tree.outside import rows_outside
 
 __all__ = ["StreamMergeSource", "local_merge_source"]
 
@@ -105,9 +109,10 @@ class StreamMergeSource:
         try:
             found = self._matched(matching, digest)
         finally:
-            kept = matching.stored if among is None else []
-            self._stored.extend(kept)
-            self._forget([path for path in matching.stored if path not in kept])
+            if among is None:
+                self._stored.extend(matching.stored)
+            else:  # only what was counted is of use
+                self._forget(matching.stored)
         numbers = np.array([number for number, _ in found], np.int64)
         counts = np.array([count for _, count in found], np.int64).reshape(-1, 3).T
         return FoundMatches(
@@ -245,12 +250,10 @@ class _Matching:
             if known is not None:
                 keys = pl.concat([keys, *(batch.frame for batch in known.batches(size_bytes=most))])
                 known.delete()
-            busiest = keys.group_by(self._on).len()["len"].max() if keys.height else 1
+            # A row joins each of its files.
+            most_files = int(keys.group_by(self._on).len()["len"].to_numpy().max(initial=1))
             for batch in part.batches(size_bytes=most):
-                rows_at_once = max(
-                    batch.frame.height // int(str(busiest)), 1
-                )  # a row joins each of its files
-                for source in batch.frame.iter_slices(rows_at_once):
+                for source in batch.frame.iter_slices(max(batch.frame.height // most_files, 1)):
                     yield self._joined(source, keys)
             part.delete()
         self._store_new()
@@ -269,13 +272,7 @@ class _Matching:
         if not self._new:
             return
         rows, self._new = pl.concat(self._new), []
-        revision = self._reader.index_state.newest
-        beyond = np.zeros(rows.height, np.bool_) if revision is None else rows_outside(rows, revision)
-        for outside in (False, True):
-            some = rows.filter(pl.Series(beyond == outside, dtype=pl.Boolean))
-            if some.height:
-                size = int(some.estimated_size())
-                self._added.append(StoredPart(self._store(some), some.height, size, outside))
+        self._added += store_parts(rows, self._reader.index_state.newest, self._store)
 
     def _by_file(self, parts: Sequence[SpilledRange]) -> Iterator[tuple[int, pl.DataFrame]]:
         """Yield files of which rows may change or go, each with the rows of the source that match in it."""
@@ -319,10 +316,9 @@ class _Matching:
 
     def _store(self, rows: pl.DataFrame) -> str:
         """Keep rows until the files are written again, and return where."""
-        folder, sink = self._spill.folder, io.BytesIO()
-        rows.write_ipc(sink, compression="zstd", compat_level=pl.CompatLevel.newest())
+        folder = self._spill.folder
         path = Path(folder.new_path() + SUFFIX)
         self.stored.append(path.name)
         with folder.writing():
-            self._spill.told(path.write_bytes(sink.getbuffer()))
+            self._spill.told(path.write_bytes(as_bytes(rows)))
         return path.name

@@ -20,7 +20,7 @@ from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
 from qbeast_core.table.data.data_files import FileSettings, store_file
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
-from qbeast_core.tree.grid import GRID_BITS
+from qbeast_core.tree.grid import GRID_BITS, child_codes
 from qbeast_core.tree.outline import Outline
 from qbeast_core.tree.pack import page_rows_for
 from qbeast_core.tree.plan import grid_columns
@@ -209,10 +209,7 @@ def _ordered(
 
 def _child_codes(task: PlaceTask, frame: pl.DataFrame, depths: npt.NDArray[np.uint32]) -> I64Array:
     shifts = np.uint32(GRID_BITS - 1) - depths
-    codes = np.zeros(frame.height, np.int64)
-    for cells in grid_columns(frame, task.revision):
-        codes = (codes << 1) | ((cells >> shifts) & np.uint32(1)).astype(np.int64)
-    return codes
+    return child_codes(np.stack([cells >> shifts for cells in grid_columns(frame, task.revision)], axis=1))
 
 
 def with_blocks(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:

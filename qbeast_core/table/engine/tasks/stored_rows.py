@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import io
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.spec.revision import Revision
+from qbeast_core.tree.outside import rows_outside
 
-__all__ = ["SUFFIX", "StoredPart", "StoredRows", "frames_of", "load_rows", "store_rows", "stored_by"]
+__all__ = [
+    "SUFFIX",
+    "StoredPart",
+    "StoredRows",
+    "as_bytes",
+    "frames_of",
+    "load_rows",
+    "store_parts",
+    "store_rows",
+    "stored_by",
+]
 
 SUFFIX = ".rows.arrow"
 """How their names end, after the UUID of the operation and one of their own. A vacuum knows them by it."""
@@ -110,10 +122,37 @@ def store_rows(store: Store, rows: pl.DataFrame, *, operation: str) -> str:
     operation : str
         A UUID, that of whoever will look for what was stored.
     """
-    path, sink = f"{operation}.{uuid.uuid4()}{SUFFIX}", io.BytesIO()
-    rows.write_ipc(sink, compression="zstd", compat_level=pl.CompatLevel.newest())
-    store.put(path, sink.getbuffer())
+    path = f"{operation}.{uuid.uuid4()}{SUFFIX}"
+    store.put(path, as_bytes(rows))
     return path
+
+
+def store_parts(
+    rows: pl.DataFrame, revision: Revision | None, store: Callable[[pl.DataFrame], str]
+) -> Iterator[StoredPart]:
+    """Store rows that are added, those outside the space of a revision apart; yield where they are.
+
+    Parameters
+    ----------
+    rows : polars.DataFrame
+        Of the table's columns and types.
+    revision : Revision or None
+        The newest one; None: nothing is outside.
+    store : callable
+        Stores some of them, and returns their path.
+    """
+    beyond = np.zeros(rows.height, np.bool_) if revision is None else rows_outside(rows, revision)
+    for outside in (False, True):
+        some = rows.filter(pl.Series(beyond == outside, dtype=pl.Boolean))
+        if some.height:
+            yield StoredPart(store(some), some.height, int(some.estimated_size()), outside)
+
+
+def as_bytes(rows: pl.DataFrame) -> memoryview:
+    """Return the bytes of a file of rows, small ones."""
+    sink = io.BytesIO()
+    rows.write_ipc(sink, compression="zstd", compat_level=pl.CompatLevel.newest())
+    return sink.getbuffer()
 
 
 def stored_by(store: Store, operation: str) -> list[str]:
@@ -122,5 +161,5 @@ def stored_by(store: Store, operation: str) -> list[str]:
 
 
 def load_rows(store: Store, path: str) -> pl.DataFrame:
-    """Return rows that `store_rows` stored."""
+    """Return rows that were stored, see `as_bytes`."""
     return pl.read_ipc(io.BytesIO(store.get(path)))
