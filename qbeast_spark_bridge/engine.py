@@ -275,7 +275,7 @@ def persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
     held = df.persist()
     try:
         yield held
-    except BaseException:
+    except BaseException:  # an interrupt too gives the memory of executors back; raised again
         with suppress(Exception):  # where the session is lost, so are they: that is said already
             held.unpersist()
         raise

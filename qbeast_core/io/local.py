@@ -139,7 +139,7 @@ def _written(target: Path, data: bytes | memoryview) -> Generator[Path]:
             os.fsync(file)
         yield temporary
         _sync_folder(target.parent)
-    except BaseException:  # an interrupt and a panic of Rust too
+    except BaseException:  # an interrupt too leaves no temporary file; raised again
         temporary.unlink(missing_ok=True)
         raise
 

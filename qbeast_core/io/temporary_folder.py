@@ -70,7 +70,7 @@ def _made(parent: Path, prefix: str) -> tuple[Path, int]:
             os.close(lock)
         except (BlockingIOError, FileNotFoundError):
             continue
-        except BaseException:  # an interrupt too leaves no folder
+        except BaseException:  # an interrupt too leaves no folder; raised again
             shutil.rmtree(path, ignore_errors=True)
             raise
 
@@ -108,7 +108,7 @@ def _locked(path: Path, flags: int) -> int:
     try:
         if sys.platform != "win32":
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:  # an interrupt too leaves no file open
+    except BaseException:  # an interrupt too leaves no file open; raised again
         os.close(lock)
         raise
     return lock

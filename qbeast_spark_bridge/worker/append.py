@@ -59,7 +59,7 @@ def write_rows(context: bytes, batches: Iterable[pa.RecordBatch], *, part_bytes:
                 held, size = [], 0
         if any(batch.num_rows for batch in held):
             parts.append(task.write(pa.Table.from_batches(held), RUNTIME))
-    except BaseException:  # an interrupt and a panic of Rust too
+    except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
         delete_parts(task, parts)
         raise
     return pickle.dumps(parts)

@@ -233,7 +233,7 @@ def write_data_files(
                 done += 1
                 if progress is not None:
                     progress(Progress("write", done, plan.file_count, frame.height))
-        except BaseException:  # an interrupt and a panic of Rust too
+        except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
             for job in jobs:
                 job.cancel()
             pool.shutdown(wait=True)

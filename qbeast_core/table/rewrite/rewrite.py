@@ -197,7 +197,7 @@ def rewrite(reader: Reader, asked: Rewrite, runtime: Runtime, *, engine: Engine 
         if replaced is not None and asked.progress is not None:
             files = len(replaced.adds)
             asked.progress(Progress("commit", files, files, replaced.rows))
-    except BaseException:  # an interrupt and a panic of Rust too
+    except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
         delete_data_files(reader.store, rewriter.adds)
         raise
     if replaced is None:

@@ -217,7 +217,7 @@ def delta_errors(uri: str) -> Generator[None]:
         raise
     except (NoDeltaTableError, DeltaError, OSError, ValueError) as error:
         raise _translated(uri, error) from shown_cause(error)
-    except BaseException as error:
+    except BaseException as error:  # a panic of Rust is no `Exception`; all else is raised again
         if type(error).__name__ != "PanicException":  # a class that deltalake offers under no name
             raise
         raise _translated(uri, error) from shown_cause(error)

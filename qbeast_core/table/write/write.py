@@ -127,7 +127,7 @@ def _written(plan: PlannedRows, files: FileTarget, options: WriteOptions, *, row
         for some in plan.write():
             adds += some
         report_progress(options, Progress("commit", len(adds), len(adds), rows))
-    except BaseException:  # an interrupt and a panic of Rust too
+    except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
         delete_data_files(files.store, adds)
         raise
     return adds

@@ -182,7 +182,7 @@ class _Threads:
                 with closing(map_ahead(files.write, ranges, at_once=budget.writers)) as writing:
                     for _ in writing:
                         self._tell(files.written, task)
-        except BaseException:  # an interrupt and a panic of Rust too
+        except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
             delete_data_files(task.target.store, [file.add for file in files.written])
             raise
         return files.written

@@ -116,7 +116,7 @@ class AppendTask:
                 written += self._index(inside, revision, settings, runtime)
             indexed = tuple(written)
             self._stage(frame.filter(pl.Series(outside)), settings, runtime, written)
-        except BaseException:  # an interrupt and a panic of Rust too
+        except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
             delete_data_files(self.target.store, written)
             raise
         return AppendedPart(self.version, revision, indexed, tuple(written[len(indexed) :]), frame.height)
