@@ -1,0 +1,82 @@
+"""The newest version of a local table is kept between writes: whatever happens to the folder meanwhile is seen."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from unittest import mock
+
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.table.snapshot import snapshot
+from qbeast_core.table.snapshot.snapshot import newest_snapshot
+
+ROWS = pl.DataFrame({"id": range(50)})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
+    return tmp_path / "t"
+
+
+def append(table: Path, first: int) -> None:
+    qbeast.write_table(ROWS.head(5) + first, table, mode="append")
+
+
+def ids(table: Path) -> list[int]:
+    return qbeast.read_table(table)["id"].sort().to_list()
+
+
+def test_what_this_process_wrote_is_not_loaded_again(table: Path) -> None:
+    with mock.patch.object(snapshot, "load_snapshot", wraps=snapshot.load_snapshot) as loaded:
+        append(table, 100)
+        append(table, 200)
+        assert newest_snapshot(str(table)).version == 2
+    assert not loaded.called
+
+
+def test_versions_of_others_are_seen(table: Path) -> None:
+    for version, first in enumerate((100, 200), start=1):
+        ours, theirs = table, table.parent / "theirs"
+        shutil.copytree(ours, theirs)
+        append(theirs, first)
+        shutil.copytree(theirs, ours, dirs_exist_ok=True)
+        shutil.rmtree(theirs)
+        assert newest_snapshot(str(table)).version == version
+    append(table, 300)
+    assert ids(table) == sorted([*range(50), *range(100, 105), *range(200, 205), *range(300, 305)])
+
+
+def test_a_table_that_was_put_back_is_the_one_that_is_written_to(table: Path) -> None:
+    backup = table.parent / "backup"
+    shutil.copytree(table, backup)
+    append(table, 100)
+    append(table, 200)
+    shutil.rmtree(table)
+    shutil.copytree(backup, table)
+    append(table, 300)
+    append(table, 400)
+    assert qbeast.open_table(table).version == 2
+    assert ids(table) == [*range(50), *range(300, 305), *range(400, 405)]
+
+
+def test_another_table_of_as_many_versions_is_not_taken_for_it(table: Path) -> None:
+    append(table, 100)
+    shutil.rmtree(table)
+    qbeast.write_table(ROWS.with_columns(b=1.5), table, columns=["id"])
+    qbeast.write_table(ROWS.with_columns(b=2.5), table, mode="append")
+    found = newest_snapshot(str(table))
+    assert (found.version, list(found.schema)) == (1, ["id", "b"])
+    with pytest.raises(qbeast.SchemaMismatchError):
+        qbeast.write_table(ROWS.with_columns(b=pl.lit("x")), table, mode="append")
+
+
+def test_a_table_that_is_gone_is_gone(table: Path) -> None:
+    shutil.rmtree(table)
+    with pytest.raises(qbeast.TableNotFoundError):
+        newest_snapshot(str(table))
+    qbeast.write_table(ROWS.head(3), table, columns=["id"])
+    assert ids(table) == [0, 1, 2]
