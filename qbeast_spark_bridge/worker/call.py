@@ -90,8 +90,8 @@ class OwnErrors:
 
     Parameters
     ----------
-    spark : SparkSession or None
-        Whose workers they are; None: whether it still runs is not asked.
+    spark : SparkSession
+        Whose workers they are.
 
     Raises
     ------
@@ -103,7 +103,7 @@ class OwnErrors:
         If the session ended.
     """
 
-    def __init__(self, spark: SparkSession | None = None) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def __enter__(self) -> None:
@@ -118,7 +118,7 @@ class OwnErrors:
         own = _own(str(error))
         if own is not None:
             raise own from error
-        if self._spark is not None and _has_ended(self._spark, str(error)):
+        if _has_ended(self._spark, str(error)):
             msg = (
                 "the Spark session ended while it moved rows; nothing was committed, and the table is as it was. Files "
                 "that its workers wrote are in no version, and Table.vacuum removes them. Start a session and repeat."

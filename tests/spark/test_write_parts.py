@@ -7,7 +7,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -30,6 +30,9 @@ from tests.helpers.invariants import check_invariants
 from tests.helpers.scattering import scatter
 from tests.helpers.strategies import VALUES, frames_of
 from tests.helpers.tables import assert_same_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 EVERY_TYPE = {f"c{number}": dtype for number, dtype in enumerate(VALUES)}
@@ -166,19 +169,19 @@ def test_workers_start_few_threads_before_polars_starts_its_own() -> None:
         qbeast.InputChangedError("changed", rows_before=1, rows_after=2),
     ],
 )
-def test_errors_survive_as_text(error: qbeast.QbeastError) -> None:
+def test_errors_survive_as_text(spark: SparkSession, error: qbeast.QbeastError) -> None:
     trace = RuntimeError(
         f"Job aborted\nTraceback ...\n{type(error)}: {error}\n{note_of(error)}\n\tat java.lang"
     )
-    with pytest.raises(type(error)) as caught, OwnErrors():
+    with pytest.raises(type(error)) as caught, OwnErrors(spark):
         raise trace
     assert str(caught.value) == str(error)
     assert vars(caught.value) == vars(error)
     assert caught.value.__cause__ is trace
 
 
-def test_errors_of_others_stay_as_they_are() -> None:
+def test_errors_of_others_stay_as_they_are(spark: SparkSession) -> None:
     other = RuntimeError("boom")
-    with pytest.raises(RuntimeError) as caught, OwnErrors():
+    with pytest.raises(RuntimeError) as caught, OwnErrors(spark):
         raise other
     assert caught.value is other
