@@ -6,6 +6,7 @@ import pytest
 
 from qbeast_core.carbondata.damage import Damaged
 from qbeast_core.carbondata.structs.index_file import read_index_file, read_merged_index_file
+from qbeast_core.io.thrift import BINARY, LIST, field, write_binary, write_list
 from tests.carbondata.collection import BESIDE
 
 SINGLE = sorted(BESIDE.glob("sdk*/**/*.carbonindex"))
@@ -42,3 +43,16 @@ def test_what_is_no_index_is_damage(data: bytes) -> None:
         read_merged_index_file(data)
     with pytest.raises(Damaged):
         read_index_file(data)
+
+
+@pytest.mark.parametrize(
+    ("names", "files"),
+    [([b"0", b"1"], [b"rows"]), ([b"0"], [b"rows", b"more"]), ([b"0", b"0"], [b"a", b"b"])],
+)
+def test_a_merged_file_holds_one_file_for_each_name(names: list[bytes], files: list[bytes]) -> None:
+    parts = [
+        field(1, LIST) + write_list(BINARY, [write_binary(one) for one in part]) + b"\0"
+        for part in (names, files)
+    ]
+    with pytest.raises(Damaged, match="names"):
+        read_merged_index_file(b"".join(parts))

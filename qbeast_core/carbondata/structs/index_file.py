@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from qbeast_core.carbondata.damage import damaged
 from qbeast_core.carbondata.fields import I32_MAX, Fields, read_fields
 from qbeast_core.carbondata.structs.data_file import BlockletIndex, BlockletInfo3, SegmentInfo
 from qbeast_core.carbondata.structs.schema import ColumnSchema
@@ -107,8 +108,11 @@ def read_merged_index_file(data: bytes) -> dict[str, bytes]:
     Raises
     ------
     Damaged
-        If it is no such file.
+        If it is no such file, or does not hold a file for each name.
     """
     names, at = read_fields(data, lambda one: Fields(one, "MergedBlockIndexHeader").binaries(1))
     files, _ = read_fields(data, lambda one: Fields(one, "MergedBlockIndex").binaries(1), at=at)
-    return {name.decode(errors="replace"): file for name, file in zip(names, files, strict=False)}
+    found = {name.decode(errors="replace"): file for name, file in zip(names, files, strict=False)}
+    if not len(found) == len(names) == len(files):
+        damaged(f"{len(found)} of {len(names)} names are those of its {len(files)} index files")
+    return found
