@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.damage import Unreadable, damaged
 from qbeast_core.carbondata.data_file import Blocklet, StoredBounds
 from qbeast_core.carbondata.inside import StoredFile, inside
+from qbeast_core.errors import StorageError
 
 __all__ = ["FOREIGN_KINDS", "ForeignFile"]
 
@@ -63,11 +65,9 @@ class ForeignFile:
         if kind not in FOREIGN_KINDS:
             message = f"its segment was added in the format {kind!r}"
             raise Unreadable(message)
-        try:
+        with _no_file_of(kind):
             reader, rows = _opened(file, kind)
             schema = reader.schema_arrow if kind == "parquet" else reader.schema
-        except (OSError, pa.ArrowException) as error:
-            damaged(f"it is no file of {kind}: {error}")
         known = {name.lower(): name for name in schema.names}
         found = [column for column in wanted if column.schema.name.lower() in known]
         names = tuple(known[column.schema.name.lower()] for column in found)
@@ -98,18 +98,25 @@ class ForeignFile:
         names = [self.names[self.columns.index(column)] for column in columns]
         if not pages or not names:
             return [pa.nulls(0, column.arrow_type) for column in columns]
-        with inside(self.root, self.path, f"row group {blocklet.number}"):
-            try:
-                if self.version == "parquet":
-                    table = self.reader.read_row_group(blocklet.number, columns=names, use_threads=False)
-                else:
-                    table = pa.Table.from_batches([self.reader.read_stripe(blocklet.number, columns=names)])
-                return [
-                    _array(table[name], column.arrow_type)
-                    for name, column in zip(names, columns, strict=True)
-                ]
-            except (OSError, pa.ArrowException) as error:
-                damaged(f"it cannot be read: {error}")
+        with inside(self.root, self.path, f"row group {blocklet.number}"), _no_file_of(self.version):
+            if self.version == "parquet":
+                table = self.reader.read_row_group(blocklet.number, columns=names, use_threads=False)
+            else:
+                table = pa.Table.from_batches([self.reader.read_stripe(blocklet.number, columns=names)])
+            return [
+                _array(table[name], column.arrow_type) for name, column in zip(names, columns, strict=True)
+            ]
+
+
+@contextmanager
+def _no_file_of(kind: str) -> Generator[None]:
+    """Turn what pyarrow says of bytes into `Damaged`; what the store says goes through."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except (OSError, pa.ArrowException) as error:  # pyarrow tells damage by either
+        damaged(f"it is no file of {kind}: {error}")
 
 
 class _Bytes(io.RawIOBase):

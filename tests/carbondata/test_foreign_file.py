@@ -1,0 +1,66 @@
+"""Files of added segments: damage is told apart from a store that does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from qbeast_core.carbondata.damage import Damaged
+from qbeast_core.carbondata.foreign_file import ForeignFile
+from qbeast_core.carbondata.inside import StoredFile
+from qbeast_core.carbondata.structs.schema import DataType
+from qbeast_core.errors import DamagedFileError, StorageError
+from qbeast_core.io.store import Range
+from tests.carbondata.memory_store import MemoryStore
+from tests.carbondata.page_encoder import column
+
+COLUMN = column(DataType.LONG)
+PATH = "a.parquet"
+
+
+class LostStore(MemoryStore):
+    """A store that can be lost."""
+
+    is_lost = False
+
+    def get_ranges(self, path: str, ranges: Sequence[Range]) -> list[memoryview]:
+        if self.is_lost:
+            message = "the network is lost"
+            raise StorageError(message, path=path)
+        return super().get_ranges(path, ranges)
+
+
+def stored(data: bytes) -> tuple[LostStore, StoredFile]:
+    store = LostStore({PATH: data})
+    return store, StoredFile(store, PATH, len(data))
+
+
+def parquet() -> bytes:
+    data = BytesIO()
+    pq.write_table(pa.table({"c": range(1000)}), data)
+    return data.getvalue()
+
+
+def test_a_store_that_is_lost_is_no_damage() -> None:
+    store, file = stored(parquet())
+    opened = ForeignFile.open(file, "parquet", [COLUMN])
+    store.is_lost = True
+    with pytest.raises(StorageError, match="network"):
+        opened.read(opened.blocklets[0], [COLUMN], [0])
+    with pytest.raises(StorageError, match="network"):
+        ForeignFile.open(file, "parquet", [COLUMN])
+
+
+def test_other_bytes_are_damage() -> None:
+    with pytest.raises(Damaged, match="no file of parquet"):
+        ForeignFile.open(stored(b"PAR1" * 10)[1], "parquet", [COLUMN])
+    store, file = stored(parquet())
+    opened = ForeignFile.open(file, "parquet", [COLUMN])
+    assert opened.read(opened.blocklets[0], [COLUMN], [0])[0].to_pylist() == list(range(1000))
+    store.files[PATH] = bytes(len(store.files[PATH]))
+    with pytest.raises(DamagedFileError, match="row group 0"):
+        opened.read(opened.blocklets[0], [COLUMN], [0])
