@@ -150,7 +150,7 @@ class CarbonTable:
         """
         live = {one.load.name: one for one in self.reader.segments}
         loads = self.reader.snapshot.loads or [one.load for one in self.reader.segments]
-        rows = [_segment_row(load, live.get(load.name)) for load in sorted(loads, key=_order)]
+        rows = [_segment_row(load, live.get(load.name)) for load in sorted(loads, key=lambda one: one.order)]
         return pl.DataFrame(rows, schema=_SEGMENTS, orient="row")
 
     def files(self) -> pl.DataFrame:
@@ -270,7 +270,7 @@ def _wanted(snapshot: TableSnapshot, segments: Sequence[str] | None) -> list[Loa
             msg = f"{snapshot.uri!r} is a folder of data files and has no segments; nothing was read"
             raise InvalidInputError(msg, argument="segments")
         return [None]
-    live = {load.name: load for load in sorted(snapshot.loads, key=_order) if load.is_visible}
+    live = {load.name: load for load in sorted(snapshot.loads, key=lambda one: one.order) if load.is_visible}
     if segments is None:
         return list(live.values())
     unknown = [name for name in segments if name not in live]
@@ -291,12 +291,6 @@ def _tried(reader: TableReader, load: Load | None) -> Segment | tuple[str, str, 
     except _UNREADABLE as error:
         return name, error.path, str(error)
     return segment
-
-
-def _order(load: Load) -> tuple[int, tuple[int, ...], str]:
-    """Order segments by when they were loaded, then by id."""
-    parts = load.name.split(".")
-    return load.start_ms or 0, tuple(int(one) if one.isdecimal() else 0 for one in parts), load.name
 
 
 def _segment_row(load: Load, live: Segment | None) -> tuple[Any, ...]:

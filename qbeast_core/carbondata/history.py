@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qbeast_core.carbondata.json_files import Load
 from qbeast_core.carbondata.snapshot import Segment, TableSnapshot, load_segment
 from qbeast_core.errors import DamagedFileError, StorageError, UnsupportedTableError
 
@@ -27,12 +26,25 @@ def replayed_loads(table: TableSnapshot, live: Sequence[Segment]) -> list[Segmen
     found: list[Segment] = []
     for segment in live:
         found += _inputs(table, segment) or [segment]
-    return sorted(found, key=lambda one: (one.load.start_ms or 0, _number(one.load)))
+    return sorted(found, key=lambda one: one.load.order)
 
 
-def _inputs(table: TableSnapshot, segment: Segment) -> list[Segment]:
-    """Return the loads that a segment was compacted from, or none."""
+def _inputs(table: TableSnapshot, segment: Segment, above: frozenset[str] = frozenset()) -> list[Segment]:
+    """Return the loads that a segment was compacted from, or none.
+
+    Parameters
+    ----------
+    table : TableSnapshot
+        The table.
+    segment : Segment
+        Of it.
+    above : frozenset of str
+        The segments that it went into.
+    """
+    above |= {segment.load.name}
     loads = [load for load in table.loads if load.merged_into == segment.load.name and not load.is_visible]
+    if any(load.name in above for load in loads):  # no compaction is made of itself
+        return []
     changed = {one.segment for one in table.updates} | {one.name for one in table.loads if one.update_end}
     if not loads or changed & {segment.load.name, *(load.name for load in loads)}:
         return []
@@ -43,11 +55,7 @@ def _inputs(table: TableSnapshot, segment: Segment) -> list[Segment]:
                 file.store.size(file.path)  # compacted loads are cleaned up after a while
     except (UnsupportedTableError, DamagedFileError, StorageError, FileNotFoundError):
         return []
-    expanded = [inner for one in inputs for inner in (_inputs(table, one) or [one])]
+    expanded = [inner for one in inputs for inner in (_inputs(table, one, above) or [one])]
     counts = [one.rows for one in expanded]
     known = [count for count in counts if count is not None]
     return expanded if len(known) == len(counts) and sum(known) == segment.rows else []
-
-
-def _number(load: Load) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdecimal() else 0 for part in load.name.split("."))

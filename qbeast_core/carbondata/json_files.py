@@ -103,6 +103,12 @@ class Load(_Model):
         return self.file_format.lower()
 
     @property
+    def order(self) -> tuple[int, tuple[int, ...], str]:
+        """What sorts loads by when they began, then by id."""
+        parts = (one if one.isdecimal() and len(one) < 19 else "0" for one in self.name.split("."))
+        return self.start_ms or 0, tuple(map(int, parts)), self.name
+
+    @property
     def start_ms(self) -> int | None:
         """When the load began, in ms since 1970 UTC; texts of old releases name no time zone and are taken for UTC."""
         return _time_ms(self.start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import orjson
@@ -89,6 +90,17 @@ def test_a_history_keeps_a_compaction_whose_rows_were_changed(tmp_path: Path) ->
     assert_frame_equal(
         qbeast.read_table(tmp_path / "new").sort("id"), qbeast.read_carbondata(path).sort("id")
     )
+
+
+def test_a_compaction_that_is_made_of_itself_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    shutil.copytree(table_path("tx230_minor_compaction"), path)
+    status = path / "Metadata/tablestatus"
+    loads = orjson.loads(status.read_bytes())
+    inner = next(one for one in loads if one.get("mergedLoadName"))
+    status.write_bytes(orjson.dumps([*loads, {**inner, "mergedLoadName": inner["loadName"]}]))
+    result = qbeast.import_carbondata(path, tmp_path / "new", segments="history")
+    assert result.rows == qbeast.read_carbondata(path).height
 
 
 def test_rows_larger_than_the_memory_are_spilled(tmp_path: Path) -> None:
