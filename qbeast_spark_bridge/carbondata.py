@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import polars as pl
-from pyspark.sql.types import StructType
 
 from qbeast_core.carbon_tables.importing import ImportResult, WhichSegments, import_table
 from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, OpenOptions, open_carbon_table
 from qbeast_core.carbondata.reader import TableReader
 from qbeast_core.carbondata.snapshot import Segment
-from qbeast_core.carbondata.task import CarbonTask, carbon_tasks
+from qbeast_core.carbondata.task import carbon_tasks
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.block import BlocksDialect
@@ -25,18 +23,15 @@ from qbeast_core.table.runtime import RUNTIME, ProgressCallback
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 from qbeast_spark_bridge.engine import SparkEngine, SparkSource
-from qbeast_spark_bridge.predicates.predicates import keep_where, understand
+from qbeast_spark_bridge.predicates.predicates import understand
 from qbeast_spark_bridge.schema import nullable_schema, quoted, spark_schema
-from qbeast_spark_bridge.tasks import arrow_schema
-from qbeast_spark_bridge.worker.call import WorkerCall
-from qbeast_spark_bridge.worker.read_task import ReadTask, run_tasks
+from qbeast_spark_bridge.tasks import arrow_schema, rows_of_tasks
+from qbeast_spark_bridge.worker.read_task import ReadTask
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["import_carbondata", "read_carbondata"]
-
-_COLUMN: Final = "task"
 
 
 def read_carbondata(
@@ -101,13 +96,15 @@ def read_carbondata(
     if unknown:
         msg = f"no such column(s): {unknown}; {table.uri!r} has {list(table.schema)}. Nothing was read."
         raise InvalidInputError(msg, argument="columns")
+    wanted = list(table.schema) if columns is None else list(columns)
     condition = understand(where, table.schema)
-    rows = _frame(spark, table.reader, condition.predicate)
-    if isinstance(where, pl.Expr):
-        rows = keep_where(rows, str(condition.condition))
-    elif condition.condition is not None:
-        rows = rows.where(condition.condition)
-    return rows if columns is None else rows.select([quoted(name) for name in columns])
+    # Executors filter exactly by what is understood; what Spark has to apply besides may name any column.
+    left = None if condition.exact and condition.predicate is not None else condition.condition
+    needed = list(dict.fromkeys(wanted)) if left is None and wanted else list(table.schema)
+    rows = _frame(spark, table.reader, needed, condition.predicate)
+    if left is not None:
+        rows = rows.where(left)
+    return rows if columns is None else rows.select([quoted(name) for name in wanted])
 
 
 def import_carbondata(
@@ -179,7 +176,8 @@ def import_carbondata(
     )
 
     def source_of(table: CarbonTable, segments: tuple[Segment, ...]) -> Source:
-        return SparkSource(_frame(spark, replace(table.reader, segments=segments), None))
+        reader = replace(table.reader, segments=segments)
+        return SparkSource(_frame(spark, reader, list(reader.schema), None))
 
     opened = open_carbon_table(path, opening)
     engine = SparkEngine(spark)
@@ -189,16 +187,12 @@ def import_carbondata(
     return replace(result, engine="spark")
 
 
-def _frame(spark: SparkSession, reader: TableReader, predicate: pl.Expr | None) -> DataFrame:
-    """Return the rows of segments that a filter keeps, read by executors."""
-    schema = nullable_schema(spark_schema(schema_to_delta(reader.schema)))
-    tasks = carbon_tasks(reader, list(reader.schema), predicate, task_bytes=TASK_BYTES)
-    if not tasks:
-        return spark.createDataFrame([], schema)
-    rows = [(_pickled(task, schema),) for task in tasks]
-    spread = spark.createDataFrame(rows, f"{_COLUMN} binary").repartition(len(rows))
-    return spread.mapInArrow(WorkerCall.of(run_tasks, None), schema)
-
-
-def _pickled(task: CarbonTask, schema: StructType) -> bytearray:
-    return bytearray(pickle.dumps(ReadTask(task, arrow_schema(schema)), protocol=5))
+def _frame(
+    spark: SparkSession, reader: TableReader, columns: Sequence[str], predicate: pl.Expr | None
+) -> DataFrame:
+    """Return some columns of the rows that a filter keeps, read by executors."""
+    named = pl.Schema({name: reader.schema[name] for name in columns})
+    schema = nullable_schema(spark_schema(schema_to_delta(named)))
+    types = arrow_schema(schema)
+    tasks = carbon_tasks(reader, columns, predicate, task_bytes=TASK_BYTES)
+    return rows_of_tasks(spark, [ReadTask(task, types) for task in tasks], schema)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,9 +26,7 @@ from qbeast_core.table.read.scan import warn_if_empty
 from qbeast_spark_bridge.predicates.predicates import keep_where, understand
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
 from qbeast_spark_bridge.settings import chosen
-from qbeast_spark_bridge.tasks import tasks_of
-from qbeast_spark_bridge.worker.call import WorkerCall
-from qbeast_spark_bridge.worker.read_task import run_tasks
+from qbeast_spark_bridge.tasks import rows_of_tasks, tasks_of
 
 __all__ = ["read_table"]
 
@@ -40,8 +37,6 @@ _OPTIONS: Final = {
     "mergeSchema": "false",
     "recursiveFileLookup": "true",  # folders named a=1 are no columns
 }
-
-_COLUMN: Final = "task"
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -198,10 +193,7 @@ def _sampled(files: DataFrame, weights: WeightRange, indexed: tuple[str, ...], *
 
 def _read_by_tasks(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:
     """Return exactly the rows of a job, read as in Polars: without deleted rows and copies."""
-    tasks = tasks_of(reader, job, schema=schema)
-    rows = [(bytearray(pickle.dumps(task, protocol=5)),) for task in tasks]
-    spread = spark.createDataFrame(rows, f"{_COLUMN} binary").repartition(len(rows))
-    return spread.mapInArrow(WorkerCall.of(run_tasks, None), schema)
+    return rows_of_tasks(spark, tasks_of(reader, job, schema=schema), schema)
 
 
 def _spark_path(location: str) -> str:

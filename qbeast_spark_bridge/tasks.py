@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 import pyarrow as pa
@@ -14,9 +15,15 @@ from pyspark.sql.types import StructType
 from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_spark_bridge.schema import nullable_schema, spark_schema
-from qbeast_spark_bridge.worker.read_task import ReadTask
+from qbeast_spark_bridge.worker.call import WorkerCall
+from qbeast_spark_bridge.worker.read_task import ReadTask, run_tasks
 
-__all__ = ["arrow_schema", "plan_tasks", "tasks_of"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["arrow_schema", "plan_tasks", "rows_of_tasks", "tasks_of"]
+
+_COLUMN: Final = "task"
 
 
 def plan_tasks(
@@ -96,3 +103,22 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     }  # of every Spark before 4.2, which cannot be asked for another
     known = "timezone" in inspect.signature(to_arrow_schema).parameters
     return to_arrow_schema(schema, **(zoned if known else {}))
+
+
+def rows_of_tasks(spark: SparkSession, tasks: Sequence[ReadTask], schema: StructType) -> DataFrame:
+    """Return the rows that tasks read, each on an executor of its own if there are so many.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    tasks : sequence of ReadTask
+        Perhaps none.
+    schema : StructType
+        Of what they read.
+    """
+    if not tasks:
+        return spark.createDataFrame([], schema)
+    rows = [(bytearray(pickle.dumps(task, protocol=5)),) for task in tasks]
+    spread = spark.createDataFrame(rows, f"{_COLUMN} binary").repartition(len(rows))
+    return spread.mapInArrow(WorkerCall.of(run_tasks, None), schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -10,6 +11,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from qbeast_core.carbondata.v3_file import V3File
 from tests.carbondata.collection import table_path
 
 if TYPE_CHECKING:
@@ -28,6 +30,24 @@ def collected(rows: DataFrame) -> pl.DataFrame:
     )
 
 
+def damaged_but_for_id(folder: Path) -> Path:
+    """A copy of a folder of files in which the bytes of all columns but `id` are gone."""
+    shutil.copytree(table_path("sdk230_multifile"), folder)
+    reader = qbeast.open_carbondata(folder).reader
+    for live in reader.files:
+        file = reader.open(live)
+        assert isinstance(file, V3File)
+        data = bytearray((folder / live.path).read_bytes())
+        for info in file.footer.blocklets:
+            ends = [*info.offsets[1:], info.measures_end]
+            for column in file.columns:
+                if column.schema.name != "id":
+                    begin, end = info.offsets[column.number], ends[column.number]
+                    data[begin:end] = b"\xff" * (end - begin)
+        (folder / live.path).write_bytes(data)
+    return folder
+
+
 @pytest.mark.connect
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_are_those_that_this_process_reads(spark: SparkSession, name: str) -> None:
@@ -42,6 +62,25 @@ def test_filters_and_columns_reach_the_executors(spark: SparkSession) -> None:
     assert_frame_equal(collected(rows).sort("id"), wanted.sort("id"))
     with pytest.raises(qbeast.InvalidInputError, match="no such column"):
         bridge.read_carbondata(spark, path, columns=["nothing"])
+
+
+def test_executors_decode_the_columns_that_are_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    path = damaged_but_for_id(tmp_path / "old")
+    rows = bridge.read_carbondata(spark, path, where="id < 10", columns=["id"])
+    assert sorted(collected(rows)["id"]) == list(range(10))
+    by_expression = bridge.read_carbondata(spark, path, where=pl.col("id") < 10, columns=["id", "id"])
+    assert by_expression.columns == ["id", "id"]
+    assert by_expression.count() == 10
+    with pytest.raises(Exception, match="damaged"):
+        bridge.read_carbondata(spark, path).count()
+
+
+def test_a_condition_that_spark_alone_understands_may_name_any_column(spark: SparkSession) -> None:
+    path = table_path("tx230_delete_multiblocklet")
+    name = qbeast.read_carbondata(path, columns=["id", "name"], filter="id = 100")["name"][0]
+    rows = bridge.read_carbondata(spark, path, where=f"upper(name) = upper('{name}')", columns=["id"])
+    assert 100 in collected(rows)["id"]
+    assert rows.columns == ["id"]
 
 
 def test_an_import_by_executors_is_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
