@@ -30,7 +30,7 @@ from qbeast_core.io.store import map_files
 from qbeast_core.query.nodes import Node, Nothing, Unknown
 from qbeast_core.query.predicate import parse_predicate
 
-__all__ = ["PAGES_AT_ONCE", "PAGE_ROWS", "FilePlan", "TableReader"]
+__all__ = ["ALL_BLOCKLETS", "PAGES_AT_ONCE", "PAGE_ROWS", "FilePlan", "TableReader"]
 
 PAGES_AT_ONCE: Final = 32
 """Pages of each column that are decoded at once: about a million rows."""
@@ -38,8 +38,10 @@ PAGES_AT_ONCE: Final = 32
 PAGE_ROWS: Final = 32_000
 """Rows of a page, in most files."""
 
+ALL_BLOCKLETS: Final = 1 << 62
+"""Behind the last blocklet of any file."""
+
 _KEPT_FILES: Final = 64
-_ALL: Final = 1 << 62
 _OWN_KINDS: Final = ("columnar", "row", "carbon")
 
 
@@ -233,7 +235,7 @@ class TableReader:
         blocklets : tuple of (int, int), optional
             The first blocklet of each file to read, and the one behind the last; all by default.
         """
-        first_blocklet, behind = blocklets or (0, _ALL)
+        first_blocklet, behind = blocklets or (0, ALL_BLOCKLETS)
         node = self.node(predicate)
         needed = dict.fromkeys([*columns, *([] if predicate is None else predicate.meta.root_names())])
         wanted = [column for column in self.columns if column.schema.name in needed]

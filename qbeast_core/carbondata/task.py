@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import polars as pl
 
-from qbeast_core.carbondata.reader import TableReader
+from qbeast_core.carbondata.reader import ALL_BLOCKLETS, TableReader
 from qbeast_core.carbondata.segments import LiveFile
 from qbeast_core.carbondata.snapshot import Segment
 
@@ -62,12 +62,12 @@ def carbon_tasks(
     """
     # What every task carries: the table's columns, not its loads.
     snapshot = replace(reader.snapshot, columns=reader.columns, loads=(), updates=())
+    loads = {file: segment.load for segment in reader.segments for file in segment.files}
     found: list[CarbonTask] = []
     for plan in reader.plan(reader.node(predicate)):
         if plan.opened:
             live = replace(plan.live, entries=(), columns=())
-            load = next(one.load for one in reader.segments if plan.live in one.files)
-            alone = TableReader(snapshot, (Segment(load, (live,)),), reader.dictionaries)
+            alone = TableReader(snapshot, (Segment(loads[plan.live], (live,)),), reader.dictionaries)
             found += [
                 CarbonTask(alone, live, tuple(columns), predicate, part)
                 for part in _parts(plan.live, task_bytes)
@@ -76,10 +76,10 @@ def carbon_tasks(
 
 
 def _parts(live: LiveFile, task_bytes: int) -> list[tuple[int, int] | None]:
-    """Return ranges of blocklets of about so many bytes; None stands for all of them."""
+    """Return ranges of blocklets of about so many bytes; None stands for all, also for those no entry tells of."""
     count = len([entry for entry in live.entries if entry.blocklet is not None])
     pieces = min(max(live.size_bytes // task_bytes, 1), max(count, 1))
     if pieces < 2:
         return [None]
-    ends = [count * piece // pieces for piece in range(pieces + 1)]
-    return list(pairwise(ends))
+    begins = [count * piece // pieces for piece in range(pieces)]
+    return list(pairwise([*begins, ALL_BLOCKLETS]))
