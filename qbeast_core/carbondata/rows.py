@@ -95,6 +95,7 @@ def _as_type(array: Any, column: Column) -> Any:
         return array
     try:
         return array.cast(kind)
+    # A value that the table's type cannot hold is the one, a pair of types that no cast joins the other.
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         damaged(f"column {column.schema.name!r} of type {array.type} is {kind} in the table: {error}")
 

@@ -187,9 +187,11 @@ def indexed_files(place: Place, name: str, load: Load, deletes: BlockDeletes) ->
             except Damaged as error:
                 error.places.append(own)
                 raise
-            for file_name in dict.fromkeys(entry.file_name for entry in entries):
-                of_file = tuple(entry for entry in entries if entry.file_name == file_name)
-                live = _live(place, load, deletes, file_name, of_file)
+            by_file: dict[str, list[BlockIndex]] = {}
+            for entry in entries:
+                by_file.setdefault(entry.file_name, []).append(entry)
+            for file_name, of_file in by_file.items():
+                live = _live(place, load, deletes, file_name, tuple(of_file))
                 found += [] if live is None else [replace(live, columns=columns)]
     return found
 
