@@ -13,6 +13,7 @@ from qbeast_core.carbondata.pages.page import PageContext
 from qbeast_core.carbondata.structs.data_file import ChunkCompressionMeta, DataChunk2, MinMax
 from qbeast_core.carbondata.structs.schema import Encoding
 from qbeast_core.io.thrift import BINARY, LIST, field, write_binary, write_list
+from tests.carbondata.page_encoder import shortened
 
 NULL = b"@NU#LL$!"
 
@@ -51,7 +52,7 @@ def page(
     ids = runs = b""
     if is_sorted:
         listed.append(Encoding.INVERTED_INDEX)
-        short, pairs = shortened(list(rows))
+        short, pairs = shortened(rows)
         first = pack_bits(short, bits)
         ids = len(first).to_bytes(4, "big") + first + pack_bits(pairs, bits)
     if in_runs:
@@ -86,24 +87,6 @@ def chunk(
         min_max=MinMax(),
         rows=-1,
     )
-
-
-def shortened(ids: list[int]) -> tuple[list[int], list[int]]:
-    """Put pairs in the place of ids that follow each other, and return where these stand."""
-    short: list[int] = []
-    pairs: list[int] = []
-    at = 0
-    while at < len(ids):
-        end = at
-        while end + 1 < len(ids) and ids[end + 1] == ids[end] + 1:
-            end += 1
-        if end > at:
-            pairs.append(len(short))
-            short += [ids[at], ids[end]]
-        else:
-            short.append(ids[at])
-        at = end + 1
-    return short, pairs
 
 
 def size_of(value: float) -> int:

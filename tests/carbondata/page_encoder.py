@@ -176,21 +176,27 @@ def numbers(
     return page(own, data, [encoding], codec=codec, metas=[told], nulls=nulls)
 
 
-def row_id_page(order: Sequence[int], *, short: bool) -> bytes:
-    """Write which row each sorted value belongs to, runs of rows as pairs if that is shorter."""
-    ids: list[int] = []
+def shortened(ids: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Put pairs in the place of ids that follow each other, and return where these stand."""
+    short: list[int] = []
     pairs: list[int] = []
     at = 0
-    while at < len(order):
+    while at < len(ids):
         end = at
-        while short and end + 1 < len(order) and order[end + 1] == order[end] + 1:
+        while end + 1 < len(ids) and ids[end + 1] == ids[end] + 1:
             end += 1
         if end > at:
-            pairs.append(len(ids))
-            ids += [order[at], order[end]]
+            pairs.append(len(short))
+            short += [ids[at], ids[end]]
         else:
-            ids.append(order[at])
+            short.append(ids[at])
         at = end + 1
+    return short, pairs
+
+
+def row_id_page(order: Sequence[int], *, short: bool) -> bytes:
+    """Write which row each sorted value belongs to, runs of rows as pairs if that is shorter."""
+    ids, pairs = shortened(order) if short else (order, [])
     first = struct.pack(f">{len(ids)}h", *ids)
     return len(first).to_bytes(4, "big") + first + struct.pack(f">{len(pairs)}h", *pairs)
 

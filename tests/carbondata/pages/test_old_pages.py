@@ -24,7 +24,7 @@ from qbeast_core.carbondata.pages.row_format import RowContext, decode_rows, row
 from qbeast_core.carbondata.pages.texts import texts
 from qbeast_core.carbondata.structs.schema import DataType, Encoding
 from tests.carbondata import old_encoder as old
-from tests.carbondata.page_encoder import column
+from tests.carbondata.page_encoder import column, shortened
 from tests.helpers.examples import examples
 
 WIDTHS = st.sampled_from([11, 13, 16, 17, 18, 24])
@@ -98,7 +98,7 @@ def test_doubles_come_back(data: st.DataObject, version: int, decimals: int, pla
 @examples(15, slow=500)
 @given(st.permutations(range(40)), WIDTHS)
 def test_row_ids_come_back_whatever_their_width(ids: list[int], bits: int) -> None:
-    short, pairs = old.shortened(ids)
+    short, pairs = shortened(ids)
     first = old.pack_bits(short, bits)
     data = len(first).to_bytes(4, "big") + first + old.pack_bits(pairs, bits)
     assert packed_row_ids(data, len(ids)).tolist() == ids

@@ -15,37 +15,14 @@ from qbeast_core.carbondata.pages.row_order import (
     row_ids,
     run_lengths,
 )
+from tests.carbondata.page_encoder import row_id_page
 from tests.helpers.examples import examples
-
-
-def shortened(ids: list[int]) -> tuple[list[int], list[int]]:
-    """Put pairs in the place of runs of at least two."""
-    short: list[int] = []
-    pairs: list[int] = []
-    at = 0
-    while at < len(ids):
-        end = at
-        while end + 1 < len(ids) and ids[end + 1] == ids[end] + 1:
-            end += 1
-        if end > at:
-            pairs.append(len(short))
-            short += [ids[at], ids[end]]
-        else:
-            short.append(ids[at])
-        at = end + 1
-    return short, pairs
-
-
-def page(ids: list[int], pairs: list[int]) -> bytes:
-    first = np.array(ids, ">i2").tobytes()
-    return len(first).to_bytes(4, "big") + first + np.array(pairs, ">i2").tobytes()
 
 
 @examples(50, slow=500)
 @given(st.permutations(range(12)), st.booleans())
 def test_row_ids_come_back(ids: list[int], short: bool) -> None:  # noqa: FBT001 -- hypothesis gives it
-    stored = shortened(ids) if short else (ids, [])
-    found = row_ids(page(*stored), len(ids))
+    found = row_ids(row_id_page(ids, short=short), len(ids))
     assert found.tolist() == ids
     assert np.array(ids)[inverse(found)].tolist() == list(range(12))
 
