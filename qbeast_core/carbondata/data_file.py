@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from qbeast_core.carbondata.columns import Column
+from qbeast_core.carbondata.inside import StoredFile
 
 __all__ = ["Blocklet", "DataFile", "StoredBounds"]
 
@@ -46,13 +47,8 @@ class DataFile(Protocol):
     """
 
     @property
-    def root(self) -> str:
-        """The root of its store."""
-        ...
-
-    @property
-    def path(self) -> str:
-        """Below that root."""
+    def file(self) -> StoredFile:
+        """Where it lies."""
         ...
 
     @property

@@ -13,7 +13,7 @@ import pyarrow as pa
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.damage import Unreadable, damaged
 from qbeast_core.carbondata.data_file import Blocklet, StoredBounds
-from qbeast_core.carbondata.inside import StoredFile, inside
+from qbeast_core.carbondata.inside import StoredFile
 from qbeast_core.errors import StorageError
 
 __all__ = ["FOREIGN_KINDS", "ForeignFile"]
@@ -75,16 +75,6 @@ class ForeignFile:
         return cls(file, kind, tuple(found), names, blocklets, reader)
 
     @property
-    def root(self) -> str:
-        """See `DataFile`."""
-        return self.file.store.uri
-
-    @property
-    def path(self) -> str:
-        """See `DataFile`."""
-        return self.file.path
-
-    @property
     def writer(self) -> str:
         """See `DataFile`."""
         return ""
@@ -98,7 +88,7 @@ class ForeignFile:
         names = [self.names[self.columns.index(column)] for column in columns]
         if not pages or not names:
             return [pa.nulls(0, column.arrow_type) for column in columns]
-        with inside(self.root, self.path, f"row group {blocklet.number}"), _no_file_of(self.version):
+        with self.file.inside(f"row group {blocklet.number}"), _no_file_of(self.version):
             if self.version == "parquet":
                 table = self.reader.read_row_group(blocklet.number, columns=names, use_threads=False)
             else:

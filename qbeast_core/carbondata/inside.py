@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from qbeast_core.carbondata.damage import Damaged, Unreadable, damaged
@@ -93,6 +93,10 @@ class StoredFile:
                 damaged(f"bytes {start} to {start + length} lie outside of its {self.size_bytes} bytes")
         with there(self.store.uri, self.path):
             return self.store.get_ranges(self.path, ranges)
+
+    def inside(self, place: str = "") -> AbstractContextManager[None]:
+        """Turn what pure code says of its bytes into an error that names it; see `inside`."""
+        return inside(self.store.uri, self.path, place)
 
     def read_one(self, start: int, length: int) -> bytes:
         """Read one range; as `read`."""

@@ -64,15 +64,16 @@ def _written_ms(path: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def files_of_folder(stores: Stores) -> list[LiveFile]:
+def files_of_folder(stores: Stores, load: Load) -> list[LiveFile]:
     """Return all data files of a folder without a table status, with what index files tell of them.
 
     Parameters
     ----------
     stores : Stores
         Of the folder.
+    load : Load
+        What stands for an entry of a table status.
     """
-    load = Load.model_validate({"loadName": "", "loadStatus": "Success"})
     paths = stores.table.list("")
     found = {path: LiveFile(stores.table, path, "") for path in paths if path.endswith(".carbondata")}
     for path in paths:

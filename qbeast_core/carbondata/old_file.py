@@ -19,7 +19,7 @@ from qbeast_core.carbondata.damage import Unreadable, damaged
 from qbeast_core.carbondata.data_file import Blocklet, StoredBounds
 from qbeast_core.carbondata.dictionaries import Dictionaries
 from qbeast_core.carbondata.fields import read_fields
-from qbeast_core.carbondata.inside import StoredFile, inside, warn_of_lost_values
+from qbeast_core.carbondata.inside import StoredFile, warn_of_lost_values
 from qbeast_core.carbondata.pages.nested import assemble
 from qbeast_core.carbondata.pages.page import PageContext, decode_page, fixed_records
 from qbeast_core.carbondata.pages.statistics import old_bounds
@@ -86,16 +86,6 @@ class OldFile:
         return cls(file, found, start, columns, blocklets, dictionaries, number)
 
     @property
-    def root(self) -> str:
-        """See `DataFile`."""
-        return self.file.store.uri
-
-    @property
-    def path(self) -> str:
-        """See `DataFile`."""
-        return self.file.path
-
-    @property
     def version(self) -> str:
         """See `DataFile`."""
         return f"V{self.number}"
@@ -115,7 +105,7 @@ class OldFile:
         found: list[Any] = []
         for column in columns:
             place = f"blocklet {blocklet.number}, column {column.schema.name!r}"
-            with inside(self.root, self.path, place):
+            with self.file.inside(place):
                 found.append(
                     self._column(blocklet, column, place) if pages else pa.nulls(0, column.arrow_type)
                 )

@@ -7,7 +7,7 @@ from typing import Final
 from qbeast_core.carbondata.damage import damaged
 from qbeast_core.carbondata.data_file import DataFile
 from qbeast_core.carbondata.dictionaries import Dictionaries
-from qbeast_core.carbondata.inside import StoredFile, inside
+from qbeast_core.carbondata.inside import StoredFile
 from qbeast_core.carbondata.old_file import OldFile
 from qbeast_core.carbondata.row_file import RowFile
 from qbeast_core.carbondata.v3_file import V3File
@@ -38,7 +38,7 @@ def open_data_file(file: StoredFile, kind: str, dictionaries: Dictionaries) -> D
     UnsupportedTableError
         If its version cannot be read.
     """
-    with inside(file.store.uri, file.path):
+    with file.inside():
         if kind == "row_v1":
             return RowFile.open(file, dictionaries)
         start, footer = _footer(file)

@@ -14,7 +14,7 @@ from qbeast_core.carbondata.damage import Damaged, Unreadable, damaged
 from qbeast_core.carbondata.data_file import Blocklet, StoredBounds
 from qbeast_core.carbondata.dictionaries import Dictionaries
 from qbeast_core.carbondata.fields import read_fields
-from qbeast_core.carbondata.inside import StoredFile, inside
+from qbeast_core.carbondata.inside import StoredFile
 from qbeast_core.carbondata.pages.codecs import decompress_start
 from qbeast_core.carbondata.pages.row_format import RowContext, decode_rows, row_fields
 from qbeast_core.carbondata.structs.data_file import FileHeader
@@ -88,16 +88,6 @@ class RowFile:
         return cls(file, header, columns, tuple(blocklets), tuple(extents), dictionaries)
 
     @property
-    def root(self) -> str:
-        """See `DataFile`."""
-        return self.file.store.uri
-
-    @property
-    def path(self) -> str:
-        """See `DataFile`."""
-        return self.file.path
-
-    @property
     def version(self) -> str:
         """See `DataFile`."""
         return "row"
@@ -115,7 +105,7 @@ class RowFile:
         """See `DataFile`; a blocklet is one page."""
         if not pages:
             return [pa.nulls(0, column.arrow_type) for column in columns]
-        with inside(self.root, self.path, f"blocklet {blocklet.number}"):
+        with self.file.inside(f"blocklet {blocklet.number}"):
             extent = self.extents[blocklet.number]
             packed = self.file.read([(extent.start, extent.size_bytes)])[0]
             data = decompress_start(self.header.compressor, packed, extent.row_bytes)

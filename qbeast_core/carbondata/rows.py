@@ -11,7 +11,6 @@ import pyarrow as pa
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.damage import damaged
 from qbeast_core.carbondata.data_file import Blocklet, DataFile
-from qbeast_core.carbondata.inside import inside
 from qbeast_core.carbondata.pages.dimensions import default_value
 from qbeast_core.space.arrays import BoolArray, I64Array
 
@@ -71,7 +70,7 @@ def read_rows(
     arrays = iter(file.read(blocklet, stored, pages))
     rows = sum(blocklet.page_rows[page] for page in pages)
     found: list[Any] = []
-    with inside(file.root, file.path, f"blocklet {blocklet.number}"):
+    with file.file.inside(f"blocklet {blocklet.number}"):
         for column, own in wanted:
             array = _constant(column, rows) if own is None else _as_type(next(arrays), column)
             found.append(array)

@@ -124,9 +124,8 @@ def load_segment(table: TableSnapshot, load: Load | None) -> Segment:
     """
     stores = table.stores
     if load is None:
-        return Segment(
-            Load.model_validate({"loadName": "", "loadStatus": "Success"}), tuple(files_of_folder(stores))
-        )
+        whole = Load.model_validate({"loadName": "", "loadStatus": "Success"})
+        return Segment(whole, tuple(files_of_folder(stores, whole)))
     try:
         if load.segment_file and load.kind not in _CARBON and not load.kind.startswith("row"):
             return Segment(load, tuple(external_files(stores, load)))

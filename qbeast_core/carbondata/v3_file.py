@@ -15,7 +15,7 @@ from qbeast_core.carbondata.damage import Damaged, Unreadable, damaged
 from qbeast_core.carbondata.data_file import Blocklet, StoredBounds
 from qbeast_core.carbondata.dictionaries import Dictionaries
 from qbeast_core.carbondata.fields import read_fields
-from qbeast_core.carbondata.inside import StoredFile, inside
+from qbeast_core.carbondata.inside import StoredFile
 from qbeast_core.carbondata.pages.nested import assemble
 from qbeast_core.carbondata.pages.page import PageContext, decode_page, fixed_records, local_members
 from qbeast_core.carbondata.pages.statistics import old_bounds
@@ -88,16 +88,6 @@ class V3File:
         return cls(file, found, columns, blocklets, dictionaries, is_of_1_1)
 
     @property
-    def root(self) -> str:
-        """See `DataFile`."""
-        return self.file.store.uri
-
-    @property
-    def path(self) -> str:
-        """See `DataFile`."""
-        return self.file.path
-
-    @property
     def version(self) -> str:
         """See `DataFile`."""
         return "V3"
@@ -112,7 +102,7 @@ class V3File:
         info = self.footer.blocklets[blocklet.number]
         found: list[list[StoredBounds]] = []
         for column in columns:
-            with inside(self.root, self.path, _place(blocklet, column)):
+            with self.file.inside(_place(blocklet, column)):
                 of_pages = [page.min_max.bounds(0) for page in _stored_header(self.file, info, column).pages]
                 found.append([old_bounds(column, one) for one in of_pages] if self.is_of_1_1 else of_pages)
         return found
@@ -122,7 +112,7 @@ class V3File:
         info = self.footer.blocklets[blocklet.number]
         found: list[Any] = []
         for column in columns:
-            with inside(self.root, self.path, _place(blocklet, column)):
+            with self.file.inside(_place(blocklet, column)):
                 found.append(self._column(info, blocklet, column, pages))
         return found
 
