@@ -189,6 +189,7 @@ class _State:
                 f"others a few pages; {self.reading.bytes_opened:,} bytes were read. Allow more, or optimize the table"
             )
             raise InvalidInputError(msg, argument="max_bytes")
+        self.is_stopped = True
         return self.fraction
 
     def estimate(self, probability: float | None = None) -> Estimate:

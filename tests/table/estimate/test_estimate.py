@@ -213,6 +213,15 @@ def test_limits_stop_reading_and_say_so(table: qbeast.Table) -> None:
     assert (everything.met, everything.fraction) == (True, 1.0)
 
 
+def test_bytes_that_are_used_up_exactly_end_the_reading(table: qbeast.Table) -> None:
+    asked: dict[str, pl.Expr | str] = {"mean": pl.col("x").mean()}
+    first = next(table.estimates(asked, where="x > 3", error=1e-6))
+    steps = table.estimates(asked, where="x > 3", error=1e-6, max_bytes=first.bytes_opened)
+    found = list(itertools.islice(steps, 5))
+    assert len(found) < 5
+    assert (found[-1].met, found[-1].bytes_opened) == (False, first.bytes_opened)
+
+
 def test_small_groups_are_marked_and_may_be_left_so(tmp_path: Path) -> None:
     path, some = (
         str(tmp_path / "t"),
