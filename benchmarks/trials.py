@@ -14,9 +14,7 @@ from qbeast_core.estimate.sample import GROUP, Calibration, Sample
 
 ASKED = {"sum": pl.col("x").sum(), "mean": pl.col("x").sum() / pl.len()}
 ANSWERS = {
-    one.name: one
-    for one in recognise(ASKED, pl.Schema({"x": pl.Float64}), lambda _: pl.Float64()).answers
-    if isinstance(one, Smooth)
+    one.name: one for one in recognise(ASKED, lambda _: pl.Float64()).answers if isinstance(one, Smooth)
 }
 
 

@@ -143,17 +143,13 @@ class Aggregates:
         return [name for name in dict.fromkeys(names) if not name.startswith(CENTRE)]
 
 
-def recognise(
-    asked: Mapping[str, pl.Expr], schema: pl.Schema, check: Callable[[pl.Expr], pl.DataType]
-) -> Aggregates:
+def recognise(asked: Mapping[str, pl.Expr], check: Callable[[pl.Expr], pl.DataType]) -> Aggregates:
     """Understand aggregates by the structure of their expressions.
 
     Parameters
     ----------
     asked : mapping of str to polars.Expr
         Names of answers, and aggregates.
-    schema : polars.Schema
-        Columns that they may name.
     check : callable
         Given what is aggregated: returns its type, or raises where it does not say one thing of each row by itself.
 
@@ -164,21 +160,25 @@ def recognise(
 
     Examples
     --------
-    >>> schema = pl.Schema({"x": pl.Float64})
-    >>> found = recognise({"mean": pl.col("x").mean()}, schema, lambda expr: pl.Float64())
+    >>> found = recognise({"mean": pl.col("x").mean()}, lambda expr: pl.Float64())
     >>> [str(total) for total in found.totals], found.answers[0].totals
     (['1', 'col("x")', 'col("x").is_not_null()'], (1, 2))
     """
-    reader = _Recogniser(schema, check)
-    answers = tuple(reader.answer(name, expr) for name, expr in asked.items())
-    return Aggregates(answers, tuple(reader.totals), reader.centres)
+    reader = _Recogniser(check)
+    answers: list[Smooth | Quantile] = []
+    for name, expr in asked.items():
+        try:
+            answers.append(reader.answer(name, expr))
+        except RefusedAggregate as refused:
+            msg = f"{name!r}, {expr}: {refused}"
+            raise RefusedAggregate(msg) from None
+    return Aggregates(tuple(answers), tuple(reader.totals), reader.centres)
 
 
 @dataclass(slots=True)
 class _Recogniser:
     """Walks through expressions and collects what has to be summed."""
 
-    schema: pl.Schema
     check: Callable[[pl.Expr], pl.DataType]
     totals: list[pl.Expr] = field(default_factory=lambda: [_ONE])
     centres: dict[str, pl.Expr] = field(default_factory=dict[str, pl.Expr])
@@ -308,6 +308,9 @@ class _Recogniser:
         """Check what is aggregated, and the filter within if there is one."""
         parts = values.meta.pop()[::-1] if _kind(_tree(values)) == "Filter" else [values]
         types = [self.check(part) for part in parts]
+        if types[-1] != pl.Boolean() and len(parts) > 1:
+            msg = f"a filter needs a condition, and {parts[-1]} is {types[-1]}; compare it with something"
+            raise RefusedAggregate(msg)
         return types[0]
 
 
@@ -390,11 +393,12 @@ def _is_float(cast: Any) -> bool:
 
 
 def _number(expr: pl.Expr) -> float:
-    value = pl.select(expr).item()
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            msg = f"{value!r} beside aggregates is no number"
-            raise RefusedAggregate(msg) from None
-    return float(value)
+    values = pl.select(expr).to_series()
+    if (
+        len(values) != 1
+        or values.null_count()
+        or not (values.dtype.is_numeric() or values.dtype == pl.Boolean)
+    ):
+        msg = f"{expr} beside aggregates is no number"
+        raise RefusedAggregate(msg)
+    return float(values.item())

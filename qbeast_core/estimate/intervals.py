@@ -85,7 +85,7 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
     --------
     >>> import polars as pl
     >>> from qbeast_core.estimate.aggregates import recognise
-    >>> asked = recognise({"n": pl.len()}, pl.Schema(), lambda expr: pl.Int64())
+    >>> asked = recognise({"n": pl.len()}, lambda expr: pl.Int64())
     >>> keys = Sample(probability=0.1, groups=pl.DataFrame({"g": [0]}), whole=np.zeros((1, 1)),
     ...     sampled=np.array([[900.0]]), group=np.zeros(900, np.int64), sums=np.ones((900, 1)),
     ...     key_rows=np.zeros(900), calibration=None, values=())

@@ -18,6 +18,7 @@ _Aggregate = Callable[[pl.Expr], pl.Expr]
 _AGGREGATES: Final[dict[str, _Aggregate]] = {
     "AVG": lambda values: values.mean(),
     "COUNT": lambda values: values.count(),
+    "COUNT_IF": lambda values: values.count(),
     "MEAN": lambda values: values.mean(),
     "MEDIAN": lambda values: values.median(),
     "STDDEV": lambda values: values.std(),
@@ -34,7 +35,7 @@ _AGGREGATES: Final[dict[str, _Aggregate]] = {
     "MIN": lambda values: values.min(),
 }
 _QUANTILES: Final = {"PERCENTILE": "linear", "QUANTILE_CONT": "linear", "QUANTILE_DISC": "equiprobable"}
-_KNOWN: Final = ("COUNT_IF", *_AGGREGATES, *_QUANTILES)
+_KNOWN: Final = (*_AGGREGATES, *_QUANTILES)
 
 
 def sql_aggregate(text: str, columns: Collection[str]) -> pl.Expr:
@@ -146,19 +147,21 @@ class _Reader(Cursor):
     def aggregate(self, name: str, held: Sequence[Token], where: pl.Expr | None) -> pl.Expr:
         """Return an aggregate of what a call holds."""
         counts = name == "COUNT"
-        if counts and held and (held[0].text == "*" or all(one.kind == "number" for one in held)):
-            return pl.len() if where is None else where.sum()
+        if counts and len(held) == 1 and (held[0].kind == "number" or held[0].text == "*"):
+            return pl.len() if where is None else where.filter(where).count()
         level = None
         if name in _QUANTILES:
             level, held = self.level(held)
         distinct = counts and bool(held) and held[0].upper == "DISTINCT"
         values = expression_of(held[1:] if distinct else held, self.columns)
+        if name == "COUNT_IF":  # of what is no condition, no sum is to come
+            where = values if where is None else where & values
         values = values if where is None else values.filter(where)
         if level is not None:
             return values.quantile(level, _QUANTILES[name])  # type: ignore[arg-type] # one of Polars' words
         if distinct:
             return values.n_unique()
-        return values.sum() if name == "COUNT_IF" else _AGGREGATES[name](values)
+        return _AGGREGATES[name](values)
 
     @staticmethod
     def level(held: Sequence[Token]) -> tuple[float, Sequence[Token]]:

@@ -14,7 +14,7 @@ from qbeast_core.estimate.sample import WEIGHT, Sample
 
 
 def asked(exprs: Mapping[str, pl.Expr], rows: pl.DataFrame) -> Aggregates:
-    return recognise(exprs, rows.schema, lambda one: rows.select(one).dtypes[0])
+    return recognise(exprs, lambda one: rows.select(one).dtypes[0])
 
 
 def exact(expr: pl.Expr, rows: pl.DataFrame) -> list[float]:

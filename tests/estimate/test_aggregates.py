@@ -76,6 +76,10 @@ REFUSED = {
     "level": (pl.col("a").quantile(1.5), "between 0 and 1"),
     "integers": (pl.col("a").mean().cast(pl.Int64), "Cast cannot be bounded"),
     "python": (pl.col("a").sum().map_elements(abs), "cannot be bounded|function of Python"),
+    "filter": (pl.col("a").filter(pl.col("b")).sum(), "a filter needs a condition, and .* is Int64"),
+    "list beside": (pl.len() * pl.lit(pl.Series([1, 2])), "is no number"),
+    "text beside": (pl.len() * pl.lit("12"), "is no number"),
+    "null beside": (pl.len() * pl.lit(None), "is no number"),
     "several": (pl.col("a", "b").sum() + pl.lit("x"), "is no number"),
 }
 
@@ -84,4 +88,4 @@ REFUSED = {
 def test_what_has_no_bound_is_refused_by_name(name: str) -> None:
     expr, message = REFUSED[name]
     with pytest.raises(RefusedAggregate, match=message):
-        recognise({"it": expr}, ROWS.schema, lambda one: ROWS.select(one).dtypes[0])
+        recognise({"it": expr}, lambda one: ROWS.select(one).dtypes[0])

@@ -146,7 +146,7 @@ def question_of(asked: Asked, schema: pl.Schema) -> Question:
     joined = _joined(schema, lookup)
     by = _by(asked.by, joined)
     aggregates = _aggregates(asked.aggregates, joined, by)
-    conditions = _conditions(asked.where, joined)
+    conditions = _conditions(asked.where, joined, frozenset(schema))
     looked_at = [*aggregates.columns, *by, *(lookup.on if lookup else ())]
     looked_at += [name for one in conditions for name in one.meta.root_names()]
     own = [name for name in dict.fromkeys(looked_at) if name in schema]
@@ -174,22 +174,17 @@ def _aggregates(given: object, schema: pl.Schema, by: Sequence[str]) -> Aggregat
             "aggregates", "must be a mapping of names to aggregates, at least one, such as {'n': pl.len()}"
         )
     asked: dict[str, pl.Expr] = {}
+    taken = {*by, *_RESERVED, *(f"{other}{end}" for other in given for end in ("_low", "_high"))}
     for name, one in cast("Mapping[Any, object]", given).items():
-        taken = {*by, *_RESERVED, *(f"{other}{end}" for other in given for end in ("_low", "_high"))}
         if not isinstance(name, str) or name in taken:
             _refuse(
                 "aggregates", f"cannot name an answer {name!r}: the frame of answers has another such column"
             )
         asked[name] = _expression(name, one, schema)
-    found = {}
-    for name, expr in asked.items():
-        try:
-            found[name] = recognise(
-                {name: expr}, schema, partial(type_by_row, schema=schema, argument="aggregates")
-            )
-        except RefusedAggregate as refused:
-            _refuse("aggregates", f"asks for {name!r}, {expr}: {refused}")
-    return recognise(asked, schema, partial(type_by_row, schema=schema, argument="aggregates"))
+    try:
+        return recognise(asked, partial(type_by_row, schema=schema, argument="aggregates"))
+    except RefusedAggregate as refused:
+        _refuse("aggregates", f"asks for {refused}")
 
 
 def _expression(name: str, given: object, schema: pl.Schema) -> pl.Expr:
@@ -212,8 +207,15 @@ def _known(expr: pl.Expr, schema: pl.Schema) -> pl.Expr:
     return expr
 
 
+def _names(argument_name: str, given: object) -> list[str]:
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        _refuse(argument_name, f"takes a column's name, or several in a list, not {given!r}")
+    return list(names)
+
+
 def _by(given: object, schema: pl.Schema) -> tuple[str, ...]:
-    names = [given] if isinstance(given, str) else list(cast("Sequence[Any]", given or ()))
+    names = _names("by", () if given is None else given)
     unknown = [name for name in names if name not in schema]
     if unknown or len(set(names)) < len(names):
         _refuse("by", f"must be different columns, not {names!r}; there are {list(schema)}")
@@ -223,18 +225,20 @@ def _by(given: object, schema: pl.Schema) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _conditions(given: Predicate | None, schema: pl.Schema) -> tuple[pl.Expr, ...]:
-    """Return the parts of a condition that AND joins."""
+def _conditions(given: Predicate | None, schema: pl.Schema, own: frozenset[str]) -> tuple[pl.Expr, ...]:
+    """Return the parts of a condition that AND joins, as far as that sets apart what names own columns alone."""
     if given is None:
         return ()
-    return tuple(_conjuncts(condition_of(given, schema, argument="where", outcome=_NOTHING).expr))
-
-
-def _conjuncts(expr: pl.Expr) -> list[pl.Expr]:
-    parts = expr.meta.pop()[::-1]
-    if len(parts) == 2 and (parts[0] & parts[1]).meta.eq(expr):
-        return [inner for part in parts for inner in _conjuncts(part)]
-    return [expr]
+    found: list[pl.Expr] = []
+    left = [condition_of(given, schema, argument="where", outcome=_NOTHING).expr]
+    while left:
+        one = left.pop()
+        halves = [] if own.issuperset(one.meta.root_names()) else one.meta.pop()
+        if len(halves) == 2 and (halves[1] & halves[0]).meta.eq(one):
+            left += halves
+        else:
+            found.append(one)
+    return tuple(found)
 
 
 def _lookup(given: Any, schema: pl.Schema) -> Lookup | None:
@@ -244,7 +248,7 @@ def _lookup(given: Any, schema: pl.Schema) -> Lookup | None:
     if len(pair) != 2:
         _refuse("join", "must be a pair of a frame and the column(s) that it shares with the table")
     frame, on = pair
-    frame, names = to_frame(frame), [on] if isinstance(on, str) else list(on)
+    frame, names = to_frame(frame), _names("join", on)
     missing = [name for name in names if name not in schema or name not in frame.columns]
     if missing or not names:
         _refuse("join", f"needs columns that the table and the frame both have, and not both have {missing}")

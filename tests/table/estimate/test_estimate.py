@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +290,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no sample": ({"sample": 0.0}, "`sample` must hold something"),
     "both": ({"sample": 0.1, "error": 0.1}, "give one of them"),
     "by": ({"error": 0.1, "by": "z"}, "`by` must be different columns"),
+    "by no name": ({"error": 0.1, "by": 3}, "`by` takes a column's name"),
+    "by lists": ({"error": 0.1, "by": [["x"]]}, "`by` takes a column's name"),
     "where": ({"error": 0.1, "where": "z = 1"}, "`where` names no such column"),
     "where of rows": (
         {"error": 0.1, "where": pl.col("x") > pl.col("x").mean()},
@@ -308,6 +312,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "literal": ({"error": 0.1, "aggregates": {"m": pl.lit(1).sum()}}, "names no column"),
     "text": ({"error": 0.1, "aggregates": {"m": "x"}}, "stands in no aggregate"),
+    "number counted": ({"error": 0.1, "aggregates": {"m": "count_if(id)"}}, "a filter needs a condition"),
+    "filter by a number": (
+        {"error": 0.1, "aggregates": {"m": "avg(x) FILTER (WHERE id)"}},
+        "a filter needs a condition",
+    ),
+    "join by no name": ({"error": 0.1, "join": (pl.DataFrame({"kind": ["a"]}), 3)}, "`join` takes a column's name"),
     "join": ({"error": 0.1, "join": (pl.DataFrame({"kind": ["a", "a"]}), "kind")}, "many to one"),
     "join types": ({"error": 0.1, "join": (pl.DataFrame({"kind": [1]}), "kind")}, "other types"),
     "join columns": (
@@ -376,6 +386,12 @@ def test_what_no_file_with_an_index_can_hold_is_known_without_a_sample(tmp_path:
     qbeast.write_table(some, tmp_path / "t", columns=["id"])
     none = qbeast.estimate(tmp_path / "t", {"n": pl.len()}, where="id > 1000000", sample=0.1).frame
     assert none.select("n", "n_high", "reliable").row(0) == (0.0, 0.0, True)
+
+
+def test_a_condition_of_many_parts_is_understood(table: qbeast.Table) -> None:
+    many = functools.reduce(operator.and_, [pl.col("id") != -one for one in range(1, 1201)])
+    asked = question_of(Asked(aggregates={"n": pl.len()}, where=many, sample=0.1), table.schema)
+    assert asked.conditions[0].meta.eq(many)
 
 
 def test_a_condition_that_fails_for_a_row_is_named(table: qbeast.Table) -> None:
