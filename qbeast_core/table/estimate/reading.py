@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numpy as np
 import polars as pl
 
 from qbeast_core.estimate.batch import RowSums
@@ -20,7 +19,7 @@ from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import TaskSums
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
-from qbeast_core.table.read.scan_task import read_parts
+from qbeast_core.table.read.scan_task import ScanTask, read_parts
 from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 
 __all__ = ["Reading", "Window"]
@@ -28,6 +27,9 @@ __all__ = ["Reading", "Window"]
 _LEAST_OPENED = 0.5
 """Where a filter opens this share of the rows or more, rows that it leaves out are read too: how many there are is
 known, which says more than the index saves."""
+
+_TASKS_LOOKED_AT = 8
+"""Tasks that are read here as well, at most, until a row is found that counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,15 +84,7 @@ class Reading:
     @cached_property
     def rows_known(self) -> int | None:
         """Rows of the files with an index, without deleted ones; None where the log does not tell."""
-        return self._rows_of(~self.unplaced)
-
-    @property
-    def rows_in_all(self) -> int | None:
-        """Rows of the table; None where the log does not tell."""
-        return self._rows_of(np.ones(len(self.unplaced), np.bool_))
-
-    def _rows_of(self, files: BoolArray) -> int | None:
-        table = self.reader.blocks
+        table, files = self.reader.blocks, ~self.unplaced
         if table.replicated.any() or (table.num_records[files] < 0).any():
             return None
         deleted = sum(len(rows) for number, rows in self.reader.deleted_rows.items() if files[number])
@@ -161,18 +155,16 @@ class Reading:
         """Return how probable it is for a key to lie between two fractions, exactly."""
         return sample_to_weights(sample).probability
 
-    def read(self, windows: Iterator[Window | None]) -> Sums:
-        """Read windows of the same kind, and sum up their rows.
+    def read(self, window: Window | None) -> Sums:
+        """Read a window, and sum up its rows.
 
         Parameters
         ----------
-        windows : iterator of Window or None
+        window : Window or None
             None: nothing is to be read.
         """
         found: list[Sums] = []
-        for window in windows:
-            if window is None:
-                continue
+        if window is not None:
             found.extend(self._batches(window))
             self.bytes_opened += window.plan.bytes_opened
         if not found:
@@ -193,7 +185,7 @@ class Reading:
             for task in scan_tasks(self.reader, window.plan.scan_plan, self.question.columns)
         ]
         if self._centres is None and self.question.aggregates.centres and tasks:
-            self._find_centres(next(tasks[0].read()))
+            self._find_centres_of(tasks)
         call = TaskSums(self._row_sums(), sizes=window.by_key and self.is_calibrated)
         return engine.map(call, tasks, at_once=1)
 
@@ -223,10 +215,22 @@ class Reading:
         )
 
     def _find_centres(self, frame: pl.DataFrame) -> None:
-        """Find numbers near means, once, in the first rows that there are."""
-        if self._centres is None and frame.height:
-            found = self._row_sums().kept(frame).select(**self.question.aggregates.centres)
+        """Find numbers near means, once, in the first rows that count."""
+        if self._centres is not None or not self.question.aggregates.centres:
+            return
+        kept = self._row_sums().kept(frame)
+        if kept.height:
+            found = kept.select(**self.question.aggregates.centres)
             self._centres = {name: found[name].item() or 0.0 for name in found.columns}
+
+    def _find_centres_of(self, tasks: Sequence[ScanTask]) -> None:
+        """Find them for all tasks of this read and of later ones, whose sums are added: in the first few, or zeros."""
+        for task in tasks[:_TASKS_LOOKED_AT]:
+            for frame in task.read():
+                self._find_centres(frame)
+                if self._centres is not None:
+                    return
+        self._centres = dict.fromkeys(self.question.aggregates.centres, 0.0)
 
     def _no_rows(self) -> pl.DataFrame:
         schema = self.reader.snapshot.schema

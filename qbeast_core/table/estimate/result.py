@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.estimate.intervals import Interval
 from qbeast_core.estimate.rules import LEAST_KEYS, MOST_SHARE, is_reliable
 from qbeast_core.estimate.sample import GROUP, Sample
+from qbeast_core.html import html_of
 from qbeast_core.optional import require
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.table.estimate.question import Question
@@ -157,8 +158,10 @@ class Estimate:
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook."""
-        head = f"<b>Estimate</b> of {escape(self.uri)}, version {self.version}: {escape(self.summary)}"
-        return "<br>".join([head, *map(escape, self.notes)]) + _html(self.frame)
+        facts = {"how sure": escape(self.summary)}
+        if self.notes:
+            facts["notes"] = "<br>".join(map(escape, self.notes))
+        return html_of(f"Estimate of {self.uri}, version {self.version}", facts, self.frame)
 
 
 def estimate_of(asked: Question, sample: Sample, intervals: Sequence[Interval], facts: Facts) -> Estimate:
@@ -210,11 +213,6 @@ def _column(name: str, values: F64Array, stays: BoolArray | None = None) -> pl.S
     """Return numbers, null where there is none; NaN stays where it is what the rows come to."""
     missing = np.isnan(values) if stays is None else np.isnan(values) & ~stays
     return pl.Series(name, values, pl.Float64).set(pl.Series(missing, dtype=pl.Boolean), None)
-
-
-def _html(frame: pl.DataFrame) -> str:
-    draw: Callable[[], str] = getattr(frame, "_repr_html_")  # noqa: B009 - what notebooks ask for
-    return draw()
 
 
 def _notes(names: Sequence[str], intervals: Sequence[Interval], reliable: BoolArray) -> list[str]:

@@ -19,6 +19,7 @@ from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate, Facts, estimate_of
 from qbeast_core.table.index.key_counts import count_keys
+from qbeast_core.table.read.arrow_stream import known_rows
 from qbeast_core.table.read.reader import Reader
 
 __all__ = ["rounds"]
@@ -96,22 +97,26 @@ class _State:
         only_rows = all(
             isinstance(one, Smooth) and set(one.totals) <= {0} for one in asked.aggregates.answers
         )
-        return only_rows and not asked.by and not asked.conditions and self.reading.rows_in_all is not None
+        return (
+            only_rows
+            and not asked.by
+            and not asked.conditions
+            and known_rows(self.reading.reader) is not None
+        )
 
     def known(self) -> Estimate:
         """Answer by the log alone."""
-        nothing = self.reading.read(iter(()))
-        rows = self.reading.rows_in_all or 0
+        nothing = self.reading.read(None)
+        rows = known_rows(self.reading.reader) or 0
         keys = nothing.keys.clear(1).with_columns(**{f"{TOTAL}0": rows})
         self.whole = [replace(nothing, keys=keys)]
         self.sampled = [nothing]
-        self.start = self.fraction = 0.0
         return self.estimate(probability=1.0)
 
     def first_end(self) -> float:
         """Return where the first round ends, and read what has no index."""
         limits, reading = self.question.limits, self.reading
-        self.whole.append(reading.read(iter([reading.without_index()])))
+        self.whole.append(reading.read(reading.without_index()))
         if limits.sample is not None:
             self.start, end = limits.sample if isinstance(limits.sample, tuple) else (0.0, limits.sample)
             self.fraction = self.start
@@ -149,7 +154,7 @@ class _State:
         window = self.window(end)
         if window is not None and window.plan.sample is None:
             self.sampled = []  # they come again
-        sums = self.reading.read(iter([window]))
+        sums = self.reading.read(window)
         (self.whole if self.is_all(end) else self.sampled).append(sums)
         self.fraction = end
 
@@ -220,7 +225,7 @@ class _State:
             Facts(
                 uri=reading.reader.snapshot.uri,
                 version=reading.reader.snapshot.version,
-                fraction=self.fraction - self.start if probability < 1.0 or self.fraction else 0.0,
+                fraction=self.fraction - self.start,
                 rows_read=reading.rows_read,
                 bytes_opened=reading.bytes_opened,
                 bytes_total=int(reading.reader.snapshot.files["size_bytes"].sum()),
@@ -238,7 +243,7 @@ class _State:
         """Return what was read as one sample."""
         asked, reading = self.question, self.reading
         self.whole = [Sums.together(self.whole)]
-        self.sampled = [Sums.together(self.sampled or [reading.read(iter(()))])]
+        self.sampled = [Sums.together(self.sampled or [reading.read(None)])]
         return Sample.of(
             asked.aggregates,
             asked.by,

@@ -317,7 +317,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"error": 0.1, "aggregates": {"m": "avg(x) FILTER (WHERE id)"}},
         "a filter needs a condition",
     ),
-    "join by no name": ({"error": 0.1, "join": (pl.DataFrame({"kind": ["a"]}), 3)}, "`join` takes a column's name"),
+    "join by no name": (
+        {"error": 0.1, "join": (pl.DataFrame({"kind": ["a"]}), 3)},
+        "`join` takes a column's name",
+    ),
     "join": ({"error": 0.1, "join": (pl.DataFrame({"kind": ["a", "a"]}), "kind")}, "many to one"),
     "join types": ({"error": 0.1, "join": (pl.DataFrame({"kind": [1]}), "kind")}, "other types"),
     "join columns": (
@@ -355,6 +358,21 @@ def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[s
     here = table.estimate(ASKED, by="kind", where="id > 20000 AND x < 18", **options)
     assert_frame_equal(found.frame, here.frame, rel_tol=1e-9)
     assert (found.rows_read, found.bytes_opened) == (here.rows_read, here.bytes_opened)
+
+
+@pytest.mark.parametrize("engine", [None, PartsEngine()])
+def test_variances_keep_their_digits_where_the_first_rows_do_not_count(
+    tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qbeast_core.table.read.scan_task.BATCH_BYTES", 1)
+    far = pl.DataFrame({"id": range(5000)}).with_columns(x=1e9 + pl.col("id") % 7)
+    qbeast.write_table(far, tmp_path / "t", columns=["id"], cube_size=200)
+    table = qbeast.open_table(tmp_path / "t")
+    few = table.scan().tail(5).collect().select("id", few=pl.lit("yes"))
+    asked = Asked(aggregates={"v": pl.col("x").var()}, where="few = 'yes'", join=(few, "id"), sample=1.0)
+    found = list(rounds_of(table.reader, question_of(asked, table.schema), engine=engine))[-1]
+    expected = far.join(few, on="id")["x"].var()
+    assert found.frame["v"].item() == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_few_rows_with_much_of_a_sum_are_found_by_the_statistics_of_files(tmp_path: Path) -> None:
