@@ -10,14 +10,17 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.query.blocks import BlockTable, RevisionSpace
 from qbeast_core.query.fitting import fits_schema
+from qbeast_core.query.nodes import Node
+from qbeast_core.query.select import evaluate
+from qbeast_core.query.statistics import Statistics
 from qbeast_core.query.tags import BLOCK_SCHEMA, contradicted_files, decode_tags, misnamed_cubes
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
 from qbeast_core.tree.columns import text_column
 
-__all__ = ["build_block_table"]
+__all__ = ["build_block_table", "files_that_may_match"]
 
 
 def build_block_table(
@@ -57,7 +60,7 @@ def build_block_table(
     """
     blocks, corrupt = _usable_blocks(files, *(decode_tags(files) if tags is None else tags))
     file = blocks.get_column("file").to_numpy()
-    ours = files.get_column("rules").cast(pl.String).eq("1").fill_null(value=False).to_numpy()
+    ours = _ours(files)
     revision = files.get_column("revision").cast(pl.Int64).fill_null(-1).to_numpy()[file]
     indexed = blocks.get_column("cube").is_not_null().to_numpy()
     placed = np.zeros(len(blocks), np.bool_)
@@ -85,6 +88,41 @@ def build_block_table(
         ours=ours,
         corrupt=tuple(files.get_column("path").gather(sorted(corrupt)).to_list()),
     )
+
+
+def files_that_may_match(files: pl.DataFrame, node: Node) -> BoolArray:
+    """Tell which files can hold a row that a filter keeps, by their statistics alone: no tag is decoded.
+
+    Parameters
+    ----------
+    files : polars.DataFrame
+        As for `build_block_table`.
+    node : Node
+        The filter.
+
+    Returns
+    -------
+    ndarray of bool, shape (files,)
+        Every file that a plan by all blocks opens is among them, but for those of which index and statistics tell
+        different things: such a plan believes neither, and opens them.
+
+    Examples
+    --------
+    >>> files = pl.DataFrame({"path": ["a", "b"], "num_records": [3, 3], "rules": ["1", "1"],
+    ...     "min": [{"x": 1}, {"x": 5}], "max": [{"x": 4}, {"x": 9}], "null_count": [{"x": 0}, {"x": 0}]})
+    >>> from qbeast_core.query.predicate import parse_predicate
+    >>> files_that_may_match(files, parse_predicate(pl.col("x") > 4, pl.Schema({"x": pl.Int64}))).tolist()
+    [False, True]
+    """
+    nothing_known = pl.repeat(value=False, n=files.height, eager=True)
+    foreign = pl.Series("foreign", ~_ours(files))
+    statistics = Statistics(files, foreign, _trusted_counts(files, set()), nothing_known)
+    return evaluate(node, files.height, statistics.may_match)
+
+
+def _ours(files: pl.DataFrame) -> BoolArray:
+    """Tell which files follow the exact rules."""
+    return files.get_column("rules").cast(pl.String).eq("1").fill_null(value=False).to_numpy()
 
 
 def _usable_blocks(

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from polars.io.plugins import register_io_source
 
+from qbeast_core.query.build import files_that_may_match
 from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.query.select import Selection, select
@@ -65,9 +66,9 @@ def test_no_row_that_polars_keeps_is_in_a_closed_file_block_or_page(family: str,
     bounds = sorted(data.draw(st.lists(st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0]), min_size=2, max_size=2)))
     weights = data.draw(st.sampled_from([ALL_WEIGHTS, sample_to_weights((bounds[0], bounds[1]))]))
     schema = example.frame.schema
-    assert_none_lost(
-        example, rows, weights, select(example.table, parse_predicate(predicate, schema), weights)
-    )
+    node = parse_predicate(predicate, schema)
+    assert_none_lost(example, rows, weights, select(example.table, node, weights))
+    assert files_that_may_match(example.table.files, node)[example.file[rows]].all()
     pushed = as_pushed_down(example.frame, predicate)
     node = Unknown() if pushed is None else parse_predicate(pushed, schema)
     assert_none_lost(example, rows, weights, select(example.table, node, weights))

@@ -86,7 +86,10 @@ def _space(reader: Reader, axes: Axes, options: PlotOptions) -> None:
     plan = explain(reader, options.predicate, options.sample, None)
     caption = f"{_asked(plan)}: {plan.share:.1%} of the bytes"
     box = _box(reader, options.predicate, revision, columns)
-    draw_space(axes, Query(plan.scan_plan.selection, box, caption), revision, columns)
+    every = reader.plan(
+        plan.scan_plan.predicate, options.sample
+    )  # a first plan may know of no closed files' cubes
+    draw_space(axes, Query(every.selection, box, caption), revision, columns)
 
 
 def _box(

@@ -7,6 +7,7 @@ from functools import cached_property
 from html import escape
 from typing import Any, Final, Literal
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.html import bar, html_of
@@ -60,7 +61,9 @@ class Plan:
                 "path": pl.Series(self.reader.paths, dtype=pl.String),
                 "opened": chosen.opened,
                 "pages_opened": chosen.pages_opened,
-                "pages_total": chosen.pages_total,
+                "pages_total": np.diff(
+                    self.reader.blocks.pages.first_page
+                ),  # of files that were not looked at, too
                 "ranges": pl.Series(listed, dtype=_RANGES),
                 "bytes_opened": pl.Series(
                     [size if r is None else r.bytes_total for size, r in zip(sizes, found, strict=True)],

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -23,8 +24,8 @@ from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store
 from qbeast_core.log.refusals import damaged_index
 from qbeast_core.query.blocks import BlockTable
-from qbeast_core.query.build import build_block_table
-from qbeast_core.query.nodes import Unknown
+from qbeast_core.query.build import build_block_table, files_that_may_match
+from qbeast_core.query.nodes import Node, Unknown
 from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.query.select import Selection, select
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
@@ -38,6 +39,11 @@ from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
 __all__ = ["Reader", "Sample", "ScanPlan"]
 
+_MANY_FILES: Final = 5_000
+"""Files from which on a first filter is worth decoding the tags alone that it needs."""
+
+_MOST_NEEDED: Final = 0.25
+"""Share of the files that it may need; with more, all tags are decoded at once."""
 
 Sample = float | tuple[float, float]
 """A fraction in [0, 1], or ``(from, to)`` of such."""
@@ -88,6 +94,7 @@ class Reader:
             raise NotQbeastTableError(msg, path=snapshot.uri)
         self.snapshot = snapshot
         self.pages = pages or PageReader(self.store)
+        self._is_planned = False
 
     def __reduce__(self) -> tuple[type[Reader], tuple[Snapshot]]:
         """Pickle the snapshot alone: what was remembered of files is read again where it is needed."""
@@ -145,17 +152,33 @@ class Reader:
     @cached_property
     def blocks(self) -> BlockTable:
         """Blocks of every live file; warns of tags and settings that cannot be read."""
+        return self._placed(self.snapshot.files, self.index_state.tags)
+
+    def _blocks_for(self, node: Node) -> BlockTable:
+        """Return the blocks that a filter needs: all of them, but for the first filter of a table of many files.
+
+        Whoever opens a table for one narrow filter does not wait for tags of files that statistics rule out. A second
+        filter shows that more will come: then all tags are decoded, once.
+        """
+        is_first, self._is_planned = not self._is_planned, True
+        files = self.snapshot.files
+        if is_first and files.height >= _MANY_FILES and "blocks" not in self.__dict__:
+            needed = files_that_may_match(files, node)
+            if needed.sum() <= _MOST_NEEDED * files.height:
+                tag = pl.when(pl.Series(needed))
+                return self._placed(files.with_columns(tag.then("blocks"), tag.then("layout")))
+        return self.blocks
+
+    def _placed(self, files: pl.DataFrame, tags: tuple[pl.DataFrame, list[int]] | None = None) -> BlockTable:
         self._warn_of_settings()
-        table = build_block_table(
-            self.snapshot.files, self.snapshot.config.revisions, self.snapshot.schema, self.index_state.tags
-        )
+        table = build_block_table(files, self.snapshot.config.revisions, self.snapshot.schema, tags)
         if table.corrupt:
             shown = ", ".join(table.corrupt[:3])
             message = (
                 f"the index tags of {len(table.corrupt)} file(s) of {self.snapshot.uri!r} cannot be read, or "
                 f"cannot be true ({shown}): these files are read whole. No row is lost; Table.repair() mends them."
             )
-            warnings.warn(message, CorruptTagWarning, stacklevel=2)
+            warnings.warn(message, CorruptTagWarning, stacklevel=3)
         return table
 
     def _warn_of_settings(self) -> None:
@@ -166,7 +189,7 @@ class Reader:
                 "such revisions are read whole. No row is lost; Table.check() tells why, Table.repair() mends what "
                 "can be mended."
             )
-            warnings.warn(message, CorruptTagWarning, stacklevel=3)
+            warnings.warn(message, CorruptTagWarning, stacklevel=4)
 
     @cached_property
     def index_state(self) -> IndexState:
@@ -200,7 +223,7 @@ class Reader:
         if not weights.is_full:
             refuse_lost_columns(self.snapshot.uri, self.latest.columns, self.snapshot.schema, done="read")
         node = Unknown() if predicate is None else parse_predicate(predicate, self.snapshot.schema)
-        return ScanPlan(select(self.blocks, node, weights), weights, predicate)
+        return ScanPlan(select(self._blocks_for(node), node, weights), weights, predicate)
 
     def names_of(self, columns: Sequence[str] | None) -> list[str]:
         """Return the columns to read: those asked for, in order; all of them by default.
