@@ -34,6 +34,7 @@ from qbeast_core.table.estimate.question import Asked, question_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
 from qbeast_core.table.index.key_counts import count_keys
+from qbeast_core.table.inspect.history import history_frame
 from qbeast_core.table.inspect.metrics import Metrics, build_metrics
 from qbeast_core.table.inspect.plot import PlotKind, PlotOptions, plot_table
 from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease, switch_dialect
@@ -643,8 +644,8 @@ class Table:
         """
         return self._reader.index_state.listed()
 
-    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Return what was committed up to this version, newest first, as the Delta log tells it.
+    def history(self, limit: int | None = None) -> pl.DataFrame:
+        """Return what was committed up to this version, a row a commit, newest first.
 
         Parameters
         ----------
@@ -653,10 +654,30 @@ class Table:
 
         Returns
         -------
-        list of dict
-            The commit's own words (`operation`, `timestamp` in milliseconds since 1970 UTC ...) and `version`.
+        polars.DataFrame
+            `version`, `timestamp` (UTC), `operation`; `metrics` and `parameters`, structs with the names that the Delta
+            log has for them, numbers where all of a metric's are; `metadata`, a struct with what the writer gave as
+            ``commit_metadata`` and whatever else a commit says; `engine`, `read_version`, `is_blind_append`,
+            `isolation_level`, `txn_id`. Null: not told. A struct that no commit has anything for is a column of nulls.
+
+        Raises
+        ------
+        InvalidInputError
+            If `limit` is no whole number, 0 or more.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"id": range(1000)})
+        >>> _ = qbeast.write_table(rows, "ids", columns=["id"], commit_metadata={"why": "first"})
+        >>> told = qbeast.open_table("ids").history().select("operation", "metrics", "metadata")
+        >>> told.unnest("metrics", "metadata").select("operation", "numOutputRows", "why").rows()
+        [('CREATE TABLE AS SELECT', 1000, 'first')]
         """
-        return read_history(self._reader.store, version=self.version, limit=limit)
+        if type(limit) not in {int, type(None)} or (limit is not None and limit < 0):
+            msg = f"limit must be a whole number, 0 or more, not {limit!r}; nothing was read"
+            raise InvalidInputError(msg, argument="limit")
+        return history_frame(read_history(self._reader.store, version=self.version, limit=limit))
 
     def metrics(self, *, revision: int | None = None) -> Metrics:
         """Return index metrics, counted from the log alone: no data file is opened.

@@ -66,7 +66,7 @@ def test_a_history_has_a_version_for_each_load(tmp_path: Path) -> None:
         so_far = [qbeast.read_carbondata(path, segments=[one]) for one in result.segments[: version + 1]]
         table = qbeast.open_table(tmp_path / "new", version=version)
         assert_frame_equal(table.scan().collect().sort("id"), pl.concat(so_far).sort("id"))
-        commit = next(one for one in table.history() if one["version"] == version)
+        commit = table.history().filter(version=version)["metadata"][0]
         assert commit["carbondata.segments"] == name
         assert commit["carbondata.loadStart"].startswith("2026-11-21T")
     assert table.check().ok

@@ -25,7 +25,7 @@ def test_delete_deletes_what_its_dry_run_counted(mine: Path) -> None:
     gone = (pl.col("price") < 10) & (pl.col("brand") == "brand 7")
     assert planned["rows_deleted"] == done["rows_deleted"] == ROWS.filter(gone).height > 0
     assert_frame_equal(rows_of(mine), ROWS.remove(gone))
-    assert qbeast.open_table(mine).history(1)[0]["why"] == "cheap"
+    assert qbeast.open_table(mine).history(1)["metadata"][0]["why"] == "cheap"
     assert "rows deleted" in run("delete", mine, "--all").stdout
     assert rows_of(mine).is_empty()
 

@@ -9,6 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
+from qbeast_core.table.inspect.history import history_frame
 from tests.cli.running import ROWS, complaint, run, said
 from tests.golden.appends import copy_of
 from tests.golden.collection import find
@@ -36,7 +37,7 @@ def test_optimize_rewrites_what_its_dry_run_named(scattered: Path) -> None:
     assert (done["optimized"], done["files_removed"], done["rows"]) == (True, 10, 2000)
     assert [one["path"] for one in planned["plan"]] == [one["path"] for one in done["plan"]]
     table = qbeast.open_table(scattered)
-    assert (table.version, table.history(1)[0]["why"]) == (done["version"], "tidy")
+    assert (table.version, table.history(1)["metadata"][0]["why"]) == (done["version"], "tidy")
     assert "is in shape" in run("optimize", scattered).stdout
 
 
@@ -139,7 +140,7 @@ def test_metrics_and_history_are_those_of_the_library(sales: Path) -> None:
     assert_frame_equal(found.levels, table.metrics().levels)
     assert run("metrics", sales).stdout.rstrip("\n") == repr(table.metrics())
     assert [one["revision_id"] for one in said("metrics", sales, "--revision", "1")["revisions"]] == [1]
-    assert said("history", sales)["commits"] == table.history()
+    assert history_frame(said("history", sales)["commits"]).equals(table.history())
     assert len(said("history", sales, "--limit", "1")["commits"]) == 1
     lines = run("history", sales).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["version", "1", "0"]

@@ -183,7 +183,7 @@ def test_options_reach_the_library(tmp_path: Path) -> None:
     again = said("append", "-", table, "--format", "csv", "--txn", "job:3", given=given)
     opened = qbeast.open_table(table)
     assert (again["written"], opened.version, opened.cube_size) == (False, 0, 123)
-    assert opened.history()[0]["why"] == "because"
+    assert opened.history()["metadata"][0]["why"] == "because"
     assert opened.blocks()["cube"].n_unique() < 2000
     space = opened.revisions[-1].transformations[0]
     assert "9999" in space.model_dump_json()

@@ -19,6 +19,7 @@ INDEXED = ["row", "a"]
 _COLUMNS = ["row:hash", "a:linear"]
 _MOST_ROWS = 40
 _STEP = 100
+_OVERWRITES = pl.col("parameters").struct.field("mode") == "Overwrite"
 _WRITER = 1_000_000
 _KINDS = ("append",) * 8 + ("read",) * 4 + ("delete", "delete", "update", "merge", "optimize", "optimize")
 _SELDOM = 0.004
@@ -173,7 +174,7 @@ class _Writer:
         """Find out what the store could not tell."""
         time.sleep(5)
         table = qbeast.open_table(self.uri, storage_options=self.options)
-        found = [one["version"] for one in table.history() if one.get("txnId") == error.txn_id]
+        found = table.history().filter(txn_id=error.txn_id)["version"].to_list()
         if not found:
             self.ledger.refused.append(f"unknown, and not there: {error}")
         return found[0] if found else None
@@ -184,7 +185,7 @@ class _Writer:
         whole = self.random.random() < 0.3
         sample = None if whole else self.random.random()
         found = table.scan(sample=sample).filter(pl.col("writer") == self.writer).collect()
-        over = [one["version"] for one in table.history() if _is_overwrite(one)]
+        over = table.history().filter(_OVERWRITES)["version"].to_list()
         since = max([one for one in over if one <= table.version], default=-1)
         known = [event for event in self.ledger.events if event.version >= since]
         wanted = replay(known)
@@ -197,8 +198,3 @@ class _Writer:
         else:
             assert found.sort("row").equals(wanted.sort("row"))
         self.ledger.reads += 1
-
-
-def _is_overwrite(entry: Mapping[str, object]) -> bool:
-    parameters = entry.get("operationParameters")
-    return isinstance(parameters, Mapping) and parameters.get("mode") == "Overwrite"

@@ -232,7 +232,7 @@ def test_history_and_detail_are_those_of_a_delta_table(spark: SparkSession, tmp_
     assert [entry["readVersion"] for entry in reversed(history)] == [None, 0, 1, 2, 3]
     assert history[3]["operationParameters"]["mode"] == "Append"
     assert history[3]["operationMetrics"]["numOutputRows"] == "400"
-    assert [entry["version"] for entry in opened.history()] == [4, 3, 2, 1, 0]
+    assert opened.history()["version"].to_list() == [4, 3, 2, 1, 0]
     (detail,) = table.sql("describe detail {t}")
     files = opened.files()
     assert (detail["format"], detail["partitionColumns"]) == ("delta", [])

@@ -95,11 +95,4 @@ def test_an_import_by_executors_is_the_same_table(spark: SparkSession, tmp_path:
         collected(bridge.read_table(spark, tmp_path / "new")).sort("id"),
         qbeast.open_table(tmp_path / "twin").scan().collect().sort("id"),
     )
-    assert pl.Series(
-        [one.get("carbondata.segments") for one in table.history()]
-    ).drop_nulls().sort().to_list() == [
-        "0",
-        "1",
-        "2",
-        "3",
-    ]
+    assert table.history()["metadata"].struct.field("carbondata.segments").sort().to_list() == [*"0123"]

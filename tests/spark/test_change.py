@@ -69,7 +69,7 @@ def test_rows_are_deleted_and_updated_as_here(spark: SparkSession, tmp_path: Pat
         wanted = qbeast.open_table(twin).delete()
     assert_same_change(path, result, twin, wanted)
     assert (told[0].stage, told[-1].stage) == ("read", "done")
-    assert qbeast.open_table(path).history(1)[0]["who"] == "nightly"
+    assert qbeast.open_table(path).history(1)["metadata"][0]["who"] == "nightly"
 
 
 @pytest.mark.connect

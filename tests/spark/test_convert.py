@@ -89,7 +89,7 @@ def test_a_delta_table_gets_its_index_in_one_commit(spark: SparkSession, tmp_pat
     rows(0).write_delta(path)
     result = converted(spark, path, dialect="qbeast-spark", commit_metadata={"why": "so"})
     assert (result.version, result.created_log, result.rows) == (1, False, 400)
-    assert qbeast.open_table(path).history(1)[0]["why"] == "so"
+    assert qbeast.open_table(path).history(1)["metadata"][0]["why"] == "so"
 
 
 @pytest.mark.connect

@@ -224,8 +224,8 @@ def test_steps_and_history_tell_what_happened(spark: SparkSession, tmp_path: Pat
     bridge.optimize_table(spark, tmp_path / "t", progress=told.append, commit_metadata={"who": "nightly"})
     assert [one.stage for one in told] == ["read", "plan", "write", "write", "commit", "done"]
     assert {one.rows for one in told} == {300}
-    newest = qbeast.open_table(tmp_path / "t").history(1)[0]
-    assert (newest["operation"], newest["who"], newest["isBlindAppend"]) == ("OPTIMIZE", "nightly", False)
+    newest = qbeast.open_table(tmp_path / "t").history(1).unnest("metadata").row(0, named=True)
+    assert (newest["operation"], newest["who"], newest["is_blind_append"]) == ("OPTIMIZE", "nightly", False)
     moved = [body for action in actions(tmp_path / "t")[-2:] for body in action.values()]
     assert [body["dataChange"] for body in moved] == [False, False]
 

@@ -36,7 +36,7 @@ def test_the_pipeline_answers_as_the_raw_rows_do(
     assert found.sort(rows.columns).equals(rows.sort(rows.columns))
     assert sum(block.rows for block in check_invariants(table)) == rows.height
     newest = qbeast.open_table(table)
-    assert (newest.version, newest.history(1)[0]["operation"]) == (3, "OPTIMIZE")
+    assert (newest.version, newest.history(1)["operation"][0]) == (3, "OPTIMIZE")
     assert newest.files()["revision_id"].n_unique() == 1
 
 

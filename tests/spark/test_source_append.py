@@ -57,8 +57,7 @@ def test_an_append_by_several_tasks_is_one_commit(spark: SparkSession, table: Pa
     everything = pl.concat([numbers(10_000), more])
     found = qbeast.read_table(table)
     assert_same_rows(found.sort("id", "x"), everything.sort("id", "x"), key="id")
-    (commit,) = qbeast.open_table(table).history(1)
-    assert commit["operationMetrics"]["numOutputRows"] == "6000"
+    assert qbeast.open_table(table).history(1)["metrics"][0]["numOutputRows"] == 6000
 
 
 def test_rows_outside_the_space_are_staged_in_the_same_commit(

@@ -159,7 +159,7 @@ def test_modes_do_what_they_do_in_polars(spark: SparkSession, tmp_path: Path) ->
     assert not bridge.write_table(df, path, mode="append", txn=("app", 3)).written
     bridge.write_table(df.where("row < 50"), path, ["b"], mode="overwrite", commit_metadata={"why": "test"})
     check(path, of_spark(df.where("row < 50")))
-    assert qbeast.open_table(path).history()[0]["why"] == "test"
+    assert qbeast.open_table(path).history()["metadata"][0]["why"] == "test"
 
 
 def test_who_comes_second_goes_on_with_what_is_there(

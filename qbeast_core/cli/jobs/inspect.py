@@ -14,6 +14,7 @@ from qbeast_core.cli.grid import grid, size_text
 from qbeast_core.cli.jobs.opening import on_table
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.runtime import ProgressCallback
+from qbeast_core.table.snapshot.log_files import read_history
 
 if TYPE_CHECKING:
     from qbeast_core.table.inspect.plot import PlotKind
@@ -51,7 +52,7 @@ def check(table: qbeast.Table, progress: ProgressCallback | None, *, log_only: b
 @on_table("reading")
 def history(table: qbeast.Table, _progress: ProgressCallback | None, *, limit: int | None) -> Answer:
     """List commits, newest first."""
-    commits = table.history(limit)
+    commits = read_history(table.reader.store, version=table.version, limit=limit)  # the log's own words
     listed = [(one["version"], _time(one), one.get("operation"), _added(one), _by(one)) for one in commits]
     shown = grid(("version", "time (UTC)", "operation", "added", "by"), listed, right=("version",))
     return Answer(parts=(shown,), data={"commits": commits})

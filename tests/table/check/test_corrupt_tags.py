@@ -379,8 +379,6 @@ def test_a_table_with_any_provenance_is_read_and_told_of(table: Path, info: obje
     commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
     opened = qbeast.open_table(table)
     assert_same_rows(opened.scan().collect(), ROWS)
-    (told,) = opened.history()
-    assert told["version"] == 0
-    assert told.get("operation") in {None, "7"}
+    assert opened.history().select("version", "operation").rows() in ([(0, None)], [(0, "7")])
     qbeast.write_table(ROWS.with_columns(pl.col(ROW) + 400), table, mode="append")
     assert qbeast.open_table(table).check().faults.is_empty()

@@ -150,15 +150,15 @@ def test_the_history_tells_of_it_as_delta_does(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     result = table.delete("a < 40", commit_metadata={"why": "too small"})
-    entry = table.history(1)[0]
-    metrics = entry["operationMetrics"]
-    assert (entry["operation"], entry["why"], entry["isBlindAppend"]) == ("DELETE", "too small", False)
-    assert json.loads(entry["operationParameters"]["predicate"]) == ["a < 40"]
-    assert int(metrics["numDeletedRows"]) == result.rows_deleted == rows.filter(pl.col("a") < 40).height
-    assert int(metrics["numCopiedRows"]) == result.rows_copied
-    assert int(metrics["numRemovedFiles"]) == result.files_removed
-    assert int(metrics["numAddedFiles"]) == result.files
-    assert int(metrics["executionTimeMs"]) >= 0
+    entry = table.history(1).unnest("metadata").row(0, named=True)
+    metrics = entry["metrics"]
+    assert (entry["operation"], entry["why"], entry["is_blind_append"]) == ("DELETE", "too small", False)
+    assert json.loads(entry["parameters"]["predicate"]) == ["a < 40"]
+    assert metrics["numDeletedRows"] == result.rows_deleted == rows.filter(pl.col("a") < 40).height
+    assert metrics["numCopiedRows"] == result.rows_copied
+    assert metrics["numRemovedFiles"] == result.files_removed
+    assert metrics["numAddedFiles"] == result.files
+    assert metrics["executionTimeMs"] >= 0
     log = (tmp_path / "t" / "_delta_log" / f"{2:020}.json").read_text().splitlines()
     changes = [json.loads(line) for line in log]
     assert all(

@@ -188,12 +188,12 @@ def test_the_history_tells_of_it_as_delta_does(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     result = table.update("a < 40", {"a": "0"})
-    entry = table.history(1)[0]
-    metrics = entry["operationMetrics"]
+    entry = table.history(1).row(0, named=True)
+    metrics = entry["metrics"]
     assert entry["operation"] == "UPDATE"
-    assert json.loads(entry["operationParameters"]["predicate"]) == ["a < 40"]
-    assert int(metrics["numUpdatedRows"]) == result.rows_updated == rows.filter(pl.col("a") < 40).height
-    assert int(metrics["numCopiedRows"]) == result.rows_copied
+    assert json.loads(entry["parameters"]["predicate"]) == ["a < 40"]
+    assert metrics["numUpdatedRows"] == result.rows_updated == rows.filter(pl.col("a") < 40).height
+    assert metrics["numCopiedRows"] == result.rows_copied
     assert {"numAddedFiles", "numRemovedFiles", "executionTimeMs"} <= set(metrics)
 
 

@@ -141,10 +141,10 @@ def test_progress_history_and_report_tell_what_happened(tmp_path: Path) -> None:
     result = table.optimize(progress=told.append, commit_metadata={"who": "nightly"})
     assert [one.stage for one in told] == ["read", "plan", "write", "commit", "done"]
     assert {one.rows for one in told} == {2000}
-    newest = table.history(1)[0]
-    assert (newest["operation"], newest["who"], newest["isBlindAppend"]) == ("OPTIMIZE", "nightly", False)
-    assert newest["operationParameters"] == {"predicate": "[]", "revision": "1", "reasons": "staged"}
-    metrics = {key: int(text) for key, text in newest["operationMetrics"].items()}
+    newest = table.history(1).unnest("metadata").row(0, named=True)
+    assert (newest["operation"], newest["who"], newest["is_blind_append"]) == ("OPTIMIZE", "nightly", False)
+    assert newest["parameters"] == {"predicate": "[]", "revision": "1", "reasons": "staged"}
+    metrics = newest["metrics"]
     assert metrics["numRemovedFiles"] == result.files_removed == 2
     assert metrics["numRemovedBytes"] == result.bytes_removed
     assert metrics["numAddedBytes"] == result.bytes

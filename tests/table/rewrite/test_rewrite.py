@@ -115,7 +115,7 @@ def test_rows_that_change_move_to_their_cubes_and_others_are_added(tmp_path: Pat
     wanted = [left, moved.select(ROW, a=changed), pl.DataFrame({ROW: [300, 301], "a": [5, 999_999]})]
     table = qbeast.open_table(path)
     assert_same_rows(table.scan().collect(), pl.concat(wanted))
-    assert table.history(1)[0]["operation"] == "MERGE"
+    assert table.history(1)["operation"][0] == "MERGE"
     check_invariants(path)
 
 

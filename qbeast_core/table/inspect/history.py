@@ -1,0 +1,109 @@
+"""The history as a frame: when, what, with which metrics, and what the writer wanted to be remembered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+__all__ = ["history_frame"]
+
+_TIMES: Final = ("inCommitTimestamp", "timestamp")
+"""The first is the version's where there is one: the other is the clock of its writer."""
+
+_LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999: what lies beyond is no time of a commit, and no `datetime`."""
+
+_IN_COLUMNS: Final = frozenset(
+    {
+        *_TIMES,
+        "engineInfo",
+        "isBlindAppend",
+        "isolationLevel",
+        "operation",
+        "operationMetrics",
+        "operationParameters",
+        "readVersion",
+        "txnId",
+        "version",
+    }
+)
+
+
+def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Return a row a commit, in their order; see `Table.history` for the columns.
+
+    Parameters
+    ----------
+    commits : sequence of mapping
+        What the log says of each, whoever wrote it: a value that is not what Delta wants counts as not told.
+
+    Examples
+    --------
+    >>> told = {"version": 3, "timestamp": 0, "operation": "WRITE", "operationMetrics": {"numFiles": "2"}}
+    >>> history_frame([told]).select("version", pl.col("metrics").struct.field("numFiles")).rows()
+    [(3, 2)]
+    """
+    times = [next((one[key] for key in _TIMES if key in one), None) for one in commits]
+    others = [{key: value for key, value in one.items() if key not in _IN_COLUMNS} for one in commits]
+    columns = [
+        _whole("version", [one["version"] for one in commits]),
+        _times(times),
+        _texts("operation", commits, "operation"),
+        _numbers(_struct("metrics", [one.get("operationMetrics") for one in commits])),
+        _struct("parameters", [one.get("operationParameters") for one in commits]),
+        _struct("metadata", others),
+        _texts("engine", commits, "engineInfo"),
+        _whole("read_version", [one.get("readVersion") for one in commits]),
+        pl.Series("is_blind_append", [_flag(one.get("isBlindAppend")) for one in commits], dtype=pl.Boolean),
+        _texts("isolation_level", commits, "isolationLevel"),
+        _texts("txn_id", commits, "txnId"),
+    ]
+    return pl.DataFrame(columns)
+
+
+def _whole(name: str, values: Sequence[object]) -> pl.Series:
+    wanted = [value if isinstance(value, int) and not isinstance(value, bool) else None for value in values]
+    return pl.Series(name, wanted, dtype=pl.Int64, strict=False)
+
+
+def _times(values: Sequence[object]) -> pl.Series:
+    stamps = _whole("timestamp", values)
+    sane = stamps.set(~stamps.is_between(0, _LAST_MS), None)
+    return sane.cast(pl.Datetime("ms", "UTC")).dt.cast_time_unit("us")
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _texts(name: str, commits: Sequence[Mapping[str, Any]], key: str) -> pl.Series:
+    return pl.Series(name, [_text(one.get(key)) for one in commits], dtype=pl.String)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) or value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _struct(name: str, values: Sequence[object]) -> pl.Series:
+    """Return a struct with a field for each name that any of them has; plain nulls where none has one."""
+    found = [one if isinstance(one, Mapping) and one else None for one in values]
+    fields = dict.fromkeys(key for one in found if one is not None for key in one)
+    if not fields:  # a struct without fields can be written to no file
+        return pl.Series(name, [None] * len(found), dtype=pl.Null)
+    rows = [None if one is None else {key: _text(one.get(key)) for key in fields} for one in found]
+    return pl.Series(name, rows, dtype=pl.Struct(dict.fromkeys(fields, pl.String)))
+
+
+def _numbers(texts: pl.Series) -> pl.Series:
+    """Make whole numbers of the fields that hold nothing else."""
+    if texts.dtype == pl.Null:
+        return texts
+    fields = {field.name: field.cast(pl.Int64, strict=False) for field in texts.struct.unnest()}
+    kept = [
+        number if number.null_count() == texts.struct.field(name).null_count() else texts.struct.field(name)
+        for name, number in fields.items()
+    ]
+    return pl.select(pl.when(texts.is_not_null()).then(pl.struct(kept)).alias(texts.name)).to_series()

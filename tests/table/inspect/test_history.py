@@ -1,0 +1,92 @@
+"""The history is a frame of fixed columns, whatever commits say of themselves, and whoever wrote them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+
+import qbeast
+from qbeast_core.table.inspect.history import history_frame
+
+COLUMNS = [
+    *("version", "timestamp", "operation", "metrics", "parameters", "metadata", "engine"),
+    *("read_version", "is_blind_append", "isolation_level", "txn_id"),
+]
+ROWS = pl.DataFrame({"id": range(500)})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> qbeast.Table:
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
+    qbeast.write_table(ROWS.with_columns(pl.col("id") + 500), tmp_path / "t", mode="append")
+    table = qbeast.open_table(tmp_path / "t")
+    table.delete("id < 100", commit_metadata={"why": "too small"})
+    return table
+
+
+def test_it_tells_when_and_what_and_how_much(table: qbeast.Table) -> None:
+    found = table.history()
+    assert found.columns == COLUMNS
+    assert found["operation"].to_list() == ["DELETE", "WRITE", "CREATE TABLE AS SELECT"]
+    assert found["timestamp"].is_sorted(descending=True)
+    age = datetime.now(UTC) - found["timestamp"][0]
+    assert 0 <= age.total_seconds() < 600
+    metrics = found["metrics"].struct.unnest()
+    assert metrics["numOutputRows"].to_list() == [None, 500, 500]
+    assert metrics["numDeletedRows"].sum() == 100
+    assert found["metadata"].to_list() == [{"why": "too small"}, None, None]
+    assert found["engine"].unique().to_list() == [f"qbeast/{qbeast.__version__}"]
+    assert found["read_version"].to_list() == [1, 0, None]
+    assert found["is_blind_append"].to_list() == [False, True, False]
+
+
+def test_a_frame_of_it_can_be_written(table: qbeast.Table, tmp_path: Path) -> None:
+    for limit in (1, 2, None):
+        found = table.history(limit)
+        found.write_parquet(tmp_path / "history.parquet")
+        assert pl.read_parquet(tmp_path / "history.parquet").equals(found)
+    assert qbeast.open_table(table.uri, version=0).history()["metadata"].to_list() == [None]
+    assert table.history(0).columns == COLUMNS
+
+
+def test_other_writers_are_told_of(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", ROWS)
+    qbeast.convert_table(tmp_path / "t", columns=["id"])
+    found = qbeast.open_table(tmp_path / "t").history()
+    assert found["version"].to_list() == [1, 0]
+    assert found["engine"][1].startswith("delta-rs")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"timestamp": 2**62, "operation": None, "operationMetrics": 7, "operationParameters": [1]},
+        {"operationMetrics": {"a": "1", "b": None, "c": {"d": [1]}, "e": "x" * 9, "f": "9" * 40}},
+        {"isBlindAppend": "no", "readVersion": "3", "engineInfo": {"name": "x"}, "txnId": 5, "extra": [None]},
+    ],
+)
+def test_any_provenance_becomes_a_row(told: dict[str, Any]) -> None:
+    usual = {"version": 0, "timestamp": 5, "operation": "WRITE", "operationMetrics": {"a": "3"}}
+    found = history_frame([{**told, "version": 1}, usual])
+    assert found.columns == COLUMNS
+    assert found.height == 2
+    assert found["timestamp"].to_list()[1] == datetime.fromtimestamp(0.005, UTC)
+    assert found["metrics"].struct.field("a").to_list()[1] == 3
+
+
+def test_metrics_that_are_no_numbers_stay_texts() -> None:
+    told = [{"version": 0, "operationMetrics": {"a": "1", "b": "1.5", "c": "2"}}, {"version": 1}]
+    assert history_frame(told)["metrics"].to_list() == [{"a": 1, "b": "1.5", "c": 2}, None]
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, True, "2"])
+def test_a_limit_that_is_none_is_refused(table: qbeast.Table, limit: Any) -> None:
+    with pytest.raises(qbeast.InvalidInputError, match="whole number") as caught:
+        table.history(limit)
+    assert caught.value.argument == "limit"
