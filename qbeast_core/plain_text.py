@@ -9,21 +9,51 @@ Examples
 from __future__ import annotations
 
 import re
+import reprlib
 from typing import Final
 
-__all__ = ["HIDDEN", "first_line", "for_people", "visible", "without_secrets"]
+__all__ = ["HIDDEN", "first_line", "for_people", "shortened", "visible", "without_secrets"]
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 HIDDEN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Controls but tab and line feed (those of Latin-1 too), marks that turn the direction of writing, line separators."""
 
 _LATIN: Final = 0x100
+_MOST_VALUES: Final = 8
+_MOST_CHARACTERS: Final = 100
 _ADDRESS: Final = re.compile(
     r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)"
     r"(?:(?P<user>[^\s/?#'\"<>]*:[^\s/?#'\"<>]*|[^\s/?#'\"<>@]*)@)?"
     r"(?P<rest>[^\s?#'\"<>]*)"
     r"(?P<query>\?[^\s#'\"<>]*=[^\s#'\"<>]*)?"
 )
+
+
+class _AsItIs(str):
+    """Text that stands in a `repr` without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def shortened(value: object) -> object:
+    """Return what the `repr` of a value shows of one that it has: a long tuple or text in short, others as they are.
+
+    Parameters
+    ----------
+    value : object
+        What a field holds.
+
+    Examples
+    --------
+    >>> shortened((1, 2)), shortened(tuple(range(1000)))
+    ((1, 2), <1,000 values from 0 to 999>)
+    """
+    if isinstance(value, tuple) and len(value) > _MOST_VALUES:
+        return _AsItIs(f"<{len(value):,} values from {reprlib.repr(value[0])} to {reprlib.repr(value[-1])}>")
+    return _AsItIs(reprlib.repr(value)) if isinstance(value, str) and len(value) > _MOST_CHARACTERS else value
 
 
 def visible(text: str) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
+from html import escape
 from typing import Any, ClassVar, Literal
 
 import polars as pl
 
+from qbeast_core.html import html_of
+from qbeast_core.plain_text import shortened
+
 __all__ = ["FilesResult", "Result", "RewriteResult"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Result:
     """Outcome of an operation on a table.
 
@@ -31,6 +35,21 @@ class Result:
     also: ClassVar[tuple[str, ...]] = ()
     """Names of properties that `to_dict` gives besides."""
 
+    def __repr__(self) -> str:
+        shown = (f"{one.name}={shortened(getattr(self, one.name))!r}" for one in fields(self) if one.repr)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook: what differs from the usual, and frames below it."""
+        told = {one.name: (getattr(self, one.name), one.default) for one in fields(self)}
+        frames = [value for value, _ in told.values() if isinstance(value, pl.DataFrame)]
+        facts = {
+            name: escape(_words(value))
+            for name, (value, usual) in told.items()
+            if not isinstance(value, pl.DataFrame) and (usual is MISSING or value != usual)
+        }
+        return html_of(type(self).__name__, facts, *frames)
+
     def to_dict(self) -> dict[str, Any]:
         """Return all that is told, under older names too, as plain values; frames are lists of dicts.
 
@@ -43,7 +62,7 @@ class Result:
         return {name: _plain(getattr(self, name)) for name in names}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class FilesResult(Result):
     """Outcome of an operation that writes data files.
 
@@ -107,6 +126,18 @@ class RewriteResult(FilesResult):
     def bytes_removed(self) -> int:
         """Their bytes."""
         return int(self.plan["bytes"].sum())
+
+
+def _words(value: object) -> str:
+    """Spell a value for people: numbers in groups of three digits, no quotes."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "not known"}[value]
+    if isinstance(value, int | float):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_words(one)}" for name, one in value.items())
+    few = shortened(value)
+    return ", ".join(map(_words, few)) if isinstance(few, tuple) else str(few)
 
 
 def _plain(value: object) -> object:

@@ -84,6 +84,59 @@ def test_older_names_say_the_same(told: list[tuple[int, Result]]) -> None:
             assert result.deleted is not result.dry_run
 
 
+IN_LINES = {"Progress", "ScanTask"}
+"""Values that are handed on rather than looked at."""
+
+
+@pytest.mark.parametrize("name", sorted(set(qbeast.__all__) - IN_LINES))
+def test_whatever_may_end_a_cell_shows_itself_in_a_notebook(name: str) -> None:
+    offered = getattr(qbeast, name)
+    if isinstance(offered, type) and not issubclass(offered, Exception):
+        assert callable(getattr(offered, "_repr_html_", None))
+
+
+def test_results_fit_a_screen_and_show_in_notebooks(told: list[tuple[int, Result]]) -> None:
+    for _, result in told:
+        assert len(repr(result)) < 24 * 80
+        assert repr(result).count("\n") < 24
+        html = result._repr_html_()
+        assert html.startswith(f"<div><b>{type(result).__name__}</b><table>")
+        assert f">{result.version:,}</td>" in html
+        assert html.count("<table") == html.count("</table>")
+        assert ("dry_run" in html) is result.dry_run  # what is as usual is left out
+    written = next(one for _, one in told if isinstance(one, qbeast.WriteResult))
+    assert (
+        '<th style="text-align:left">rows</th><td style="text-align:left">1,000</td>' in written._repr_html_()
+    )
+    assert "id: linear" in written._repr_html_()
+
+
+def test_many_files_are_told_in_short_and_escaped() -> None:
+    files = tuple(f"<part>-{number:05}.parquet" for number in range(5000))
+    many = qbeast.VacuumResult(
+        version=3, committed=False, dry_run=True, files=files, bytes=9, retention_hours=1.0
+    )
+    assert len(repr(many)) < 250
+    assert "<5,000 values from " in repr(many)
+    assert "&lt;part&gt;-00000" in many._repr_html_()
+    assert "<part>" not in many._repr_html_()
+    assert len(many.to_dict()["files"]) == 5000
+
+
+def test_a_list_of_revisions_fits_a_screen(tmp_path: Path) -> None:
+    texts = [f"{number:05}" * 40 for number in range(5000)]
+    rows = pl.DataFrame(
+        {"text": texts, "id": range(5000), "price": [float(number**3) for number in range(5000)]}
+    )
+    columns = ["text", "id:hash", "price:quantiles"]
+    for _ in range(8):
+        qbeast.write_table(rows, tmp_path / "t", columns, mode="overwrite", schema_mode="overwrite")
+    shown = repr(qbeast.open_table(tmp_path / "t").revisions)
+    assert len(shown) < 24 * 100
+    assert "'id': 'hashing'" in shown
+    assert "'price': 'quantiles from 0.0 to " in shown
+
+
 def test_results_are_plain_values_and_pickle(told: list[tuple[int, Result]]) -> None:
     for _, result in told:
         data = result.to_dict()

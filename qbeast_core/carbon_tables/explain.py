@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from typing import Any, Final
 
 import polars as pl
 
 from qbeast_core.carbondata.reader import FilePlan, TableReader
+from qbeast_core.html import html_of
 from qbeast_core.query.nodes import Node
 
 __all__ = ["CarbonPlan"]
@@ -101,15 +103,22 @@ class CarbonPlan:
         return (live.segment, live.path, bool(chosen), *counts)
 
     def __repr__(self) -> str:
+        return "\n".join([self._title, *(f"  {name:<9}  {fact}" for name, fact in self._facts().items())])
+
+    def _repr_html_(self) -> str:
+        return html_of(self._title, {name: escape(fact) for name, fact in self._facts().items()})
+
+    @property
+    def _title(self) -> str:
+        return f"Plan of CarbonData table {self.reader.snapshot.uri}"
+
+    def _facts(self) -> dict[str, str]:
         files = self.files
         share = self.rows_opened / self.rows_total if self.rows_total else 0.0
-        return "\n".join(
-            [
-                f"Plan of CarbonData table {self.reader.snapshot.uri}",
-                f"  filter     {'none' if self.predicate is None else self.predicate}",
-                f"  files      {int(files['opened'].sum()):,} of {files.height:,} opened",
-                f"  blocklets  {self.blocklets_opened:,} of {self.blocklets_total:,}",
-                f"  pages      {self.pages_opened:,} of {self.pages_total:,}",
-                f"  rows       {self.rows_opened:,} of {self.rows_total:,} ({share:.2%})",
-            ]
-        )
+        return {
+            "filter": "none" if self.predicate is None else str(self.predicate),
+            "files": f"{int(files['opened'].sum()):,} of {files.height:,} opened",
+            "blocklets": f"{self.blocklets_opened:,} of {self.blocklets_total:,}",
+            "pages": f"{self.pages_opened:,} of {self.pages_total:,}",
+            "rows": f"{self.rows_opened:,} of {self.rows_total:,} ({share:.2%})",
+        }

@@ -46,7 +46,7 @@ _INDEXABLE: Final = (
 _PREFIX: Final = "carbondata."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class ImportResult(WriteResult):
     """Outcome of `qbeast.import_carbondata`: that of its last commit, with the rows, files and bytes of all.
 

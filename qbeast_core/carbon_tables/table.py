@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from html import escape
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import polars as pl
@@ -18,6 +19,7 @@ from qbeast_core.carbondata.reader import TableReader
 from qbeast_core.carbondata.segments import Stores
 from qbeast_core.carbondata.snapshot import Segment, TableSnapshot, load_segment, load_table
 from qbeast_core.errors import DamagedFileError, InvalidInputError, StorageError, UnsupportedTableError
+from qbeast_core.html import html_of
 from qbeast_core.io.store import map_files, open_store
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.read.scan import lazy_frame, pushed_down
@@ -210,25 +212,36 @@ class CarbonTable:
                     yield pl.DataFrame([("", error.path, str(error))], schema=_LEFT, orient="row")
 
     def __repr__(self) -> str:
-        snapshot, segments = self.reader.snapshot, self.segments
-        live = segments.filter("live")
-        files = len(self.reader.files)
-        rows = live["rows"].sum() if live.height and not live["rows"].null_count() else None
-        kind = "table" if snapshot.is_transactional else "folder of data files"
-        lines = [
-            f"CarbonData {kind} {self.uri}",
-            f"  rows      {'not counted yet' if rows is None else f'{rows:,}'} in {files:,} file(s)",
-            f"  segments  {live.height:,} live of {segments.height:,}",
-        ]
-        arranged = [f"{kind}: {', '.join(names)}" for kind, names in self.indexes.items() if names]
-        arranged += [f"global dictionary: {', '.join(self.dictionaries)}"] if self.dictionaries else []
-        lines += [f"  {'arranged' if not at else '        '}  {text}" for at, text in enumerate(arranged)]
-        lines += [
-            f"  left out  segment {one['segment']}: {one['reason']}" for one in self.left_out.to_dicts()
-        ]
+        lines = [self._title]
+        for name, told in self._facts().items():
+            lines += [f"  {'' if number else name:<8}  {fact}" for number, fact in enumerate(told)]
         width = max((len(name) for name in self.schema), default=0)
         lines += ["  columns", *(f"    {name:<{width}}  {dtype}" for name, dtype in self.schema.items())]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        facts = {name: "<br>".join(map(escape, told)) for name, told in self._facts().items() if told}
+        columns = {"column": [*self.schema], "type": [str(dtype) for dtype in self.schema.dtypes()]}
+        return html_of(self._title, facts, pl.DataFrame(columns))
+
+    @property
+    def _title(self) -> str:
+        kind = "table" if self.reader.snapshot.is_transactional else "folder of data files"
+        return f"CarbonData {kind} {self.uri}"
+
+    def _facts(self) -> dict[str, list[str]]:
+        segments = self.segments
+        live = segments.filter("live")
+        rows = live["rows"].sum() if live.height and not live["rows"].null_count() else None
+        counted = "not counted yet" if rows is None else f"{rows:,}"
+        arranged = [f"{kind}: {', '.join(names)}" for kind, names in self.indexes.items() if names]
+        arranged += [f"global dictionary: {', '.join(self.dictionaries)}"] if self.dictionaries else []
+        return {
+            "rows": [f"{counted} in {len(self.reader.files):,} file(s)"],
+            "segments": [f"{live.height:,} live of {segments.height:,}"],
+            "arranged": arranged,
+            "left out": [f"segment {one['segment']}: {one['reason']}" for one in self.left_out.to_dicts()],
+        }
 
 
 def open_carbon_table(path: str | os.PathLike[str], options: OpenOptions) -> CarbonTable:

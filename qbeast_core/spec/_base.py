@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.plain_text import shortened
 
 __all__ = ["Number", "SpecModel", "invalid_metadata", "read_text", "refuse_repeated_keys"]
 
@@ -21,7 +21,6 @@ Number: TypeAlias = int | float
 
 _HEAD: Final = 100
 _MOST_PROBLEMS: Final = 5
-_MOST_SHOWN: Final = 8
 
 
 class SpecModel(BaseModel):
@@ -43,22 +42,8 @@ class SpecModel(BaseModel):
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         """Return what `repr` shows: of a long list how many values there are, the first and the last."""
-        return ((name, _shown(value)) for name, value in super().__repr_args__())
-
-
-class _Shown(str):
-    """Text that stands in a `repr` as it is."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, tuple) and len(value) > _MOST_SHOWN and isinstance(value[0], str | int | float):
-        return _Shown(f"<{len(value):,} values from {reprlib.repr(value[0])} to {reprlib.repr(value[-1])}>")
-    return _Shown(reprlib.repr(value)) if isinstance(value, str) and len(value) > _HEAD else value
+        # The name that Java has for a class is the same for all values of one of ours.
+        return ((name, shortened(value)) for name, value in super().__repr_args__() if name != "class_name")
 
 
 def invalid_metadata(what: str, text: str, problems: Iterable[str]) -> InvalidMetadataError:

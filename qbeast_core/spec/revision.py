@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Final, Self
 
@@ -89,6 +90,14 @@ class Revision(SpecModel):
         """Names of the indexed columns, in order."""
         return tuple(transformer.column_name for transformer in self.column_transformers)
 
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Return what `repr` shows: a table may have many revisions, and their list should fit a screen."""
+        yield "revision_id", self.revision_id
+        yield "desired_cube_size", self.desired_cube_size
+        kinds = self.transformer_kinds
+        spans = [_span(one.knots) for one in self.transformations] or [""] * len(kinds)
+        yield "columns", {name: kind + span for (name, kind), span in zip(kinds.items(), spans, strict=True)}
+
     def with_id(self, revision_id: int) -> Self:
         """Return the same space under another id, 0 or more."""
         return self.model_copy(update={"revision_id": revision_id})
@@ -138,7 +147,7 @@ def staging_revision(columns: Sequence[str], *, timestamp_ms: int, table_id: str
     Examples
     --------
     >>> staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500).transformations
-    (EmptyTransformation(class_name='io.qbeast.core.transform.EmptyTransformation'),)
+    (EmptyTransformation(),)
     """
     return Revision(
         revision_id=STAGING_REVISION_ID,
@@ -148,3 +157,7 @@ def staging_revision(columns: Sequence[str], *, timestamp_ms: int, table_id: str
         column_transformers=tuple(EmptyTransformer(column_name=column) for column in columns),
         transformations=tuple(EmptyTransformation() for _ in columns),
     )
+
+
+def _span(knots: Sequence[object]) -> str:
+    return f" from {reprlib.repr(knots[0])} to {reprlib.repr(knots[-1])}" if knots else ""

@@ -45,7 +45,7 @@ __all__ = ["ConvertResult", "convert"]
 _DEFAULT: Final[BlocksDialect] = "documented"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ConvertResult(Result):
     """Outcome of `qbeast.convert_table`.
 

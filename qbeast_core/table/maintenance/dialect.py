@@ -47,7 +47,7 @@ _NEW_IN_0_8: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DialectResult(Result):
     """Outcome of `Table.switch_dialect`.
 

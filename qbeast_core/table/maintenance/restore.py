@@ -25,7 +25,7 @@ __all__ = ["RestoreResult", "restore"]
 _SHOWN: Final = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RestoreResult(Result):
     """Outcome of `Table.restore`.
 

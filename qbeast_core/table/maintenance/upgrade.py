@@ -28,7 +28,7 @@ _FLAT: Final = frozenset({"state", "cube", "minWeight", "maxWeight", "elementCou
 _CALLER: Final = 3  # of upgrade_table: past this module and api_admin.py
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class UpgradeResult(Result):
     """Outcome of `qbeast.upgrade_table`.
 

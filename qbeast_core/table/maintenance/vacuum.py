@@ -36,7 +36,7 @@ _DATA_FILE: Final = re.compile(
 _TEMPORARY: Final = re.compile(r"\.[0-9a-f]{16}\.tmp")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class VacuumResult(Result):
     """Outcome of `Table.vacuum`, which makes no version: `committed` is False.
 

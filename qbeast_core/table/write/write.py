@@ -174,7 +174,7 @@ def _planned(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WriteResult(FilesResult):
     """Outcome of `qbeast.write_table`.
 
