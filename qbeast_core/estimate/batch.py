@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.estimate.aggregates import TOTAL
-from qbeast_core.estimate.sample import VALUE, WEIGHT, Sums
+from qbeast_core.estimate.sums import GROUP, VALUE, WEIGHT, KeySizes, KeySums, Sums, grouped
+from qbeast_core.space.arrays import I32Array, I64Array
 
 __all__ = ["Lookup", "RowSums"]
 
@@ -75,33 +77,47 @@ class RowSums:
         sizes : bool
             Whether the rows of each key are counted, those included that do not count.
         """
-        if WEIGHT not in frame.columns:
-            frame = frame.with_columns(pl.lit(0, pl.Int32).alias(WEIGHT))
-        kept = self.kept(frame).with_columns(
-            pl.lit(number).alias(name) for name, number in self.centres.items()
-        )
         totals = [expr.alias(f"{TOTAL}{at}") for at, expr in enumerate(self.totals)]
         values = [expr.alias(f"{VALUE}{at}") for at, expr in enumerate(self.quantiles)]
-        rows = kept.select(WEIGHT, *self.by, *totals, *values)
-        names: Sequence[str] = [f"{TOTAL}{at}" for at in range(len(totals))]
+        names = [one.meta.output_name() for one in totals]
+        centres = [pl.lit(number).alias(name) for name, number in self.centres.items()]
+        kept = self.kept(frame).with_columns(centres)
+        rows = kept.with_columns(totals).select(*self.by, *names)
         scales = tuple(_scale(rows.schema[name]) for name in names)
         rows = rows.with_columns(_exact(name, rows.schema[name]) for name in names)
-        counted = (frame if sizes else frame.head(0)).select(WEIGHT, pl.lit(1, pl.Int64).alias("rows"))
+        groups, number = grouped(rows, self.by, names)
+        keyed = kept if WEIGHT in kept.columns else kept.clear()
         return Sums(
-            keys=_summed(rows.select(WEIGHT, *self.by, *names), (WEIGHT, *self.by)),
-            sizes=_summed(counted, (WEIGHT,)),
-            rows=rows.select(WEIGHT, *self.by, *(f"{VALUE}{at}" for at in range(len(values)))).head(
-                rows.height if values else 0
-            ),
+            groups=groups,
             scales=scales,
+            keys=_keys(keyed, rows.select(names), number, scales),
+            sizes=KeySizes.of(_weights(frame) if sizes else _NO_WEIGHTS),
+            rows=_values(kept, values, number),
         )
 
 
-def _summed(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Return sums by key; rows whose weight is that of no other, which most are, are sums already."""
-    alone = rows[WEIGHT].is_unique()
-    others = rows.filter(~alone).group_by(by).agg(pl.exclude(by).sum())
-    return pl.concat([rows.filter(alone).with_columns(pl.exclude(by).fill_null(0)), others])
+_NO_WEIGHTS: Final = np.zeros(0, np.int32)
+
+
+def _weights(frame: pl.DataFrame) -> I32Array:
+    return frame[WEIGHT].to_numpy() if WEIGHT in frame.columns else _NO_WEIGHTS
+
+
+def _keys(kept: pl.DataFrame, totals: pl.DataFrame, number: I64Array, scales: tuple[float, ...]) -> KeySums:
+    """Return sums by key; of no rows where keys are not told apart."""
+    rows = totals.head(kept.height).select(pl.all().cast(pl.Float64).fill_null(0.0))
+    sums = np.asfortranarray(rows.to_numpy(writable=True))
+    for at, scale in enumerate(scales):
+        if scale != 1.0:
+            sums[:, at] *= scale
+    return KeySums(_weights(kept).copy(), number[: kept.height].copy(), sums).added_up()
+
+
+def _values(kept: pl.DataFrame, values: list[pl.Expr], number: I64Array) -> pl.DataFrame:
+    """Return the rows that quantiles are of."""
+    weight = pl.col(WEIGHT) if WEIGHT in kept.columns else pl.lit(0, pl.Int32).alias(WEIGHT)
+    rows = kept.with_columns(pl.Series(GROUP, number)).head(kept.height if values else 0)
+    return rows.select(weight, GROUP, *values)
 
 
 def _exact(name: str, dtype: pl.DataType) -> pl.Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -10,7 +11,8 @@ import polars as pl
 
 from qbeast_core.estimate.aggregates import Quantile, Smooth
 from qbeast_core.estimate.dual import Dual
-from qbeast_core.estimate.sample import GROUP, WEIGHT, Sample
+from qbeast_core.estimate.sample import Sample, by_group
+from qbeast_core.estimate.sums import GROUP, WEIGHT
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 
 __all__ = ["Interval", "factor_of", "quantile_interval", "smooth_interval"]
@@ -98,12 +100,12 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
         of = answer.formula(Dual.inputs(sample.totals))
         residuals = np.zeros(len(sample.group))
         for number in answer.totals:
-            residuals += (of.slopes[:, number] * sample.scale)[sample.group] * sample.sums[:, number]
+            slopes = of.slopes[:, number] * sample.scale
+            residuals += (slopes if groups == 1 else slopes[sample.group]) * sample.sums[:, number]
         moments = _moments(sample, of, residuals, groups)
         for number in np.flatnonzero(sample.unseen).tolist():
             moments = moments.with_one_more(of.slopes[:, number] * sample.unseen[number] * sample.scale)
         error = factor * moments.error(sample.probability)
-    adds = (sample.sums[:, list(answer.totals)] != 0).any(axis=1)
     finite: BoolArray = np.logical_and.reduce(np.isfinite(sample.totals[:, list(answer.totals)]), axis=1)
     known = sample.ungrouped and sample.calibration is not None and set(answer.totals) <= {0}
     exact = np.full(groups, sample.probability == 1.0 or known)
@@ -112,11 +114,21 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
         value=of.value,
         low=np.where(finite, of.value - error, np.nan),
         high=np.where(finite, of.value + error, np.nan),
-        keys=np.bincount(sample.group[adds], minlength=groups).astype(np.int64),
+        keys=_adding(sample, answer.totals),
         largest_share=moments.largest_share,
         exact=exact & finite,
         finite=finite,
     )
+
+
+def _adding(sample: Sample, totals: Sequence[int]) -> I64Array:
+    """Return how many sampled keys of each group add something to any of these totals."""
+    if 0 in totals:  # rows are counted, of which each key has some
+        return sample.entries
+    adds = np.zeros(len(sample.group), np.bool_)
+    for number in totals:
+        adds |= sample.sums[:, number] != 0
+    return by_group(sample.group, adds, len(sample.whole)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,10 +144,13 @@ class _Moments:
         """Sum up residuals."""
         squared = residuals * residuals
         largest = np.zeros(groups)
-        np.maximum.at(largest, group, squared)
-        return _Moments(
-            _by_group(group, squared, groups), _by_group(group, squared * residuals, groups), largest
-        )
+        if groups == 1:
+            largest[0] = squared.max(initial=0.0)
+        else:
+            np.maximum.at(largest, group, squared)
+        squares = by_group(group, squared, groups)
+        squared *= residuals
+        return _Moments(squares, by_group(group, squared, groups), largest)
 
     def with_one_more(self, residual: F64Array) -> _Moments:
         """Return the moments as though a key of this residual were in the sample of each group."""
@@ -166,10 +181,12 @@ def _moments(sample: Sample, of: Dual, residuals: F64Array, groups: int) -> _Mom
     if known is None or known.sampled == 0:
         return _Moments.of(sample.group, residuals, groups)
     mean = sample.scale * np.einsum("gt,gt->g", of.slopes, sample.sampled) / known.sampled
-    own = _Moments.of(sample.group, residuals - mean[sample.group] * sample.key_rows, groups)
+    own = _Moments.of(
+        sample.group, residuals - (mean if groups == 1 else mean[sample.group]) * sample.key_rows, groups
+    )
     # Keys that have no row in a group have a residual too: their rows times the mean.
-    squares = np.maximum(known.squares - _by_group(sample.group, sample.key_rows**2, groups), 0.0)
-    cubes = np.maximum(known.cubes - _by_group(sample.group, sample.key_rows**3, groups), 0.0)
+    here = sample.key_powers
+    squares, cubes = np.maximum(known.squares - here[0], 0.0), np.maximum(known.cubes - here[1], 0.0)
     return _Moments(
         own.squares + mean**2 * squares,
         own.cubes - mean**3 * cubes,
@@ -208,7 +225,7 @@ def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: flo
         residual = sample.scale * by_key["residual"].to_numpy() / ranks.total[of_key]
     moments = _Moments.of(of_key, residual, groups)
     share = factor * moments.error(sample.probability)
-    finite = _by_group(group, ~np.isfinite(value), groups) == 0
+    finite = by_group(group, ~np.isfinite(value), groups) == 0
     low, high = answer.level - share, answer.level + share
     return Interval(
         value=middle,
@@ -226,7 +243,7 @@ class _Ranks:
 
     def __init__(self, group: I64Array, value: F64Array, weight: F64Array, groups: int) -> None:
         self.value, self.sums = value, np.cumsum(weight)
-        self.total = _by_group(group, weight, groups)
+        self.total = by_group(group, weight, groups)
         self.ends = np.searchsorted(group, np.arange(groups), side="right")
         self.starts = np.searchsorted(group, np.arange(groups), side="left")
 
@@ -249,10 +266,3 @@ def _known_quantile(rows: pl.DataFrame, answer: Quantile, groups: int) -> Interv
     every = np.ones(groups, np.bool_)
     zeros = np.zeros(groups)
     return Interval(value, value, value, zeros.astype(np.int64), zeros, every, every)
-
-
-def _by_group(group: I64Array, values: F64Array | BoolArray, groups: int) -> F64Array:
-    sums: F64Array = np.bincount(group, values, minlength=groups).astype(
-        np.float64
-    )  # of nothing it gives integers
-    return sums

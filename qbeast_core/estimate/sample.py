@@ -1,90 +1,19 @@
-"""What was read, as sums: of each sampled key, and in all of what was read whole."""
+"""What is known of groups: sums of each sampled key, and totals of what was read whole."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.estimate.aggregates import TOTAL, Aggregates, Quantile
-from qbeast_core.space.arrays import F64Array, I64Array
+from qbeast_core.estimate.aggregates import Aggregates, Quantile
+from qbeast_core.estimate.sums import GROUP, VALUE, WEIGHT, KeySizes, Sums, common_groups
+from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 
-__all__ = ["GROUP", "VALUE", "WEIGHT", "Calibration", "Sample", "Sums", "sums_of"]
-
-WEIGHT = "__qbeast_key_weight"
-"""The column that tells keys apart: rows with one weight are in a sample together, whatever their keys."""
-
-VALUE = "__qbeast_value_"
-"""What the columns of values are called that quantiles are of, with a number after it."""
-
-GROUP = "__qbeast_group"
-"""The column with the number of a group."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sums:
-    """What some rows come to; sums over other keys may be put below each other.
-
-    Attributes
-    ----------
-    keys : polars.DataFrame
-        One row for each key and group: `WEIGHT`, the columns of groups, and the totals of their rows.
-    sizes : polars.DataFrame
-        `WEIGHT` and ``rows`` of each key, those included that the filter leaves out; without rows where they are not
-        needed.
-    rows : polars.DataFrame
-        `WEIGHT`, the columns of groups, and values of rows for quantiles.
-    scales : tuple of float
-        Units of the totals: decimals are summed as integers.
-    """
-
-    keys: pl.DataFrame
-    sizes: pl.DataFrame
-    rows: pl.DataFrame
-    scales: tuple[float, ...]
-
-    @staticmethod
-    def together(parts: Sequence[Sums]) -> Sums:
-        """Put sums over different keys together.
-
-        Parameters
-        ----------
-        parts : sequence of Sums
-            Of one question, at least one.
-        """
-        return Sums(
-            pl.concat([one.keys for one in parts]),
-            pl.concat([one.sizes for one in parts]),
-            pl.concat([one.rows for one in parts]),
-            parts[0].scales,
-        )
-
-    @property
-    def rows_kept(self) -> int:
-        """Rows that the filter keeps."""
-        return int(self.keys[f"{TOTAL}0"].sum())
-
-
-def sums_of(frames: Sequence[Sums], by: Sequence[str], *, totals: int) -> Sums:
-    """Add up what batches of the same keys come to.
-
-    Parameters
-    ----------
-    frames : sequence of Sums
-        One a batch, at least one; a key may be in several.
-    by : sequence of str
-        The columns of groups.
-    totals : int
-        How many there are.
-    """
-    both = Sums.together(frames)
-    if len(frames) == 1:
-        return both
-    names = [f"{TOTAL}{at}" for at in range(totals)]
-    keys = both.keys.group_by(WEIGHT, *by).agg(pl.col(names).sum())
-    return Sums(keys, both.sizes.group_by(WEIGHT).agg(pl.col("rows").sum()), both.rows, both.scales)
+__all__ = ["Calibration", "Sample", "by_group"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +39,7 @@ class Calibration:
     largest: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class Sample:
     """What is known of groups: a sample of keys, and totals of the rest that was read whole.
 
@@ -165,6 +94,18 @@ class Sample:
         """Estimated totals, shape (groups, totals)."""
         return self.whole + self.scale * self.sampled
 
+    @cached_property
+    def entries(self) -> I64Array:
+        """How many keys each group has, shape (groups,)."""
+        return np.bincount(self.group, minlength=len(self.whole)).astype(np.int64)
+
+    @cached_property
+    def key_powers(self) -> tuple[F64Array, F64Array]:
+        """Sums of the squares and of the cubes of the rows of the keys of each group, shape (groups,)."""
+        groups = len(self.whole)
+        squares, cubes = (by_group(self.group, self.key_rows**power, groups) for power in (2, 3))
+        return squares, cubes
+
     @staticmethod
     def of(
         aggregates: Aggregates,
@@ -196,59 +137,58 @@ class Sample:
         farthest : mapping of int to float, optional
             By numbers of totals, how far from zero values of rows go, where that is known.
         """
-        groups = _groups(by, sampled.keys, whole.keys)
-        names = [f"{TOTAL}{at}" for at in range(len(aggregates.totals))]
-        scales = np.array(sampled.scales)
-        keys = _numbered(sampled.keys, groups, by)
-        calibration, sizes = None, np.zeros(keys.height)
-        if known_rows is not None:
-            rows = sampled.sizes["rows"].to_numpy().astype(np.float64)
-            calibration = Calibration(
-                rows=known_rows,
-                sampled=float(rows.sum()),
-                squares=float(rows @ rows),
-                cubes=float((rows**3).sum()),
-                largest=float(rows.max(initial=0.0) ** 2),
-            )
-            joined = keys.select(WEIGHT).join(sampled.sizes, on=WEIGHT, how="left", maintain_order="left")
-            sizes = joined["rows"].to_numpy().astype(np.float64)
-        sums = keys.select(pl.col(names).cast(pl.Float64)).to_numpy() * scales
+        groups, (of_sampled, of_whole) = common_groups([sampled, whole], by)
+        keys = sampled.keys.renumbered(of_sampled)
         ungrouped = not by and not filtered
+        compared = known_rows is not None
         return Sample(
             probability=probability,
             groups=groups,
-            whole=_sum_by_group(_numbered(whole.keys, groups, by), names, groups.height) * scales,
-            sampled=_sum_by_group(keys, names, groups.height) * scales,
-            group=keys[GROUP].to_numpy().astype(np.int64),
-            sums=sums,
-            key_rows=sizes,
-            calibration=calibration,
-            values=_values(aggregates.quantiles, by, groups, sampled.rows, whole.rows),
+            whole=_placed(whole.totals(), of_whole, groups.height),
+            sampled=_placed(sampled.totals(), of_sampled, groups.height),
+            group=keys.group,
+            sums=keys.totals,
+            key_rows=sampled.sizes.looked_up(keys.weight) if compared else np.zeros(len(keys.weight)),
+            calibration=None if known_rows is None else _calibration(known_rows, sampled.sizes),
+            values=_values(aggregates.quantiles, (sampled.rows, of_sampled), (whole.rows, of_whole)),
             ungrouped=ungrouped,
-            unseen=_unseen(sums, farthest or {}) if ungrouped else np.zeros(0),
+            unseen=_unseen(keys.totals, farthest or {}) if ungrouped else np.zeros(0),
         )
 
 
-def _groups(by: Sequence[str], *frames: pl.DataFrame) -> pl.DataFrame:
-    if not by:
-        return pl.DataFrame({GROUP: [0]})
-    found = pl.concat([frame.select(by) for frame in frames]).unique().sort(by, nulls_last=True)
-    return found.with_row_index(GROUP)
+def by_group(group: I64Array, values: F64Array | BoolArray, groups: int) -> F64Array:
+    """Return the sum of values in each group, shape (groups,).
+
+    Parameters
+    ----------
+    group : I64Array
+        Number of the group of each value.
+    values : F64Array or BoolArray
+        Of the same length.
+    groups : int
+        How many there are.
+    """
+    if groups == 1:
+        return np.array([values.sum()], np.float64)
+    return np.bincount(group, values, minlength=groups).astype(np.float64)  # of nothing it gives integers
 
 
-def _numbered(frame: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Return a frame with the numbers of its groups."""
-    if not by:
-        return frame.with_columns(pl.lit(0).alias(GROUP))
-    return frame.join(groups, on=list(by), how="left", nulls_equal=True, maintain_order="left")
-
-
-def _sum_by_group(frame: pl.DataFrame, names: Sequence[str], groups: int) -> F64Array:
-    """Return exact sums, one row a group."""
-    sums = frame.group_by(GROUP).agg(pl.col(names).sum().cast(pl.Float64))
-    found = np.zeros((groups, len(names)))
-    found[sums[GROUP].to_numpy().astype(np.int64)] = sums.select(names).to_numpy()
+def _placed(totals: F64Array, numbers: I64Array, groups: int) -> F64Array:
+    """Return totals in the order of all groups; zeros where there are none."""
+    found = np.zeros((groups, totals.shape[1]))
+    found[numbers] = totals
     return found
+
+
+def _calibration(known_rows: int, sizes: KeySizes) -> Calibration:
+    rows = sizes.rows.astype(np.float64)
+    return Calibration(
+        rows=known_rows,
+        sampled=float(rows.sum()),
+        squares=float(rows @ rows),
+        cubes=float((rows**3).sum()),
+        largest=float(rows.max(initial=0.0) ** 2),
+    )
 
 
 def _unseen(sums: F64Array, farthest: Mapping[int, float]) -> F64Array:
@@ -260,18 +200,15 @@ def _unseen(sums: F64Array, farthest: Mapping[int, float]) -> F64Array:
     return found
 
 
-def _values(
-    quantiles: Sequence[Quantile],
-    by: Sequence[str],
-    groups: pl.DataFrame,
-    sampled: pl.DataFrame,
-    whole: pl.DataFrame,
-) -> tuple[pl.DataFrame, ...]:
+def _values(quantiles: Sequence[Quantile], *parts: tuple[pl.DataFrame, I64Array]) -> tuple[pl.DataFrame, ...]:
+    """Return the rows that count for each quantile: sampled ones, and those that were read whole."""
     if not quantiles:
         return ()
+    (sampled, _), (whole, _) = parts
+    numbers = [new[rows[GROUP].to_numpy()] for rows, new in parts]
     rows = pl.concat([sampled, whole.with_columns(pl.lit(None, pl.Int32).alias(WEIGHT))])
-    numbered = _numbered(rows, groups, by)
+    rows = rows.with_columns(pl.Series(GROUP, np.concatenate(numbers), pl.Int64))
     return tuple(
-        numbered.select(GROUP, WEIGHT, value=pl.col(f"{VALUE}{at}")).drop_nulls("value")
+        rows.select(GROUP, WEIGHT, value=pl.col(f"{VALUE}{at}")).drop_nulls("value")
         for at in range(len(quantiles))
     )

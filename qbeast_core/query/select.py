@@ -16,7 +16,7 @@ from qbeast_core.query.nodes import And, Atom, Node, Nothing, Or, Unknown, colum
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-__all__ = ["Selection", "SkipReason", "evaluate", "select"]
+__all__ = ["Matches", "Selection", "SkipReason", "evaluate", "match", "select"]
 
 SkipReason: TypeAlias = Literal["matches", "replicated copies", "weights", "statistics", "cubes"]
 """Why a file is opened, or what alone keeps it closed."""
@@ -94,6 +94,35 @@ class Selection:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """What may match a filter.
+
+    Attributes
+    ----------
+    table : BlockTable
+        What was asked of.
+    files : BoolArray
+        Files whose statistics do not rule a match out, shape (files,).
+    blocks : BoolArray
+        Blocks of which neither that nor their boxes do, shape (blocks,).
+    """
+
+    table: BlockTable
+    files: BoolArray
+    blocks: BoolArray
+
+    def within(self, weights: WeightRange) -> Selection:
+        """Choose what to read for a sample, as `select` does.
+
+        Parameters
+        ----------
+        weights : WeightRange
+            Of the sample.
+        """
+        return _chosen(self, weights)
+
+
 def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) -> Selection:
     """Choose what to read.
 
@@ -121,15 +150,37 @@ def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
     >>> select(build_block_table(files, {}, pl.Schema()), Unknown()).frame().rows()
     [('a', True, 3, 0, 0, 'matches')]
     """
+    return match(table, node).within(weights)
+
+
+def match(table: BlockTable, node: Node) -> Matches:
+    """Tell what may match a filter, whatever the sample: asked once where several samples are chosen.
+
+    Parameters
+    ----------
+    table : BlockTable
+        The blocks of a snapshot.
+    node : Node
+        Filter; `Unknown()` for none.
+    """
+    by_file: dict[Atom, BoolArray] = {}
+    return Matches(
+        table=table,
+        files=evaluate(node, table.files.height, lambda atom: _of_files(table, atom, by_file)),
+        blocks=evaluate(
+            node,
+            len(table),
+            lambda atom: _of_files(table, atom, by_file)[table.file] & _of_boxes(table, atom),
+        ),
+    )
+
+
+def _chosen(matches: Matches, weights: WeightRange) -> Selection:
+    table, statistics = matches.table, matches.files
     in_range = ~table.replicated & (table.max_weight >= weights.from_) & (table.min_weight < weights.to)
     if weights.is_empty:
         in_range[:] = False
-    by_file: dict[Atom, BoolArray] = {}
-    statistics = evaluate(node, table.files.height, lambda atom: _of_files(table, atom, by_file))
-    boxes = evaluate(
-        node, len(table), lambda atom: _of_files(table, atom, by_file)[table.file] & _of_boxes(table, atom)
-    )
-    blocks = in_range & boxes
+    blocks = in_range & matches.blocks
     found = table.pages.select(blocks, weights)
     page_offsets = np.searchsorted(found, table.pages.first_page).astype(np.int64)
     per_file = np.diff(page_offsets)

@@ -10,7 +10,8 @@ import polars as pl
 from qbeast_core.estimate.aggregates import Aggregates, Smooth, recognise
 from qbeast_core.estimate.batch import RowSums
 from qbeast_core.estimate.intervals import Interval, quantile_interval, smooth_interval
-from qbeast_core.estimate.sample import WEIGHT, Sample
+from qbeast_core.estimate.sample import Sample
+from qbeast_core.estimate.sums import WEIGHT
 
 
 def asked(exprs: Mapping[str, pl.Expr], rows: pl.DataFrame) -> Aggregates:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import polars as pl
 
 from qbeast_core.estimate.batch import RowSums
-from qbeast_core.estimate.sample import WEIGHT, Sums, sums_of
+from qbeast_core.estimate.sums import WEIGHT, Sums
 from qbeast_core.query.weights import sample_to_weights
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
@@ -48,6 +48,16 @@ class Window:
     by_key: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What tells windows apart."""
+
+    sample: Sample | None
+    pushed: bool
+    indexed: bool
+    by_key: bool
+
+
 @dataclass(eq=False)
 class Reading:
     """Plans and reads of one question, and what they have cost.
@@ -72,9 +82,7 @@ class Reading:
     bytes_opened: int = 0
     engine: Engine | None = None
     _centres: dict[str, float] | None = field(default=None, init=False)
-    _plans: dict[tuple[Sample | None, bool], ScanPlan] = field(
-        default_factory=dict[tuple[Sample | None, bool], ScanPlan], init=False
-    )
+    _windows: dict[_Kind, Window | None] = field(default_factory=dict["_Kind", Window | None], init=False)
 
     @cached_property
     def unplaced(self) -> BoolArray:
@@ -104,7 +112,7 @@ class Reading:
     @cached_property
     def rows_opened(self) -> int:
         """Rows of the files with an index that the filter opens, about."""
-        plan = self._plan(None, pushed=True)
+        plan = self._planners[True](None)
         return int(plan.selection.rows_opened[~self.unplaced].sum())
 
     @cached_property
@@ -115,17 +123,15 @@ class Reading:
         opened = self.rows_opened if self.question.pushed(self.reader.snapshot.schema) is not None else None
         return opened is None or opened >= _LEAST_OPENED * self.rows_known
 
-    def _plan(self, sample: Sample | None, *, pushed: bool) -> ScanPlan:
-        """Plan a read, or remember it: what a round would cost is asked before it is read."""
-        if (sample, pushed) not in self._plans:
-            given = self.question.pushed(self.reader.snapshot.schema) if pushed else None
-            self._plans[sample, pushed] = self.reader.plan(given, sample)
-        return self._plans[sample, pushed]
+    @cached_property
+    def _planners(self) -> tuple[Callable[[Sample | None], ScanPlan], ...]:
+        """What plans reads of all rows, and of those that the index leaves of them."""
+        pushed = self.question.pushed(self.reader.snapshot.schema)
+        return self.reader.planner(None), self.reader.planner(pushed)
 
     def without_index(self) -> Window | None:
         """Return the read of all rows without index; None if there are none."""
-        plan = self._plan(None, pushed=True)
-        return self._window(plan, None, self.unplaced, by_key=False)
+        return self._window(_Kind(None, pushed=True, indexed=False, by_key=False))
 
     def between(self, start: float, end: float, *, by_key: bool) -> Window | None:
         """Return the read of the indexed rows between two fractions; None if nothing has to be opened.
@@ -138,17 +144,18 @@ class Reading:
             Whether keys are to be told apart; else what is read is all that was left.
         """
         sample = None if (start, end) == (0.0, 1.0) else (start, end)
-        plan = self._plan(sample, pushed=not (by_key and self.is_calibrated))
-        return self._window(plan, sample, ~self.unplaced, by_key=by_key)
+        pushed = not (by_key and self.is_calibrated)
+        return self._window(_Kind(sample, pushed=pushed, indexed=True, by_key=by_key))
 
-    def _window(
-        self, plan: ScanPlan, sample: Sample | None, files: BoolArray, *, by_key: bool
-    ) -> Window | None:
-        opened = plan.selection.opened & files
-        if not opened.any():
-            return None
-        chosen = replace(plan, selection=replace(plan.selection, opened=opened))
-        return Window(Plan(self.reader, chosen, sample, self.question.columns), by_key)
+    def _window(self, kind: _Kind) -> Window | None:
+        """Plan a read, or remember it: what a round would cost is asked before it is read."""
+        if kind not in self._windows:
+            plan = self._planners[kind.pushed](kind.sample)
+            opened = plan.selection.opened & (self.unplaced != kind.indexed)
+            chosen = replace(plan, selection=replace(plan.selection, opened=opened))
+            read = Plan(self.reader, chosen, kind.sample, self.question.columns)
+            self._windows[kind] = Window(read, kind.by_key) if opened.any() else None
+        return self._windows[kind]
 
     @staticmethod
     def probability(sample: Sample) -> float:
@@ -169,7 +176,7 @@ class Reading:
             self.bytes_opened += window.plan.bytes_opened
         if not found:
             found = [self._summed(self._no_rows(), by_key=True)]
-        return sums_of(found, self.question.by, totals=len(self.question.aggregates.totals))
+        return Sums.together(found, self.question.by, overlap=True)
 
     def _batches(self, window: Window) -> Iterator[Sums]:
         for rows, sums in self._here(window) if self.engine is None else self._by_tasks(window, self.engine):

@@ -13,7 +13,8 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.estimate.intervals import Interval
 from qbeast_core.estimate.rules import LEAST_KEYS, MOST_SHARE, is_reliable
-from qbeast_core.estimate.sample import GROUP, Sample
+from qbeast_core.estimate.sample import Sample
+from qbeast_core.estimate.sums import GROUP
 from qbeast_core.html import html_of
 from qbeast_core.optional import require
 from qbeast_core.space.arrays import BoolArray, F64Array

@@ -12,7 +12,8 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.estimate.aggregates import TOTAL, Smooth
 from qbeast_core.estimate.intervals import Interval, factor_of, quantile_interval, smooth_interval
 from qbeast_core.estimate.rules import WIDENED, Target, is_met, next_fraction
-from qbeast_core.estimate.sample import Sample, Sums
+from qbeast_core.estimate.sample import Sample
+from qbeast_core.estimate.sums import Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
@@ -108,8 +109,7 @@ class _State:
         """Answer by the log alone."""
         nothing = self.reading.read(None)
         rows = known_rows(self.reading.reader) or 0
-        keys = nothing.keys.clear(1).with_columns(**{f"{TOTAL}0": rows})
-        self.whole = [replace(nothing, keys=keys)]
+        self.whole = [replace(nothing, groups=nothing.groups.with_columns(**{f"{TOTAL}0": rows}))]
         self.sampled = [nothing]
         return self.estimate(probability=1.0)
 
@@ -242,8 +242,8 @@ class _State:
     def sample(self, probability: float) -> Sample:
         """Return what was read as one sample."""
         asked, reading = self.question, self.reading
-        self.whole = [Sums.together(self.whole)]
-        self.sampled = [Sums.together(self.sampled or [reading.read(None)])]
+        self.whole = [Sums.together(self.whole, asked.by)]
+        self.sampled = [Sums.together(self.sampled or [reading.read(None)], asked.by)]
         return Sample.of(
             asked.aggregates,
             asked.by,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qbeast_core.estimate.batch import RowSums
-from qbeast_core.estimate.sample import Sums, sums_of
+from qbeast_core.estimate.sums import Sums
 from qbeast_core.table.read.scan_task import ScanTask
 
 __all__ = ["TaskSums"]
@@ -32,4 +32,4 @@ class TaskSums:
         for frame in task.read():
             rows += frame.height
             found.append(self.row_sums.of(frame, sizes=self.sizes))
-        return rows, sums_of(found, self.row_sums.by, totals=len(self.row_sums.totals))
+        return rows, Sums.together(found, self.row_sums.by, overlap=True)

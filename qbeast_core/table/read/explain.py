@@ -55,7 +55,6 @@ class Plan:
         chosen = self.scan_plan.selection
         found = [self._ranges_of(number) for number in range(len(self.reader.paths))]
         listed = [None if r is None else [{"start": s, "length": n} for s, n in r.data] for r in found]
-        sizes = self.reader.snapshot.files["size_bytes"].to_list()
         return pl.DataFrame(
             {
                 "path": pl.Series(self.reader.paths, dtype=pl.String),
@@ -66,8 +65,7 @@ class Plan:
                 ),  # of files that were not looked at, too
                 "ranges": pl.Series(listed, dtype=_RANGES),
                 "bytes_opened": pl.Series(
-                    [size if r is None else r.bytes_total for size, r in zip(sizes, found, strict=True)],
-                    dtype=pl.Int64,
+                    [self._bytes_of(number, r) for number, r in enumerate(found)], dtype=pl.Int64
                 ),
                 "reason": chosen.frame()["reason"],
             }
@@ -76,7 +74,8 @@ class Plan:
     @cached_property
     def bytes_opened(self) -> int:
         """Bytes read from data files."""
-        return int(self.files["bytes_opened"].sum())
+        opened = np.flatnonzero(self.scan_plan.selection.opened).tolist()
+        return sum(self._bytes_of(number, self._ranges_of(number)) for number in opened)
 
     @cached_property
     def bytes_total(self) -> int:
@@ -121,12 +120,22 @@ class Plan:
         chosen = self.scan_plan if self.sample is None else self.reader.plan(self.scan_plan.predicate, None)
         return count_keys(self.reader.snapshot.files.filter(pl.Series(chosen.selection.opened)))
 
+    @cached_property
+    def _needed(self) -> list[str]:
+        """Columns to read."""
+        return self.reader.row_filter(self.scan_plan, self.columns).needed
+
+    def _bytes_of(self, number: int, ranges: PageRanges | None) -> int:
+        """Bytes read of one file."""
+        whole = self.reader.snapshot.files["size_bytes"]
+        return int(whole[number]) if ranges is None else ranges.bytes_total
+
     def _ranges_of(self, number: int) -> PageRanges | None:
         """Everything read of one file; None: the whole file."""
         chosen = self.scan_plan.selection
         if not chosen.opened[number]:
             return PageRanges([], (0, 0), 0)
-        columns = self.reader.row_filter(self.scan_plan, self.columns).needed
+        columns = self._needed
         request = self.reader.request(chosen, number)
         if request is None and not set(columns) >= set(self.reader.snapshot.schema):
             request = self.reader.all_pages(

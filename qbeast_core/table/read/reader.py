@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -27,7 +27,7 @@ from qbeast_core.query.blocks import BlockTable
 from qbeast_core.query.build import build_block_table, files_that_may_match
 from qbeast_core.query.nodes import Node, Unknown
 from qbeast_core.query.predicate import parse_predicate
-from qbeast_core.query.select import Selection, select
+from qbeast_core.query.select import Matches, Selection, match
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
@@ -219,11 +219,28 @@ class Reader:
         InvalidMetadataError
             If no revision tells the columns that it is chosen by.
         """
-        weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
-        if not weights.is_full:
-            refuse_lost_columns(self.snapshot.uri, self.latest.columns, self.snapshot.schema, done="read")
-        node = Unknown() if predicate is None else parse_predicate(predicate, self.snapshot.schema)
-        return ScanPlan(select(self._blocks_for(node), node, weights), weights, predicate)
+        return self.planner(predicate)(sample)
+
+    def planner(self, predicate: pl.Expr | None) -> Callable[[Sample | None], ScanPlan]:
+        """Return what plans reads of one filter: it is understood once, however many samples are planned.
+
+        Parameters
+        ----------
+        predicate : polars.Expr or None
+            Rows to keep.
+        """
+        matches: list[Matches] = []
+
+        def plan(sample: Sample | None) -> ScanPlan:
+            weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
+            if not weights.is_full:
+                refuse_lost_columns(self.snapshot.uri, self.latest.columns, self.snapshot.schema, done="read")
+            if not matches:
+                node = Unknown() if predicate is None else parse_predicate(predicate, self.snapshot.schema)
+                matches.append(match(self._blocks_for(node), node))
+            return ScanPlan(matches[0].within(weights), weights, predicate)
+
+        return plan
 
     def names_of(self, columns: Sequence[str] | None) -> list[str]:
         """Return the columns to read: those asked for, in order; all of them by default.

@@ -1,0 +1,56 @@
+"""Sums by key and group are those of a group_by, however rows come in batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from qbeast_core.estimate.aggregates import TOTAL
+from qbeast_core.estimate.batch import RowSums
+from qbeast_core.estimate.sums import WEIGHT, KeySizes, Sums, common_groups
+
+SUM = [f"{TOTAL}{at}" for at in range(2)]
+
+
+def rows(seed: int) -> pl.DataFrame:
+    random = np.random.default_rng(seed)
+    count, keys = int(random.integers(0, 80)), int(random.integers(1, 100))
+    kinds = pl.Series("kind", random.choice(["a", "b", "c"], count), pl.String)
+    return pl.DataFrame(
+        {
+            WEIGHT: pl.Series(random.integers(-keys, keys, count), dtype=pl.Int32),
+            "kind": kinds.set(pl.Series(random.random(count) < 0.2), None),
+            "cents": pl.Series(random.integers(0, 10**6, count)).cast(pl.Decimal(12, 2)),
+        }
+    )
+
+
+@pytest.mark.parametrize("by", [(), ("kind",)])
+def test_they_are_those_of_a_group_by(by: tuple[str, ...]) -> None:
+    asked = RowSums((pl.lit(1), pl.col("cents")), (), by, pl.col("cents") > 2000, None, {})
+    for seed in range(40):
+        batches = [rows(100 * seed + at) for at in range(seed % 3 + 1)]
+        found = Sums.together([asked.of(one, sizes=True) for one in batches], by, overlap=True)
+        every = pl.concat(batches)
+        kept = every.filter(pl.col("cents") > 2000)
+        expected = kept.group_by(WEIGHT, *by).agg(
+            pl.len().cast(pl.Float64).alias(SUM[0]), pl.col("cents").sum().cast(pl.Float64).alias(SUM[1])
+        )
+        groups, (numbers,) = common_groups([found], by)
+        keys = pl.DataFrame(
+            {WEIGHT: found.keys.weight, SUM[0]: found.keys.totals[:, 0], SUM[1]: found.keys.totals[:, 1]}
+        ).with_columns(groups[name].gather(numbers[found.keys.group]) for name in by)
+        assert_frame_equal(keys.select(expected.columns), expected, check_row_order=False)
+        assert found.totals().sum(axis=0).tolist() == [kept.height, float(kept["cents"].sum() or 0)]
+        sizes = every.group_by(WEIGHT).len().sort(WEIGHT)
+        assert (found.sizes.weight.tolist(), found.sizes.rows.tolist()) == (
+            sizes[WEIGHT].to_list(),
+            sizes["len"].to_list(),
+        )
+
+
+def test_sizes_are_found_again() -> None:
+    sizes = KeySizes.of(np.array([5, -3, 5, 9, 5, 9], np.int32))
+    assert sizes.looked_up(np.array([9, 5, -3, 5], np.int32)).tolist() == [2, 3, 1, 3]
