@@ -28,7 +28,6 @@ def test_import_loads_nothing_heavy() -> None:
 MOST_MODULES = 70  # of ours: each costs the first task of a session a part of a second
 MOST_OF = {
     "change": 85,  # conditions and values besides
-    "carbondata": 100,  # the decoders of three versions of another format
 }
 WORKERS = {
     "write": ("qbeast_spark_bridge.worker.shuffle", "qbeast_spark_bridge.worker.write_files"),

@@ -15,9 +15,10 @@ from qbeast_core.carbon_tables.explain import CarbonPlan
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.dictionaries import open_dictionaries
 from qbeast_core.carbondata.json_files import Load
+from qbeast_core.carbondata.open_table import load_segment, load_table
 from qbeast_core.carbondata.reader import TableReader
 from qbeast_core.carbondata.segments import Stores
-from qbeast_core.carbondata.snapshot import Segment, TableSnapshot, load_segment, load_table
+from qbeast_core.carbondata.snapshot import Segment, TableSnapshot
 from qbeast_core.errors import DamagedFileError, InvalidInputError, StorageError, UnsupportedTableError
 from qbeast_core.html import html_of
 from qbeast_core.io.store import map_files, open_store

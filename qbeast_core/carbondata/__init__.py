@@ -6,7 +6,9 @@ above, in `qbeast_core.carbon_tables`::
     task         a data file or some of its blocklets, to be read by any process
     reader       the rows of segments: what a filter may match is opened, page by page, and decoded
     history      the loads as they came, before compactions
-    snapshot     directory -> segments -> data files and delete deltas that are live, for every layout there was:
+    open_table   directory -> segments -> data files and delete deltas that are live, for every layout there was:
+    snapshot         what it finds, as values
+    table_status     which segments are live, by the version of the table status that counts
     segments         by `.segment` files; listed_segments: by what lies in the folder
     rows         data file -> batches in the table's columns: deleted rows, evolution, defaults
     pruning      which blocklets and pages a filter may match, by their bounds
@@ -25,5 +27,6 @@ Pure, knowing no file (bytes in, values or Arrow out)::
     columns      the tree of columns of a file or a table, and the Arrow type of each
     structs/     the Thrift structs as values; `fields` reads them with bounds
     json_files   tablestatus, `.segment`, update status, delete deltas
+    encryption   encrypted files, told from damaged ones by their bytes
     damage       `Damaged` and `Unreadable`: what pure code raises; `inside` makes public errors of them
 """

@@ -16,10 +16,9 @@ from qbeast_core.carbondata.data_file import Blocklet, StoredBounds
 from qbeast_core.carbondata.inside import StoredFile
 from qbeast_core.errors import StorageError
 
-__all__ = ["FOREIGN_KINDS", "ForeignFile"]
+__all__ = ["ForeignFile"]
 
-FOREIGN_KINDS: Final = frozenset({"parquet", "orc"})
-"""Formats of added segments that are read."""
+_KINDS: Final = frozenset({"parquet", "orc"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +61,7 @@ class ForeignFile:
         wanted : sequence of Column
             Of the table.
         """
-        if kind not in FOREIGN_KINDS:
+        if kind not in _KINDS:
             message = f"its segment was added in the format {kind!r}"
             raise Unreadable(message)
         with _no_file_of(kind):
@@ -106,6 +105,9 @@ def _no_file_of(kind: str) -> Generator[None]:
     except StorageError:
         raise
     except (OSError, pa.ArrowException) as error:  # pyarrow tells damage by either
+        if "crypt" in str(error).lower():
+            message = f"it is encrypted, and its keys are not told to this reader: {error}"
+            raise Unreadable(message) from error
         damaged(f"it is no file of {kind}: {error}")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qbeast_core.carbondata.snapshot import Segment, TableSnapshot, load_segment
+from qbeast_core.carbondata.open_table import load_segment
+from qbeast_core.carbondata.snapshot import Segment, TableSnapshot
 from qbeast_core.errors import DamagedFileError, StorageError, UnsupportedTableError
 
 __all__ = ["replayed_loads"]

@@ -10,8 +10,8 @@ import polars as pl
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.data_file import StoredBounds
 from qbeast_core.carbondata.pages.statistics import decode_bounds
+from qbeast_core.query.evaluate import evaluate
 from qbeast_core.query.nodes import And, Atom, Node, Or, column_of
-from qbeast_core.query.select import evaluate
 from qbeast_core.query.statistics import Statistics
 from qbeast_core.space.arrays import BoolArray
 

@@ -17,7 +17,6 @@ from qbeast_core.carbondata.data_file import Blocklet, DataFile, StoredBounds
 from qbeast_core.carbondata.deletes import read_deleted_rows
 from qbeast_core.carbondata.dictionaries import Dictionaries
 from qbeast_core.carbondata.file_columns import columns_of_files
-from qbeast_core.carbondata.foreign_file import FOREIGN_KINDS, ForeignFile
 from qbeast_core.carbondata.inside import inside
 from qbeast_core.carbondata.open_file import open_data_file
 from qbeast_core.carbondata.pages.statistics import old_bounds
@@ -118,11 +117,10 @@ class TableReader:
             known = self._opened.get(key)
         if known is not None:
             return known
-        if live.kind in FOREIGN_KINDS or not live.kind.startswith(_OWN_KINDS):
-            with inside(live.store.uri, live.path):
-                found: DataFile = ForeignFile.open(live.stored, live.kind, self.columns)
-        else:
+        if live.kind.startswith(_OWN_KINDS):
             found = open_data_file(live.stored, live.kind, self.dictionaries)
+        else:
+            found = _open_foreign(live, self.columns)
         with self._lock:
             while len(self._opened) >= _KEPT_FILES:
                 self._opened.pop(next(iter(self._opened)))
@@ -266,6 +264,13 @@ class TableReader:
         wanted = [column for column in self.columns if column.schema.name in names and not column.is_nested]
         found = match_columns(of_file, wanted, by_name=self._by_name)
         return [(one.schema.name, own) for one, own in zip(wanted, found, strict=True) if own is not None]
+
+
+def _open_foreign(live: LiveFile, columns: Sequence[Column]) -> DataFile:
+    from qbeast_core.carbondata.foreign_file import ForeignFile  # noqa: PLC0415 - for added segments alone
+
+    with inside(live.store.uri, live.path):
+        return ForeignFile.open(live.stored, live.kind, columns)
 
 
 def _entry_bounds(entry: BlockIndex, column: Column) -> StoredBounds:

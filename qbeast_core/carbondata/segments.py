@@ -10,6 +10,7 @@ from typing import Final
 from qbeast_core.carbondata.columns import Column, column_tree
 from qbeast_core.carbondata.damage import Damaged
 from qbeast_core.carbondata.deletes import BlockDeletes, deltas_of
+from qbeast_core.carbondata.encryption import unless_encrypted
 from qbeast_core.carbondata.inside import StoredFile, inside, there
 from qbeast_core.carbondata.json_files import Load, Location, read_segment_file
 from qbeast_core.carbondata.structs.index_file import BlockIndex, read_index_file, read_merged_index_file
@@ -177,7 +178,7 @@ def indexed_files(place: Place, name: str, load: Load, deletes: BlockDeletes) ->
     """
     path = place.path(name)
     data = place.store.get(path)
-    with inside(place.store.uri, path):
+    with inside(place.store.uri, path), unless_encrypted(data):
         parts = read_merged_index_file(data) if name.endswith(".carbonindexmerge") else {name: data}
         found: list[LiveFile] = []
         for own, part in parts.items():
@@ -220,6 +221,6 @@ def _live(
 def _locations(stores: Stores, load: Load) -> dict[str, Location]:
     path = f"Metadata/segments/{load.segment_file}"
     data = stores.table.get(path)
-    with inside(stores.table.uri, path):
+    with inside(stores.table.uri, path), unless_encrypted(data):
         found = read_segment_file(data).locations
     return {folder: location for folder, location in found.items() if location.status == "Success"}

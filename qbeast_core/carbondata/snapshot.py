@@ -1,26 +1,16 @@
-"""What a table is now: its columns, its segments and the data files of each, for every layout there was."""
+"""What the metadata of a table says, as values: its columns, its loads, and the live data files of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
-from qbeast_core.carbondata.columns import Column, column_tree
-from qbeast_core.carbondata.deletes import deletes_by_block
-from qbeast_core.carbondata.fields import read_fields
-from qbeast_core.carbondata.inside import inside
-from qbeast_core.carbondata.json_files import Load, UpdatedBlock, read_table_status, read_update_status
-from qbeast_core.carbondata.listed_segments import files_of_folder, listed_files
-from qbeast_core.carbondata.segments import LiveFile, Stores, columnar_files, external_files
-from qbeast_core.carbondata.structs.schema import TableInfo, TableSchema
-from qbeast_core.errors import DamagedFileError, StorageError, TableNotFoundError, UnsupportedTableError
-from qbeast_core.io.store import Store
+from qbeast_core.carbondata.columns import Column
+from qbeast_core.carbondata.json_files import Load, UpdatedBlock
+from qbeast_core.carbondata.segments import LiveFile, Stores
+from qbeast_core.carbondata.structs.schema import TableSchema
 
-__all__ = ["Segment", "TableSnapshot", "load_segment", "load_table"]
-
-_CARBON: Final = ("columnar_v3", "columnar_v1", "carbondata", "carbon")
-_TRIES: Final = 3  # of a table status, which is replaced in place
+__all__ = ["Segment", "TableSnapshot"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,153 +65,3 @@ class TableSnapshot:
     def properties(self) -> Mapping[str, str]:
         """Table properties."""
         return {} if self.schema is None else self.schema.properties
-
-
-def load_table(stores: Stores) -> TableSnapshot:
-    """Read schema, table status and update status of a table, or find that it is a folder of data files.
-
-    Parameters
-    ----------
-    stores : Stores
-        Where it lies.
-
-    Raises
-    ------
-    TableNotFoundError
-        If there is neither.
-    UnsupportedTableError
-        If there are index files alone.
-    DamagedFileError
-        If one of these files is none.
-    """
-    store = stores.table
-    schema = _schema(store)
-    columns = () if schema is None else _shown(schema)
-    loads = _table_status(store, schema)
-    if loads is None:
-        if schema is None:
-            _refuse_without_data(store)
-        return TableSnapshot(stores, schema, columns, (), (), is_transactional=False)
-    return TableSnapshot(stores, schema, columns, loads, _updates(store, loads), is_transactional=True)
-
-
-def load_segment(table: TableSnapshot, load: Load | None) -> Segment:
-    """Return a segment with its data files.
-
-    Parameters
-    ----------
-    table : TableSnapshot
-        The table.
-    load : Load or None
-        An entry of its table status; None for all files of a folder without one.
-
-    Raises
-    ------
-    UnsupportedTableError
-        If its files may not be opened, or are of a layout that cannot be read.
-    DamagedFileError, StorageError
-        If its metadata is damaged or cannot be had.
-    """
-    stores = table.stores
-    if load is None:
-        whole = Load.model_validate({"loadName": "", "loadStatus": "Success"})
-        return Segment(whole, tuple(files_of_folder(stores, whole)))
-    try:
-        if load.segment_file and load.kind not in _CARBON and not load.kind.startswith("row"):
-            return Segment(load, tuple(external_files(stores, load)))
-        deletes = deletes_by_block(table.updates, load.name)
-        found = (columnar_files if load.segment_file else listed_files)(stores, load, deletes)
-        return Segment(load, tuple(found))
-    except FileNotFoundError as error:
-        path = str(error.filename or error)
-        message = (
-            f"segment {load.name!r} of {table.uri!r} names a file that is not there: {path!r}. Restore it."
-        )
-        raise StorageError(message, path=path) from error
-
-
-def _schema(store: Store) -> TableSchema | None:
-    """Return the schema; the file whose name begins so, the plain name first."""
-    names = [path for path in _below(store, "Metadata") if path.rpartition("/")[2].startswith("schema")]
-    for path in sorted(names, key=lambda one: (one != "Metadata/schema", one))[:1]:
-        data = store.get(path)
-        with inside(store.uri, path):
-            return read_fields(data, TableInfo.of)[0].fact_table
-    return None
-
-
-def _shown(schema: TableSchema) -> tuple[Column, ...]:
-    """Return the columns that a user sees, in their order; partition columns last, as Spark has them."""
-    found = [one for one in column_tree(schema.columns) if not one.schema.invisible and not one.is_dummy]
-    last = {one.column_id for one in schema.partitioning.columns} if schema.partitioning else set[str]()
-    return tuple(sorted(found, key=lambda one: (one.schema.column_id in last, _ordinal(one))))
-
-
-def _ordinal(column: Column) -> int:
-    return column.schema.ordinal if column.schema.ordinal >= 0 else 1 << 31
-
-
-def _table_status(store: Store, schema: TableSchema | None) -> tuple[Load, ...] | None:
-    """Return the entries of the table status; None if there is none."""
-    version = "" if schema is None else schema.properties.get("latestversion", "")
-    names = [f"Metadata/tablestatus_{version}"] if version else []
-    for path in [*names, "Metadata/tablestatus"]:
-        try:
-            return _read_status(store, path)
-        except FileNotFoundError:
-            continue
-    return None
-
-
-def _read_status(store: Store, path: str) -> tuple[Load, ...]:
-    for left in reversed(range(_TRIES)):
-        data = store.get(path)
-        try:
-            with inside(store.uri, path):
-                return read_table_status(data)
-        except DamagedFileError:  # it may be written just now
-            if not left:
-                raise
-    raise AssertionError  # the last round returns or raises
-
-
-def _updates(store: Store, loads: Sequence[Load]) -> tuple[UpdatedBlock, ...]:
-    """Return the live update status: the first entry names it."""
-    name = next((load.update_status_file for load in loads if load.update_status_file), "")
-    if not name:
-        return ()
-    path = f"Metadata/{name}"
-    try:
-        data = store.get(path)
-    except FileNotFoundError as error:
-        if not any(load.is_visible for load in loads):
-            return ()
-        message = (
-            f"{store.uri!r} lost {path!r}, which tells the deleted rows of the table. Nothing was read: deleted rows "
-            "would come back. Restore the file."
-        )
-        raise StorageError(message, path=path) from error
-    with inside(store.uri, path):
-        return read_update_status(data)
-
-
-def _refuse_without_data(store: Store) -> None:
-    """Raise where a folder without schema holds no data file."""
-    paths = store.list("")
-    if any(path.endswith(".carbondata") for path in paths):
-        return
-    indexes = [path for path in paths if path.endswith((".carbonindex", ".carbonindexmerge"))]
-    if indexes:
-        message = (
-            f"{store.uri!r} holds index files of CarbonData ({indexes[0]!r} ...) and no data file: there is no row to "
-            "read. Give the folder where the *.carbondata files are, or bring them back."
-        )
-        raise UnsupportedTableError(message, path=store.uri, feature="index files alone")
-    message = f"there is no CarbonData table at {store.uri!r}: no Metadata/schema, and no *.carbondata file."
-    raise TableNotFoundError(message, path=store.uri)
-
-
-def _below(store: Store, folder: str) -> list[str]:
-    """List the files right in a folder."""
-    prefix = f"{folder}/"
-    return [path for path in store.list(folder) if "/" not in path.removeprefix(prefix)]

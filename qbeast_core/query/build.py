@@ -9,9 +9,9 @@ import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.query.blocks import BlockTable, RevisionSpace
+from qbeast_core.query.evaluate import evaluate
 from qbeast_core.query.fitting import fits_schema
 from qbeast_core.query.nodes import Node
-from qbeast_core.query.select import evaluate
 from qbeast_core.query.statistics import Statistics
 from qbeast_core.query.tags import BLOCK_SCHEMA, contradicted_files, decode_tags, misnamed_cubes
 from qbeast_core.space.arrays import BoolArray, I64Array

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias, get_args
@@ -11,12 +10,13 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.blocks import BlockTable
+from qbeast_core.query.evaluate import evaluate
 from qbeast_core.query.intervals import coordinate_intervals
-from qbeast_core.query.nodes import And, Atom, Node, Nothing, Or, Unknown, column_of
+from qbeast_core.query.nodes import Atom, Node, column_of
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-__all__ = ["Matches", "Selection", "SkipReason", "evaluate", "match", "select"]
+__all__ = ["Matches", "Selection", "SkipReason", "match", "select"]
 
 SkipReason: TypeAlias = Literal["matches", "replicated copies", "weights", "statistics", "cubes"]
 """Why a file is opened, or what alone keeps it closed."""
@@ -144,6 +144,7 @@ def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
     Examples
     --------
     >>> from qbeast_core.query.build import build_block_table
+    >>> from qbeast_core.query.nodes import Unknown
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [None], "rules": [None],
     ...     "blocks": [None], "layout": [None], "state": [None], "cube": [None], "min_weight": [None],
     ...     "max_weight": [None], "element_count": [None]})
@@ -204,31 +205,6 @@ def _chosen(matches: Matches, weights: WeightRange) -> Selection:
         # Blocks that match where no page does: the pages know more of weights.
         reason_codes=np.select([mask for _, mask in closed], codes, default=_REASONS.index("weights")),
     )
-
-
-def evaluate(node: Node, size: int, of_atom: Callable[[Atom], BoolArray]) -> BoolArray:
-    """Tell what may match a filter, by what of it may match each atom.
-
-    Parameters
-    ----------
-    node : Node
-        The filter.
-    size : int
-        How many files, blocks or pages are asked about.
-    of_atom : callable
-        Gives an array of that size for an atom.
-    """
-    if isinstance(node, Unknown):
-        return np.ones(size, np.bool_)
-    if isinstance(node, Nothing):
-        return np.zeros(size, np.bool_)
-    if isinstance(node, And):
-        every: BoolArray = np.logical_and.reduce([evaluate(child, size, of_atom) for child in node.children])
-        return every
-    if isinstance(node, Or):
-        some: BoolArray = np.logical_or.reduce([evaluate(child, size, of_atom) for child in node.children])
-        return some
-    return of_atom(node)
 
 
 def _of_files(table: BlockTable, atom: Atom, known: dict[Atom, BoolArray]) -> BoolArray:

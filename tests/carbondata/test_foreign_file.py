@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from io import BytesIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.parquet import encryption
 
-from qbeast_core.carbondata.damage import Damaged
+from qbeast_core.carbondata.damage import Damaged, Unreadable
 from qbeast_core.carbondata.foreign_file import ForeignFile
 from qbeast_core.carbondata.inside import StoredFile
 from qbeast_core.carbondata.structs.schema import DataType
-from qbeast_core.errors import DamagedFileError, StorageError
+from qbeast_core.errors import DamagedFileError, StorageError, UnsupportedTableError
 from qbeast_core.io.store import Range
 from tests.carbondata.memory_store import MemoryStore
 from tests.carbondata.page_encoder import column
@@ -64,3 +66,32 @@ def test_other_bytes_are_damage() -> None:
     store.files[PATH] = bytes(len(store.files[PATH]))
     with pytest.raises(DamagedFileError, match="row group 0"):
         opened.read(opened.blocklets[0], [COLUMN], [0])
+
+
+class OpenKeys(encryption.KmsClient):
+    """Keeps keys as they are."""
+
+    def wrap_key(self, key_bytes: bytes, _: str) -> bytes:
+        return base64.b64encode(key_bytes)
+
+
+def encrypted(*, plain_footer: bool) -> bytes:
+    factory = encryption.CryptoFactory(lambda _: OpenKeys())
+    config = encryption.EncryptionConfiguration(
+        footer_key="f", column_keys={"k": ["c"]}, plaintext_footer=plain_footer
+    )
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), config)
+    data = BytesIO()
+    rows = pa.table({"c": range(1000)})
+    with pq.ParquetWriter(data, rows.schema, encryption_properties=properties) as writer:
+        writer.write_table(rows)
+    return data.getvalue()
+
+
+def test_encrypted_parquet_is_refused_by_name() -> None:
+    with pytest.raises(Unreadable, match="it is encrypted"):
+        ForeignFile.open(stored(encrypted(plain_footer=False))[1], "parquet", [COLUMN])
+    opened = ForeignFile.open(stored(encrypted(plain_footer=True))[1], "parquet", [COLUMN])
+    with pytest.raises(UnsupportedTableError, match="it is encrypted") as caught:
+        opened.read(opened.blocklets[0], [COLUMN], [0])
+    assert caught.value.path == PATH

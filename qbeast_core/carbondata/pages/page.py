@@ -38,6 +38,7 @@ from qbeast_core.space.arrays import I64Array, U8Array
 
 __all__ = ["PageContext", "decode_page", "fixed_records", "local_members"]
 
+_WRITTEN: Final = frozenset(Encoding) - {Encoding.BIT_PACKED, Encoding.DIRECT_STRING}
 _LOCAL_WIDTH: Final = 3
 _MOST_LOCAL: Final = 1 << 24
 
@@ -95,6 +96,10 @@ def _split_page(
     version : int
         Of the file's format.
     """
+    unknown = [one for one in chunk.encoders if one not in _WRITTEN]
+    if unknown:
+        message = f"a page has encodings of numbers {unknown}, which no release writes"
+        raise Unreadable(message)
     is_packed = version < 3
     ends = np.cumsum([chunk.data_bytes, chunk.row_id_bytes, chunk.run_bytes]).tolist()
     if ends[-1] > len(body):
@@ -232,6 +237,9 @@ def _legacy_measure(chunk: DataChunk2, body: memoryview, context: PageContext, r
 
 def _dimension(chunk: DataChunk2, body: memoryview, context: PageContext, rows: int) -> Any:
     column = context.column
+    if not NUMBER_ENCODINGS.isdisjoint(chunk.encoders):
+        message = f"a page has encodings of numbers {list(chunk.encoders)} in an order that no release writes"
+        raise Unreadable(message)
     data, order, runs = _split_page(chunk, body, rows, context.version)
     if Encoding.DICTIONARY in chunk.encoders:
         surrogates = _ordered(big_endian(data, surrogate_width(context.cardinality)), order, runs)

@@ -235,3 +235,10 @@ def test_a_permutation_sorts_and_unsorts_many_rows() -> None:
     for short in (False, True):
         page = made.texts(own, values, codec="zstd", long=False, sort=True, short=short)
         assert decoded(page, len(values)) == values
+
+
+@pytest.mark.parametrize("encoders", [[4], [10], [99], [3, 4], [3, 7], [2, 11]])
+def test_encodings_that_no_release_writes_are_refused(encoders: list[int]) -> None:
+    page = made.page(made.column(DataType.STRING), b"\0\1a", encoders, codec="snappy")
+    with pytest.raises(Unreadable, match="no release writes"):
+        decode_page(page.chunk, memoryview(page.body), page.context, 1)

@@ -1,0 +1,234 @@
+"""Tables that no collection has, made of those it has: versions of the status, partitions, indexes, encrypted files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import polars as pl
+import pyarrow as pa
+import pytest
+from polars.testing import assert_frame_equal
+from pyarrow import orc
+
+import qbeast
+from qbeast_core.carbondata.encryption import looks_encrypted
+from qbeast_core.io.thrift import ThriftStruct, read_struct
+from tests.carbondata.collection import folder, table_path
+from tests.carbondata.thrift_writer import written
+
+ORDERS = "tx230_basic_3segments"
+PARQUET = "tx230_added_parquet_segment"
+OUTSIDE = "/tmp/carbon_out/ext_parquet"  # noqa: S108 -- as the table calls it
+
+
+def copied(target: Path, name: str = ORDERS) -> Path:
+    return Path(shutil.copytree(table_path(name), target))
+
+
+def with_schema(path: Path, change: Callable[[dict[int, Any]], None]) -> Path:
+    """Change the fields of the schema's fact table."""
+    file = path / "Metadata/schema"
+    info = read_struct(file.read_bytes())
+    assert isinstance(info, ThriftStruct)
+    change(info.fields[1].fields)
+    file.write_bytes(written(info.fields))
+    return path
+
+
+def with_properties(path: Path, **more: str) -> Path:
+    def change(table: dict[int, Any]) -> None:
+        table[4] |= {key.encode(): value.encode() for key, value in more.items()}
+
+    return with_schema(path, change)
+
+
+def ciphertext(size: int, seed: int = 7) -> bytes:
+    return np.random.default_rng(seed).bytes(size)
+
+
+def test_a_schema_that_is_written_again_says_the_same(tmp_path: Path) -> None:
+    path = with_schema(copied(tmp_path / "t"), lambda _: None)
+    before, after = qbeast.open_carbondata(table_path(ORDERS)), qbeast.open_carbondata(path)
+    assert (after.schema, after.properties) == (before.schema, before.properties)
+    assert_frame_equal(after.read().sort("id"), before.read().sort("id"))
+
+
+def test_the_version_of_the_table_status_that_the_schema_names_counts(tmp_path: Path) -> None:
+    path = with_properties(copied(tmp_path / "t"), latestversion="1700000000002")
+    status = path / "Metadata/tablestatus"
+    loads = orjson.loads(status.read_bytes())
+    for version, kept in ((1, loads), (2, loads[:2])):
+        (path / f"Metadata/tablestatus_170000000000{version}").write_bytes(orjson.dumps(kept))
+    names = [one["loadName"] for one in loads[:2]]
+    table = qbeast.open_carbondata(path)
+    assert sorted(table.segments["segment"]) == sorted(names)
+    wanted = qbeast.read_carbondata(table_path(ORDERS), segments=names)
+    assert_frame_equal(table.read().sort("id"), wanted.sort("id"))
+    (path / "Metadata/tablestatus_1700000000002").unlink()
+    with pytest.raises(qbeast.StorageError, match=r"tablestatus_1700000000002.*come back") as caught:
+        qbeast.open_carbondata(path)
+    assert caught.value.path == "Metadata/tablestatus_1700000000002"
+
+
+def test_versions_of_a_table_status_that_nothing_chooses_from_are_refused(tmp_path: Path) -> None:
+    path = copied(tmp_path / "t")
+    (path / "Metadata/tablestatus").rename(path / "Metadata/tablestatus_1700000000001")
+    with pytest.raises(qbeast.UnsupportedTableError, match="Copy the one") as caught:
+        qbeast.open_carbondata(path)
+    assert caught.value.feature == "versions of a table status"
+
+
+@pytest.mark.parametrize("name", [ORDERS, "tx230_partitioned", "tx230_flat_folder", "cd111_v2_types"])
+def test_segments_do_not_come_back_where_the_table_status_is_lost(name: str, tmp_path: Path) -> None:
+    path = copied(tmp_path / "t", name)
+    (path / "Metadata/tablestatus").unlink()
+    with pytest.raises(qbeast.StorageError, match="come back") as caught:
+        qbeast.open_carbondata(path)
+    assert caught.value.path == "Metadata/tablestatus"
+
+
+def test_a_table_that_nothing_was_loaded_into_has_no_rows(tmp_path: Path) -> None:
+    path = copied(tmp_path / "t")
+    for part in ("Fact", "Metadata/segments"):
+        shutil.rmtree(path / part)
+    (path / "Metadata/tablestatus").unlink()
+    rows = qbeast.read_carbondata(path)
+    assert (rows.height, rows.schema) == (0, qbeast.open_carbondata(table_path(ORDERS)).schema)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [(ORDERS, 0), ("cd111_v3_types", 1), ("cd111_v3_types", 2), (ORDERS, 3)],
+    ids=["range", "range_interval", "list", "hash"],
+)
+def test_partitions_of_1_x_are_ordinary_columns(name: str, kind: int, tmp_path: Path) -> None:
+    """Up to 1.6 the number of a partition stands in the place of the task in names of files; all else is the same."""
+
+    def change(table: dict[int, Any]) -> None:
+        column = next(one for one in table[2] if one.fields[2] == b"id")
+        table[6] = ThriftStruct(
+            {1: [column], 2: kind, 3: [[b"1"]], 4: [b"10", b"20"], 5: [0, 1, 2], 6: 3, 7: 2}, 0, 0
+        )
+
+    path = with_schema(copied(tmp_path / "t", name), change)
+    before, after = qbeast.open_carbondata(table_path(name)), qbeast.open_carbondata(path)
+    assert after.indexes["partition"] == ("id",)
+    assert after.read().columns == [*(one for one in before.schema if one != "id"), "id"]
+    assert_frame_equal(after.read(list(before.schema)).sort("id"), before.read().sort("id"))
+    assert_frame_equal(
+        after.read(filter="id < 5").sort("id"), after.read().filter(pl.col("id") < 5).sort("id")
+    )
+
+
+def test_a_secondary_index_is_refused_with_what_to_open(tmp_path: Path) -> None:
+    def change(table: dict[int, Any]) -> None:
+        told = next(one for one in table[2] if one.fields[2] == b"name")
+        told.fields[2] = b"positionReference"
+
+    path = with_schema(copied(tmp_path / "t"), change)
+    with pytest.raises(qbeast.UnsupportedTableError, match=r"secondary index.*Open the table") as caught:
+        qbeast.open_carbondata(path)
+    assert caught.value.feature == "secondary index table"
+    with pytest.raises(qbeast.UnsupportedTableError, match="secondary index"):
+        qbeast.import_carbondata(path, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_table_that_has_a_secondary_index_is_read(tmp_path: Path) -> None:
+    path = with_properties(copied(tmp_path / "t"), indexTableExists="true")
+    assert_frame_equal(
+        qbeast.read_carbondata(path).sort("id"), qbeast.read_carbondata(table_path(ORDERS)).sort("id")
+    )
+
+
+@pytest.mark.parametrize(
+    "victim", ["*.carbondata", "*.carbonindexmerge", "schema", "tablestatus", "*.segment"]
+)
+def test_encrypted_files_are_refused_by_name(victim: str, tmp_path: Path) -> None:
+    path = copied(tmp_path / "t")
+    file = next(path.rglob(victim))
+    file.write_bytes(ciphertext(max(file.stat().st_size, 300)))
+    with pytest.raises(qbeast.UnsupportedTableError, match=r"looks encrypted.*holds the key") as caught:
+        qbeast.read_carbondata(path)
+    assert caught.value.path == file.relative_to(path).as_posix()
+
+
+def test_an_encrypted_segment_is_listed_and_left_out_on_demand(tmp_path: Path) -> None:
+    path = copied(tmp_path / "t")
+    file = next((path / "Fact/Part0/Segment_1").rglob("*.carbondata"))
+    file.write_bytes(ciphertext(file.stat().st_size))
+    assert "encrypted" in qbeast.open_carbondata(path).unreadable["reason"].item()
+    left = qbeast.open_carbondata(path, on_unreadable="skip-segment")
+    assert left.left_out["segment"].to_list() == ["1"]
+
+
+def test_what_carbondata_writes_never_looks_encrypted() -> None:
+    for file in sorted(table_path(ORDERS).parent.parent.rglob("*")):
+        if file.is_file() and file.suffix in (".carbondata", ".carbonindex", ".carbonindexmerge", ".segment"):
+            data = file.read_bytes()
+            assert not (looks_encrypted(data[:2048]) and looks_encrypted(data[-2048:])), file
+
+
+def test_bytes_that_were_overwritten_are_damage_still(tmp_path: Path) -> None:
+    path = copied(tmp_path / "t")
+    file = next(path.rglob("*.carbondata"))
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2] + ciphertext(len(data) // 2))
+    with pytest.raises(qbeast.DamagedFileError):
+        qbeast.read_carbondata(path)
+
+
+def added(path: Path, kind: str, files: dict[str, bytes]) -> Path:
+    """Return a copy of the table with an added segment whose files are others."""
+    own = copied(path / "t", PARQUET)
+    outside = path / "outside"
+    outside.mkdir()
+    for name, data in files.items():
+        (outside / name).write_bytes(data)
+    status = own / "Metadata/tablestatus"
+    loads = orjson.loads(status.read_bytes())
+    load = next(one for one in loads if one.get("fileFormat") == "parquet")
+    load["fileFormat"] = kind
+    status.write_bytes(orjson.dumps(loads))
+    segment = own / "Metadata/segments" / load["segmentFile"]
+    told = orjson.loads(segment.read_bytes())
+    told["locationMap"][OUTSIDE]["files"] = list(files)
+    segment.write_bytes(orjson.dumps(told))
+    return own
+
+
+def outside_rows() -> pa.Table:
+    return pl.read_parquet(folder(PARQUET) / "ext_parquet").to_arrow()
+
+
+def test_added_segments_of_orc_are_read(tmp_path: Path) -> None:
+    data = BytesIO()
+    rows = outside_rows()
+    orc.write_table(rows.cast(pa.schema([_plain(field) for field in rows.schema])), data)
+    path = added(tmp_path, "orc", {"a.orc": data.getvalue()})
+    found = qbeast.read_carbondata(path, external_paths={OUTSIDE: tmp_path / "outside"})
+    wanted = qbeast.read_carbondata(
+        table_path(PARQUET), external_paths={OUTSIDE: folder(PARQUET) / "ext_parquet"}
+    )
+    assert_frame_equal(found.sort("id"), wanted.sort("id"))
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    kind = pa.string() if pa.types.is_large_string(field.type) else field.type
+    return pa.field(field.name, kind)
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "avro"])
+def test_added_segments_of_other_formats_are_refused_by_name(kind: str, tmp_path: Path) -> None:
+    path = added(tmp_path, kind, {f"a.{kind}": b"1,2\n"})
+    outside = {OUTSIDE: tmp_path / "outside"}
+    table = qbeast.open_carbondata(path, external_paths=outside)
+    assert f"'{kind}'" in table.unreadable["reason"].item()
+    with pytest.raises(qbeast.UnsupportedTableError, match=f"added in the format '{kind}'"):
+        table.read()
