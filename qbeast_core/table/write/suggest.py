@@ -13,6 +13,7 @@ import polars as pl
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.html import html_of
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.spec.transformer import transformer_for
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.tree.columns import data_type_of, frame_weights
@@ -47,7 +48,7 @@ class SuggestedColumns:
     Attributes
     ----------
     columns : tuple of str
-        ``"name"``, or ``"name:hash"`` where a column is there to tell rows apart.
+        ``"name"``, or ``"name:hash"`` where a column is there to tell rows apart and is of a type that has a hash.
     design_effect : float
         Of samples of the given rows, indexed so; 1.0 is the best there is.
     opened : float
@@ -86,7 +87,7 @@ def suggest_columns(
     Without queries every column counts as asked by ranges of a tenth of its rows, the more the evener its values are
     spread; columns that tell every row apart count little. With queries, what they would open decides. Of columns that
     follow one another one is enough. Where the key of a proposal repeats so much that samples are clustered, a column
-    that tells rows apart is added by hash.
+    that tells rows apart is added, by hash if its type has one.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def suggest_columns(
     names = [profile.names[at] for at in best]
     key, effect = _key_of(rows, names, profile)
     return SuggestedColumns(
-        columns=(*names, *(f"{one}:hash" for one in key)),
+        columns=(*names, *(_by_hash(one, rows.schema[one]) for one in key)),
         design_effect=effect,
         opened=_opened(shares, importance, tuple(best), cells),
         frame=_told(
@@ -266,6 +267,15 @@ def _can_be_indexed(name: str, dtype: pl.DataType) -> bool:
     return True
 
 
+def _by_hash(name: str, dtype: pl.DataType) -> str:
+    """Spell a column that is there to tell rows apart: dates and times have no hash in the format."""
+    try:
+        transformer_for(name, kind="hashing", data_type=data_type_of(name, dtype))
+    except InvalidColumnsError:
+        return name
+    return f"{name}:hash"
+
+
 def _opened(shares: F64Array, importance: F64Array, chosen: Sequence[int], cells: float) -> float:
     """Return what queries open in the mean: along each column what they reach, and a cell that is cut by its end."""
     cell = cells ** (-1 / len(chosen))
@@ -325,7 +335,7 @@ def _reason(alone: float, follows: str | None, *, chosen: bool, key: bool) -> st
     if chosen:
         return f"proposed: with it alone the queries would open {alone:.0%} of the table"
     if key:
-        return "proposed by hash: it tells rows apart, so that samples are not clustered"
+        return "proposed as well: it tells rows apart, so that samples are not clustered"
     if follows is not None:
         return f"follows {follows}, whose order serves it as well"
     return f"adds too little: with it alone the queries would open {alone:.0%} of the table"

@@ -54,6 +54,16 @@ def test_rows_are_told_apart_by_hash_where_keys_repeat() -> None:
     assert found.design_effect < 2
 
 
+def test_times_tell_rows_apart_without_a_hash(tmp_path: Path) -> None:
+    """Dates and timestamps have no hash: what is proposed has to be what a write takes."""
+    n = pl.int_range(4_000)
+    rows = pl.select(store=n % 5, shelf=n * 7 % 8, at=pl.datetime(2020, 1, 1) + pl.duration(minutes=n))
+    found = suggest_columns(rows, ["store = 3", "shelf = 2"], most=2)
+    assert found.columns[-1] == "at"
+    assert found.design_effect == 1.0
+    qbeast.write_table(rows, tmp_path / "t", columns=found.columns)
+
+
 def test_a_query_that_names_no_column_decides_nothing() -> None:
     assert (
         suggest_columns(ROWS, [*QUERIES, "1 = 1", "1 = 2"]).columns == suggest_columns(ROWS, QUERIES).columns
