@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark docs test test-all pytest pytest-all spark spark-all stores interop bench bench-large lint types format install clean
+.PHONY: help demo demo-spark docs pictures notebooks test test-all pytest pytest-all spark spark-all stores interop bench bench-large lint types format install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,15 @@ demo-spark: $(VENV)/.demo-spark ## the same table from Spark, Polars and a strea
 
 docs: $(VENV)/.dev ## the site of the documentation (build/site); what does not resolve is an error
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/site
+
+pictures: $(VENV)/.dev ## every picture of the documentation, made anew (docs/images)
+	$(BIN)/python docs/rooms.py
+	$(BIN)/python -m benchmarks.pictures
+	$(BIN)/python -m examples.demo
+	cp demo-output/demo.png docs/images
+
+notebooks: $(VENV)/.dev ## run the notebooks of examples/ and keep what their cells show
+	$(BIN)/jupyter execute --inplace examples/*.ipynb
 
 test: lint types docs pytest spark ## everything CI runs: style, layers, types, documentation, tests
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from html import escape
+from typing import Final
 
 import polars as pl
 
 __all__ = ["bar", "html_of"]
+
+_MOST_CHARACTERS: Final = 120
+"""Of a text in a frame, where Polars shows 30: reasons and types are whole."""
 
 
 def html_of(title: str, facts: Mapping[str, str], *frames: pl.DataFrame) -> str:
@@ -50,4 +54,7 @@ def bar(share: float) -> str:
 
 def _drawn(frame: pl.DataFrame) -> str:
     draw: Callable[[], str] = getattr(frame, "_repr_html_")  # noqa: B009 -- what notebooks ask for
-    return draw()
+    with pl.Config(
+        fmt_str_lengths=_MOST_CHARACTERS, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True
+    ):
+        return draw()

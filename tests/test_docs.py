@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,25 @@ def test_the_reference_has_every_public_name(page: str, public: list[str]) -> No
     assert (
         set(public) - told - set(errors.__all__) - {"__version__"} == set()
     )  # all errors stand on a page of their own
+
+
+PICTURES = sorted((ROOT / "docs" / "images").iterdir())
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.name)
+def test_a_picture_is_shown_and_made_by_the_project(picture: Path) -> None:
+    assert any(f"images/{picture.name}" in page.read_text() for page in [*PAGES, ROOT / "CONTRIBUTING.md"])
+    makers = [
+        ROOT / "docs" / "rooms.py",
+        *(ROOT / "benchmarks").glob("*.py"),
+        ROOT / "examples" / "pictures.py",
+    ]
+    assert any(f'"{picture.name}"' in maker.read_text() for maker in makers)
+
+
+def test_the_rooms_are_drawn_as_they_are() -> None:
+    draw = runpy.run_path(str(ROOT / "docs" / "rooms.py"))
+    assert draw["PICTURE"].read_text() == draw["rooms_svg"](), "run: make pictures"
 
 
 def test_the_format_has_sections_1_to_13() -> None:
