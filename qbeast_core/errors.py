@@ -27,16 +27,18 @@
     ├── HiddenColumnWarning                                  files hold a column that a JVM minds
     └── LostValuesWarning                                    a foreign file holds less than was written
 
-Catch `QbeastError` to catch them all. Codes never change; facts are attributes; errors survive pickling. What a message
-advises is in `hints` too.
+Catch `QbeastError` to catch them all. Codes never change and are listed in docs/errors.md; facts are attributes; errors
+survive pickling. What a message advises is in `hint` and `hints` too: argument, value, alternatives.
+`changed` tells whether anything was changed nevertheless.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, NoReturn
 
-from qbeast_core.hints import Hint, Message
+from qbeast_core.hints import Hint, Message, refusal
 from qbeast_core.plain_text import for_people, without_secrets
 
 __all__ = [
@@ -63,6 +65,8 @@ __all__ = [
     "TableNotFoundError",
     "UnsupportedTableError",
     "VersionNotFoundError",
+    "changed_before",
+    "refuse",
     "shown_cause",
 ]
 
@@ -77,6 +81,23 @@ def shown_cause(error: BaseException) -> BaseException | None:
     """
     text = str(error)
     return error if without_secrets(text) == text else None
+
+
+@contextmanager
+def changed_before(changed: Callable[[], bool | None]) -> Generator[None]:
+    """Let errors raised inside tell what the call had done before them, by `QbeastError.changed`.
+
+    Parameters
+    ----------
+    changed : callable
+        Asked when an error comes: whether the table is another now; None: nobody can tell.
+    """
+    try:
+        yield
+    except QbeastError as error:
+        if error.changed is False:
+            error.changed = changed()
+        raise
 
 
 def _rebuild(cls: type[QbeastError], args: tuple[Any, ...], state: dict[str, Any]) -> QbeastError:
@@ -101,6 +122,11 @@ class _Shown:
         parts = message.parts if isinstance(message, Message) else ()
         return tuple(part for part in parts if isinstance(part, Hint))
 
+    @property
+    def hint(self) -> Hint | None:
+        """The first of `hints`: the argument that is wrong, what it was given and what it takes, or the cure."""
+        return next(iter(self.hints), None)
+
 
 def _shown(arg: object) -> object:
     if isinstance(arg, Message):
@@ -117,6 +143,13 @@ class QbeastError(_Shown, Exception):
 
     code: ClassVar[str] = "qbeast"
     """Stable and machine-readable: codes may be added, never renamed."""
+
+    changed: bool | None = False
+    """Whether the call changed the table before it failed; None: nobody can tell.
+
+    False for nearly all: a call commits once, at its end, or not at all. True where a call makes several commits, or
+    deletes files one by one, and some of that was done; a second call goes on from there.
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without calling ``__init__``, so that errors survive leaving a worker process."""
@@ -139,6 +172,22 @@ class InvalidInputError(QbeastError, ValueError):
     def __init__(self, message: str, *, argument: str | None = None) -> None:
         self.argument = argument
         super().__init__(message)
+
+
+def refuse(
+    argument: str, problem: str, outcome: str, *, given: object = None, known: Iterable[object] = ()
+) -> NoReturn:
+    """Raise the error about an argument that cannot be what it was given; see `qbeast_core.hints.refusal`.
+
+    Examples
+    --------
+    >>> try:
+    ...     refuse("mode", "must be one of two", "nothing was written", given="apend", known=["error", "append"])
+    ... except InvalidInputError as error:
+    ...     error.hint.argument, error.hint.value, error.hint.alternatives, error.changed
+    ('mode', 'apend', ('append', 'error'), False)
+    """
+    raise InvalidInputError(refusal(argument, problem, outcome, given=given, known=known), argument=argument)
 
 
 class InputChangedError(InvalidInputError):
@@ -248,6 +297,7 @@ class CommitUnknownError(QbeastError):
     """The store failed while the commit was written and cannot tell whether it landed."""
 
     code = "commit-unknown"
+    changed = None
 
     def __init__(self, message: str, *, table: str, version: int, txn_id: str) -> None:
         self.table, self.version, self.txn_id = table, version, txn_id

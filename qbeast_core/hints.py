@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from difflib import get_close_matches
+from typing import Final, Self
 
 from qbeast_core.plain_text import for_people
 
-__all__ = ["Hint", "Message", "argument", "call"]
+__all__ = ["Hint", "Message", "argument", "call", "did_you_mean", "named", "nearest", "refusal"]
+
+_LONGEST_SHOWN: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +29,39 @@ class Hint:
         The table that it is about.
     scan : str or None
         The function of Polars that reads `path`; its rows are to go into a new table.
+    rows : bool
+        Whether rows of the caller's go into `path`.
+    given : object
+        What the first argument was given, where that is what is wrong.
+    known : tuple
+        What it takes instead, the likeliest first, where that can be listed.
     """
 
     arguments: Mapping[str, object]
     call: str = ""
     path: str | None = None
     scan: str | None = None
+    rows: bool = False
+    given: object = None
+    known: tuple[object, ...] = ()
+
+    @property
+    def argument(self) -> str | None:
+        """Name of the argument that it is about, in Python; None: a call without any."""
+        return next(iter(self.arguments), None)
+
+    @property
+    def value(self) -> object:
+        """What that argument was given; None where that is not what is wrong."""
+        return self.given
+
+    @property
+    def alternatives(self) -> tuple[object, ...]:
+        """Values that it takes instead, the likeliest first; empty where they cannot be listed."""
+        advised = next(iter(self.arguments.values()), None)
+        if self.known or advised is None:
+            return self.known
+        return advised if isinstance(advised, tuple) else (advised,)
 
     def __str__(self) -> str:
         given = [f"{name}={_python(value)}" for name, value in self.arguments.items() if value is not None]
@@ -39,7 +69,8 @@ class Hint:
         if not self.call:
             return ", ".join(given)
         if self.path is not None:
-            given.insert(0, repr(self.path) if self.scan is None else f"pl.{self.scan}({self.path!r}), new")
+            place = repr(self.path) if self.scan is None else f"pl.{self.scan}({self.path!r}), new"
+            given.insert(0, f"rows, {place}" if self.rows else place)
         return f"{'' if '.' in self.call else 'qbeast.'}{self.call}({', '.join(given)})"
 
 
@@ -84,17 +115,115 @@ def argument(**arguments: object) -> Hint:
     return Hint(arguments)
 
 
-def call(name: str, path: str | None = None, *, scan: str | None = None, **arguments: object) -> Hint:
+def call(
+    name: str, path: str | None = None, *, scan: str | None = None, rows: bool = False, **arguments: object
+) -> Hint:
     """Advise another call.
 
     Examples
     --------
     >>> print(call("convert_table", "t", columns=[...]))
     qbeast.convert_table('t', columns=[...])
+    >>> print(call("write_table", "t", rows=True, columns=[...]))
+    qbeast.write_table(rows, 't', columns=[...])
     >>> print(call("write_table", "old", scan="scan_delta", columns=["day", ...]), call("Table.files"))
     qbeast.write_table(pl.scan_delta('old'), new, columns=['day', ...]) Table.files()
     """
-    return Hint(arguments, name, None if path is None else for_people(path), scan)
+    return Hint(arguments, name, None if path is None else for_people(path), scan, rows)
+
+
+def named(name: str, given: object = None, known: Iterable[object] = ()) -> Hint:
+    """Name the argument that is wrong, with what it was given and what it takes.
+
+    Examples
+    --------
+    >>> hint = named("mode", "apend", ["error", "append"])
+    >>> print(hint), hint.argument, hint.value, hint.alternatives
+    `mode`
+    (None, 'mode', 'apend', ('append', 'error'))
+    """
+    return Hint({name: None}, given=given, known=nearest(given, known))
+
+
+def refusal(
+    name: str, problem: str, outcome: str, *, given: object = None, known: Iterable[object] = ()
+) -> Message:
+    """Say that an argument cannot be what it was given, what is still true, and what was meant perhaps.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument, in Python.
+    problem : str
+        What it must be.
+    outcome : str
+        What is true afterwards: ``"nothing was read"``.
+    given : object
+        What it was given.
+    known : iterable
+        What it takes, where that can be listed.
+
+    Examples
+    --------
+    >>> print(refusal("mode", 'must be "error" or "append"', "nothing was written", given="apend", known=["append"]))
+    `mode` must be "error" or "append", not 'apend'; nothing was written. Did you mean mode="append"?
+    """
+    hint = named(name, given, known)
+    parts = (hint, f" {problem}, not {_shown(given)}; {outcome}")
+    if isinstance(given, str) and _matches(given, hint.known):
+        return Message(*parts, ". Did you mean ", argument(**{name: hint.known[0]}), "?")
+    return Message(*parts)
+
+
+def nearest(given: object, known: Iterable[object]) -> tuple[object, ...]:
+    """Return what is known, what looks like the given first.
+
+    Examples
+    --------
+    >>> nearest("prices", ["id", "price"])
+    ('price', 'id')
+    """
+    listed = list(known)
+    first = _matches(given, listed) if isinstance(given, str) else []
+    return tuple(dict.fromkeys([*first, *listed]))
+
+
+def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
+    """Return a sentence, with a blank before it, about names that look like those given; empty if there are none.
+
+    Examples
+    --------
+    >>> did_you_mean(["prices", "x"], ["id", "price"]), did_you_mean(["x"], ["price"])
+    (" Did you mean 'price'?", '')
+    """
+    listed = list(known)
+    found = dict.fromkeys(match for name in given for match in _matches(name, listed)[:1])
+    return f" Did you mean {' and '.join(map(repr, found))}?" if found else ""
+
+
+def _shown(value: object) -> str:
+    """Return a wrong value for a message: in short, of large things the type alone.
+
+    Examples
+    --------
+    >>> _shown("apend"), _shown(2), _shown(range(9).__iter__())
+    ("'apend'", '2', 'a range_iterator')
+    """
+    if isinstance(value, type):
+        return f"a {value.__qualname__}"
+    if value is None or isinstance(value, str | bytes | int | float | list | tuple | dict | set):
+        text = repr(value)
+        return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return f"a {type(value).__qualname__}"
+
+
+def _matches(given: str, known: Iterable[object]) -> list[str]:
+    """Return the known texts that look like the given one, whatever the case of letters, the nearest first."""
+    by_folded: dict[str, str] = {}
+    for one in known:
+        if isinstance(one, str):
+            by_folded.setdefault(one.casefold(), one)
+    return [by_folded[match] for match in get_close_matches(given.casefold(), by_folded)]
 
 
 def _python(value: object) -> str:

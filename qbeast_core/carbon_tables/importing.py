@@ -14,7 +14,7 @@ from qbeast_core.carbon_tables.table import CarbonTable
 from qbeast_core.carbondata.history import replayed_loads
 from qbeast_core.carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
 from qbeast_core.carbondata.snapshot import Segment
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.errors import InvalidColumnsError, changed_before, refuse
 from qbeast_core.table.engine.protocol import Engine, Source
 from qbeast_core.table.engine.stream import within
 from qbeast_core.table.runtime import Runtime
@@ -123,8 +123,8 @@ def import_table(
     """
     source_of = source_of or _CarbonSource
     if segments not in ("current", "history"):
-        msg = f'segments must be "current" or "history", got {segments!r}; nothing was written'
-        raise InvalidInputError(msg, argument="segments")
+        what, known = 'must be "current" or "history"', ("current", "history")
+        refuse("segments", what, "nothing was written", given=segments, known=known)
     columns = options.columns if options.columns is not None else _default_columns(table)
     options = replace(
         options, columns=columns, properties=_properties(table), field_metadata=_field_metadata(table)
@@ -135,7 +135,8 @@ def import_table(
         if number and not options.dry_run:  # the first made the table
             own = replace(own, mode="append", columns=None, cube_size=None, schema_mode=None, dialect=None)
         source = source_of(table, group)
-        result = write_rows(source, path, own, runtime, engine=engine)
+        with changed_before(lambda: any(result.committed for _, result in done)):
+            result = write_rows(source, path, own, runtime, engine=engine)
         done.append((group, result))
         if result.skipped:
             break

@@ -19,9 +19,15 @@ from qbeast_core.carbondata.open_table import load_segment, load_table
 from qbeast_core.carbondata.reader import TableReader
 from qbeast_core.carbondata.segments import Stores
 from qbeast_core.carbondata.snapshot import Segment, TableSnapshot
-from qbeast_core.errors import DamagedFileError, InvalidInputError, StorageError, UnsupportedTableError
+from qbeast_core.errors import (
+    DamagedFileError,
+    InvalidInputError,
+    StorageError,
+    UnsupportedTableError,
+    refuse,
+)
 from qbeast_core.html import html_of
-from qbeast_core.io.store import map_files, open_store
+from qbeast_core.io.store import checked_options, map_files, open_store
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.read.scan import lazy_frame, pushed_down
 
@@ -256,11 +262,11 @@ def open_carbon_table(path: str | os.PathLike[str], options: OpenOptions) -> Car
         What is asked for.
     """
     if cast("str", options.on_unreadable) not in ("error", "skip-segment"):
-        msg = f'on_unreadable must be "error" or "skip-segment", got {options.on_unreadable!r}; nothing was read'
-        raise InvalidInputError(msg, argument="on_unreadable")
+        what, known = 'must be "error" or "skip-segment"', ("error", "skip-segment")
+        refuse("on_unreadable", what, "nothing was read", given=options.on_unreadable, known=known)
     stores = Stores(
         open_store(path, options.storage_options),
-        dict(options.storage_options or {}),
+        checked_options(options.storage_options),
         {old: os.fspath(new) for old, new in (options.external_paths or {}).items()},
         allow_absolute_paths=options.allow_absolute_paths,
     )

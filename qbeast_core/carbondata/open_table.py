@@ -17,6 +17,7 @@ from qbeast_core.carbondata.snapshot import Segment, TableSnapshot
 from qbeast_core.carbondata.structs.schema import TableInfo, TableSchema
 from qbeast_core.carbondata.table_status import load_table_status
 from qbeast_core.errors import StorageError, TableNotFoundError, UnsupportedTableError
+from qbeast_core.io.local import LocalStore
 from qbeast_core.io.store import Store
 
 __all__ = ["load_segment", "load_table"]
@@ -47,6 +48,11 @@ def load_table(stores: Stores) -> TableSnapshot:
         If one of them is lost.
     """
     store = stores.table
+    if isinstance(store, LocalStore) and store.local_root.is_file():
+        message = (
+            f"there is no CarbonData table at {store.uri!r}: it is a file; give the folder that it is in"
+        )
+        raise TableNotFoundError(message, path=store.uri)
     schema = _schema(store)
     columns = () if schema is None else _shown(schema)
     _refuse_index_table(store, columns)

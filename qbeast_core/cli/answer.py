@@ -26,10 +26,13 @@ class Settings:
         One JSON document on the standard output instead of text.
     traceback : bool
         Show where errors come from.
+    command : click.Command or None
+        The one that was asked for: messages name its options.
     """
 
     json: bool = False
     traceback: bool = False
+    command: click.Command | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from qbeast_core.cli.answer import Settings
-from qbeast_core.cli.wording import one_line, spoken
+from qbeast_core.cli.wording import hint_facts, one_line, spoken
 from qbeast_core.errors import QbeastError
 from qbeast_core.plain_text import for_people
 
@@ -46,10 +46,6 @@ EXIT_CODES: Final = {
 }
 """The exit code of every error code; docs/cli.md says what they mean."""
 
-_CURES: Final = {
-    "table-not-found": "; `qbeast write` makes a table, `qbeast convert` takes Delta tables and Parquet files over",
-    "version-not-found": " See `qbeast history`.",
-}
 _STILL_TRUE: Final = "nothing of an unfinished commit is visible"
 _CLI_MODULES: Final = ("click", "rich")
 _OF_COMMANDS: Final = ("--traceback", "--storage-option")
@@ -82,7 +78,7 @@ def reported(settings: Settings) -> Generator[None]:
         if settings.traceback:
             shown = for_people("".join(traceback.format_exception(error)))
             click.echo(shown, err=True, nl=False)
-        code, exit_code, text = _described(error)
+        code, exit_code, text = _described(error, settings)
         message = for_people(text)
         if isinstance(error, BrokenPipeError):
             _silence_stdout()  # as other tools do: nobody is there to read
@@ -91,7 +87,8 @@ def reported(settings: Settings) -> Generator[None]:
             if settings.json:
                 from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
 
-                click.echo(to_json({"error": {"code": code, "message": message, "exit_code": exit_code}}))
+                facts = {"code": code, "message": message, "exit_code": exit_code, **_facts(error, settings)}
+                click.echo(to_json({"error": facts}))
         raise click.exceptions.Exit(exit_code) from error
 
 
@@ -100,13 +97,18 @@ def _is_clicks_own(error: BaseException) -> bool:
     return isinstance(error, SystemExit | click.exceptions.Exit | click.exceptions.NoArgsIsHelpError)
 
 
-def _described(error: BaseException) -> tuple[str, int, str]:
+def _facts(error: BaseException, settings: Settings) -> dict[str, object]:
+    """Return what the library knows besides: whether anything was changed, and what it advises."""
+    if not isinstance(error, QbeastError):
+        return {}
+    return {"changed": error.changed, "hint": hint_facts(error.hint, settings.command)}
+
+
+def _described(error: BaseException, settings: Settings) -> tuple[str, int, str]:
     """Return code, exit code and message of an error."""
     match error:
         case QbeastError():
-            text = spoken(error)
-            cure = "" if "`qbeast " in text else _CURES.get(error.code, "")  # one is enough
-            return error.code, exit_code_of(error), text + cure
+            return error.code, exit_code_of(error), spoken(error, settings.command)
         case click.UsageError():
             code, text = "usage", _usage(error)
         case click.ClickException():

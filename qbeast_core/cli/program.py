@@ -11,11 +11,13 @@ import click
 from qbeast_core.cli.answer import Answer, Settings, print_answer
 from qbeast_core.cli.commands.parameters import json_option
 from qbeast_core.cli.exits import reported
+from qbeast_core.hints import did_you_mean
 
 __all__ = ["program"]
 
 # In the order of `qbeast --help`: name -> module below qbeast_core.cli.commands.
 _COMMANDS: Final = {
+    "suggest": "write",
     "write": "write",
     "append": "write",
     "merge": "change",
@@ -34,10 +36,12 @@ _COMMANDS: Final = {
     "plot": "inspect",
     "optimize": "maintenance",
     "add-columns": "maintenance",
+    "widen-columns": "maintenance",
     "set-properties": "maintenance",
     "repair": "maintenance",
     "restore": "maintenance",
     "upgrade": "maintenance",
+    "switch-dialect": "maintenance",
     "vacuum": "maintenance",
     "completion": "completion",
 }
@@ -62,6 +66,16 @@ class _Program(click.Group):
             print_answer(answer, settings)
             sys.stdout.flush()  # a reader that went away is noticed here
         ctx.exit(answer.exit_code)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, and remember it; name those that look like one that there is not."""
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}.{did_you_mean(args[:1], _COMMANDS)}")
+        name, command, rest = super().resolve_command(ctx, args)
+        ctx.ensure_object(Settings).command = command
+        return name, command, rest
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order of a table's life, not of the alphabet."""

@@ -1,26 +1,41 @@
-"""Messages of the library in the words of the command line."""
+"""Messages of the library in the words of the command line: made of their hints, no text is searched."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
+
+import click
 
 from qbeast_core.hints import Hint, Message
 
-__all__ = ["one_line", "spoken"]
+__all__ = ["hint_facts", "one_line", "spoken"]
 
 _COMMANDS: Final[Mapping[str, str]] = {
+    "Table.delete": "delete",
     "Table.files": "explain --files",
+    "Table.history": "history",
+    "Table.merge": "merge",
     "Table.repair": "repair",
+    "Table.update": "update",
     "convert_table": "convert",
+    "import_carbondata": "import-carbondata",
     "upgrade_table": "upgrade",
     "write_table": "write",
 }
-_RENAMED: Final[Mapping[str, str]] = {
-    "--files": "--file",
-    "--predicate": "--where",
-    "--mode append": "`qbeast append`",
+_PARAMETERS: Final[Mapping[str, str]] = {
+    "assignments": "set",
+    "columns": "select",
+    "df": "sources",
+    "filter": "where",
+    "predicate": "where",
+    "source": "sources",
+    "update": "set",
 }
+"""What parameters of commands are called where Python calls them otherwise."""
+
+_OPTIONS: Final[Mapping[str, str]] = {"files": "--file", "memory_bytes": "--memory", "where": "--where"}
+"""How parameters are spelled where no command is known."""
 
 
 def one_line(text: str) -> str:
@@ -34,8 +49,15 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def spoken(problem: BaseException | str) -> str:
+def spoken(problem: BaseException | str, command: click.Command | None = None) -> str:
     """Return a message in one line, its hints spelled as options and commands.
+
+    Parameters
+    ----------
+    problem : exception or str
+        With a `Message`, or without.
+    command : click.Command, optional
+        The one that it is about: arguments are spelled as its parameters are.
 
     Examples
     --------
@@ -43,10 +65,30 @@ def spoken(problem: BaseException | str) -> str:
     'Replace it with --mode overwrite.'
     """
     message = problem.args[0] if isinstance(problem, BaseException) and problem.args else problem
-    return one_line(message.spelled(_in_shell) if isinstance(message, Message) else str(problem))
+    if not isinstance(message, Message):
+        return one_line(str(problem))
+    return one_line(message.spelled(lambda hint: _in_shell(hint, command)))
 
 
-def _in_shell(hint: Hint) -> str:
+def hint_facts(hint: Hint | None, command: click.Command | None = None) -> dict[str, object] | None:
+    """Return a hint for machines.
+
+    Examples
+    --------
+    >>> hint_facts(Hint({"mode": None}, given="apend", known=("append",)))
+    {'argument': '--mode', 'value': 'apend', 'alternatives': ['append'], 'text': '--mode'}
+    """
+    if hint is None:
+        return None
+    return {
+        "argument": None if hint.argument is None else _parameter(hint.argument, command),
+        "value": hint.value,
+        "alternatives": list(hint.alternatives),
+        "text": _in_shell(hint, command),
+    }
+
+
+def _in_shell(hint: Hint, command: click.Command | None = None) -> str:
     """Return a hint as options, or as a command.
 
     Examples
@@ -56,27 +98,51 @@ def _in_shell(hint: Hint) -> str:
     >>> _in_shell(Hint({"columns": ["day", ...]}, "write_table", "old", "scan_delta"))
     '`qbeast write old new --columns day,...`'
     """
-    named = [f"--{name.replace('_', '-')}" for name in hint.arguments]
-    options = [_option(name, value) for name, value in zip(named, hint.arguments.values(), strict=True)]
+    about = None if hint.call else command
+    spelled = [_option(name, value, about) for name, value in hint.arguments.items()]
     if not hint.call:
-        return (", " if None in hint.arguments.values() else " ").join(options)
+        return (", " if None in hint.arguments.values() else " ").join(spelled)
     if hint.call not in _COMMANDS:
         return f"{hint} in Python"
-    paths = [*([] if hint.path is None else [hint.path]), *([] if hint.scan is None else ["new"])]
-    return f"`{' '.join(['qbeast', _COMMANDS[hint.call], *paths, *options])}`"
+    return f"`{' '.join(['qbeast', _COMMANDS[hint.call], *_places(hint), *spelled])}`"
 
 
-def _option(name: str, value: object) -> str:
+def _places(hint: Hint) -> Iterator[str]:
+    if hint.rows:
+        yield "SOURCE"
+    if hint.path is not None:
+        yield hint.path
+    if hint.scan is not None:
+        yield "new"
+
+
+def _option(name: str, value: object, command: click.Command | None) -> str:
+    option = _parameter(name, command)
     match value:
         case None | True:
-            text = name
+            return option
         case tuple():
-            *first, last = (_option(name, one) for one in value)
+            *first, last = (_option(name, one, command) for one in value)
             return f"{', '.join(first)} or {last}"
+        case "append" if name == "mode":
+            return "`qbeast append`"  # a command of its own
         case list():
-            text = f"{name} {','.join('...' if one is ... else str(one) for one in value)}"
+            return f"{option} {','.join('...' if one is ... else str(one) for one in value)}"
         case float():
-            text = f"{name} {value:g}"
+            return f"{option} {value:g}"
         case _:
-            text = f"{name} {value}"
-    return _RENAMED.get(text, text)
+            return f"{option} {value}"
+
+
+def _parameter(name: str, command: click.Command | None) -> str:
+    """Return how a parameter is spelled: as the command has it, or as options usually are."""
+    called = _PARAMETERS.get(name, name)
+    named = {} if command is None else {one.name: one for one in command.params}
+    found = named.get(name) or named.get(called)
+    if found is None or command is None:
+        return _OPTIONS.get(name) or _OPTIONS.get(called) or f"--{name.replace('_', '-')}"
+    return (
+        max(found.opts, key=len)
+        if isinstance(found, click.Option)
+        else found.make_metavar(click.Context(command))
+    )

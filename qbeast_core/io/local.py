@@ -107,11 +107,10 @@ def _errors(action: str, path: str) -> Generator[None]:
     except (FileExistsError, StorageError):
         raise
     except OSError as error:
-        where = ""
-        if isinstance(error, FileNotFoundError):
-            if action != "write":
-                raise
-            where = f" ({error.filename})"  # the folder that cannot be made there
+        if isinstance(error, FileNotFoundError) and action != "write":
+            raise
+        # The folder that cannot be made, or is none.
+        where = f" ({error.filename})" if action == "write" and error.filename else ""
         kept = " Nothing was changed at that path." if action != "read" else ""
         message = f"cannot {action} {path!r}: {error.strerror or error}{where}.{kept} Remove the cause and try again."
         raise StorageError(message, path=path) from error

@@ -10,10 +10,13 @@ from urllib.parse import unquote
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
 from qbeast_core.spec.file_path import FilePath
 
-__all__ = ["OPTION", "is_address", "locate_file", "resolve_location"]
+__all__ = ["OPTION", "SCHEMES", "is_address", "locate_file", "resolve_location"]
 
 OPTION: Final = "allow_absolute_paths"
 """The option of reads that lets files lie outside the table's root."""
+
+SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file", "memory")
+"""How addresses of tables begin."""
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?")
 _FILE: Final = re.compile(r"file:(?://(?:localhost)?)?(/(?:[^/].*)?)", re.IGNORECASE | re.DOTALL)

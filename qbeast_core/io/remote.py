@@ -15,7 +15,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
 from qbeast_core.errors import InvalidInputError, StorageError, shown_cause
-from qbeast_core.io.location import is_address, locate_file, resolve_location
+from qbeast_core.hints import Message, named, refusal
+from qbeast_core.io.location import SCHEMES, is_address, locate_file, resolve_location
 from qbeast_core.io.s3_locking import LOCKING_SETTINGS, other_locking
 from qbeast_core.io.store import Entry, Range, merge_ranges, split_blocks
 
@@ -38,6 +39,7 @@ _CLIENT: Final = frozenset(
         "user_agent",
     }
 )
+_NOTHING: Final = "nothing was read or written"
 _IGNORED: Final = {*LOCKING_SETTINGS, "object_store_concurrency_limit"}
 # What a request costs, in bytes: less leaves up to twice the requests, more reads bytes and joins hardly anything.
 _GAP_BYTES: Final = 1 << 14
@@ -78,10 +80,15 @@ class RemoteStore:
             self._open_any = partial(open_any, **options)
             self._store: Any = self._open_any(self.uri)
         except (BaseError, TypeError, ValueError) as error:
-            cause = str(error).splitlines()[0]
-            message = (
-                f"cannot open {uri!r}: {cause} Nothing was written. Check the address and storage_options."
-            )
+            if self.uri.partition("://")[0].lower() not in SCHEMES:
+                kinds = ", ".join(f"{one}://" for one in SCHEMES)
+                raise InvalidInputError(
+                    refusal("path", f"must be a folder or begin with one of {kinds}", _NOTHING, given=uri),
+                    argument="path",
+                ) from None
+            cause = str(error).splitlines()[0].rstrip(".")
+            text = f"cannot open {uri!r}: {cause}. Nothing was read or written. Check the address and "
+            message = Message(text, named("storage_options"), ".")
             raise InvalidInputError(message, argument="storage_options") from shown_cause(error)
 
     def locate(self, path: str) -> str:

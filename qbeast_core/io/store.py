@@ -6,11 +6,21 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
+from qbeast_core.errors import refuse
 from qbeast_core.io.location import is_address, resolve_location
 
-__all__ = ["Entry", "Range", "Store", "map_files", "merge_ranges", "open_store", "split_blocks"]
+__all__ = [
+    "Entry",
+    "Range",
+    "Store",
+    "checked_options",
+    "map_files",
+    "merge_ranges",
+    "open_store",
+    "split_blocks",
+]
 
 _REMOTE_READS: Final = 64  # an object store answers slowly, but many at once
 _In = TypeVar("_In")
@@ -134,6 +144,30 @@ def open_store(
     from qbeast_core.io.remote import RemoteStore  # noqa: PLC0415 - obstore is loaded for object stores alone
 
     return RemoteStore(whole, storage_options or {}, allow_absolute_paths=allow_absolute_paths)
+
+
+def checked_options(storage_options: Mapping[str, str] | None) -> dict[str, str]:
+    """Return options of a store, or refuse what maps no texts to texts; values are not shown: they may be secret.
+
+    Raises
+    ------
+    InvalidInputError
+        It is no mapping of texts to texts.
+
+    Examples
+    --------
+    >>> checked_options({"aws_region": "eu-west-1"}), checked_options(None)
+    ({'aws_region': 'eu-west-1'}, {})
+    """
+    given = cast("object", storage_options)  # callers without a type checker pass anything
+    if given is not None and not isinstance(given, Mapping):
+        refuse("storage_options", "must map texts to texts", "nothing was read or written", given=type(given))
+    options = dict(storage_options or {})
+    wrong = [key for key, value in options.items() if not isinstance(cast("object", value), str)]
+    if wrong:
+        what = f"must map texts to texts, and {wrong[0]!r} maps to"
+        refuse("storage_options", what, "nothing was read or written", given=type(options[wrong[0]]))
+    return options
 
 
 class _Place(Protocol):

@@ -31,6 +31,7 @@ _MOST_CONDITIONS: Final = 500
 
 _MOST_ARGUMENTS: Final = 1_000
 _MOST_DIGITS: Final = 38
+_ORDERED: Final = frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>"})
 _PARTS: Final = frozenset({"WHEN", "THEN", "ELSE", "END", "AS"})
 _AFTER_OPERANDS: Final = (
     (SIGNS - {"+", "-"}) | (WORD_OPERATORS - {"NOT"}) | _PARTS | {")", "]", ",", ".", "::"}
@@ -147,7 +148,7 @@ class _Reader(Cursor):
         """Read operands with operators between them."""
         words: list[str] = []
         highest = count = 0
-        more = True
+        compared, more = False, True
         while more:
             while (sign := self.prefix()) is not None:
                 words.append(sign)
@@ -157,11 +158,22 @@ class _Reader(Cursor):
             more = False
             while not more and (operator := self.operator()) is not None:
                 text, more, steps = operator
+                compared = self.count_comparison(text, compared)
                 words.append(text)
                 highest, count = max(highest, self.height), count + steps
                 self.grow(highest, count)  # here, not at the end: what is too long is not read on
         self.grow(highest, count)
         return " ".join(words)
+
+    def count_comparison(self, text: str, compared: bool) -> bool:  # noqa: FBT001 -- a state, no option
+        """Refuse a second comparison in a row: ``1 < a < 3`` and ``a < 3 & b > 2`` are not what they look like."""
+        if text in _ORDERED and compared:
+            msg = (
+                f"{self.tokens[self.at - 1].shown} compares what is compared already; join comparisons by AND, as in "
+                "1 < a AND a < 3, or put one of them in parentheses"
+            )
+            raise SqlRefused(msg)
+        return text != "XOR" and (compared or text in _ORDERED)
 
     def prefix(self) -> str | None:
         """Read an operator before an operand."""

@@ -6,15 +6,17 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, refuse
+from qbeast_core.hints import Message, did_you_mean, named
 from qbeast_core.html import html_of
 from qbeast_core.io.pages import PageReader
 from qbeast_core.optional import require
 from qbeast_core.plain_text import first_line
+from qbeast_core.query.sql_statement import refuse_statement
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.check import check_table
@@ -253,6 +255,8 @@ class Table:
         >>> qbeast.open_table("ids").head(3, where="id >= 998")["id"].sort().to_list()
         [998, 999]
         """
+        if isinstance(rows, bool) or not isinstance(cast("object", rows), int) or rows < 0:
+            refuse("rows", "must be a whole number, 0 or more", _UNREAD, given=rows)
         with evaluating(where, "where", _UNREAD):
             return self._rows(columns, where, sample).head(rows).collect()
 
@@ -339,6 +343,7 @@ class Table:
         >>> qbeast.open_table("ids").sql("SELECT count(*) AS n FROM self WHERE id < 10").collect().item()
         10
         """
+        refuse_statement(query)
         try:
             answer = self.scan(sample=sample).sql(query)
             answer.collect_schema()
@@ -397,8 +402,11 @@ class Table:
         """
         unknown = [name for name in columns or [] if name not in self.schema]
         if unknown:
-            msg = f"no such column(s): {unknown}; the table has {list(self.schema)}"
-            raise InvalidInputError(msg, argument="columns")
+            what = (
+                f" names no such column(s): {unknown}; the table has {list(self.schema)}; nothing was read."
+            )
+            told = Message(named("columns", unknown, self.schema), what + did_you_mean(unknown, self.schema))
+            raise InvalidInputError(told, argument="columns")
         return explain(self._reader, predicate, sample, None if columns is None else list(columns))
 
     def estimate(

@@ -76,7 +76,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["append", "PLAIN", "TABLE", "-c", "brand"], 2, "brand"),
     (["append", "PLAIN", "PLAIN"], 6, "onvert"),
     (["show", "PLAIN"], 6, "`qbeast convert "),
-    (["show", "nothing"], 4, "qbeast convert"),
+    (["show", "nothing"], 4, "`qbeast write SOURCE "),
     (["check", "FILE"], 4, "is a file"),
     (["upgrade", "nothing"], 4, "nothing"),
     (["completion", "tcsh"], 2, "bash"),

@@ -320,3 +320,11 @@ def test_no_text_reads_or_raises_anything_else(bait: Bait, text: str, place: int
 def test_no_text_of_many_reads_or_raises_anything_else(bait: Bait, text: str, place: int) -> None:
     judge(text.replace(PLACE, bait.places[place]))
     assert not bait.was_asked()
+
+
+@pytest.mark.parametrize("text", ["1 < a < 3", "a < 3 & b > 2", "a = b = 1", "NOT a < 1 <= b"])
+def test_comparisons_in_a_row_are_refused(text: str) -> None:
+    """SQL would compare the truth of the first with a number: other rows than were meant, to read or to delete."""
+    with pytest.raises(SqlRefused, match="join comparisons by AND"):
+        sql_expression(text, COLUMNS)
+    sql_expression("1 < a AND a < 3 XOR b = 1 OR (a > 1) = (b > 1)", COLUMNS)

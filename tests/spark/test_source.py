@@ -157,7 +157,7 @@ def test_a_path_may_be_a_file_uri(spark: SparkSession, tmp_path: Path) -> None:
         ({"sample": "2"}, "fraction"),
         ({"smaple": "0.1"}, "no option"),
         ({"where": "abs(x) > 1"}, "cannot say"),
-        ({"columns": "id,nothing"}, "columns must be different names"),
+        ({"columns": "id,nothing"}, "`columns` must be different names"),
         ({"version": "99"}, "no version 99"),
     ],
 )

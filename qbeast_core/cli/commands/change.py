@@ -73,6 +73,7 @@ merge = command(
     click.option("--matched-if", metavar="SQL", help="Only of those for which this holds."),
     click.option("--delete-if", metavar="SQL", help="Of rows with a match, those to delete instead."),
     _values("--set", "What a column of a match is set to; by default all, to those of the SOURCE."),
+    _values("--insert", "What a column of a new row is set to; by default all, to those of the SOURCE."),
     click.option(
         "--when-not-matched",
         type=click.Choice(("insert", "ignore")),

@@ -1,4 +1,4 @@
-"""`qbeast convert`, `upgrade`, `optimize`, `add-columns`, `set-properties`, `repair`, `restore` and `vacuum`."""
+"""What looks after tables, from `qbeast convert` to `qbeast vacuum`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,18 @@ from qbeast_core.cli.commands.parameters import (
     table_argument,
 )
 
-__all__ = ["add_columns", "convert", "optimize", "repair", "restore", "set_properties", "upgrade", "vacuum"]
+__all__ = [
+    "add_columns",
+    "convert",
+    "optimize",
+    "repair",
+    "restore",
+    "set_properties",
+    "switch_dialect",
+    "upgrade",
+    "vacuum",
+    "widen_columns",
+]
 
 convert = command(
     "maintenance.convert",
@@ -76,6 +87,29 @@ add_columns = command(
     "Add columns at the end; rows that are there have nulls in them.",
     table_argument,
     click.argument("columns", nargs=-1, required=True, metavar="NAME=TYPE...", callback=as_mapping),
+)
+
+widen_columns = command(
+    "maintenance.widen_columns",
+    "Give columns wider types of whole numbers; no data file is touched.",
+    table_argument,
+    click.argument("columns", nargs=-1, required=True, metavar="NAME=TYPE...", callback=as_mapping),
+    short_help="Give columns wider types.",
+)
+
+switch_dialect = command(
+    "maintenance.switch_dialect",
+    "Spell the index in the log as the format's documents do, or as qbeast-spark reads it; no data file is touched.",
+    table_argument,
+    click.argument("dialect", type=click.Choice(("documented", "qbeast-spark"))),
+    click.option(
+        "--jvm",
+        type=click.Choice(("0.7", "0.8")),
+        default="0.7",
+        show_default=True,
+        help="Which qbeast-spark is to read the table.",
+    ),
+    short_help="Spell the index for other readers.",
 )
 
 set_properties = command(

@@ -1,4 +1,4 @@
-"""`qbeast write` and `append`."""
+"""`qbeast suggest`, `write` and `append`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qbeast_core.cli.commands.parameters import (
     together,
 )
 
-__all__ = ["append", "reading_options", "sources_and_table", "txn_option", "write"]
+__all__ = ["append", "reading_options", "sources_and_table", "suggest", "txn_option", "write"]
 
 _FORMATS: Final = ("parquet", "csv", "jsonl", "delta")
 
@@ -34,10 +34,10 @@ def _transaction(_ctx: click.Context, parameter: click.Parameter, text: str | No
     return application, int(version)
 
 
-sources_and_table = together(
-    click.argument("sources", nargs=-1, required=True, type=click.Path(allow_dash=True), metavar="SOURCE..."),
-    table_argument,
+_sources: Final = click.argument(
+    "sources", nargs=-1, required=True, type=click.Path(allow_dash=True), metavar="SOURCE..."
 )
+sources_and_table = together(_sources, table_argument)
 
 _columns = columns_option(
     "Columns to index: name or name:kind with kind linear, quantiles or hash, with commas between. Needed for a "
@@ -88,6 +88,28 @@ _writing = together(
     dry_run_option,
 )
 
+
+suggest = command(
+    "write.suggest",
+    """Propose columns to index, with reasons; nothing is written.
+
+    SOURCEs are as for `qbeast write`; their rows are held in memory. A WHERE is a condition that will be asked, each as
+    often as it is given.
+    """,
+    _sources,
+    click.option(
+        "--where",
+        "queries",
+        metavar="SQL",
+        multiple=True,
+        help="A filter that will be asked; may be repeated.",
+    ),
+    click.option("--most", type=click.IntRange(1, 8), default=4, show_default=True, help="Columns at most."),
+    reading_options,
+    memory_option,
+    spill_dir_option,
+    short_help="Propose columns to index.",
+)
 
 write = command(
     "write.write",

@@ -13,9 +13,22 @@ from qbeast_core.cli.sources import types_by_name
 from qbeast_core.table.runtime import ProgressCallback
 
 if TYPE_CHECKING:
+    from qbeast_core.spec.block import BlocksDialect
+    from qbeast_core.table.maintenance.dialect import JvmRelease
     from qbeast_core.table.maintenance.upgrade import Copies
 
-__all__ = ["add_columns", "convert", "optimize", "repair", "restore", "set_properties", "upgrade", "vacuum"]
+__all__ = [
+    "add_columns",
+    "convert",
+    "optimize",
+    "repair",
+    "restore",
+    "set_properties",
+    "switch_dialect",
+    "upgrade",
+    "vacuum",
+    "widen_columns",
+]
 
 
 def convert(
@@ -74,6 +87,29 @@ def add_columns(
     """Add columns at the end of the schema."""
     version = table.add_columns(types_by_name(columns))
     return Answer(parts=(f"version {version}: added {', '.join(columns)}",), data={"added": list(columns)})
+
+
+@on_table("widening columns")
+def widen_columns(
+    table: qbeast.Table, _progress: ProgressCallback | None, *, columns: Mapping[str, str]
+) -> Answer:
+    """Give columns wider types."""
+    version = table.widen_columns(types_by_name(columns))
+    told = ", ".join(f"{name} is {kind}" for name, kind in columns.items())
+    return Answer(parts=(f"version {version}: {told}",), data={"widened": dict(columns)})
+
+
+@on_table("spelling the index")
+def switch_dialect(
+    table: qbeast.Table, _progress: ProgressCallback | None, *, dialect: BlocksDialect, jvm: JvmRelease
+) -> Answer:
+    """Spell the index in the log anew."""
+    result = table.switch_dialect(dialect, jvm=jvm)
+    if result.committed:
+        text = f"version {result.version}: {result.retagged_files:,} file(s) with new tags"
+    else:
+        text = f"version {result.version} is spelled so already; nothing was changed"
+    return Answer(parts=(text,), data=result.to_dict())
 
 
 @on_table("setting properties")

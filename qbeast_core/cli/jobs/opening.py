@@ -77,7 +77,9 @@ def working(doing: str) -> Generator[ProgressCallback | None]:
             yield progress
     for warning in caught:
         if issubclass(warning.category, qbeast.QbeastWarning):
-            click.echo(f"{click.style('warning:', fg='yellow')} {spoken(warning.message)}", err=True)
+            context = click.get_current_context(silent=True)
+            text = spoken(warning.message, None if context is None else context.command)
+            click.echo(f"{click.style('warning:', fg='yellow')} {text}", err=True)
 
 
 @contextmanager

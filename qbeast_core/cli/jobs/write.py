@@ -10,8 +10,9 @@ import polars as pl
 
 import qbeast
 from qbeast_core.cli.answer import Answer, Part
-from qbeast_core.cli.grid import size_text
+from qbeast_core.cli.grid import grid, size_text
 from qbeast_core.cli.jobs.opening import working
+from qbeast_core.cli.screen import remark
 from qbeast_core.cli.sources import SourceFormat, SourceOptions, read_sources, types_by_name
 from qbeast_core.cli.standard_input import standard_input
 from qbeast_core.errors import InvalidInputError
@@ -22,7 +23,7 @@ from qbeast_core.table.write.write import WriteResult
 if TYPE_CHECKING:
     from qbeast_core.table.write.target import Mode
 
-__all__ = ["append", "readable", "write"]
+__all__ = ["append", "readable", "suggest", "write"]
 
 
 def append(**options: Any) -> Answer:
@@ -66,6 +67,43 @@ def write(
         )
     parts = _planned_text(result) if dry_run else _result_text(result)
     return Answer(parts=parts, data={"table": table, **result.to_dict()})
+
+
+def suggest(
+    sources: Sequence[str],
+    *,
+    queries: Sequence[str],
+    most: int,
+    file_format: SourceFormat | None,
+    types: Mapping[str, str] | None,
+    separator: str,
+    null_values: Sequence[str],
+    storage_options: Mapping[str, str] | None,
+    memory_bytes: int | None,
+    spill_dir: str | None,
+) -> Answer:
+    """Propose columns to index, from the rows of all sources."""
+    reading = SourceOptions(
+        file_format=file_format,
+        types=types_by_name(types or {}),
+        separator=separator,
+        null_values=null_values,
+        storage_options=storage_options,
+    )
+    choice = EngineChoice(memory_bytes=memory_bytes, spill_dir=spill_dir)
+    with working("reading"), readable(), standard_input(choice) as stdin:
+        found = qbeast.suggest_columns(
+            read_sources(sources, reading, stdin), list(queries) or None, most=most
+        )
+    facts = {
+        "columns": list(found.columns),
+        "design_effect": found.design_effect,
+        "opened": found.opened,
+        "reasons": found.frame.to_dicts(),
+    }
+    reasons = grid(("column", "why"), found.frame.select("column", "reason").rows())
+    effect = remark(f"design effect of samples {found.design_effect:.2f}")
+    return Answer(parts=(f"--columns {','.join(found.columns)}", reasons, effect), data=facts)
 
 
 def _types_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
@@ -12,7 +12,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.hints import Message, argument
+from qbeast_core.hints import Message, did_you_mean, named, nearest
 from qbeast_core.plain_text import first_line
 from qbeast_core.query.sql_expressions import sql_expression
 from qbeast_core.query.sql_tokens import SqlRefused
@@ -218,8 +218,15 @@ class _Asked:
     argument: str
     outcome: str = _UNCHANGED
 
-    def refuse(self, what: str, cause: BaseException | None = None) -> NoReturn:
-        msg = Message(argument(**{self.argument: None}), f" {what}; {self.outcome}")
+    def refuse(
+        self,
+        what: str,
+        cause: BaseException | None = None,
+        *,
+        given: object = None,
+        known: Iterable[object] = (),
+    ) -> NoReturn:
+        msg = Message(named(self.argument, given, known), f" {what}; {self.outcome}")
         raise InvalidInputError(msg, argument=self.argument) from cause
 
     @contextmanager
@@ -295,7 +302,9 @@ def _refuse_unknown(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Ask
     unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
     if unknown:
         quoted = f". If that is a text, quote it singly: '{unknown[0]}'" if isinstance(given, str) else ""
-        asked.refuse(f"names no such column(s): {unknown}; there are {list(schema)}{quoted}")
+        guess = did_you_mean(unknown, schema).removesuffix("?")
+        what = f"names no such column(s): {unknown}; there are {list(schema)}.{guess}{'?' if guess else ''}{quoted}"
+        asked.refuse(what.removesuffix("."), given=given, known=nearest(unknown[0], schema))
 
 
 def _checked(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> pl.DataType:

@@ -18,6 +18,7 @@ LOG_DIRECTORY: Final = "_delta_log"
 
 _LOOKED_AT: Final = 1000
 _SCANS: Final = {
+    ".parquet": ("Parquet", "scan_parquet"),
     ".csv": ("CSV", "scan_csv"),
     ".ndjson": ("JSON", "scan_ndjson"),
     ".jsonl": ("JSON", "scan_ndjson"),
@@ -38,9 +39,13 @@ def found_instead(uri: str, root: Path) -> str:
         The same on this machine; no ``_delta_log`` is in it.
     """
     if root.is_file():
-        return f"{uri} is a file, not a table (give the directory of the table)"
+        what = f"{uri} is a file, not a table (give the directory of the table)"
+        _, scan = _SCANS.get(root.suffix.lower(), ("", None))
+        copy = call("write_table", uri, scan=scan, columns=[...])
+        return what if scan is None else Message(f"{what}: ", copy, " makes a table of it elsewhere")
     if not root.is_dir():
-        return f"there is no table at {uri}: nothing is there"
+        new = call("write_table", uri, rows=True, columns=[...])
+        return Message(f"there is no table at {uri}: nothing is there. ", new, " would make one.")
     no_table = f"but no Delta table (it holds no {LOG_DIRECTORY})"
     with os.scandir(root) as entries:
         seen = [one for one in islice(entries, _LOOKED_AT) if not one.name.startswith(("_", "."))]
@@ -58,7 +63,8 @@ def found_instead(uri: str, root: Path) -> str:
         files = f"{uri.rstrip('/')}/*{suffix}"
         copy = call("write_table", files, scan=scan, columns=[...])
         return Message(f"{uri} is a directory of {what} files, {no_table}: ", copy, " makes one elsewhere")
-    return f"{uri} is a directory, {no_table}"
+    new = call("write_table", uri, rows=True, columns=[...])
+    return Message(f"{uri} is a directory, {no_table}; if it is empty, ", new, " makes one there")
 
 
 def hive_copy(uri: str, names: Sequence[str]) -> str:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
+from qbeast_core.hints import Message, named
 from qbeast_core.table.data.column_names import WEIGHT_COLUMN, refuse_names
 
 __all__ = ["WEIGHT_COLUMN", "ArrowStream", "FrameLike", "SparkFrame", "is_spark_frame", "to_frame"]
 
 
+_SCANS: Final = {
+    ".csv": "scan_csv",
+    ".csv.gz": "scan_csv",
+    ".ndjson": "scan_ndjson",
+    ".jsonl": "scan_ndjson",
+    ".arrow": "scan_ipc",
+    ".feather": "scan_ipc",
+}
 _WIDER: Final[dict[pl.DataType, pl.DataType]] = {
     pl.UInt8(): pl.Int16(),
     pl.UInt16(): pl.Int32(),
@@ -106,14 +116,29 @@ def _collect(data: object) -> pl.DataFrame:
         return data
     if isinstance(data, pl.LazyFrame):
         return data.collect()
-    if isinstance(data, ArrowStream):
+    if isinstance(data, ArrowStream) and not isinstance(data, pl.Series):
         return _from_stream(data)
     kind = f"{type(data).__module__}.{type(data).__name__}"
-    msg = (
-        f"cannot write a {kind}; nothing was written. Give a Polars or pandas frame, or anything with "
-        "__arrow_c_stream__ (pyarrow Table, RecordBatchReader, DuckDB relation)."
+    problem = (
+        "must be rows: a Polars or pandas frame, or anything with __arrow_c_stream__ (pyarrow Table, "
+        f"RecordBatchReader, DuckDB relation), not a {kind}; nothing was changed"
     )
-    raise InvalidInputError(msg, argument="df")
+    raise InvalidInputError(Message(named("df", kind), f" {problem}{_made_rows(data)}"), argument="df")
+
+
+def _made_rows(data: object) -> str:
+    """Return how a frame is made of what was given, where it is one of the usual mistakes."""
+    match data:
+        case pl.Series() | dict() | list():
+            return ". Make a frame of it: pl.DataFrame(...)."
+        case str() | os.PathLike():
+            name = os.fspath(data)
+            scan = next((how for ending, how in _SCANS.items() if str(name).endswith(ending)), "scan_parquet")
+            return f". To read files, give pl.{scan}({name!r})."
+        case None:
+            return ". Did the query before return what it made?"
+        case _:
+            return ""
 
 
 def _from_stream(data: ArrowStream) -> pl.DataFrame:

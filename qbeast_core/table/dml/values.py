@@ -8,7 +8,8 @@ from typing import cast
 import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, refuse
+from qbeast_core.hints import Message, did_you_mean, named
 from qbeast_core.table.data.expressions import Value, value_of
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -38,13 +39,13 @@ def assignments_of(
         See `qbeast_core.table.data.expressions.value_of`; a column that is not in the table, or no columns.
     """
     if not isinstance(cast("object", given), Mapping) or not given:
-        msg = f"{argument} must map columns to values, at least one; nothing was changed"
-        raise InvalidInputError(msg, argument=argument)
+        refuse(argument, "must map columns to values, at least one", "nothing was changed", given=given)
     schema = snapshot.schema
     unknown = [name for name in given if name not in schema]
     if unknown:
-        msg = f"{argument} name column(s) {unknown} that the table does not have: {list(schema)}. Nothing was changed."
-        raise InvalidInputError(msg, argument=argument)
+        guess = did_you_mean(unknown, schema)
+        what = f" names column(s) {unknown} that the table does not have: {list(schema)}. Nothing was changed.{guess}"
+        raise InvalidInputError(Message(named(argument, unknown, schema), what), argument=argument)
     values = [
         value_of(value, seen, schema[name], column=name, argument=argument) for name, value in given.items()
     ]

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias, TypeVar, cast
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import refuse
 from qbeast_core.results import FilesResult
 from qbeast_core.table.engine.budget import LEAST_BYTES, Budget, bytes_of_text
 from qbeast_core.table.engine.live_files import rows_and_bytes
@@ -28,6 +28,7 @@ __all__ = ["EngineChoice", "EngineName", "LocalEngine"]
 
 EngineName: TypeAlias = Literal["auto", "memory", "spill"]
 
+_OUTCOME: Final = "nothing was written"
 _MEMORY_VARIABLE: Final = "QBEAST_MEMORY_BYTES"
 _FOLDER_VARIABLE: Final = "QBEAST_SPILL_DIR"
 
@@ -66,8 +67,10 @@ class EngineChoice:
             If an argument, or the environment, names no engine or no budget that rows can be moved in.
         """
         if self.engine not in ("auto", "memory", "spill"):
-            msg = f'engine must be "auto", "memory" or "spill", got {self.engine!r}; nothing was written'
-            raise InvalidInputError(msg, argument="engine")
+            what = 'must be "auto", "memory" or "spill"'
+            refuse("engine", what, _OUTCOME, given=self.engine, known=("auto", "memory", "spill"))
+        if not isinstance(cast("object", self.spill_dir), str | os.PathLike | None):
+            refuse("spill_dir", "must be a folder", _OUTCOME, given=self.spill_dir)
         told = os.environ.get(_MEMORY_VARIABLE)
         size = cast("object", self.memory_bytes)  # callers without a type checker pass anything
         if size is None and told:
@@ -75,11 +78,8 @@ class EngineChoice:
         if size is None:
             return Budget.of()
         if isinstance(size, bool) or not isinstance(size, int) or size < LEAST_BYTES:
-            msg = (
-                f"memory_bytes must be a whole number of bytes, at least {LEAST_BYTES:,} (4 MiB), got {size!r}; "
-                "nothing was written"
-            )
-            raise InvalidInputError(msg, argument="memory_bytes")
+            what = f"must be a whole number of bytes, at least {LEAST_BYTES:,} (4 MiB)"
+            refuse("memory_bytes", what, _OUTCOME, given=size)
         return Budget.of(size)
 
     @property

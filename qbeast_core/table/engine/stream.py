@@ -88,7 +88,7 @@ def source_of(data: RowsLike) -> Source:
         return _Query(given)
     if isinstance(given, pl.DataFrame | pa.Table | pa.RecordBatch) or _is_pandas(given):
         return FrameSource(cast("FrameLike", given))
-    if isinstance(given, ArrowStream):
+    if isinstance(given, ArrowStream) and not isinstance(given, pl.Series):
         return _Once(_arrow_batches(pa.RecordBatchReader.from_stream(given)))
     if isinstance(given, ArrowDataset):
         return _Dataset(given)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from qbeast_core.io.store import Store, open_store
+from qbeast_core.io.store import Store, checked_options, open_store
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.data.schema import fit_frame
@@ -71,7 +71,7 @@ class FileTarget:
         kept = {key: value for key, value in configuration.items() if key.startswith("delta.")}
         return FileTarget(
             uri=uri,
-            storage_options=dict(storage_options or {}),
+            storage_options=checked_options(storage_options),
             shape=shape,
             configuration=kept,
             dialect=dialect,

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
-from qbeast_core.hints import Message, argument
+from qbeast_core.hints import Message, argument, did_you_mean, named, refusal
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.fitting import texts_changed
 from qbeast_core.space.arrays import BoolArray, F64Array
@@ -288,8 +288,12 @@ def _texts(columns: object) -> list[str]:
     listed: list[object] = list(columns) if ordered and isinstance(columns, Iterable) else [columns]
     texts = [text for text in listed if ordered and isinstance(text, str)]
     if len(texts) < len(listed):
-        msg = f"columns must be a list of names, got {columns!r}; nothing was written"
-        raise InvalidColumnsError(msg)
+        named_alone = isinstance(columns, str) and [
+            name.strip() for name in columns.split(",") if name.strip()
+        ]
+        told = refusal("columns", "must be a list of names", "nothing was written", given=columns)
+        cure = (". Did you mean ", argument(columns=named_alone), "?") if named_alone else ()
+        raise InvalidColumnsError(Message(told, *cure))
     return texts
 
 
@@ -303,11 +307,19 @@ def check_columns(specs: Sequence[ColumnSpec], schema: pl.Schema, dialect: Block
     """
     unknown = [spec.name for spec in specs if spec.name not in schema]
     if unknown:
-        msg = f"no such column(s): {unknown}; nothing was written. The rows have {list(schema)}."
-        misspelled = [name for name in unknown if name.rpartition(":")[0] in schema]
+        misspelled = [name.rpartition(":") for name in unknown if name.rpartition(":")[0] in schema]
         if misspelled:
-            msg += f" {misspelled[0].rpartition(':')[2]!r} is no kind of index: there are {', '.join(KINDS)}."
-        raise InvalidColumnsError(msg, columns=unknown)
+            _, _, kind = misspelled[0]
+            guess = (
+                f" {kind!r} is no kind of index: there are {', '.join(KINDS)}.{did_you_mean([kind], KINDS)}"
+            )
+        else:
+            guess = did_you_mean(unknown, schema)
+        told = Message(
+            named("columns", unknown, schema),
+            f" names no such column(s): {unknown}; nothing was written. The rows have {list(schema)}.{guess}",
+        )
+        raise InvalidColumnsError(told, columns=unknown)
     for spec in specs:
         data_type_of(spec.name, schema[spec.name])
         if dialect == "qbeast-spark" and schema[spec.name] in _UNKNOWN_TO_JVM:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, refuse
 from qbeast_core.optional import require
 from qbeast_core.query.intervals import reach
 from qbeast_core.query.predicate import parse_predicate
@@ -47,8 +47,8 @@ class PlotOptions:
 def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
     """Draw a picture of the version that a reader shows; see `Table.plot`."""
     if kind not in get_args(PlotKind):
-        msg = f"there is no picture {kind!r}; there are {', '.join(get_args(PlotKind))}"
-        raise InvalidInputError(msg, argument="kind")
+        known = get_args(PlotKind)
+        refuse("kind", f"must be one of {', '.join(known)}", "nothing was drawn", given=kind, known=known)
     require("matplotlib", "drawing")
     axes = options.axes if options.axes is not None else _new_axes(kind)
     match kind:
@@ -110,8 +110,7 @@ def _fraction(reader: Reader, axes: Axes, options: PlotOptions) -> None:
 
     fractions = sorted(_FRACTIONS if options.fractions is None else options.fractions)
     if not fractions or fractions[0] <= 0:
-        msg = f"fractions must be above 0, one at least, got {fractions}"
-        raise InvalidInputError(msg, argument="fractions")
+        refuse("fractions", "must be above 0, one at least", "nothing was drawn", given=fractions)
     columns = None if options.columns is None else list(options.columns)
     plans = [explain(reader, options.predicate, fraction, columns) for fraction in fractions]
     what = f"{plans[0].rows_total:,} rows" + (
@@ -133,8 +132,8 @@ def _revision(reader: Reader, number: int | None) -> Revision:
         live = [one for one in reader.snapshot.files["revision"].unique().drop_nulls() if one in revisions]
         return revisions[max(live)] if live else reader.latest
     if number not in revisions:
-        msg = f"{reader.snapshot.uri!r} has no revision {number}; its revisions are {list(revisions)}"
-        raise InvalidInputError(msg, argument="revision")
+        what = f"must be one of the table's, {list(revisions)}"
+        refuse("revision", what, "nothing was read", given=number, known=list(revisions))
     return revisions[number]
 
 

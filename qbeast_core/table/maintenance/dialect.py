@@ -9,8 +9,8 @@ from typing import ClassVar, Final, Literal, TypeAlias
 from qbeast_core.errors import (
     HiddenColumnWarning,
     InvalidColumnsError,
-    InvalidInputError,
     InvalidMetadataError,
+    refuse,
 )
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
@@ -144,13 +144,15 @@ class _Switch:
         return add if spelled == text else add.model_copy(update={"tags": {**tags, "blocks": spelled}})
 
 
+_OUTCOME: Final = "nothing was changed"
+
+
 def _refuse_unknown(dialect: object, jvm: object) -> None:
     if dialect not in ("documented", "qbeast-spark"):
-        msg = f'dialect must be "documented" or "qbeast-spark", got {dialect!r}; nothing was changed'
-        raise InvalidInputError(msg, argument="dialect")
+        what, known = 'must be "documented" or "qbeast-spark"', ("documented", "qbeast-spark")
+        refuse("dialect", what, _OUTCOME, given=dialect, known=known)
     if jvm not in ("0.7", "0.8"):
-        msg = f'jvm must be "0.7" or "0.8", got {jvm!r}; nothing was changed'
-        raise InvalidInputError(msg, argument="jvm")
+        refuse("jvm", 'must be "0.7" or "0.8"', _OUTCOME, given=jvm, known=("0.7", "0.8"))
 
 
 def _refuse_new_transformations(snapshot: Snapshot) -> None:

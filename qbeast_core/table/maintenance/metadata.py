@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError
+from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, refuse
+from qbeast_core.hints import Message, did_you_mean, named
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.properties import SETTABLE, expected_value
@@ -22,6 +23,8 @@ __all__ = ["add_columns", "set_properties", "widen_columns"]
 
 # What may end, though not begin: a table without it asks less of everyone.
 _ENDABLE: Final = frozenset({"delta.enableChangeDataFeed"})
+_OUTCOME: Final = "nothing was changed"
+_TYPES: Final = 'must map names to Polars types, {"price": pl.Float64}'
 _RULE: Final = "delta.constraints."
 
 # Parquet stores them alike, so files of the narrower type are files of the wider one (Delta asks for no feature).
@@ -31,6 +34,8 @@ _NAMES: Final[Mapping[int, str]] = {2: "short", 4: "integer"}
 
 def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitOutcome:
     """Set and unset properties; see `Table.set_properties` for which, and for what is raised."""
+    if not isinstance(cast("object", properties), Mapping):
+        refuse("properties", "must map names to texts, or to None to unset them", _OUTCOME, given=properties)
     for key, value in properties.items():
         _refuse_property(snapshot, key, value)
     configuration = dict(snapshot.metadata.configuration)
@@ -46,11 +51,7 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
 
 def add_columns(snapshot: Snapshot, columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> CommitOutcome:
     """Add columns; see `Table.add_columns` for which, and for what is raised."""
-    try:
-        new = pl.DataFrame(schema=pl.Schema(columns))
-    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        msg = f"columns must map names to Polars types, got {columns!r}; nothing was changed"
-        raise InvalidInputError(msg, argument="columns") from error
+    new = pl.DataFrame(schema=_types(columns))
     known = {name.lower(): name for name in snapshot.schema}
     problems = [
         f"{name!r} is there as {known[name.lower()]!r}" for name in new.columns if name.lower() in known
@@ -70,27 +71,39 @@ def widen_columns(
     snapshot: Snapshot, columns: Mapping[str, pl.DataType | type[pl.DataType]]
 ) -> CommitOutcome:
     """Give columns wider types; see `Table.widen_columns` for which, and for what is raised."""
+    wider = _types(columns)
     whole = orjson.loads(snapshot.schema_json)
     fields = {field["name"]: field for field in whole["fields"]}
-    unknown = [name for name in columns if name not in fields]
+    unknown = [name for name in wider if name not in fields]
     if unknown:
-        msg = f"no such column(s): {unknown}; nothing was changed. {snapshot.uri!r} has {list(fields)}."
+        msg = Message(
+            named("columns", unknown, fields),
+            f" names no such column(s): {unknown}; nothing was changed. {snapshot.uri!r} has {list(fields)}."
+            f"{did_you_mean(unknown, fields)}",
+        )
         raise InvalidInputError(msg, argument="columns")
-    for name, dtype in columns.items():
-        now, wanted = snapshot.schema[name], dtype() if isinstance(dtype, type) else dtype
+    for name, wanted in wider.items():
+        now = snapshot.schema[name]
         if now != wanted and (now not in _BYTES or _BYTES.get(wanted, 0) < _BYTES[now]):
-            msg = (
+            text = (
                 f"column {name!r} is {now} and cannot become {wanted}: that takes Delta's feature typeWidening, which "
                 "qbeast does not support. Nothing was changed; without it Int8 can become Int16 or Int32, Int16 Int32."
             )
-            raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
+            raise UnsupportedTableError(text, path=snapshot.uri, feature="typeWidening")
         if now != wanted:
             fields[name]["type"] = _NAMES[_BYTES[wanted]]
     changed = snapshot.metadata.model_copy(update={"schema_string": orjson.dumps(whole).decode()})
-    told = {name: str(dtype) for name, dtype in columns.items()}
-    kept = all(snapshot.schema[name] == dtype for name, dtype in columns.items())
+    told = {name: str(dtype) for name, dtype in wider.items()}
+    kept = all(snapshot.schema[name] == dtype for name, dtype in wider.items())
     published = snapshot.metadata if kept else changed
     return _publish(snapshot, published, brings="columns", operation="CHANGE COLUMNS", told=told)
+
+
+def _types(columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.Schema:
+    try:
+        return pl.DataFrame(schema=pl.Schema(columns)).schema
+    except (pl.exceptions.PolarsError, TypeError, ValueError):
+        refuse("columns", _TYPES, _OUTCOME, given=columns)
 
 
 def _publish(

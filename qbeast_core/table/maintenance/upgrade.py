@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from qbeast_core.errors import InvalidInputError, InvalidMetadataError, NotQbeastTableError, QbeastWarning
+from qbeast_core.errors import (
+    InvalidMetadataError,
+    NotQbeastTableError,
+    QbeastWarning,
+    refuse,
+)
 from qbeast_core.hints import Message, argument, call
 from qbeast_core.io.location import resolve_location
 from qbeast_core.log.actions import AddFile
@@ -74,8 +79,8 @@ def upgrade(
 ) -> UpgradeResult:
     """Upgrade a table; see `qbeast.upgrade_table` for what the options mean and what is raised."""
     if replicated not in (None, "keep", "drop"):
-        msg = f'replicated must be "keep" or "drop", got {replicated!r}; nothing was changed'
-        raise InvalidInputError(msg, argument="replicated")
+        what = 'must be "keep" or "drop"'
+        refuse("replicated", what, "nothing was changed", given=replicated, known=("keep", "drop"))
     uri = resolve_location(uri)
     snapshot = load_snapshot(uri, storage_options=storage_options)
     if not snapshot.config.is_indexed:

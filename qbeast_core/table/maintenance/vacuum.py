@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, changed_before, refuse
 from qbeast_core.hints import Message, argument
 from qbeast_core.io.store import map_files
 from qbeast_core.log.deletion_vector import file_paths, parse_vector
@@ -91,7 +91,8 @@ def vacuum(
     needed = {path.name for path in _needed(newest, log, oldest)}
     gone = [one for one in found if one.path.rpartition("/")[2] not in needed]
     if not dry_run:
-        map_files(store, store.delete, [one.path for one in gone])
+        with changed_before(lambda: None):  # those that came before the one that failed are gone
+            map_files(store, store.delete, [one.path for one in gone])
     return VacuumResult(
         files=tuple(one.path for one in gone),
         bytes=sum(one.size for one in gone),
@@ -126,9 +127,9 @@ def _retention(snapshot: Snapshot, asked: float | None, *, allow_short: bool) ->
     least = _of_table(snapshot)
     if asked is None:
         return least
-    if not 0 <= asked < float("inf"):
-        msg = f"retention_hours must be a number of hours, at least 0, got {asked!r}; nothing was deleted"
-        raise InvalidInputError(msg, argument="retention_hours")
+    given = cast("object", asked)  # callers without a type checker pass anything
+    if isinstance(given, bool) or not isinstance(given, float | int) or not 0 <= given < float("inf"):
+        refuse("retention_hours", "must be a number of hours, at least 0", "nothing was deleted", given=given)
     if asked < least and not allow_short:
         msg = Message(
             argument(retention_hours=float(asked)),

@@ -18,7 +18,7 @@ from qbeast_core.errors import (
     NotQbeastTableError,
     UnsupportedTableError,
 )
-from qbeast_core.hints import Message, call
+from qbeast_core.hints import Message, call, did_you_mean, refusal
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store
@@ -258,14 +258,13 @@ class Reader:
         known = list(self.snapshot.schema)
         if columns is None:
             return known
-        if (
-            isinstance(columns, str)
-            or not columns
-            or len(set(columns)) < len(columns)
-            or set(columns) - set(known)
-        ):
-            msg = f"columns must be different names of {known}, at least one, not {columns!r}"
-            raise InvalidInputError(msg, argument="columns")
+        listed: list[object] = [columns] if isinstance(columns, str) else list(columns)
+        unknown = [name for name in listed if name not in known]
+        if isinstance(columns, str) or not listed or unknown or len(set(columns)) < len(listed):
+            what = f"must be different names of {known}, at least one, in a list"
+            told = refusal("columns", what, "nothing was read", given=columns)
+            guess = did_you_mean([name for name in unknown if isinstance(name, str)], known)
+            raise InvalidInputError(Message(told, f".{guess}" if guess else ""), argument="columns")
         return list(columns)
 
     def row_filter(self, plan: ScanPlan, columns: Sequence[str]) -> RowFilter:

@@ -10,7 +10,8 @@ from typing import Final, TypeAlias
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from qbeast_core.errors import EmptySampleWarning, InvalidInputError
+from qbeast_core.errors import EmptySampleWarning, InvalidInputError, refuse
+from qbeast_core.hints import Message, argument
 from qbeast_core.query.weights import sample_to_weights
 from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
 from qbeast_core.table.read.scan_task import read_parts
@@ -76,11 +77,14 @@ def scan(
 def _fraction_of(reader: Reader, rows: object, sample: Sample | None) -> float:
     """Return the fraction that holds about so many rows, as far as the log knows how many there are."""
     if sample is not None:
-        msg = "rows and sample both say how much to read: give one of them; nothing was read"
+        msg = Message(
+            "give one of ",
+            argument(rows=None, sample=None),
+            ", which both say how much to read; nothing was read",
+        )
         raise InvalidInputError(msg, argument="rows")
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
-        msg = f"rows must be a whole number, 0 or more, not {rows!r}; nothing was read"
-        raise InvalidInputError(msg, argument="rows")
+        refuse("rows", "must be a whole number, 0 or more", "nothing was read", given=rows)
     hidden = sum(len(deleted) for deleted in reader.deleted_rows.values())
     known = reader.snapshot.counted_rows - hidden
     return min(rows / known, 1.0) if known > 0 else 1.0

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, cast
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, InvalidInputError
+from qbeast_core.errors import CommitConflictError, InvalidInputError, changed_before, refuse
 from qbeast_core.hints import Message, argument, call
 from qbeast_core.results import RewriteResult
 from qbeast_core.space.arrays import I64Array
@@ -87,7 +87,8 @@ def optimize(
     for scope in scopes:
         for number in range(_MOST_ROUNDS):
             try:
-                done.append(_one(reader.renewed(), scope, options, runtime, engine))
+                with changed_before(lambda: any(map(_committed, done))):
+                    done.append(_one(reader.renewed(), scope, options, runtime, engine))
             except CommitConflictError:
                 if number == 0:
                     raise
@@ -100,6 +101,10 @@ def optimize(
         rows = sum(one.replaced.rows for one in done if one.replaced is not None)
         options.progress(Progress("done", rows=rows))
     return _result(done, options, reader.snapshot), reader.snapshot
+
+
+def _committed(done: _Done) -> bool:
+    return done.replaced is not None and done.replaced.outcome is not None
 
 
 def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
@@ -123,8 +128,8 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
         return scopes + [Scope(revision=one, staged=False, **shared) for one in ids]
     known = reader.snapshot.config.revisions
     if options.revision not in {*known, STAGING_REVISION_ID}:
-        msg = f"the table has no revision {options.revision!r}, only {sorted(known)}; nothing was changed"
-        raise InvalidInputError(msg, argument="revision")
+        what = f"must be one of the table's, {sorted(known)}"
+        refuse("revision", what, "nothing was changed", given=options.revision, known=sorted(known))
     if options.revision == STAGING_REVISION_ID:
         return [Scope(revision=None, **shared)]
     return [Scope(revision=options.revision, staged=False, **shared)]
@@ -146,8 +151,7 @@ def _check(options: OptimizeOptions) -> None:
     if share is None:
         return
     if isinstance(share, bool) or not isinstance(share, float | int) or not 0.0 <= share <= 1.0:
-        what = f"fraction must be a number between 0 and 1, not {share!r}; nothing was changed"
-        raise InvalidInputError(what, argument="fraction")
+        refuse("fraction", "must be a number between 0 and 1", "nothing was changed", given=share)
 
 
 def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:

@@ -24,7 +24,8 @@ from qbeast_core.errors import (
     VersionNotFoundError,
     shown_cause,
 )
-from qbeast_core.hints import Message
+from qbeast_core.hints import Message, call
+from qbeast_core.io.location import SCHEMES
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.protocol import check_readable
@@ -257,7 +258,8 @@ def _open_version(store: Store, version: int, storage_options: Mapping[str, str]
             cause = error
     if newest is None:  # a table that cannot be read at all says so here
         newest = _open_newest(store, storage_options).version()
-    message = f"{store.uri} has no version {version} that can be read; the newest is {newest}."
+    told = f"{store.uri} has no version {version} that can be read; the newest is {newest}. "
+    message = Message(told, call("Table.history"), " lists them.")
     raise VersionNotFoundError(message, path=store.uri, version=version) from cause
 
 
@@ -296,10 +298,20 @@ def _sorted(features: Iterable[str] | None) -> tuple[str, ...] | None:
     return None if features is None else tuple(sorted(features))
 
 
+def _nothing_there(uri: str, told: str) -> str:
+    """Return why an address holds no table, and what would make one, if one can be there."""
+    scheme, found, _ = uri.partition("://")
+    if found and scheme.lower() not in SCHEMES:
+        kinds = ", ".join(f"{one}://" for one in SCHEMES)
+        return f"there is no Delta table at {uri}: addresses begin with {kinds}. Nothing was changed."
+    new = call("write_table", uri, rows=True, columns=[...])
+    return Message(f"there is no Delta table at {uri}: {told}. ", new, " would make one.")
+
+
 def _translated(uri: str, error: BaseException) -> QbeastError:
     told = str(error).split("\n   0:", maxsplit=1)[0].strip()  # the rest is a stack trace
     if isinstance(error, NoDeltaTableError):
-        return TableNotFoundError(f"there is no Delta table at {uri}: {told}", path=uri)
+        return TableNotFoundError(_nothing_there(uri, told), path=uri)
     damage = _damage(told)
     if damage is not None:
         return InvalidMetadataError(f"the Delta log of {uri} is damaged: {damage}.")

@@ -19,7 +19,8 @@ from qbeast_core.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from qbeast_core.io.store import open_store
+from qbeast_core.hints import Message, call, refusal
+from qbeast_core.io.store import checked_options, open_store
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import LiveFiles
@@ -168,7 +169,7 @@ def load_snapshot(
     if timestamp is not None and (version is not None or timestamp.tzinfo is None):
         message = "give a version or a timestamp with a time zone, not both; nothing was read"
         raise InvalidInputError(message, argument="timestamp")
-    options = MappingProxyType(dict(storage_options or {}))
+    options = MappingProxyType(checked_options(storage_options))
     store = open_store(uri, options, allow_absolute_paths=allow_absolute_paths)
     missing: FileNotFoundError | None = None
     for _ in range(2):  # once more if another process cleans the log at this moment
@@ -207,7 +208,7 @@ def newest_snapshot(
     uri, storage_options, allow_absolute_paths
         As for `load_snapshot`, with the same errors.
     """
-    options = dict(storage_options or {})
+    options = checked_options(storage_options)
     kept = _NEWEST.get((str(uri), allow_absolute_paths, tuple(sorted(options.items()))))
     if kept is not None:
         with suppress(QbeastError, OSError):  # it is gone or damaged: loading says what is wrong
@@ -320,7 +321,8 @@ def _refuse_too_young(snapshot: Snapshot, timestamp: datetime) -> None:
     oldest = snapshot.version == 0 or read_commit_info(snapshot.source.store, snapshot.version - 1) is None
     if oldest:
         when = timestamp.isoformat()
-        message = f"{snapshot.uri} has no version as old as {when}; its oldest is {snapshot.version}"
+        told = f"{snapshot.uri} has no version as old as {when}; its oldest is {snapshot.version}. "
+        message = Message(told, call("Table.history"), " lists them.")
         raise VersionNotFoundError(message, path=snapshot.uri, version=timestamp)
 
 
@@ -392,8 +394,8 @@ def travel(version: object) -> tuple[int | None, datetime | None]:
                 pass
         case _:
             pass
-    msg = f"version must be a number of at least 0, a datetime or its ISO 8601 text, got {version!r}"
-    raise InvalidInputError(msg, argument="version")
+    what = "must be a number of at least 0, a datetime or its ISO 8601 text (a number is no text)"
+    raise InvalidInputError(refusal("version", what, "nothing was read", given=version), argument="version")
 
 
 def _zoned(moment: datetime) -> datetime:

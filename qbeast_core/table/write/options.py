@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias, cast
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
-from qbeast_core.hints import Message, argument
+from qbeast_core.errors import InvalidInputError, refuse
+from qbeast_core.hints import Message, argument, did_you_mean, named
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.block import BlocksDialect
@@ -41,6 +41,7 @@ __all__ = [
 
 _MOST_CHARACTERS: Final = 1 << 20
 
+_OUTCOME: Final = "nothing was written"
 _MOST_ROWS: Final = 2**31 - 1  # the JVM counts the rows of a cube in 32 bits
 
 # Every commit sets these, but for those that Spark's Delta knows as structs, maps or numbers: a text in one of
@@ -108,21 +109,18 @@ def check_options(options: WriteOptions) -> None:
     if size is not None and not (
         isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= _MOST_ROWS
     ):
-        msg = (
-            f"cube_size must be a whole number of rows, from 1 to {_MOST_ROWS:,}, got {_shown(size)}; nothing was "
-            "written"
-        )
-        raise InvalidInputError(msg, argument="cube_size")
+        what = f"must be a whole number of rows, from 1 to {_MOST_ROWS:,}"
+        refuse("cube_size", what, _OUTCOME, given=size)
     if options.schema_mode not in (None, "merge", "overwrite"):
-        msg = f'schema_mode must be "merge" or "overwrite", got {options.schema_mode!r}; nothing was written'
-        raise InvalidInputError(msg, argument="schema_mode")
+        what, known = 'must be "merge" or "overwrite"', ("merge", "overwrite")
+        refuse("schema_mode", what, _OUTCOME, given=options.schema_mode, known=known)
     if options.schema_mode == "overwrite" and options.mode == "append":
         alone, both = argument(schema_mode="overwrite"), argument(mode="overwrite")
         msg = Message(alone, " needs ", both, "; nothing was written")
         raise InvalidInputError(msg, argument="schema_mode")
     if options.dialect not in (None, "documented", "qbeast-spark"):
-        msg = f'dialect must be "documented" or "qbeast-spark", got {options.dialect!r}; nothing was written'
-        raise InvalidInputError(msg, argument="dialect")
+        what, known = 'must be "documented" or "qbeast-spark"', ("documented", "qbeast-spark")
+        refuse("dialect", what, _OUTCOME, given=options.dialect, known=known)
     check_txn(options.txn)
     check_metadata(options.commit_metadata)
 
@@ -214,9 +212,10 @@ def parse_column_stats(
     known = {f"{name}{suffix}" for name in indexed for suffix in _SUFFIXES}
     unknown = sorted(set(given) - known)
     if unknown:
-        msg = (
-            f"column_stats names {unknown}, which belong to no indexed column; nothing was written. "
-            f"Keys are one of {list(indexed)} followed by _min, _max or _quantiles."
+        msg = Message(
+            named("column_stats", unknown, sorted(known)),
+            f" names {unknown}, which belong to no indexed column; nothing was written. Keys are one of "
+            f"{list(indexed)} followed by _min, _max or _quantiles.{did_you_mean(unknown, sorted(known))}",
         )
         raise InvalidInputError(msg, argument="column_stats")
     found = {name: _bounds(name, schema[name], given) for name in indexed}
@@ -239,11 +238,8 @@ def check_txn(txn: object) -> None:
                 return
         case _:
             pass
-    msg = (
-        f"txn must be (application id, version), a text and a whole number below 2**63, got {_shown(txn)}; nothing "
-        "was written"
-    )
-    raise InvalidInputError(msg, argument="txn")
+    what = "must be (application id, version), a text and a whole number below 2**63"
+    refuse("txn", what, _OUTCOME, given=txn)
 
 
 def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
@@ -264,6 +260,8 @@ def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
 
 def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
     if not isinstance(stats, str):
+        if stats is not None and not isinstance(cast("object", stats), Mapping):
+            refuse("column_stats", "must be a mapping or the text of a JSON object", _OUTCOME, given=stats)
         return stats or {}
     try:
         parsed = json.loads(stats)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError, refuse
 from qbeast_core.html import html_of
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.spec.transformer import transformer_for
@@ -118,9 +118,10 @@ def suggest_columns(
     >>> qbeast.suggest_columns(rows, ["price < 100", "day = 7", "price BETWEEN 10 AND 20 AND day > 90"]).columns
     ('price', 'day')
     """
-    if not 1 <= most <= 8:
-        msg = f"most must be from 1 to 8, not {most}; nothing was read"
-        raise InvalidInputError(msg, argument="most")
+    if not isinstance(cast("object", most), int) or not 1 <= most <= 8:
+        refuse("most", "must be a whole number from 1 to 8", "nothing was read", given=most)
+    if isinstance(queries, str):
+        refuse("queries", "must be a list of conditions", "nothing was read", given=queries)
     rows = to_frame(df)
     if rows.is_empty():
         msg = "there are no rows to look at; give some of those that are to be written"

@@ -9,10 +9,10 @@ from typing import Literal, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import (
-    InvalidInputError,
     NotQbeastTableError,
     TableExistsError,
     TableNotFoundError,
+    refuse,
 )
 from qbeast_core.hints import Message, argument, call
 from qbeast_core.log.protocol import check_writable
@@ -110,6 +110,7 @@ def is_ours(path: Path) -> bool:
 
 def check_mode(mode: object) -> None:
     """Refuse an unknown mode."""
-    if mode not in ("error", "append", "overwrite", "ignore"):
-        msg = f'mode must be "error", "append", "overwrite" or "ignore", got {mode!r}; nothing was written'
-        raise InvalidInputError(msg, argument="mode")
+    known = ("error", "append", "overwrite", "ignore")
+    if mode not in known:
+        what = 'must be "error", "append", "overwrite" or "ignore"'
+        refuse("mode", what, "nothing was written", given=mode, known=known)

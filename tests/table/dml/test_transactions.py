@@ -50,5 +50,5 @@ def test_of_two_at_once_one_is_made(tmp_path: Path) -> None:
     assert (late.committed, late.rows_updated, late.version) == (False, 0, 2)
     expected = pl.concat([rows.filter(pl.col(ROW) != 5), NEW.select(rows.columns)])
     assert_same_rows(qbeast.read_table(path), expected)
-    with pytest.raises(qbeast.InvalidInputError, match="txn must be"):
+    with pytest.raises(qbeast.InvalidInputError, match="`txn` must be"):
         qbeast.open_table(path).delete(txn=("", 1))

@@ -216,8 +216,8 @@ def other_columns(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         (broken, RuntimeError, "the line is cut"),
         (other_columns, qbeast.SchemaMismatchError, "column 'b' is Float64 and was Int64"),
         (lambda _: iter([]), qbeast.InvalidInputError, "gave no frame"),
-        (lambda _: iter([1]), qbeast.InvalidInputError, "cannot write a builtins.int"),
-        (lambda rows: [rows], qbeast.InvalidInputError, "cannot write a builtins.list"),
+        (lambda _: iter([1]), qbeast.InvalidInputError, "not a builtins.int"),
+        (lambda rows: [rows], qbeast.InvalidInputError, "not a builtins.list"),
     ],
 )
 @pytest.mark.parametrize("engine", ["auto", "memory", "spill"])

@@ -171,12 +171,12 @@ def test_a_revision_without_cubes_says_so(table: qbeast.Table) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "forest"}, "there is no picture 'forest'; there are tree, space, fraction"),
+        ({"kind": "forest"}, "`kind` must be one of tree, space, fraction, not 'forest'"),
         ({"kind": "space", "columns": ["a"]}, "give two indexed columns of a, b, s"),
         ({"kind": "space", "columns": ["a", "zz"]}, "give two indexed columns of a, b, s"),
-        ({"revision": 9}, "no revision 9"),
-        ({"kind": "fraction", "fractions": [0.0, 0.5]}, "fractions must be above 0"),
-        ({"kind": "fraction", "fractions": []}, "fractions must be above 0"),
+        ({"revision": 9}, "`revision` must be one of the table's"),
+        ({"kind": "fraction", "fractions": [0.0, 0.5]}, "`fractions` must be above 0"),
+        ({"kind": "fraction", "fractions": []}, "`fractions` must be above 0"),
         ({"kind": "fraction", "fractions": [1.5]}, "sample"),
     ],
 )

@@ -109,9 +109,9 @@ def test_what_the_jvm_cannot_read_is_refused(
     opened = table(tmp_path, columns, rows)
     with pytest.raises(qbeast.InvalidColumnsError, match=told):
         opened.switch_dialect("qbeast-spark")
-    with pytest.raises(qbeast.InvalidInputError, match="dialect must be"):
+    with pytest.raises(qbeast.InvalidInputError, match="`dialect` must be"):
         opened.switch_dialect("jvm")  # type: ignore[arg-type]
-    with pytest.raises(qbeast.InvalidInputError, match="jvm must be"):
+    with pytest.raises(qbeast.InvalidInputError, match="`jvm` must be"):
         opened.switch_dialect("documented", jvm="1")  # type: ignore[arg-type]
     assert read_log(tmp_path).version == 0
 

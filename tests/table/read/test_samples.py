@@ -121,9 +121,9 @@ def test_expanded_samples_weigh_as_much_as_the_table(
 
 def test_rows_and_weights_that_cannot_be_are_refused(even: Path, tmp_path: Path) -> None:
     for wrong in (-1, 2.5, True):
-        with pytest.raises(qbeast.InvalidInputError, match="rows must be a whole number"):
+        with pytest.raises(qbeast.InvalidInputError, match="`rows` must be a whole number"):
             qbeast.scan_table(even, rows=wrong)  # type: ignore[arg-type]
-    with pytest.raises(qbeast.InvalidInputError, match="rows and sample both say how much to read"):
+    with pytest.raises(qbeast.InvalidInputError, match="give one of `rows`, `sample`"):
         qbeast.scan_table(even, rows=10, sample=0.1)
     qbeast.write_table(pl.DataFrame({"sampling_weight": [1.0]}), tmp_path / "t", columns=["sampling_weight"])
     with pytest.raises(qbeast.InvalidInputError, match="expand adds a column"):

@@ -106,7 +106,7 @@ def test_what_cannot_be_answered_is_refused() -> None:
         suggest_columns(ROWS, ["nowhere = 1"])
     with pytest.raises(qbeast.InvalidInputError, match="cannot be evaluated"):
         suggest_columns(ROWS, ["CAST(text AS INT) = 1"])
-    with pytest.raises(qbeast.InvalidInputError, match="most must be"):
+    with pytest.raises(qbeast.InvalidInputError, match="`most` must be"):
         suggest_columns(ROWS, most=0)
     with pytest.raises(qbeast.InvalidColumnsError, match="can be indexed"):
         suggest_columns(pl.DataFrame({"a": [True]}))
