@@ -311,12 +311,20 @@ class StorageError(_PathError, OSError):
 
 
 class MissingDependencyError(QbeastError, RuntimeError):
-    """A program or package that this call needs is not installed where it runs; nothing was done."""
+    """A program or package that this call needs is not installed where it runs; nothing was done.
+
+    Attributes
+    ----------
+    dependency : str
+        Its name.
+    extra : str or None
+        The extra of qbeast that brings it: ``"plot"``.
+    """
 
     code = "missing-dependency"
 
-    def __init__(self, message: str, *, dependency: str) -> None:
-        self.dependency = dependency
+    def __init__(self, message: str, *, dependency: str, extra: str | None = None) -> None:
+        self.dependency, self.extra = dependency, extra
         super().__init__(message)
 
 

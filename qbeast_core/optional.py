@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Final
 
 from qbeast_core.errors import MissingDependencyError
 
 __all__ = ["require"]
+
+_EXTRAS: Final = {"click": "cli", "matplotlib": "plot", "pyspark": "spark", "rich": "cli"}
+"""Which extra of the package brings what, as pyproject.toml has it."""
 
 
 def require(package: str, what: str) -> None:
@@ -29,5 +33,7 @@ def require(package: str, what: str) -> None:
     >>> require("polars", "everything")
     """
     if find_spec(package) is None:
-        msg = f"{what} needs {package}, which is not installed: pip install {package}"
-        raise MissingDependencyError(msg, dependency=package)
+        extra = _EXTRAS.get(package)
+        part = "" if extra is None else f" (it is in qbeast's extra {extra!r})"
+        msg = f"{what} needs {package}, which is not installed; nothing was done: pip install {package}{part}"
+        raise MissingDependencyError(msg, dependency=package, extra=extra)

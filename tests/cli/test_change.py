@@ -98,3 +98,13 @@ def test_sql_asks_the_table(sales: Path, tmp_path: Path) -> None:
 
 def test_a_text_that_was_taken_for_a_column_is_told_how_to_be_quoted(mine: Path) -> None:
     assert "quote it singly: 'us'" in complaint("delete", mine, "--where", 'brand = "us"', code=2)
+
+
+def test_new_rows_of_a_merge_get_values_of_their_own(mine: Path, tmp_path: Path) -> None:
+    pl.DataFrame({"id": [1, 5000], "price": [1.0, 2.0], "brand": ["x", "y"]}).write_parquet(
+        tmp_path / "s.parquet"
+    )
+    options = ("--on", "id", "--insert", "id=source.id", "--insert", "brand='new'")
+    run("merge", tmp_path / "s.parquet", mine, *options)
+    rows = qbeast.read_table(mine).filter(pl.col("id").is_in([1, 5000])).sort("id")
+    assert rows.rows() == [(1, 1.0, "x"), (5000, None, "new")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import pickle
+import re
 import warnings
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,6 +24,7 @@ from qbeast_core.cli.wording import spoken
 from qbeast_core.errors import QbeastError
 from qbeast_core.hints import Message, argument, call
 from tests.cli.running import complaint, run, said
+from tests.helpers.snippets import ROOT
 
 CLASSES = [
     found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, QbeastError)
@@ -34,6 +36,41 @@ def test_every_error_of_the_library_has_an_exit_code(found: type[QbeastError]) -
     assert found.code in EXIT_CODES
     assert exit_code_of(found.__new__(found)) == EXIT_CODES[found.code]
     assert EXIT_CODES[found.code] > FAULTS
+
+
+def test_every_code_and_every_warning_is_on_the_page_of_errors() -> None:
+    text = (ROOT / "docs" / "errors.md").read_text()
+    told = dict(re.findall(r"^\| `([a-z-]+)` \| `(\w+)` \|", text, re.MULTILINE))
+    assert told == {found.code: found.__name__ for found in CLASSES}
+    named = set(re.findall(r"^\| `(\w+Warning)` \|", text, re.MULTILINE))
+    assert named == {name for name in errors.__all__ if name.endswith("Warning")}
+
+
+def test_codes_never_change() -> None:
+    """Who catches errors by code, or reads them in a shell, relies on these."""
+    assert sorted(EXIT_CODES) == [
+        "broken-pipe",
+        "commit-conflict",
+        "commit-unknown",
+        "damaged-file",
+        "input-changed",
+        "internal",
+        "interrupted",
+        "invalid-columns",
+        "invalid-input",
+        "invalid-metadata",
+        "missing-dependency",
+        "not-a-qbeast-table",
+        "qbeast",
+        "schema-mismatch",
+        "session-lost",
+        "storage",
+        "table-exists",
+        "table-not-found",
+        "unsupported-table",
+        "usage",
+        "version-not-found",
+    ]
 
 
 def test_errors_to_come_have_the_exit_code_of_the_class_above() -> None:
@@ -101,8 +138,11 @@ def test_what_was_given_as_an_option_of_the_store_is_not_repeated(sales: Path) -
 def test_machines_get_one_document_about_the_error(sales: Path) -> None:
     result = run("show", sales, "--version", "77", "--json", code=4)
     error = json.loads(result.stdout)["error"]
-    assert (error["code"], error["exit_code"]) == ("version-not-found", 4)
+    assert (error["code"], error["exit_code"], error["changed"]) == ("version-not-found", 4, False)
+    assert error["hint"]["text"] == "`qbeast history`"
     assert result.stderr == f"error: {error['message']}\n"
+    hint = said("explain", sales, "--where", "prise < 1", code=2)["error"]["hint"]
+    assert (hint["argument"], hint["value"], hint["alternatives"][0]) == ("--where", "prise < 1", "price")
     assert said("show", sales, "--json", "--limit", "x", code=2)["error"]["code"] == "usage"
 
 

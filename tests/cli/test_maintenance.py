@@ -176,3 +176,16 @@ def test_rows_of_other_writers_are_told_of(mine: Path) -> None:
     ROWS.head(10).write_delta(str(mine), mode="append")
     assert said("optimize", mine, "--dry-run")["plan"][0]["reason"] == "staged"
     assert pl.scan_delta(str(mine)).select(pl.len()).collect().item() == 2010
+
+
+def test_columns_are_widened_and_the_index_is_spelled_for_others(tmp_path: Path) -> None:
+    small = pl.DataFrame({"id": range(10), "size": pl.Series(range(10), dtype=pl.Int16)})
+    qbeast.write_table(small, tmp_path / "t", columns=["id:linear"])
+    assert "size is integer" in run("widen-columns", tmp_path / "t", "size=integer").stdout
+    assert qbeast.open_table(tmp_path / "t").schema["size"] == pl.Int32
+    assert "Did you mean 'size'?" in complaint("widen-columns", tmp_path / "t", "sise=integer", code=2)
+    assert said("switch-dialect", tmp_path / "t", "qbeast-spark", "--jvm", "0.8")["retagged_files"] == 1
+    assert (
+        "spelled so already" in run("switch-dialect", tmp_path / "t", "qbeast-spark", "--jvm", "0.8").stdout
+    )
+    assert qbeast.open_table(tmp_path / "t").check().ok

@@ -322,3 +322,15 @@ def test_rows_larger_than_the_memory_go_through_temporary_files(tmp_path: Path) 
     assert said("optimize", tmp_path / "t", "--full", *limits)["engine"] == "spill"
     text = run("append", tmp_path / "rows", tmp_path / "t", *limits).stdout
     assert "went through temporary files" in text
+
+
+def test_columns_are_suggested_and_the_suggestion_can_be_pasted(tmp_path: Path) -> None:
+    ROWS.write_csv(tmp_path / "rows.csv")
+    result = run(
+        "suggest", tmp_path / "rows.csv", "--where", "price < 10", "--where", "price < 1", "--most", "1"
+    )
+    assert result.stdout.splitlines()[0].startswith("--columns price")
+    facts = said("suggest", tmp_path / "rows.csv", "--where", "price < 10")
+    assert facts["columns"][0] == "price"
+    assert {one["column"] for one in facts["reasons"]} >= {"id", "price"}
+    assert "qbeast suggest --help" in complaint("suggest", tmp_path / "rows.csv", "--most", "9", code=2)

@@ -301,10 +301,13 @@ def _expression(given: object, schema: pl.Schema, asked: _Asked) -> pl.Expr:
 def _refuse_unknown(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> None:
     unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
     if unknown:
-        quoted = f". If that is a text, quote it singly: '{unknown[0]}'" if isinstance(given, str) else ""
-        guess = did_you_mean(unknown, schema).removesuffix("?")
-        what = f"names no such column(s): {unknown}; there are {list(schema)}.{guess}{'?' if guess else ''}{quoted}"
-        asked.refuse(what.removesuffix("."), given=given, known=nearest(unknown[0], schema))
+        told = [
+            f"names no such column(s): {unknown}; there are {list(schema)}",
+            did_you_mean(unknown, schema)[1:-1],
+        ]
+        if isinstance(given, str):
+            told.append(f"If that is a text, quote it singly: '{unknown[0]}'")
+        asked.refuse(". ".join(filter(None, told)), given=given, known=nearest(unknown[0], schema))
 
 
 def _checked(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> pl.DataType:
