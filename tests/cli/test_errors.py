@@ -41,7 +41,7 @@ def test_every_error_of_the_library_has_an_exit_code(found: type[QbeastError]) -
 def test_every_code_and_every_warning_is_on_the_page_of_errors() -> None:
     text = (ROOT / "docs" / "errors.md").read_text()
     told = dict(re.findall(r"^\| `([a-z-]+)` \| `(\w+)` \|", text, re.MULTILINE))
-    assert told == {found.code: found.__name__ for found in CLASSES}
+    assert told == {found.code: found.__name__ for found in CLASSES if found.__name__ in errors.__all__}
     named = set(re.findall(r"^\| `(\w+Warning)` \|", text, re.MULTILINE))
     assert named == {name for name in errors.__all__ if name.endswith("Warning")}
 

@@ -325,7 +325,8 @@ def test_rows_larger_than_the_memory_go_through_temporary_files(tmp_path: Path) 
 
 
 def test_columns_are_suggested_and_the_suggestion_can_be_pasted(tmp_path: Path) -> None:
-    ROWS.write_csv(tmp_path / "rows.csv")
+    rows = pl.select(id=pl.int_range(50_000), price=pl.int_range(50_000) * 7919 % 10_007)
+    rows.write_csv(tmp_path / "rows.csv")
     result = run(
         "suggest", tmp_path / "rows.csv", "--where", "price < 10", "--where", "price < 1", "--most", "1"
     )

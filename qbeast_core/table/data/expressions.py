@@ -223,10 +223,12 @@ class _Asked:
         what: str,
         cause: BaseException | None = None,
         *,
+        cure: str = "",
         given: object = None,
         known: Iterable[object] = (),
     ) -> NoReturn:
-        msg = Message(named(self.argument, given, known), f" {what}; {self.outcome}")
+        told = f" {what}; {self.outcome}{'.' if cure else ''}{cure}"
+        msg = Message(named(self.argument, given, known), told)
         raise InvalidInputError(msg, argument=self.argument) from cause
 
     @contextmanager
@@ -301,13 +303,13 @@ def _expression(given: object, schema: pl.Schema, asked: _Asked) -> pl.Expr:
 def _refuse_unknown(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> None:
     unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
     if unknown:
-        told = [
+        quoted = f" If that is a text, quote it singly: '{unknown[0]}'." if isinstance(given, str) else ""
+        asked.refuse(
             f"names no such column(s): {unknown}; there are {list(schema)}",
-            did_you_mean(unknown, schema)[1:-1],
-        ]
-        if isinstance(given, str):
-            told.append(f"If that is a text, quote it singly: '{unknown[0]}'")
-        asked.refuse(". ".join(filter(None, told)), given=given, known=nearest(unknown[0], schema))
+            cure=did_you_mean(unknown, schema) + quoted,
+            given=given,
+            known=nearest(unknown[0], schema),
+        )
 
 
 def _checked(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> pl.DataType:
