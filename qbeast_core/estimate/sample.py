@@ -64,7 +64,7 @@ class Sample:
     values : tuple of polars.DataFrame
         For each quantile the rows that count: `GROUP`, `WEIGHT` (null: read whole), ``value``.
     ungrouped : bool
-        Whether all rows are one group and no filter leaves any out: their number is known where it is calibrated to.
+        Whether the rows that are calibrated to are one group, so that it has so many.
     unseen : F64Array
         For each total the value of a row that is there and not in the sample, shape (totals,); 0.0: none is known of.
     """
@@ -92,7 +92,10 @@ class Sample:
     @property
     def totals(self) -> F64Array:
         """Estimated totals, shape (groups, totals)."""
-        return self.whole + self.scale * self.sampled
+        found = self.whole + self.scale * self.sampled
+        if self.ungrouped and self.calibration is not None and self.probability < 1.0:
+            found[:, 0] = self.whole[:, 0] + self.calibration.rows  # also where no row is in the sample
+        return found
 
     @cached_property
     def entries(self) -> I64Array:
@@ -116,6 +119,7 @@ class Sample:
         probability: float,
         known_rows: int | None,
         filtered: bool,
+        counted: bool = False,
         farthest: Mapping[int, float] | None = None,
     ) -> Sample:
         """Return columns as arrays, with numbers for groups.
@@ -134,12 +138,14 @@ class Sample:
             Rows of what was sampled from; None if they are not compared.
         filtered : bool
             Whether rows are left out by a filter.
+        counted : bool
+            Whether `known_rows` are those that it keeps.
         farthest : mapping of int to float, optional
             By numbers of totals, how far from zero values of rows go, where that is known.
         """
         groups, (of_sampled, of_whole) = common_groups([sampled, whole], by)
         keys = sampled.keys.renumbered(of_sampled)
-        ungrouped = not by and not filtered
+        everything = not by and not filtered
         compared = known_rows is not None
         return Sample(
             probability=probability,
@@ -151,8 +157,8 @@ class Sample:
             key_rows=sampled.sizes.looked_up(keys.weight) if compared else np.zeros(len(keys.weight)),
             calibration=None if known_rows is None else _calibration(known_rows, sampled.sizes),
             values=_values(aggregates.quantiles, (sampled.rows, of_sampled), (whole.rows, of_whole)),
-            ungrouped=ungrouped,
-            unseen=_unseen(keys.totals, farthest or {}) if ungrouped else np.zeros(0),
+            ungrouped=everything or (counted and not by),
+            unseen=_unseen(keys.totals, farthest or {}) if everything else np.zeros(0),
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, TypeAlias, cast
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.estimate.aggregates import Aggregates, RefusedAggregate, recognise
+from qbeast_core.estimate.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
 from qbeast_core.estimate.batch import Lookup
 from qbeast_core.estimate.rules import Target
 from qbeast_core.hints import Message, argument
@@ -110,6 +110,12 @@ class Question:
     def has_target(self) -> bool:
         """Whether reading goes on until answers are near enough."""
         return self.limits.sample is None
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether nothing is asked for but the number of rows that count."""
+        answers = self.aggregates.answers
+        return not self.by and all(isinstance(one, Smooth) and set(one.totals) <= {0} for one in answers)
 
     @property
     def condition(self) -> pl.Expr | None:

@@ -11,7 +11,12 @@ import polars as pl
 
 from qbeast_core.estimate.batch import RowSums
 from qbeast_core.estimate.sums import WEIGHT, Sums
-from qbeast_core.query.weights import sample_to_weights
+from qbeast_core.query.counting import RowCount, count_rows
+from qbeast_core.query.nodes import Unknown
+from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.query.rest import parse_rest
+from qbeast_core.query.select import match
+from qbeast_core.query.weights import ALL_WEIGHTS, sample_to_weights
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
@@ -27,6 +32,9 @@ __all__ = ["Reading", "Window"]
 _LEAST_OPENED = 0.5
 """Where a filter opens this share of the rows or more, rows that it leaves out are read too: how many there are is
 known, which says more than the index saves."""
+
+_MOST_COUNTED = 0.5
+"""Of the rows that a filter opens, at most as many are looked at to count those that it keeps."""
 
 _TASKS_LOOKED_AT = 8
 """Tasks that are read here as well, at most, until a row is found that counts."""
@@ -74,6 +82,8 @@ class Reading:
         Of data files; pages that are read twice count twice.
     engine : Engine or None
         Who reads; None: this process, batch by batch.
+    counted : int or None
+        Rows of files with an index that the conditions keep, where that was counted.
     """
 
     reader: Reader
@@ -81,6 +91,7 @@ class Reading:
     rows_read: int = 0
     bytes_opened: int = 0
     engine: Engine | None = None
+    counted: int | None = field(default=None, init=False)
     _centres: dict[str, float] | None = field(default=None, init=False)
     _windows: dict[_Kind, Window | None] = field(default_factory=dict["_Kind", Window | None], init=False)
 
@@ -89,8 +100,13 @@ class Reading:
         """Files without index, which are read whole: their rows are found no other way."""
         return self.reader.blocks.unplaced_files
 
-    @cached_property
+    @property
     def rows_known(self) -> int | None:
+        """Rows that sampled ones are compared with; None where the log does not tell."""
+        return self.rows_indexed if self.counted is None else self.counted
+
+    @cached_property
+    def rows_indexed(self) -> int | None:
         """Rows of the files with an index, without deleted ones; None where the log does not tell."""
         table, files = self.reader.blocks, ~self.unplaced
         if table.replicated.any() or (table.num_records[files] < 0).any():
@@ -115,13 +131,75 @@ class Reading:
         plan = self._planners[True](None)
         return int(plan.selection.rows_opened[~self.unplaced].sum())
 
-    @cached_property
+    @property
     def is_calibrated(self) -> bool:
-        """Whether sampled rows are compared with the known number of rows, so that all of them are read."""
-        if self.rows_known is None:
+        """Whether sampled rows are compared with a known number of rows."""
+        return self.counted is not None or self._compares_all
+
+    @cached_property
+    def _compares_all(self) -> bool:
+        """Whether that is the number of all rows, so that those that a filter leaves out are read too."""
+        if self.rows_indexed is None:
             return False
         opened = self.rows_opened if self.question.pushed(self.reader.snapshot.schema) is not None else None
-        return opened is None or opened >= _LEAST_OPENED * self.rows_known
+        return opened is None or opened >= _LEAST_OPENED * self.rows_indexed
+
+    def count(self, most_bytes: float) -> bool:
+        """Count exactly the rows of files with an index that the conditions keep; tell whether it is known.
+
+        What cubes and files lie wholly inside or outside of the conditions is known from the log; the columns that
+        they name are read of the others, unless that takes too many bytes.
+
+        Parameters
+        ----------
+        most_bytes : float
+            That may be read for it.
+        """
+        if self.counted is None and self.row_count is not None:
+            found, window = self.row_count
+            if window is None:
+                self.counted = found.known
+            elif window.plan.bytes_opened <= most_bytes:
+                self.counted = self._counted_rows(found, window)
+        return self.counted is not None
+
+    @cached_property
+    def row_count(self) -> tuple[RowCount, Window | None] | None:
+        """How many rows the conditions keep, as far as the log tells, and what is read for the rest."""
+        schema, asked = self.reader.snapshot.schema, self.question
+        condition = asked.pushed(schema)
+        if condition is None or any(set(one.meta.root_names()) - set(schema) for one in asked.conditions):
+            return None
+        rest = parse_rest(condition, schema)
+        if isinstance(rest, Unknown):
+            return None
+        table, chosen = self.reader.blocks, self._planners[True](None).selection
+        keeps = (
+            chosen.blocks
+            if chosen.table is table
+            else match(table, parse_predicate(condition, schema)).blocks
+        )
+        found = count_rows(
+            table,
+            keeps,
+            match(table, rest).blocks,
+            files=~self.unplaced,
+            deleted=self.reader.deleted_rows,
+        )
+        if found is None or found.rows_read > _MOST_COUNTED * self.rows_opened:
+            return None
+        plan = ScanPlan(found.undecided, ALL_WEIGHTS, None)
+        columns = tuple(dict.fromkeys(condition.meta.root_names()))
+        read = Plan(self.reader, plan, None, columns)
+        return found, Window(read, by_key=False) if found.undecided.opened.any() else None
+
+    def _counted_rows(self, found: RowCount, window: Window) -> int | None:
+        """Read what is not decided; None if that is not what was planned, so that rows might be counted twice."""
+        rows_before = self.rows_read
+        ask = RowSums((pl.lit(1, pl.Int32),), (), (), self.question.condition, None, {})
+        kept = sum(int(one.totals()[0, 0]) for one in self._batches(window, ask))
+        self.bytes_opened += window.plan.bytes_opened
+        return found.known + kept if self.rows_read - rows_before == found.rows_read else None
 
     @cached_property
     def _planners(self) -> tuple[Callable[[Sample | None], ScanPlan], ...]:
@@ -144,7 +222,7 @@ class Reading:
             Whether keys are to be told apart; else what is read is all that was left.
         """
         sample = None if (start, end) == (0.0, 1.0) else (start, end)
-        pushed = not (by_key and self.is_calibrated)
+        pushed = self.counted is not None or not (by_key and self._compares_all)
         return self._window(_Kind(sample, pushed=pushed, indexed=True, by_key=by_key))
 
     def _window(self, kind: _Kind) -> Window | None:
@@ -178,33 +256,37 @@ class Reading:
             found = [self._summed(self._no_rows(), by_key=True)]
         return Sums.together(found, self.question.by, overlap=True)
 
-    def _batches(self, window: Window) -> Iterator[Sums]:
-        for rows, sums in self._here(window) if self.engine is None else self._by_tasks(window, self.engine):
+    def _batches(self, window: Window, ask: RowSums | None = None) -> Iterator[Sums]:
+        here = self._here(window, ask) if self.engine is None else self._by_tasks(window, self.engine, ask)
+        for rows, sums in here:
             self.rows_read += rows
             if rows:
                 yield sums
 
-    def _by_tasks(self, window: Window, engine: Engine) -> Sequence[tuple[int, Sums]]:
+    def _by_tasks(self, window: Window, engine: Engine, ask: RowSums | None) -> Sequence[tuple[int, Sums]]:
         """Let tasks read and sum up: by key where they are, what is left of it here."""
         name = WEIGHT if window.by_key else None
         tasks = [
             replace(task, keep=replace(task.keep, weight_column=name))
-            for task in scan_tasks(self.reader, window.plan.scan_plan, self.question.columns)
+            for task in scan_tasks(self.reader, window.plan.scan_plan, window.plan.columns)
         ]
-        if self._centres is None and self.question.aggregates.centres and tasks:
+        if ask is None and self._centres is None and self.question.aggregates.centres and tasks:
             self._find_centres_of(tasks)
-        call = TaskSums(self._row_sums(), sizes=window.by_key and self.is_calibrated)
+        call = TaskSums(ask or self._row_sums(), sizes=window.by_key and self.is_calibrated)
         return engine.map(call, tasks, at_once=1)
 
-    def _here(self, window: Window) -> Iterator[tuple[int, Sums]]:
+    def _here(self, window: Window, ask: RowSums | None) -> Iterator[tuple[int, Sums]]:
         plan = window.plan.scan_plan
-        keep = self.reader.row_filter(plan, self.question.columns)
+        keep = self.reader.row_filter(plan, window.plan.columns)
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         condition = self.question.condition
         text = None if condition is None else str(condition)
         with evaluating(text, "where", "no answer was made"):
             for frame in read_parts(all_parts(self.reader, plan), keep, self.reader.files):
-                yield frame.height, self._summed(frame, by_key=window.by_key)
+                sums = (
+                    self._summed(frame, by_key=window.by_key) if ask is None else ask.of(frame, sizes=False)
+                )
+                yield frame.height, sums
 
     def _summed(self, frame: pl.DataFrame, *, by_key: bool) -> Sums:
         self._find_centres(frame)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
+import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.estimate.aggregates import TOTAL, Smooth
@@ -92,26 +94,28 @@ class _State:
     def question(self) -> Question:
         return self.reading.question
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether all that is asked for is known by counting."""
+        asked = self.question
+        return asked.has_target and asked.counts_rows and self.reading.counted is not None
+
     def is_known(self) -> bool:
         """Tell whether the log alone answers: nothing but rows is counted, all of them."""
         asked = self.question
-        only_rows = all(
-            isinstance(one, Smooth) and set(one.totals) <= {0} for one in asked.aggregates.answers
-        )
-        return (
-            only_rows
-            and not asked.by
-            and not asked.conditions
-            and known_rows(self.reading.reader) is not None
-        )
+        return asked.counts_rows and not asked.conditions and known_rows(self.reading.reader) is not None
 
     def known(self) -> Estimate:
         """Answer by the log alone."""
-        nothing = self.reading.read(None)
-        rows = known_rows(self.reading.reader) or 0
-        self.whole = [replace(nothing, groups=nothing.groups.with_columns(**{f"{TOTAL}0": rows}))]
-        self.sampled = [nothing]
+        self.take_count(known_rows(self.reading.reader) or 0)
         return self.estimate(probability=1.0)
+
+    def take_count(self, rows: int) -> None:
+        """Add rows that are known by their number alone to what is known; nothing is left to be sampled."""
+        nothing, name = self.reading.read(None), f"{TOTAL}0"
+        known = pl.lit(rows, nothing.groups.schema[name]).alias(name)
+        self.whole.append(replace(nothing, groups=nothing.groups.with_columns(known)))
+        self.sampled = [nothing]
 
     def first_end(self) -> float:
         """Return where the first round ends, and read what has no index."""
@@ -120,9 +124,18 @@ class _State:
         if limits.sample is not None:
             self.start, end = limits.sample if isinstance(limits.sample, tuple) else (0.0, limits.sample)
             self.fraction = self.start
+            reading.count(0)
             return float(end)
         pilot = _PILOT_ROWS / max(reading.rows_opened, 1)
-        return min(self.worth(pilot if pilot < 0.5 else 1.0), limits.max_fraction)
+        end = min(self.worth(pilot if pilot < 0.5 else 1.0), limits.max_fraction)
+        return 1.0 if self.counts(end) else end
+
+    def counts(self, end: float) -> bool:
+        """Count the rows that count if that costs no more than a round; tell whether that is all that is asked for."""
+        most, window = self.question.limits.max_bytes, self.window(end)
+        left = math.inf if most is None else most - self.reading.bytes_opened
+        cost = 0 if window is None else window.plan.bytes_opened
+        return self.reading.count(min(cost, left)) and self.question.counts_rows
 
     def worth(self, end: float) -> float:
         """Return where a round is to end: at 1.0 where everything costs hardly more than what was asked for.
@@ -148,6 +161,10 @@ class _State:
 
     def read_to(self, end: float) -> None:
         """Read the rows between the fraction read so far and another, fewer if bytes are short."""
+        if self.is_counted:
+            self.take_count(self.reading.counted or 0)
+            self.fraction = 1.0
+            return
         end = self.within_bytes(end)
         if end <= self.fraction:
             return
@@ -203,8 +220,8 @@ class _State:
         if probability is None:
             read = (self.start, self.fraction)
             probability = reading.probability(read) if self.fraction > self.start else 0.0
-            if reading.between(0.0, 1.0, by_key=False) is None:
-                probability = 1.0  # no file with an index can hold a row that counts
+            if reading.counted == 0 or reading.between(0.0, 1.0, by_key=False) is None:
+                probability = 1.0  # no file with an index holds a row that counts
         sample = self.sample(probability)
         factor = factor_of(
             asked.confidence,
@@ -225,7 +242,7 @@ class _State:
             Facts(
                 uri=reading.reader.snapshot.uri,
                 version=reading.reader.snapshot.version,
-                fraction=self.fraction - self.start,
+                fraction=0.0 if self.is_counted and not reading.bytes_opened else self.fraction - self.start,
                 rows_read=reading.rows_read,
                 bytes_opened=reading.bytes_opened,
                 bytes_total=int(reading.reader.snapshot.files["size_bytes"].sum()),
@@ -252,6 +269,7 @@ class _State:
             probability=probability,
             known_rows=reading.rows_known if reading.is_calibrated else None,
             filtered=bool(asked.conditions),
+            counted=reading.counted is not None,
             farthest=reading.farthest,
         )
 
@@ -269,7 +287,9 @@ class _State:
         if len(self.sizes) == 0:
             following = min(_STEP * self.fraction, 1.0)
         end = min(following if self.progressive else self.worth(min(following, 1.0)), limits.max_fraction)
-        return end if end > self.fraction else None
+        if end <= self.fraction:
+            return None
+        return 1.0 if self.question.counts_rows and self.counts(end) else end
 
 
 def _intervals(sample: Sample, asked: Question, factor: float) -> Iterator[Interval]:

@@ -1,0 +1,120 @@
+"""How many rows a filter keeps: known of cubes that lie wholly inside, to be counted where it is not decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qbeast_core.query.blocks import BlockTable
+from qbeast_core.query.select import Matches, Selection
+from qbeast_core.query.weights import ALL_WEIGHTS
+from qbeast_core.space.arrays import BoolArray, I64Array
+
+__all__ = ["RowCount", "count_rows"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowCount:
+    """The rows that a filter keeps, in two parts.
+
+    Attributes
+    ----------
+    known : int
+        Rows that it keeps, outside of what is read.
+    undecided : Selection
+        What is read: pages and files with rows of which only a look tells whether the filter keeps them.
+    rows_read : int
+        Rows in these, without deleted ones.
+    """
+
+    known: int
+    undecided: Selection
+    rows_read: int
+
+
+def count_rows(
+    table: BlockTable,
+    keeps: BoolArray,
+    leaves: BoolArray,
+    *,
+    files: BoolArray,
+    deleted: Mapping[int, I64Array],
+) -> RowCount | None:
+    """Tell how many rows a filter keeps, and what is to be read to know all of them.
+
+    Parameters
+    ----------
+    table : BlockTable
+        The blocks of a snapshot.
+    keeps, leaves : BoolArray
+        Blocks that may hold a row that it keeps, and one that it leaves out, shape (blocks,).
+    files : BoolArray
+        Files to count in, shape (files,).
+    deleted : mapping of int to I64Array
+        Per file number the rows that are deleted, counted from 0 in the file, ascending.
+
+    Returns
+    -------
+    RowCount or None
+        None: the log does not tell how many rows there are.
+    """
+    here = files[table.file]
+    inside = keeps & ~leaves & here
+    whole = _read_whole(table, keeps & here, inside, deleted)
+    if table.replicated.any() or (table.num_records[whole] < 0).any():
+        return None
+    chosen = (keeps & leaves & here) | whole[table.file]
+    selection = Matches(table, files, chosen).within(ALL_WEIGHTS)
+    gone = sum(len(rows) for number, rows in deleted.items() if selection.opened[number])
+    closed = {number: rows for number, rows in deleted.items() if not selection.opened[number]}
+    return RowCount(
+        known=_rows_elsewhere(table, inside, selection) - _deleted_inside(table, inside, closed),
+        undecided=selection,
+        rows_read=int(selection.rows_opened.sum()) - gone,
+    )
+
+
+def _read_whole(
+    table: BlockTable, keeps: BoolArray, inside: BoolArray, deleted: Mapping[int, I64Array]
+) -> BoolArray:
+    """Tell which files are read from end to end, or not at all: those whose rows no page or block tells apart."""
+    hides = np.zeros(table.files.height, np.bool_)
+    hides[list(deleted)] = True
+    counted = np.bincount(table.file, table.rows, table.files.height) == table.num_records
+    has_pages = np.diff(table.pages.first_page) > 0
+    undecided, some, others = (table.any_in_file(blocks) for blocks in (keeps & ~inside, keeps, ~inside))
+    unknown = some & ~counted
+    unordered = hides & ~table.ours & table.any_in_file(inside) & others
+    whole: BoolArray = (undecided & (hides | ~has_pages)) | unknown | unordered
+    return whole
+
+
+def _rows_elsewhere(table: BlockTable, inside: BoolArray, selection: Selection) -> int:
+    """Return the rows of blocks that lie inside, but for those in pages and files that are read."""
+    pages = table.pages
+    has_pages = np.diff(pages.first_page) > 0
+    plain = inside & ~selection.opened[table.file] & ~has_pages[table.file]
+    read = np.zeros(len(pages.rows), np.bool_)
+    read[np.repeat(pages.first_page[:-1], selection.pages_opened) + selection.page_numbers] = True
+    stretch = np.flatnonzero(inside[pages.stretch_block] & ~read[pages.stretch_page])
+    block, page = pages.stretch_block[stretch], pages.stretch_page[stretch]
+    file = table.file[block]
+    start = (page - pages.first_page[file]) * pages.page_rows[file]
+    first, last = table.first_row[block], table.first_row[block] + table.rows[block]
+    shared = np.minimum(start + pages.rows[page], last) - np.maximum(start, first)
+    return int(table.rows[plain].sum() + shared.sum())
+
+
+def _deleted_inside(table: BlockTable, inside: BoolArray, deleted: Mapping[int, I64Array]) -> int:
+    """Return how many deleted rows of files that are not read lie in blocks inside."""
+    found = 0
+    for number, rows in deleted.items():
+        blocks = slice(table.first_block[number], table.first_block[number + 1])
+        if inside[blocks].all():
+            found += len(rows)
+        elif inside[blocks].any():
+            of_row = np.searchsorted(table.first_row[blocks], rows, side="right") - 1
+            found += int(inside[blocks][of_row].sum())
+    return found

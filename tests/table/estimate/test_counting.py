@@ -1,0 +1,138 @@
+"""Rows that a filter keeps are counted exactly: by the log where cubes decide, by a look at the rest."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import numpy as np
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.table.estimate.question import Asked, question_of
+from qbeast_core.table.estimate.reading import Reading
+from tests.helpers.scattering import PartsEngine
+
+DAY = dt.date(2024, 1, 1)
+
+
+def rows(count: int, seed: int, day: int) -> pl.DataFrame:
+    random = np.random.default_rng(seed)
+    numbers = pl.Series("x", random.normal(0, 10, count)).set(pl.Series(random.random(count) < 0.03), None)
+    return pl.DataFrame({"id": random.permutation(count), "x": numbers}).with_columns(
+        x=pl.when(pl.col("id") % 97 == 0).then(math.nan).otherwise("x"),
+        day=pl.lit(DAY) + pl.duration(days=day + pl.Series(random.integers(0, 3, count))),
+        kind=pl.Series(random.choice(["a", "b", "c"], count)),
+        fare=pl.Series(random.lognormal(3, 0.4, count)),
+    )
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
+    """Days in order by appends, small cubes and pages, deleted rows in some files, and a file without index."""
+    path = str(tmp_path_factory.mktemp("counted") / "t")
+    for at in range(3):
+        qbeast.write_table(
+            rows(20_000, at, 10 * at), path, columns=["x", "id"], mode="append", cube_size=1500
+        )
+    deltalake.write_deltalake(path, rows(3_000, 9, 30).to_arrow(), mode="append")
+    return qbeast.open_table(path)
+
+
+@pytest.fixture(scope="module")
+def deleted(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
+    """The same, with rows that deletion vectors hide."""
+    path = str(tmp_path_factory.mktemp("counted") / "hiding")
+    for at in range(2):
+        qbeast.write_table(
+            rows(20_000, at, 10 * at), path, columns=["x", "id"], mode="append", cube_size=1500
+        )
+    changed = qbeast.open_table(path)
+    changed.delete("kind = 'a' AND id < 9000")
+    return changed
+
+
+FILTERS: list[str | pl.Expr] = [
+    "x > -5",
+    "x > 2 AND id < 12000",
+    "NOT (x <= 3)",
+    "x IS NULL",
+    "x IS NOT NULL OR id < 500",
+    "day < DATE '2024-01-08'",
+    "day >= DATE '2024-01-11' AND x < 4",
+    "id BETWEEN 3000 AND 16000 OR x > 30",
+    "id >= 0",
+    "id < 0",
+    pl.col("x").is_nan() | (pl.col("x") < -3),
+    pl.col("x").is_in([1.0, 2.0]) | (pl.col("id") > 100),
+]
+
+
+@pytest.mark.parametrize("where", FILTERS, ids=str)
+@pytest.mark.parametrize("engine", [None, PartsEngine()])
+def test_the_count_is_that_of_all_rows(
+    table: qbeast.Table, deleted: qbeast.Table, where: str | pl.Expr, engine: Any
+) -> None:
+    for one in (table, deleted):
+        asked = question_of(Asked(aggregates={"n": pl.len()}, where=where, error=0.1), one.schema)
+        reading = Reading(one.reader, asked, engine=engine)
+        unplaced = 0
+        if (window := reading.without_index()) is not None:
+            unplaced = int(reading.read(window).totals()[0, 0])
+        if reading.count(1 << 60):
+            assert reading.counted is not None
+            assert reading.counted + unplaced == one.count(where)
+
+
+def test_what_cubes_and_files_decide_is_counted_without_reading(table: qbeast.Table) -> None:
+    for where, count in (("day < DATE '2024-01-08'", 20_000), ("id >= 0", 63_000)):
+        found = table.estimate({"n": pl.len()}, where=where, error=0.1)
+        assert found.frame.select("n", "n_low", "n_high", "reliable").row(0) == (count, count, count, True)
+        assert found.rows_read in (0, 3_000)  # of the file without index
+    placed = qbeast.open_table(table.uri, version=2)
+    found = placed.estimate({"n": pl.len()}, where="day < DATE '2024-01-08' AND id >= 0", error=0.1)
+    assert (found.frame["n"].item(), found.bytes_opened, found.fraction, found.met) == (20_000, 0, 0.0, True)
+    none = placed.estimate({"n": pl.len(), "m": pl.col("x").mean()}, where="id < 0", sample=0.1)
+    assert none.frame.select("n", "n_high", "m").row(0) == (0, 0, None)
+
+
+def test_a_few_cubes_are_looked_at_and_the_rest_is_known(tmp_path: Path) -> None:
+    some = rows(200_000, 4, 0)
+    qbeast.write_table(some, tmp_path / "t", columns=["id", "x"], cube_size=2000)
+    table = qbeast.open_table(tmp_path / "t")
+    found = table.estimate({"n": pl.len()}, where="id < 100000", error=0.001)
+    assert found.frame.select("n", "n_low", "n_high").row(0) == (100_000,) * 3
+    assert 0 < found.rows_read < 100_000
+    assert found.bytes_opened < 0.5 * table.explain("id < 100000", columns=["id"]).bytes_opened
+
+
+def test_sums_are_calibrated_to_the_count(table: qbeast.Table) -> None:
+    """A sum over rows whose number is known is that number times a mean: their errors are one."""
+    placed = qbeast.open_table(table.uri, version=2)
+    asked: dict[str, pl.Expr | str] = {"n": pl.len(), "sum": "sum(fare)", "mean": "avg(fare)"}
+    found = placed.estimate(asked, where="day < DATE '2024-01-08'", sample=0.1).frame
+    assert found["n_low"].item() == found["n"].item() == 20_000
+    for end in ("", "_low", "_high"):
+        assert found[f"sum{end}"].item() == pytest.approx(20_000 * found[f"mean{end}"].item())
+
+
+def test_intervals_of_sums_that_are_calibrated_to_a_count_hold(tmp_path: Path) -> None:
+    """A trial is another window of weights; the filter is decided by the statistics of files."""
+    for at in range(2):
+        some = rows(60_000, 20 + at, 10 * at)
+        qbeast.write_table(some, tmp_path / "t", columns=["id", "x"], mode="append")
+    table, where = qbeast.open_table(tmp_path / "t"), "day < DATE '2024-01-08'"
+    truth = (
+        table.scan().filter(pl.col("day") < dt.date(2024, 1, 8)).select(pl.col("fare").sum()).collect().item()
+    )
+    windows = [(at / 100, (at + 1) / 100) for at in range(100)]
+    found = pl.concat(
+        table.estimate({"s": "sum(fare)", "n": "count(*)"}, where=where, sample=one).frame for one in windows
+    )
+    assert found["reliable"].sum() > 90
+    assert (found["n"] == 60_000).all()
+    assert 88 <= ((found["s_low"] <= truth) & (truth <= found["s_high"])).sum() < 100
