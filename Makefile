@@ -39,7 +39,7 @@ demo-spark: $(VENV)/.demo-spark ## the same table from Spark, Polars and a strea
 	$(BIN)/python -m examples.spark_pipeline
 
 docs: $(VENV)/.dev ## the site of the documentation (build/site); what does not resolve is an error
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/site
+	$(BIN)/python docs/build.py
 
 pictures: $(VENV)/.dev ## every picture of the documentation, made anew (docs/images)
 	$(BIN)/python docs/rooms.py

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib.metadata import version as version_of
 
 project = "qbeast"
@@ -42,14 +41,10 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
+    # The list of versions stands beside the folders of versions: see docs/build.py.
+    "switcher": {"json_url": "../switcher.json", "version_match": release},
+    "check_switcher": False,
+    "navbar_end": ["version-switcher", "theme-switcher"],
 }
-_versions = os.environ.get(
-    "DOCS_VERSIONS"
-)  # the address of a switcher.json, where several versions stand side by side
-if _versions:
-    html_theme_options["switcher"] = {"json_url": _versions, "version_match": release}
-    html_theme_options["check_switcher"] = False
-    html_theme_options["navbar_end"] = ["version-switcher", "theme-switcher"]
-
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True

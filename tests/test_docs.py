@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -66,6 +67,20 @@ def test_a_picture_is_shown_and_made_by_the_project(picture: Path) -> None:
 def test_the_rooms_are_drawn_as_they_are() -> None:
     draw = runpy.run_path(str(ROOT / "docs" / "rooms.py"))
     assert draw["PICTURE"].read_text() == draw["rooms_svg"](), "run: make pictures"
+
+
+def test_the_switcher_offers_the_versions_that_are_there(tmp_path: Path) -> None:
+    for name in ("0.9.0", "0.10.0", "1.0.0", "_static"):
+        (tmp_path / name).mkdir()
+    for name in ("0.9.0", "0.10.0", "_static"):  # 1.0.0 was not built to its end
+        (tmp_path / name / "index.html").touch()
+    runpy.run_path(str(ROOT / "docs" / "build.py"))["list_versions"](tmp_path, "/qbeast/")
+    told = json.loads((tmp_path / "switcher.json").read_text())
+    assert [(one["version"], one["url"], one["preferred"]) for one in told] == [
+        ("0.10.0", "/qbeast/0.10.0/", True),
+        ("0.9.0", "/qbeast/0.9.0/", False),
+    ]
+    assert "url=0.10.0/index.html" in (tmp_path / "index.html").read_text()
 
 
 def test_the_format_has_sections_1_to_13() -> None:

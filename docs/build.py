@@ -1,0 +1,50 @@
+"""Build the site: a folder for this version, a list of the versions that are there, a page that leads to the newest.
+
+python docs/build.py [folder]
+
+The switcher in the corner of each page reads that list, so it offers what stands in the folder and nothing else.
+Put the folders of earlier versions beside this one before building, and they are in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version  # Sphinx asks for it
+from sphinx.cmd.build import build_main
+
+ROOT = Path(__file__).parent.parent
+STRICT = ("--fail-on-warning", "--keep-going", "--quiet", "--doctree-dir", str(ROOT / "build" / "doctrees"))
+
+
+def main() -> None:
+    site = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "site"
+    failed = build_main([*STRICT, str(ROOT / "docs"), str(site / version("qbeast"))])
+    if failed:
+        sys.exit(failed)
+    list_versions(site, os.environ.get("DOCS_URL", "/"))
+
+
+def list_versions(site: Path, address: str) -> None:
+    """Write `switcher.json` and `index.html` of a site whose folder will stand at an address, which ends in a slash."""
+    found = sorted((one for one in map(version_of, site.iterdir()) if one is not None), reverse=True)
+    names = [{"version": str(one), "url": f"{address}{one}/", "preferred": one == found[0]} for one in found]
+    (site / "switcher.json").write_text(json.dumps(names, indent=2) + "\n")
+    newest = f"{found[0]}/index.html"
+    leads = f'<meta http-equiv="refresh" content="0; url={newest}"><a href="{newest}">qbeast {found[0]}</a>'
+    (site / "index.html").write_text(f"<!doctype html>{leads}\n")
+
+
+def version_of(folder: Path) -> Version | None:
+    try:
+        return Version(folder.name) if (folder / "index.html").is_file() else None
+    except InvalidVersion:
+        return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What docs/personal-data.md says is kept of a person after each step, looked for in every byte below the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+import qbeast
+
+NAME = "person023"
+EMAIL = f"{NAME}@example.org"
+PEOPLE = pl.DataFrame({"email": [f"person{n:03}@example.org" for n in range(60)], "visits": range(60)})
+
+
+def kept(path: Path) -> set[str]:
+    """Where below the table a person is named: data files, commits, checkpoints."""
+    found: set[str] = set()
+    for file in path.rglob("*"):
+        if file.suffix == ".parquet":  # values are compressed; statistics and tags are told by the footer
+            rows, footer = (
+                str(pl.read_parquet(file, glob=False).to_dicts()),
+                repr(pq.read_metadata(file).to_dict()),
+            )
+            if NAME in rows + footer or NAME.encode() in file.read_bytes():
+                found.add("checkpoint" if ".checkpoint" in file.name else "data")
+        elif file.is_file() and NAME in file.read_text():
+            found.add("commit")
+    return found
+
+
+def newest_metadata(path: Path) -> str:
+    return "".join(one.to_json() for one in qbeast.open_table(path).revisions)
+
+
+def live_statistics(path: Path) -> str:
+    return str(pl.DataFrame(DeltaTable(path).get_add_actions(flatten=True)).to_dicts())
+
+
+def erase(path: Path) -> None:
+    """Delete the rows by a key that means nothing elsewhere, and let go of what held them."""
+    table = qbeast.open_table(path)
+    table.delete(pl.col("visits") == 23)
+    table.optimize(full=True)
+    table.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
+
+
+@pytest.mark.parametrize("columns", [["email:hash", "visits"], ["visits"]])
+def test_a_hash_keeps_nothing_of_a_value_in_the_metadata(columns: list[str], tmp_path: Path) -> None:
+    qbeast.write_table(PEOPLE, tmp_path / "t", columns=columns)
+    assert kept(tmp_path / "t") == {"data"}
+    erase(tmp_path / "t")
+    assert kept(tmp_path / "t") == set()
+
+
+def test_quantiles_are_values_of_rows_until_they_are_drawn_anew(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    qbeast.write_table(PEOPLE, path, columns=["email", "visits"])
+    assert NAME in newest_metadata(path)
+    erase(path)
+    assert EMAIL not in set(qbeast.read_table(path)["email"])
+    assert NAME in newest_metadata(path), "full=True keeps the quantiles; then the page may say less"
+    assert NAME not in live_statistics(path)
+    assert kept(path) == {"commit"}
+
+    table = qbeast.open_table(path)
+    table.optimize(redraw=True)
+    table.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
+    assert NAME not in newest_metadata(path) + live_statistics(path)
+    assert kept(path) == {"commit"}, "of versions before the redraw"
+
+    table.set_properties({"delta.logRetentionDuration": "interval 0 days"})
+    last = DeltaTable(path)
+    last.create_checkpoint()
+    last.cleanup_metadata()
+    assert kept(path) == set()
+    assert qbeast.open_table(path).check().ok
+
+
+def test_the_smallest_and_largest_values_stand_with_their_files(tmp_path: Path) -> None:
+    """Of an indexed column: statistics hold the ends, and they go with the file."""
+    path = tmp_path / "t"
+    ends = pl.concat([PEOPLE, pl.DataFrame({"email": ["zoe@example.org"], "visits": [60]})])
+    qbeast.write_table(ends, path, columns=["email:hash", "visits"])
+    assert "zoe@example.org" in live_statistics(path)
+    qbeast.open_table(path).delete(pl.col("visits") == 60)
+    assert "zoe@example.org" not in live_statistics(path)
