@@ -15,7 +15,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "images"]
+exclude_patterns = ["_build", "images", "templates"]
 nitpicky = False  # docstrings name types of Polars and Python, whose inventories a build without a network cannot ask
 show_warning_types = True
 
@@ -32,12 +32,14 @@ numpydoc_class_members_toctree = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"qbeast {release}"
+templates_path = ["templates"]
+html_sidebars = {"**": ["pages"]}  # all pages, by their captions
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "navigation_with_keys": False,
     "show_toc_level": 2,
-    "header_links_before_dropdown": 6,
+    "navbar_center": [],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],

@@ -13,6 +13,11 @@ import pytest
 import qbeast
 import qbeast_spark_bridge
 from qbeast_core import errors
+from qbeast_core.io import footer, value_bytes
+from qbeast_core.query import sql_cursor, sql_grammar, sql_tokens
+from qbeast_core.table.index import revision
+from qbeast_core.table.write import options
+from qbeast_core.tree import grid
 from tests.helpers.snippets import PAGES, ROOT, blocks_without_spark
 
 WITH_CODE = [page for page in PAGES if blocks_without_spark(page)]  # what needs Spark runs in tests/spark
@@ -81,6 +86,26 @@ def test_the_switcher_offers_the_versions_that_are_there(tmp_path: Path) -> None
         ("0.9.0", "/qbeast/0.9.0/", False),
     ]
     assert "url=0.10.0/index.html" in (tmp_path / "index.html").read_text()
+
+
+LIMITS = {
+    "| {:,}": [
+        (options, "_MOST_ROWS"),
+        (options, "_MOST_CHARACTERS"),
+        (value_bytes, "MOST_VALUE_BYTES"),
+        (sql_tokens, "_LONGEST"),
+    ],
+    "1 to {};": [(revision, "MOST_COLUMNS")],
+    "| {} levels": [(grid, "GRID_BITS"), (footer, "_MOST_DEPTH")],
+    ", {} conditions": [(sql_grammar, "_MOST_CONDITIONS")],
+    " {} levels": [(sql_cursor, "_DEEPEST")],
+}
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "limits.md").read_text()
+    told = {words.format(getattr(module, name)) for words, names in LIMITS.items() for module, name in names}
+    assert not {words for words in told if words not in page}
 
 
 def test_the_format_has_sections_1_to_13() -> None:
