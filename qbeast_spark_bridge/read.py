@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import polars as pl
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives it
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from qbeast_core.opened import open_reader
@@ -22,7 +23,7 @@ from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.table.data.foreign_schema import taken_name
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
-from qbeast_core.table.read.scan import warn_if_empty
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sample_of_rows, sampling_weight, warn_if_empty
 from qbeast_spark_bridge.predicates.predicates import keep_where, understand
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
 from qbeast_spark_bridge.settings import chosen
@@ -58,6 +59,8 @@ def read_table(
     path: str | os.PathLike[str],
     *,
     sample: Sample | None = None,
+    rows: int | None = None,
+    expand: bool = False,
     where: str | Column | pl.Expr | None = None,
     columns: Sequence[str] | None = None,
     version: int | str | datetime | None = None,
@@ -77,6 +80,10 @@ def read_table(
         Folder or address of the table; driver and executors must find it under the same name.
     sample : float or tuple of float, optional
         A fraction in [0, 1] of the rows, or ``(from, to)``: the same rows as `qbeast.scan_table` returns.
+    rows : int, optional
+        Instead of a fraction, about so many rows of the table.
+    expand : bool, default False
+        Add a column ``sampling_weight``: how many rows of the table each row of the sample stands for.
     where : str, Column or polars.Expr, optional
         Rows to keep: a condition in Spark's SQL, a Column, or a Polars expression that means the same in Spark.
         It also chooses files as far as it is understood; of a Column nothing is.
@@ -98,8 +105,9 @@ def read_table(
     Raises
     ------
     InvalidInputError
-        If the sample is no fraction or pair of fractions, a column is not in the table, or a Polars expression
-        cannot be said in Spark.
+        If the sample is no fraction or pair of fractions, rows are given besides or are no whole number, a column is
+        not in the table, a Polars expression cannot be said in Spark, or the table has a column ``sampling_weight``
+        that would be added.
     TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
         See `qbeast.open_table`.
 
@@ -119,6 +127,9 @@ def read_table(
     >>> some = bridge.read_table(spark, "sales", sample=0.1)  # the rows of qbeast.read_table("sales", sample=0.1)
     >>> 50 < some.count() < 150
     True
+    >>> few = bridge.read_table(spark, "sales", rows=200, expand=True)  # each row with how many it stands for
+    >>> 700 < few.selectExpr("sum(sampling_weight)").first()[0] < 1300
+    True
     """
     reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
     schema = nullable_schema(spark_schema(reader.snapshot.schema_json))
@@ -127,14 +138,18 @@ def read_table(
     condition = understand(
         where, pl.Schema({n: t for n, t in reader.snapshot.schema.items() if n not in collated})
     )
+    sample = sample_of_rows(reader, rows, sample)
+    weight = sampling_weight(reader, sample) if expand else None
     job = reader.plan(condition.predicate, sample)
     warn_if_empty(reader, sample, job if condition.predicate is None else None)
-    rows = _rows(spark, reader, job, schema)
+    found = _rows(spark, reader, job, schema)
     if isinstance(where, pl.Expr):
-        rows = keep_where(rows, str(condition.condition))
+        found = keep_where(found, str(condition.condition))
     elif condition.condition is not None:
-        rows = rows.where(condition.condition)  # the caller's own, to mean what it means to Spark
-    return rows if chosen is None else rows.select([quoted(name) for name in chosen])
+        found = found.where(condition.condition)  # the caller's own, to mean what it means to Spark
+    if chosen is not None:
+        found = found.select([quoted(name) for name in chosen])
+    return found if weight is None else found.withColumn(SAMPLING_WEIGHT, F.lit(weight))
 
 
 def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:

@@ -75,6 +75,16 @@ def plan_of(rows: DataFrame) -> str:
 
 
 @pytest.mark.connect
+def test_about_so_many_rows_are_those_of_polars_with_their_weights(spark: SparkSession, table: Path) -> None:
+    found = collected(read_table(spark, table, rows=300, expand=True, columns=[ROW]))
+    expected = qbeast.read_table(table, rows=300, expand=True, columns=[ROW])
+    assert_frame_equal(found, expected.sort(ROW), check_exact=True)
+    assert read_table(spark, table, expand=True).selectExpr("sum(sampling_weight)").first()[0] == 600
+    with pytest.raises(qbeast.InvalidInputError, match="give one of"):
+        read_table(spark, table, rows=10, sample=0.1)
+
+
+@pytest.mark.connect
 def test_a_full_read_returns_every_value(spark: SparkSession, table: Path) -> None:
     found = collected(read_table(spark, table))
     assert_frame_equal(found, qbeast.read_table(table).sort(ROW), check_exact=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -18,7 +18,15 @@ from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 from qbeast_core.table.runtime import caller_stacklevel
 
-__all__ = ["SAMPLING_WEIGHT", "lazy_frame", "pushed_down", "scan", "warn_if_empty"]
+__all__ = [
+    "SAMPLING_WEIGHT",
+    "lazy_frame",
+    "pushed_down",
+    "sample_of_rows",
+    "sampling_weight",
+    "scan",
+    "warn_if_empty",
+]
 
 _Source: TypeAlias = Callable[
     [list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]
@@ -58,8 +66,7 @@ def scan(
     EmptySampleWarning
         If the sample holds no row where many were to be expected.
     """
-    if rows is not None:
-        sample = _fraction_of(reader, rows, sample)
+    sample = sample_of_rows(reader, rows, sample)
     if sample is not None:
         # A wrong sample fails here, not when the frame is collected.
         warn_if_empty(reader, sample, reader.plan(None, sample))
@@ -67,15 +74,50 @@ def scan(
     lazy = lazy_frame(partial(_rows, reader, sample), reader.snapshot.schema)
     if not expand:
         return lazy
+    return lazy.with_columns(pl.lit(sampling_weight(reader, sample), pl.Float64).alias(SAMPLING_WEIGHT))
+
+
+def sampling_weight(reader: Reader, sample: Sample | None) -> float:
+    """Return how many rows each row of a sample stands for.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the version.
+    sample : float, tuple of float or None
+        None: all rows.
+
+    Raises
+    ------
+    InvalidInputError
+        If the table has a column `SAMPLING_WEIGHT`.
+    """
     if SAMPLING_WEIGHT in reader.snapshot.schema:
         msg = f"expand adds a column {SAMPLING_WEIGHT!r}, and the table has one; nothing was read"
         raise InvalidInputError(msg, argument="expand")
     probability = 1.0 if sample is None else sample_to_weights(sample).probability
-    return lazy.with_columns(pl.lit(1.0 / (probability or 1.0), pl.Float64).alias(SAMPLING_WEIGHT))
+    return 1.0 / (probability or 1.0)
 
 
-def _fraction_of(reader: Reader, rows: object, sample: Sample | None) -> float:
-    """Return the fraction that holds about so many rows, as far as the log knows how many there are."""
+def sample_of_rows(reader: Reader, rows: int | None, sample: Sample | None) -> Sample | None:
+    """Return the fraction that holds about so many rows, as far as the log knows how many there are.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the version.
+    rows : int or None
+        0 or more; None: what is asked for is `sample`.
+    sample : float, tuple of float or None
+        What was asked for instead.
+
+    Raises
+    ------
+    InvalidInputError
+        If rows are given besides a sample, or are no whole number.
+    """
+    if rows is None:
+        return sample
     if sample is not None:
         msg = Message(
             "give one of ",
@@ -83,7 +125,7 @@ def _fraction_of(reader: Reader, rows: object, sample: Sample | None) -> float:
             ", which both say how much to read; nothing was read",
         )
         raise InvalidInputError(msg, argument="rows")
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
+    if isinstance(rows, bool) or not isinstance(cast("object", rows), int) or rows < 0:
         refuse("rows", "must be a whole number, 0 or more", "nothing was read", given=rows)
     hidden = sum(len(deleted) for deleted in reader.deleted_rows.values())
     known = reader.snapshot.counted_rows - hidden
