@@ -21,7 +21,7 @@ from qbeast_core.table.engine.stream import RowsLike, source_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
-from qbeast_core.table.read.reader import Sample
+from qbeast_core.table.read.reader import Sample, different_names
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT
 from qbeast_core.table.runtime import RUNTIME, ProgressCallback
 from qbeast_core.table.table import Table
@@ -348,10 +348,11 @@ def read_table(
         storage_options=storage_options,
         allow_absolute_paths=allow_absolute_paths,
     )
-    if isinstance(filter, str):
-        filter = filter_of(filter, lazy.collect_schema(), argument="filter")  # noqa: A001 -- the same word, understood
-    kept = lazy if filter is None else lazy.filter(filter)
-    names = None if columns is None else [*columns, *([SAMPLING_WEIGHT] if expand else [])]
+    condition = filter_of(filter, lazy.collect_schema(), argument="filter")
+    kept = lazy if condition is None else lazy.filter(condition)
+    there = [name for name in lazy.collect_schema() if not expand or name != SAMPLING_WEIGHT]
+    wanted = None if columns is None else different_names(columns, there)
+    names = None if wanted is None else [*wanted, *([SAMPLING_WEIGHT] if expand else [])]
     return (kept if names is None else kept.select(names)).collect()
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, refuse
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.runtime import RUNTIME, ProgressCallback
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
@@ -108,6 +109,9 @@ def write_frame(
     df: DataFrame, path: str | os.PathLike[str], options: WriteOptions, *, persist: bool = False
 ) -> WriteResult:
     """Write as `write_table` does, with options that were made already; `qbeast.write_table` enters here."""
+    if not is_spark_frame(df):
+        what = "must be a Spark DataFrame; qbeast.write_table takes frames of all kinds; it is called as (df, path)"
+        refuse("df", what, "nothing was written", given=df)
     if df.isStreaming:
         msg = (
             'df is a stream; nothing was written. Use writeStream.format("qbeast"), or write in foreachBatch.'

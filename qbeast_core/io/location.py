@@ -62,7 +62,8 @@ def resolve_location(given: str | os.PathLike[str]) -> str:
     """
     text = os.fspath(given) if isinstance(given, os.PathLike) else given
     if not isinstance(cast("object", text), str):  # callers without a type checker pass anything
-        raise _refused(repr(text), "it is no text", "give a folder or an address")
+        kind = f"a {type(text).__qualname__}"
+        raise _refused(kind, "it is no text", "give a folder or an address")
     if not text:
         raise _refused(repr(text), "it is empty", "give a folder or an address; '.' is this folder")
     if _CONTROL.search(text) or not _is_unicode(text):

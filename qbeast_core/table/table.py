@@ -1353,6 +1353,8 @@ class Table:
         >>> table.restore(0).version, table.scan().collect()["day"].to_list()
         (3, [0])
         """
+        if cast("object", version) is None:
+            refuse("version", "must be a number or a time", "nothing was changed", given=version)
         number, moment = travel(version)
         newest = self._newest()
         options = newest.storage_options

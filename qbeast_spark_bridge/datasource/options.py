@@ -24,6 +24,15 @@ _READ_OPTIONS: Final = ("path", "sample", "where", "columns", "version", "allowA
 WRITE_OPTIONS: Final = ("path", "txnAppId", "txnVersion")
 SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
 
+_CATALOG: Final = (
+    "CREATE TABLE ... USING qbeast and saveAsTable cannot work: Spark does not hand the path of such tables to Python. "
+    "Nothing was written. Make a table by qbeast_spark_bridge.write_table(df, path, columns=[...]), and name it in SQL "
+    "by a temporary view."
+)
+_OF_A_CATALOG: Final = frozenset({"location", "owner", "provider"})
+_OF_WRITE_TABLE: Final = frozenset({"columnstoindex", "cubesize", "columnstats"})
+"""Options of qbeast-spark's ``format("qbeast")`` which decide how a table is made."""
+
 _STORAGE: Final = "storage."
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -99,8 +108,7 @@ def table_path(options: Mapping[str, str]) -> str:
     several = " Give one path, not several." if "paths" in options else ""
     msg = (
         'format("qbeast") needs the path of a table: .load("/tables/orders"), .save("/tables/orders"), or in SQL '
-        f"CREATE TEMPORARY VIEW orders USING qbeast OPTIONS (path '/tables/orders').{several} (CREATE TABLE ... USING "
-        "qbeast cannot work: Spark does not hand the path of such a table to Python.)"
+        f"CREATE TEMPORARY VIEW orders USING qbeast OPTIONS (path '/tables/orders').{several} {_CATALOG}"
     )
     raise InvalidInputError(msg, argument="path")
 
@@ -137,8 +145,15 @@ def refuse_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
     unknown = sorted(
         key for key in options if key.lower() not in names and not key.lower().startswith(_STORAGE)
     )
+    if _OF_A_CATALOG & set(unknown):
+        raise InvalidInputError(_CATALOG, argument="path")
     if unknown:
         msg = f'format("qbeast") has no option {unknown} here; it has {list(known)} and {_STORAGE}<option of the store>'
+        if _OF_WRITE_TABLE & {key.lower() for key in unknown}:
+            msg += (
+                ". Nothing was written. Which columns are indexed, and how, is said where a table is made: "
+                "qbeast_spark_bridge.write_table(df, path, columns=[...], cube_size=...)"
+            )
         raise InvalidInputError(msg, argument=unknown[0])
 
 

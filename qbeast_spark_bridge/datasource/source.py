@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from qbeast_core.errors import QbeastError
+from qbeast_core.errors import InvalidInputError, QbeastError
 from qbeast_spark_bridge.datasource.options import ReadOptions
 from qbeast_spark_bridge.worker.call import use_task_cores
 
@@ -71,6 +71,10 @@ class QbeastDataSource(DataSource):
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
+    def streamReader(self, schema: StructType) -> NoStreamReader:  # noqa: ARG002, N802 -- Spark's signature
+        """Return a reader that refuses: what a change of rows or an optimize rewrites would come again."""
+        return NoStreamReader()
+
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 -- Spark's signature
         """Return the writer of a micro-batch, which is appended exactly once."""
         use_task_cores()
@@ -104,6 +108,30 @@ class QbeastReader(DataSourceReader):
         use_task_cores()
         if partition.value is not None:
             yield from pickle.loads(partition.value).batches()  # noqa: S301 -- bytes of our own driver
+
+
+class NoStreamReader(DataSourceStreamReader):
+    """Says that a table is no stream, when its first offset is asked for: of earlier errors Spark tells others."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
+        """Refuse a query that begins."""
+        return self._refuse()
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: ARG002, N802 -- of 4.2
+        """Refuse a query that goes on from a checkpoint."""
+        return self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 -- Spark's signature
+        """Refuse; nobody gets here."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        msg = (
+            'format("qbeast") cannot be read as a stream; nothing was read. Read it again, as of a version or its '
+            'newest: spark.read.format("qbeast").load(path), or qbeast_spark_bridge.read_table(spark, path, '
+            'version=...). Streams are written to it: df.writeStream.format("qbeast").'
+        )
+        raise InvalidInputError(msg, argument="format")
 
 
 def _pinned(options: ReadOptions) -> int:

@@ -16,6 +16,7 @@ from qbeast_core.cli.jobs.opening import on_table, working
 from qbeast_core.cli.screen import remark
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.data.expressions import evaluating, filter_of
+from qbeast_core.table.read.reader import different_names
 from qbeast_core.table.runtime import ProgressCallback
 
 __all__ = ["explain", "sample", "show", "sql"]
@@ -178,13 +179,10 @@ def explain(
 def _rows(table: qbeast.Table | qbeast.CarbonTable, wanted: _Request) -> pl.LazyFrame:
     """Return the rows that are wanted, all of them, not read yet."""
     condition = filter_of(wanted.where, table.schema)
-    unknown = [name for name in wanted.select or () if name not in table.schema]
-    if unknown:
-        msg = f"no such column(s): {unknown}; the table has {list(table.schema)}"
-        raise InvalidInputError(msg, argument="select")
+    names = None if wanted.select is None else different_names(wanted.select, list(table.schema))
     rows = table.scan(sample=wanted.sample) if isinstance(table, qbeast.Table) else table.scan()
     kept = rows if condition is None else rows.filter(condition)
-    return kept if wanted.select is None else kept.select(wanted.select)
+    return kept if names is None else kept.select(names)
 
 
 def _on_screen(

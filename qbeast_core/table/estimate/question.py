@@ -15,7 +15,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.estimate.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
 from qbeast_core.estimate.batch import Lookup
 from qbeast_core.estimate.rules import Target
-from qbeast_core.hints import Message, argument
+from qbeast_core.hints import Hint, Message, argument, did_you_mean
 from qbeast_core.query.sql_aggregates import sql_aggregate
 from qbeast_core.query.sql_tokens import SqlRefused
 from qbeast_core.query.weights import sample_to_weights
@@ -170,8 +170,9 @@ def question_of(asked: Asked, schema: pl.Schema) -> Question:
     )
 
 
-def _refuse(name: str, what: str) -> NoReturn:
-    raise InvalidInputError(Message(argument(**{name: None}), f" {what}; {_NOTHING}"), argument=name)
+def _refuse(name: str, *what: str | Hint, cure: str = "") -> NoReturn:
+    told = Message(argument(**{name: None}), " ", *what, f"; {_NOTHING}{cure and '.'}{cure}")
+    raise InvalidInputError(told, argument=name)
 
 
 def _aggregates(given: object, schema: pl.Schema, by: Sequence[str]) -> Aggregates:
@@ -209,7 +210,8 @@ def _expression(name: str, given: object, schema: pl.Schema) -> pl.Expr:
 def _known(expr: pl.Expr, schema: pl.Schema) -> pl.Expr:
     unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
     if unknown:
-        _refuse("aggregates", f"names no such column(s): {unknown}; there are {list(schema)}")
+        guess = did_you_mean(unknown, schema)
+        _refuse("aggregates", f"names no such column(s): {unknown}; there are {list(schema)}", cure=guess)
     return expr
 
 
@@ -290,8 +292,9 @@ def _targets(asked: Asked) -> dict[str, Target]:
     if asked.error is None and set(absolute) != set(asked.aggregates):
         _refuse(
             "error",
-            "must be given: how far an answer may be off, as a share of it (0.02), or absolute={name: error} for each "
-            "answer; or sample=0.01, for intervals of what that much gives",
+            "must be given: how far an answer may be off, as a share of it (0.02), or ",
+            *(argument(absolute=None), " for each answer; or ", argument(sample=0.01)),
+            ", for intervals of what that much gives",
         )
     relative = None if asked.error is None else _positive(asked.error, "error")
     return {

@@ -37,7 +37,7 @@ from qbeast_core.table.read.scan_task import RowFilter, TableFiles
 from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
-__all__ = ["Reader", "Sample", "ScanPlan"]
+__all__ = ["Reader", "Sample", "ScanPlan", "different_names"]
 
 _MANY_FILES: Final = 5_000
 """Files from which on a first filter is worth decoding the tags alone that it needs."""
@@ -256,16 +256,7 @@ class Reader:
             If they are not different columns of the table, at least one.
         """
         known = list(self.snapshot.schema)
-        if columns is None:
-            return known
-        listed: list[object] = [columns] if isinstance(columns, str) else list(columns)
-        unknown = [name for name in listed if name not in known]
-        if isinstance(columns, str) or not listed or unknown or len(set(columns)) < len(listed):
-            what = f"must be different names of {known}, at least one, in a list"
-            told = refusal("columns", what, "nothing was read", given=columns)
-            guess = did_you_mean([name for name in unknown if isinstance(name, str)], known)
-            raise InvalidInputError(Message(told, f".{guess}" if guess else ""), argument="columns")
-        return list(columns)
+        return known if columns is None else different_names(columns, known)
 
     def row_filter(self, plan: ScanPlan, columns: Sequence[str]) -> RowFilter:
         """Return what a read keeps of the rows it meets, in a form that needs no reader."""
@@ -323,3 +314,35 @@ class Reader:
         blocks = np.flatnonzero((table.file == number) & table.replicated)
         starts, rows = table.first_row[blocks], table.rows[blocks]
         return np.concatenate([np.arange(s, s + n) for s, n in zip(starts, rows, strict=True)])
+
+
+def different_names(columns: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return names of columns that are to be read, in their order.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Names asked for.
+    known : sequence of str
+        Names that there are.
+
+    Raises
+    ------
+    InvalidInputError
+        If they are not different ones of those, at least one.
+
+    Examples
+    --------
+    >>> different_names(["b", "a"], ["a", "b"])
+    ['b', 'a']
+    """
+    listed: list[object] = [columns] if isinstance(columns, str) else list(columns)
+    texts = [name for name in listed if isinstance(name, str)]
+    unknown = [name for name in texts if name not in known]
+    wrong = isinstance(columns, str) or unknown or len(texts) < len(listed)
+    if wrong or not texts or len(set(texts)) < len(texts):
+        what = f"must be different names of {list(known)}, at least one, in a list"
+        guess = did_you_mean(unknown, known)
+        told = refusal("columns", what, "nothing was read", given=columns)
+        raise InvalidInputError(Message(told, f".{guess}" if guess else ""), argument="columns")
+    return texts

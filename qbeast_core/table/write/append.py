@@ -60,7 +60,7 @@ def begin_append(
     if snapshot is None:
         msg = (
             f"there is no table at {uri!r}, and tasks cannot create one; nothing was written. Create it with "
-            "write_table(df, path, columns=[...])."
+            "qbeast_spark_bridge.write_table(df, path, columns=[...])."
         )
         raise TableNotFoundError(msg, path=uri)
     options = WriteOptions(mode="append", storage_options=snapshot.storage_options)

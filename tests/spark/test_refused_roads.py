@@ -1,0 +1,137 @@
+"""What Spark cannot do with a table ends in one message, ours where Spark asks us, and changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+from pyspark.errors import PySparkException
+
+import qbeast
+import qbeast_spark_bridge as bridge
+from tests.helpers.snippets import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+PAGE = (ROOT / "docs" / "spark.md").read_text()
+SCHEMA = "id bigint, s string"
+WRITE_TABLE = "qbeast_spark_bridge.write_table(df, path, columns=["
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Make a table that no refused road may change."""
+    place = tmp_path_factory.mktemp("refused") / "t"
+    qbeast.write_table(pl.DataFrame({"id": range(1000), "s": ["x"] * 1000}), place, columns=["id:linear"])
+    yield place
+    assert qbeast.open_table(place).version == 0
+    assert not (place.parent / "new").exists()
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession, table: Path) -> DataFrame:
+    """Return rows to come, with views of them and of the table."""
+    found = spark.createDataFrame([(1, "a")], SCHEMA)
+    found.createOrReplaceTempView("arrived")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW sales USING qbeast OPTIONS (path '{table}')")
+    return found
+
+
+def said_by(call: Callable[[], object]) -> str:
+    with pytest.raises((PySparkException, qbeast.QbeastError)) as caught:
+        call()
+    return str(caught.value)
+
+
+STATEMENTS = {
+    "DELETE FROM sales WHERE id < 3": "Table does not support deletes: qbeast",
+    "UPDATE sales SET s = 'b' WHERE id < 3": "Table `qbeast` does not support UPDATE TABLE",
+    "MERGE INTO sales USING arrived ON sales.id = arrived.id WHEN MATCHED THEN DELETE": (
+        "Table `qbeast` does not support MERGE INTO TABLE"
+    ),
+    "SELECT * FROM qbeast.`{table}`": "UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY",
+}
+"""What Spark refuses without asking anybody: in its words, which the page has."""
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"), STATEMENTS.items(), ids=[one.split()[0] for one in STATEMENTS]
+)
+def test_what_spark_refuses_by_itself_is_on_the_page(
+    spark: SparkSession, rows: DataFrame, table: Path, statement: str, words: str
+) -> None:
+    assert rows.columns == ["id", "s"]
+    assert words in said_by(lambda: spark.sql(statement.format(table=table)).collect())
+    assert words in PAGE
+
+
+@pytest.mark.connect
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT OVERWRITE sales SELECT * FROM arrived",
+        "CREATE TABLE made USING qbeast LOCATION '{table}'",
+        "CREATE TABLE made USING qbeast AS SELECT * FROM arrived",
+    ],
+)
+def test_statements_end_in_a_message_with_what_to_call(
+    spark: SparkSession, rows: DataFrame, table: Path, statement: str
+) -> None:
+    assert rows.columns == ["id", "s"]
+    text = said_by(lambda: spark.sql(statement.format(table=table)).collect())
+    assert WRITE_TABLE in text
+    assert "othing was written" in text
+
+
+@pytest.mark.connect
+def test_tables_are_not_made_by_tasks(rows: DataFrame, table: Path) -> None:
+    new, writer = str(table.parent / "new"), rows.write.format("qbeast")
+    calls: list[Callable[[], object]] = [
+        lambda: writer.mode("append").save(new),
+        lambda: writer.mode("append").option("columnsToIndex", "id").save(new),
+        lambda: rows.write.format("qbeast").mode("overwrite").save(str(table)),
+        lambda: rows.write.format("qbeast").saveAsTable("made"),
+    ]
+    for call in calls:
+        text = said_by(call)
+        assert WRITE_TABLE in text
+        assert "othing was written" in text
+    for mode, named in (("error", "ErrorIfExists"), ("ignore", "Ignore")):
+        text = said_by(lambda mode=mode: rows.write.format("qbeast").mode(mode).save(new))
+        assert f'"{named}" mode' in text
+        assert f"`{named}`" in PAGE
+
+
+@pytest.mark.connect
+def test_a_table_is_not_read_as_a_stream(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+    read = spark.readStream.format("qbeast").load(str(table))
+    sink = read.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    text = said_by(lambda: sink.trigger(availableNow=True).start().awaitTermination())
+    assert 'format("qbeast") cannot be read as a stream; nothing was read' in text
+    assert "UnboundLocalError" not in text
+
+
+def test_sampling_by_spark_reads_everything_and_the_page_says_so(
+    spark: SparkSession, rows: DataFrame, table: Path
+) -> None:
+    assert rows.columns == ["id", "s"]
+    for sampled in (
+        spark.table("sales").sample(0.1, seed=1),
+        spark.sql("SELECT * FROM sales TABLESAMPLE (10 PERCENT)"),
+    ):
+        assert 0 < sampled.count() < 1000
+    ours = {
+        row["id"] for row in spark.read.format("qbeast").option("sample", "0.1").load(str(table)).collect()
+    }
+    assert ours == set(qbeast.read_table(table, sample=0.1)["id"])
+    assert "`df.sample(0.1)`, `TABLESAMPLE`" in PAGE
+
+
+def test_the_bridge_takes_frames_of_spark(table: Path) -> None:
+    with pytest.raises(qbeast.InvalidInputError, match="must be a Spark DataFrame"):
+        bridge.write_table(str(table), pl.DataFrame({"id": [1]}), columns=["id"])

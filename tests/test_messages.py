@@ -1,0 +1,276 @@
+# ruff: noqa: E501, ARG005 -- a table: each wrong input is a line, and is tried in the same way
+"""Wrong inputs of newcomers: each message says what happened, what is still true, and the cure."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+
+import qbeast
+from qbeast import read_table, scan_table, write_table
+from qbeast_core.plain_text import HIDDEN
+
+ROWS = pl.DataFrame(
+    {
+        "id": range(500),
+        "price": [i % 97 / 7 for i in range(500)],
+        "brand": [f"b{i % 9}" for i in range(500)],
+        "user": [i % 50 for i in range(500)],
+    }
+)
+LONGEST = 1200
+STILL = "[Nn]othing was "
+NO_TABLE = "there is no |is a directory|is a file"
+ANYTHING = ""
+
+
+class Wrong(NamedTuple):
+    """What somebody tries, with `ROWS` at hand and the tables of `places`; and what the message has to say."""
+
+    tried: Callable[[Any], object]
+    error: type[qbeast.QbeastError]
+    said: tuple[str, ...]
+    still: str = STILL
+    argument: str | None = None
+
+
+INPUT, COLUMNS = qbeast.InvalidInputError, qbeast.InvalidColumnsError
+SCHEMA, EXISTS = qbeast.SchemaMismatchError, qbeast.TableExistsError
+ABSENT, PLAIN = qbeast.TableNotFoundError, qbeast.NotQbeastTableError
+UNSUPPORTED, VERSION, STORAGE = qbeast.UnsupportedTableError, qbeast.VersionNotFoundError, qbeast.StorageError
+
+WRITES = {
+    "no columns": Wrong(lambda t: write_table(ROWS, t.new), COLUMNS, ("needs columns", "columns=['a', 'b:quantiles']")),
+    "kind": Wrong(lambda t: write_table(ROWS, t.new, columns=["id:lineer"]), COLUMNS, ("no kind of index", "linear", "Did you mean 'linear'?")),
+    "text": Wrong(lambda t: write_table(ROWS, t.new, columns="id,price"), COLUMNS, ("list of names", "columns=['id', 'price']"), argument="columns"),
+    "typo": Wrong(lambda t: write_table(ROWS, t.new, columns=["prices"]), COLUMNS, ("['prices']", "Did you mean 'price'?"), argument="columns"),
+    "case": Wrong(lambda t: write_table(ROWS, t.new, columns=["ID"]), COLUMNS, ("Did you mean 'id'?",), argument="columns"),
+    "twice": Wrong(lambda t: write_table(ROWS, t.new, columns=["id", "id"]), COLUMNS, ("twice", "Name each once")),
+    "none": Wrong(lambda t: write_table(ROWS, t.new, columns=[]), COLUMNS, ("1 to 40 columns",)),
+    "expression": Wrong(lambda t: write_table(ROWS, t.new, columns=[pl.col("id")]), COLUMNS, ("list of names",)),
+    "nested": Wrong(lambda t: write_table(ROWS.with_columns(l=pl.lit([1])), t.new, columns=["l"]), COLUMNS, ("cannot be indexed", "string")),
+    "linear text": Wrong(lambda t: write_table(ROWS, t.new, columns=["brand:linear"]), COLUMNS, ("cannot be indexed by linear", "quantiles")),
+    "mode": Wrong(lambda t: write_table(ROWS, t.new, ["id"], mode="apend"), INPUT, ("'apend'", 'Did you mean mode="append"?'), argument="mode"),
+    "exists": Wrong(lambda t: write_table(ROWS, t.table, columns=["id"]), EXISTS, ("already", 'mode="append", "overwrite" or "ignore"'), argument="mode"),
+    "other index": Wrong(lambda t: write_table(ROWS, t.table, ["brand"], mode="append"), COLUMNS, ("indexed by ['id', 'price']", 'mode="overwrite"')),
+    "new column": Wrong(lambda t: write_table(ROWS.with_columns(x=1), t.table, mode="append"), SCHEMA, ("'x' is not in the table", 'schema_mode="merge"')),
+    "lacking column": Wrong(lambda t: write_table(ROWS.drop("user"), t.table, mode="append"), SCHEMA, ("'user' is missing", 'schema_mode="merge"')),
+    "type": Wrong(lambda t: write_table(ROWS.cast({"id": pl.String}), t.table, mode="append"), SCHEMA, ("'id' is String", "Cast")),
+    "other columns": Wrong(lambda t: write_table(ROWS.rename({"user": "usr"}), t.table, mode="overwrite"), SCHEMA, ('schema_mode="overwrite"',), argument="schema_mode"),
+    "schema mode": Wrong(lambda t: write_table(ROWS, t.table, mode="append", schema_mode="merg"), INPUT, ('schema_mode="merge"',), argument="schema_mode"),
+    "schema mode alone": Wrong(lambda t: write_table(ROWS, t.table, mode="append", schema_mode="overwrite"), INPUT, ('mode="overwrite"',)),
+    "cube size": Wrong(lambda t: write_table(ROWS, t.new, ["id"], cube_size="1000"), INPUT, ("whole number of rows", "'1000'"), argument="cube_size"),
+    "list": Wrong(lambda t: write_table([1, 2], t.new, ["id"]), INPUT, ("builtins.list", "pl.DataFrame(...)"), argument="df"),
+    "series": Wrong(lambda t: write_table(ROWS["id"], t.new, ["id"]), INPUT, ("Series", "pl.DataFrame(...)"), argument="df"),
+    "None": Wrong(lambda t: write_table(None, t.new, ["id"]), INPUT, ("NoneType", "Polars or pandas frame"), argument="df"),
+    "array": Wrong(lambda t: write_table(np.zeros((2, 2)), t.new, ["id"]), INPUT, ("numpy.ndarray",), argument="df"),
+    "file": Wrong(lambda t: write_table("rows.csv", t.new, ["id"]), INPUT, ("pl.scan_csv('rows.csv')",), argument="df"),
+    "swapped": Wrong(lambda t: write_table(t.new, ROWS, columns=["id"]), INPUT, ("DataFrame", "no text")),
+    "no column": Wrong(lambda t: write_table(pl.DataFrame(), t.new, ["id"]), INPUT, ("no column",)),
+    "no path": Wrong(lambda t: write_table(ROWS, "", columns=["id"]), INPUT, ("is empty", "give a folder")),
+    "number as path": Wrong(lambda t: write_table(ROWS, 3, columns=["id"]), INPUT, ("no text", "give a folder")),
+    "path is a file": Wrong(lambda t: write_table(ROWS, t.file, columns=["id"]), EXISTS, ("is a file", "another path")),
+    "path below a file": Wrong(lambda t: write_table(ROWS, f"{t.file}/x", columns=["id"]), STORAGE, ("Not a directory", "try again")),
+    "path of Parquet": Wrong(lambda t: write_table(ROWS, t.parquet, columns=["id"]), EXISTS, ("qbeast.convert_table(", "empty place")),
+    "/proc/x": Wrong(lambda t: write_table(ROWS, "/proc/x", columns=["id"]), STORAGE, ("(/proc/x)", "Remove the cause")),
+    "scheme": Wrong(lambda t: write_table(ROWS, "hdfs://a/b", columns=["id"]), INPUT, ("s3://", "abfss://"), argument="path"),
+    "short scheme": Wrong(lambda t: write_table(ROWS, "s3:x", columns=["id"]), INPUT, ("s3://", "./s3:x")),
+    "store options": Wrong(lambda t: write_table(ROWS, t.new, ["id"], storage_options="a"), INPUT, ("map texts to texts",), argument="storage_options"),
+    "store values": Wrong(lambda t: write_table(ROWS, t.new, ["id"], storage_options={"n": 1}), INPUT, ("'n' maps to", "int"), argument="storage_options"),
+    "txn": Wrong(lambda t: write_table(ROWS, t.new, ["id"], txn=("a", "1")), INPUT, ("(application id, version)",), argument="txn"),
+    "metadata": Wrong(lambda t: write_table(ROWS, t.new, ["id"], commit_metadata=["a"]), INPUT, ("texts to texts",)),
+    "stats": Wrong(lambda t: write_table(ROWS, t.new, ["id"], column_stats={"idd_min": 0}), INPUT, ("'idd_min'", "Did you mean 'id_min'?"), argument="column_stats"),
+    "stats text": Wrong(lambda t: write_table(ROWS, t.new, ["id"], column_stats="{"), INPUT, ("no JSON",)),
+    "stats swapped": Wrong(lambda t: write_table(ROWS, t.new, ["id"], column_stats={"id_min": 9, "id_max": 0}), INPUT, ("above",)),
+    "dialect": Wrong(lambda t: write_table(ROWS, t.new, ["id"], dialect="jvm"), INPUT, ('"qbeast-spark"',), argument="dialect"),
+    "engine": Wrong(lambda t: write_table(ROWS, t.new, ["id"], engine="spark"), INPUT, ('"spill"',), argument="engine"),
+    "memory": Wrong(lambda t: write_table(ROWS, t.new, ["id"], memory_bytes="2GiB"), INPUT, ("number of bytes",), argument="memory_bytes"),
+    "spill": Wrong(lambda t: write_table(ROWS, t.new, ["id"], engine="spill", spill_dir="/nowhere"), STORAGE, ("'/nowhere'", "spill_dir")),
+    "names": Wrong(lambda t: write_table(pl.DataFrame({"a": [1], "A": [1]}), t.new, ["a"]), INPUT, ("differ in case", "Rename")),
+    "own name": Wrong(lambda t: write_table(ROWS.with_columns(_qbeast_weight=1), t.new, ["id"]), INPUT, ("qbeast's own", "Rename")),
+    "object": Wrong(lambda t: write_table(pl.DataFrame({"id": [1], "o": [object()]}), t.new, ["id"]), SCHEMA, ("type Object", "Cast or drop")),
+    "duration": Wrong(lambda t: write_table(pl.DataFrame({"id": [1], "o": [timedelta(1)]}), t.new, ["id"]), SCHEMA, ("Duration", "Cast or drop")),
+    "mixed": Wrong(lambda t: write_table(pd.DataFrame({"id": [1, "a"]}), t.new, ["id"]), INPUT, ("one type each",)),
+    "no frame": Wrong(lambda t: write_table(iter([]), t.new, ["id"]), INPUT, ("no frame", "empty frame")),
+    "other frames": Wrong(lambda t: write_table(iter([ROWS, ROWS.drop("user")]), t.new, ["id"]), SCHEMA, ("'user' is missing",)),
+}  # fmt: skip
+
+READS = {
+    "nothing there": Wrong(lambda t: scan_table(t.new), ABSENT, ("nothing is there", "qbeast.write_table(rows, "), NO_TABLE),
+    "empty folder": Wrong(lambda t: scan_table(t.empty), ABSENT, ("qbeast.write_table(rows, ",), NO_TABLE),
+    "Parquet file": Wrong(lambda t: scan_table(t.file), ABSENT, ("pl.scan_parquet(",), NO_TABLE),
+    "Parquet folder": Wrong(lambda t: qbeast.open_table(t.parquet), ABSENT, ("qbeast.convert_table(", "moves no data"), NO_TABLE),
+    "CSV folder": Wrong(lambda t: qbeast.open_table(t.csv), ABSENT, ("CSV files", "pl.scan_csv("), NO_TABLE),
+    "Delta": Wrong(lambda t: qbeast.open_table(t.delta), PLAIN, ("qbeast.convert_table(", "scan_delta"), "moves no data"),
+    "frame as path": Wrong(lambda t: qbeast.open_table(ROWS), INPUT, ("DataFrame", "give a folder")),
+    "Table": Wrong(lambda t: qbeast.Table("lineitem"), INPUT, ("qbeast.open_table(path)", "'lineitem'"), "opened, not made"),
+    "fraction": Wrong(lambda t: scan_table(t.table, sample=10), INPUT, ("between 0 and 1", "10"), ANYTHING),
+    "pair as a list": Wrong(lambda t: scan_table(t.table, sample=[0.1, 0.2]), INPUT, ("between 0 and 1", "(from, to)"), ANYTHING),
+    "falling pair": Wrong(lambda t: scan_table(t.table, sample=(0.2, 0.1)), INPUT, ("rise",), ANYTHING),
+    "text": Wrong(lambda t: scan_table(t.table, sample="some"), INPUT, ("'some'",), ANYTHING),
+    "rows": Wrong(lambda t: scan_table(t.table, rows=-1), INPUT, ("whole number",), argument="rows"),
+    "rows and sample": Wrong(lambda t: scan_table(t.table, rows=5, sample=0.1), INPUT, ("one of `rows`, `sample`",)),
+    "version": Wrong(lambda t: scan_table(t.table, version=77), VERSION, ("newest is 0", "Table.history() lists"), "has no version"),
+    "version text": Wrong(lambda t: scan_table(t.table, version="yesterday"), INPUT, ("ISO 8601",), argument="version"),
+    "version of old": Wrong(lambda t: scan_table(t.table, version="2001-01-01"), VERSION, ("oldest is 0", "Table.history()"), "has no version"),
+    "columns": Wrong(lambda t: t.it.head(columns=["prce"]), INPUT, ("Did you mean 'price'?",), argument="columns"),
+    "columns read": Wrong(lambda t: read_table(t.table, columns=["prce"]), INPUT, ("Did you mean 'price'?",), argument="columns"),
+    "columns as a text": Wrong(lambda t: read_table(t.table, columns="price"), INPUT, ("in a list",), argument="columns"),
+    "quotes": Wrong(lambda t: read_table(t.table, filter='brand = "b1"'), INPUT, ("no such column(s): ['b1']", "quote it singly: 'b1'")),
+    "typo": Wrong(lambda t: read_table(t.table, filter="prce < 3"), INPUT, ("Did you mean 'price'?",)),
+    "too short": Wrong(lambda t: read_table(t.table, filter="price <"), INPUT, ("ends too early",)),
+    "no condition": Wrong(lambda t: read_table(t.table, filter="price"), INPUT, ("compare it with something",)),
+    "number": Wrong(lambda t: read_table(t.table, filter=3), INPUT, ("Polars expression or SQL text",)),
+    "list of tuples": Wrong(lambda t: read_table(t.table, filter=[("price", "<", 3)]), INPUT, ("Polars expression or SQL text",)),
+    "query": Wrong(lambda t: read_table(t.table, filter="price < (SELECT max(id) FROM self)"), INPUT, ("asks for a query", "write it as a value")),
+    "second statement": Wrong(lambda t: read_table(t.table, filter="price < 1; drop table t"), INPUT, ("second statement",)),
+    "aggregate": Wrong(lambda t: read_table(t.table, filter="price < avg(price)"), INPUT, ("several columns or rows at once",)),
+    "text for a number": Wrong(lambda t: read_table(t.table, filter="price < 'a'"), INPUT, ("cannot compare",)),
+    "text for a date": Wrong(lambda t: read_table(t.dated, filter="day > '2019-01-01'"), INPUT, ("DATE '2026-01-31'",)),
+    "chain": Wrong(lambda t: read_table(t.table, filter="1 < price < 3"), INPUT, ("join comparisons by AND",)),
+    "ampersand": Wrong(lambda t: read_table(t.table, filter="price < 3 & id > 2"), INPUT, ("join comparisons by AND",)),
+    "rows of head": Wrong(lambda t: t.it.head(-1), INPUT, ("whole number",), argument="rows"),
+    "explain typo": Wrong(lambda t: t.it.explain("l_partkey < 10"), INPUT, ("no such column",)),
+    "explain type": Wrong(lambda t: t.it.explain(0.1), INPUT, ("Polars expression or SQL text", "float")),
+    "explain columns": Wrong(lambda t: t.it.explain(columns=["prce"]), INPUT, ("Did you mean 'price'?",), argument="columns"),
+    "files type": Wrong(lambda t: t.it.files(0.1), INPUT, ("Polars expression or SQL text",)),
+    "revision": Wrong(lambda t: t.it.metrics(revision=9), INPUT, ("[0, 1]",), argument="revision"),
+    "picture": Wrong(lambda t: t.it.plot("cloud"), INPUT, ("tree, space, fraction",), argument="kind"),
+    "SQL table": Wrong(lambda t: t.it.sql("SELECT * FROM t"), INPUT, ("table is called self",)),
+    "SQL verb": Wrong(lambda t: t.it.sql("SELEC * FROM self"), INPUT, ("found: SELEC",)),
+    "SQL column": Wrong(lambda t: t.it.sql("SELECT prce FROM self"), INPUT, ("valid columns",)),
+    "SQL delete": Wrong(lambda t: t.it.sql("DELETE FROM self WHERE id = 1"), INPUT, ("Table.delete()",), argument="query"),
+    "SQL update": Wrong(lambda t: t.it.sql("UPDATE self SET price = 1"), INPUT, ("Table.update()",), argument="query"),
+    "SQL number": Wrong(lambda t: t.it.sql(3), INPUT, ("SELECT ... FROM self",), argument="query"),
+    "estimate column": Wrong(lambda t: t.it.estimate({"x": "avg(prce)"}, error=0.1), INPUT, ("no such column",)),
+    "estimate text": Wrong(lambda t: t.it.estimate("avg(price)", error=0.1), INPUT, ("mapping of names",), argument="aggregates"),
+    "estimate nothing": Wrong(lambda t: t.it.estimate({"x": "price"}, error=0.1), INPUT, ("avg(column)",)),
+    "estimate how well": Wrong(lambda t: t.it.estimate({"x": "avg(price)"}), INPUT, ("sample=0.01",)),
+    "estimate distinct": Wrong(lambda t: t.it.estimate({"x": pl.col("user").n_unique()}, error=0.1), INPUT, ("read it with scan_table",)),
+    "confidence": Wrong(lambda t: t.it.estimate({"x": "avg(price)"}, error=0.1, confidence=95), INPUT, ("between 0 and 1",), argument="confidence"),
+    "CarbonData": Wrong(lambda t: qbeast.open_carbondata(t.parquet), ABSENT, ("Metadata/schema",), NO_TABLE),
+    "CarbonData file": Wrong(lambda t: qbeast.open_carbondata(t.file), ABSENT, ("folder that it is in",), NO_TABLE),
+    "Spark's way": Wrong(lambda t: qbeast.open_table("https://example.invalid/x"), qbeast.QbeastError, ("s3://",), "[Nn]othing was |there is no"),
+}  # fmt: skip
+
+CHANGES = {
+    "delete quotes": Wrong(lambda t: t.it.delete('brand = "b1"'), INPUT, ("quote it singly: 'b1'",)),
+    "delete type": Wrong(lambda t: t.it.delete([1, 2]), INPUT, ("Polars expression or SQL text", "list")),
+    "delete by others": Wrong(lambda t: t.it.delete(pl.col("price") < pl.col("price").mean()), INPUT, ("put it in as a value",)),
+    "delete chain": Wrong(lambda t: t.it.delete("1 < price < 3"), INPUT, ("join comparisons by AND",)),
+    "update nothing": Wrong(lambda t: t.it.update("price < 1", {}), INPUT, ("at least one",), argument="assignments"),
+    "update text": Wrong(lambda t: t.it.update("price < 1", "price = 2"), INPUT, ("map columns to values",), argument="assignments"),
+    "update column": Wrong(lambda t: t.it.update("price < 1", {"prce": "1"}), INPUT, ("Did you mean 'price'?",), argument="assignments"),
+    "update type": Wrong(lambda t: t.it.update("price < 1", {"price": "'abc'"}), SCHEMA, ("Cast it to Float64",)),
+    "update quotes": Wrong(lambda t: t.it.update("price < 1", {"brand": "other"}), INPUT, ("quote it singly: 'other'",)),
+    "update swapped": Wrong(lambda t: t.it.update({"price": 1}, "price < 1"), INPUT, ("map columns to values|Polars expression or SQL text",)),
+    "merge keys": Wrong(lambda t: t.it.merge(ROWS, on=[]), INPUT, ("one column or several",), argument="on"),
+    "merge key": Wrong(lambda t: t.it.merge(ROWS, on="idd"), INPUT, ("Did you mean 'id'?",), argument="on"),
+    "merge action": Wrong(lambda t: t.it.merge(ROWS, on="id", when_matched="replace"), INPUT, ("'update', 'delete', 'ignore'",), argument="when_matched"),
+    "merge source": Wrong(lambda t: t.it.merge("f.parquet", on="id"), INPUT, ("pl.scan_parquet('f.parquet')",), argument="df"),
+    "merge condition": Wrong(lambda t: t.it.merge(ROWS, on="id", matched_if="src.price < 1"), INPUT, ("no such column",), argument="matched_if"),
+    "merge columns": Wrong(lambda t: t.it.merge(ROWS.drop("price"), on="id"), SCHEMA, ("'price' is missing", "`update` and `insert`")),
+    "optimize file": Wrong(lambda t: t.it.optimize(files=["nope"]), INPUT, ("Table.files() lists them",)),
+    "optimize fraction": Wrong(lambda t: t.it.optimize(fraction=2), INPUT, ("between 0 and 1",), argument="fraction"),
+    "optimize revision": Wrong(lambda t: t.it.optimize(revision=9), INPUT, ("[0, 1]",), argument="revision"),
+    "optimize both": Wrong(lambda t: t.it.optimize(fold=True, revision=1), INPUT, ("one of `revision`",)),
+    "vacuum short": Wrong(lambda t: t.it.vacuum(retention_hours=0), INPUT, ("168 hours", "allow_short_retention=True")),
+    "vacuum text": Wrong(lambda t: t.it.vacuum(retention_hours="a week"), INPUT, ("number of hours",), argument="retention_hours"),
+    "restore": Wrong(lambda t: t.it.restore(77), VERSION, ("newest is 0", "Table.history()"), "has no version"),
+    "restore nothing": Wrong(lambda t: t.it.restore(None), INPUT, ("number",), argument="version"),
+    "column there": Wrong(lambda t: t.it.add_columns({"id": pl.Int64}), SCHEMA, ("is there",)),
+    "column type": Wrong(lambda t: t.it.add_columns({"x": "int"}), INPUT, ("Polars types", "pl.Float64"), argument="columns"),
+    "column list": Wrong(lambda t: t.it.add_columns(["x"]), INPUT, ("Polars types",), argument="columns"),
+    "widen column": Wrong(lambda t: t.it.widen_columns({"prce": pl.Float64}), INPUT, ("Did you mean 'price'?",), argument="columns"),
+    "widen type": Wrong(lambda t: t.it.widen_columns({"user": "long"}), INPUT, ("Polars types",), argument="columns"),
+    "narrow": Wrong(lambda t: t.it.widen_columns({"price": pl.Float32}), UNSUPPORTED, ("cannot become Float32",)),
+    "property": Wrong(lambda t: t.it.set_properties({"delta.foo": "1"}), UNSUPPORTED, ("these can be set", "delta.appendOnly")),
+    "properties": Wrong(lambda t: t.it.set_properties("a=1"), INPUT, ("map names to texts",), argument="properties"),
+    "own property": Wrong(lambda t: t.it.set_properties({"qbeast.x": "1"}), INPUT, ("qbeast's own",)),
+    "dialect": Wrong(lambda t: t.it.switch_dialect("jvm"), INPUT, ('"qbeast-spark"',), argument="dialect"),
+    "change feed": Wrong(lambda t: t.fed.delete("id < 3"), UNSUPPORTED, ("Table.set_properties({'delta.enableChangeDataFeed': None})",)),
+    "append-only": Wrong(lambda t: t.appended.delete("id < 3"), UNSUPPORTED, ("takes appends alone", "Table.set_properties({'delta.appendOnly': None})")),
+    "convert partitioned": Wrong(lambda t: qbeast.convert_table(t.partitioned, ["id"]), UNSUPPORTED, ("qbeast.write_table(pl.scan_delta(", "columns=['brand', ...]")),
+    "open partitioned": Wrong(lambda t: qbeast.open_table(t.partitioned), UNSUPPORTED, ("qbeast.write_table(pl.scan_delta(",)),
+    "convert hive": Wrong(lambda t: qbeast.convert_table(t.hive, ["id"]), UNSUPPORTED, ("hive_partitioning=True",)),
+    "convert nested": Wrong(lambda t: qbeast.convert_table(t.nested, ["id"]), UNSUPPORTED, ("Move them into one folder",)),
+    "convert CSV": Wrong(lambda t: qbeast.convert_table(t.csv, ["id"]), ABSENT, ("pl.scan_csv(",), NO_TABLE),
+    "convert again": Wrong(lambda t: qbeast.convert_table(t.table, ["brand"]), COLUMNS, ('mode="overwrite"',)),
+    "append to Delta": Wrong(lambda t: write_table(ROWS, t.delta, ["id"], mode="append"), PLAIN, ("qbeast.convert_table(",)),
+    "upgrade Delta": Wrong(lambda t: qbeast.upgrade_table(t.delta), PLAIN, ("qbeast.convert_table(",)),
+    "upgrade copies": Wrong(lambda t: qbeast.upgrade_table(t.table, replicated="maybe"), INPUT, ('"keep" or "drop"',), argument="replicated"),
+    "suggest of a file": Wrong(lambda t: qbeast.suggest_columns("f.parquet"), INPUT, ("pl.scan_parquet('f.parquet')",), argument="df"),
+    "suggest most": Wrong(lambda t: qbeast.suggest_columns(ROWS, most=0), INPUT, ("1 to 8",), argument="most"),
+    "suggest query": Wrong(lambda t: qbeast.suggest_columns(ROWS, "price < 1"), INPUT, ("list of conditions",), argument="queries"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    """Make tables and what newcomers take for tables; no case changes any of them."""
+    root = tmp_path_factory.mktemp("newcomer")
+    for name in ("parquet", "csv", "empty", "hive/day=1", "nested/x"):
+        (root / name).mkdir(parents=True)
+    for name in ("file.parquet", "parquet/a.parquet", "hive/day=1/a.parquet", "nested/x/a.parquet"):
+        ROWS.write_parquet(root / name)
+    ROWS.write_csv(root / "csv" / "a.csv")
+    write_table(ROWS, root / "table", columns=["id", "price"])
+    write_table(pl.DataFrame({"day": [date(2026, 1, 31)]}), root / "dated", columns=["day"])
+    write_deltalake(root / "delta", ROWS)
+    write_deltalake(root / "partitioned", ROWS, partition_by=["brand"])
+    for name, key in (("fed", "delta.enableChangeDataFeed"), ("appended", "delta.appendOnly")):
+        write_deltalake(root / name, ROWS, configuration={key: "true"})
+        qbeast.convert_table(root / name, ["id"])
+    paths = ("parquet", "csv", "empty", "hive", "nested", "table", "dated", "delta", "partitioned", "new")
+    before = _content(root)
+    yield SimpleNamespace(
+        file=str(root / "file.parquet"),
+        it=qbeast.open_table(root / "table"),
+        fed=qbeast.open_table(root / "fed"),
+        appended=qbeast.open_table(root / "appended"),
+        **{name: str(root / name) for name in paths},
+    )
+    assert _content(root) == before  # what the messages promise
+
+
+def _content(root: Path) -> dict[str, int]:
+    found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+    return {str(path): path.stat().st_mtime_ns for path in found}
+
+
+CASES = {
+    f"{group}: {name}": wrong
+    for group, cases in (("write", WRITES), ("read", READS), ("change", CHANGES))
+    for name, wrong in cases.items()
+}
+
+
+@pytest.mark.parametrize("wrong", CASES.values(), ids=CASES.keys())
+def test_a_wrong_input_is_told_with_its_cure(wrong: Wrong, places: SimpleNamespace) -> None:
+    with pytest.raises(qbeast.QbeastError) as caught:
+        wrong.tried(places)
+    error, text = caught.value, str(caught.value)
+    assert isinstance(error, wrong.error)
+    assert [words for words in wrong.said if not any(one in text for one in words.split("|"))] == [], text
+    assert re.search(wrong.still, text), text
+    assert error.changed is False
+    assert len(text) < LONGEST
+    assert not HIDDEN.search(text)
+    if wrong.argument is not None:
+        assert error.hint is not None
+        assert error.hint.argument == wrong.argument
+
+
+def test_there_are_as_many_as_newcomers_tried() -> None:
+    assert len(CASES) >= 110
