@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
-__all__ = ["QbeastDataSource", "QbeastReader"]
+__all__ = ["NoStreamReader", "QbeastDataSource", "QbeastReader"]
 
 
 class QbeastDataSource(DataSource):

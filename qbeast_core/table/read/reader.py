@@ -343,6 +343,8 @@ def different_names(columns: Sequence[str], known: Sequence[str]) -> list[str]:
     if wrong or not texts or len(set(texts)) < len(texts):
         what = f"must be different names of {list(known)}, at least one, in a list"
         guess = did_you_mean(unknown, known)
-        told = refusal("columns", what, "nothing was read", given=columns)
+        told = refusal(
+            "columns", what, "nothing was read", given=columns if isinstance(columns, str) else listed
+        )
         raise InvalidInputError(Message(told, f".{guess}" if guess else ""), argument="columns")
     return texts
