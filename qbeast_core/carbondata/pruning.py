@@ -46,6 +46,8 @@ def may_match(node: Node, units: Sequence[Unit], schema: pl.Schema) -> BoolArray
         True where nothing is known.
     """
     names = sorted(filtered_columns(node) & set(schema))
+    if not names:  # most reads have no filter, and each statement of Polars costs as much as decoding a page
+        return evaluate(node, len(units), lambda _: np.ones(len(units), np.bool_))
     bounds = {name: [_decoded(unit.get(name)) for unit in units] for name in names}
     files = pl.DataFrame({"num_records": [0] * len(units)})
     for at, side in enumerate(("min", "max")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -171,7 +172,7 @@ def _read_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     if I16 <= kind <= I64:
         return _read_zigzag(data, at)
     if kind == BINARY:
-        size, at = read_varint(data, at)
+        size, at = (data[at], at + 1) if data[at] < 0x80 else read_varint(data, at)
         return _slice(data, at, size), at + size
     if depth >= _MAX_DEPTH:
         message = f"values nest deeper than {_MAX_DEPTH}"
@@ -201,8 +202,10 @@ def _read_list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     size, at = (header >> 4, at + 1) if header < 0xF0 else read_varint(data, at + 1)
     _check_size(data, at, size)
     items: list[Any] = []
+    kind = header & 0x0F
+    read = _read_zigzag if I16 <= kind <= I64 else partial(_read_value, kind=kind, depth=depth)
     for _ in range(size):
-        item, at = _read_value(data, at, header & 0x0F, depth)
+        item, at = read(data, at)
         items.append(item)
     return items, at
 

@@ -81,13 +81,12 @@ def scaled_decimals(slices: Slices, kind: Any, nulls: BoolArray | None = None) -
 
 def _short_words(slices: Slices, sizes: I64Array) -> Any:
     """Return unscaled numbers of at most 8 bytes, extended to 16; 0 where there is none."""
-    numbers = np.zeros(len(sizes), np.int64)
-    at, last = slices.starts + 1, max(len(slices.data) - 1, 0)
-    for byte in range(int(sizes.max(initial=0))):
-        longer = numbers << 8 | slices.data[np.minimum(at + byte, last)]
-        numbers = np.where(byte < sizes, longer, numbers)
-    unused = 8 * (_SHORT - sizes)
-    numbers = np.where(sizes > 0, numbers << np.minimum(unused, 63) >> np.minimum(unused, 63), 0)
+    # Eight bytes from the first of each number: what is behind it is shifted out, and its sign fills the place.
+    padded = np.zeros(len(slices.data) + _SHORT + 1, np.uint8)
+    padded[: len(slices.data)] = slices.data
+    eights = np.ndarray((len(padded) - _SHORT + 1,), ">i8", padded, strides=(1,))
+    numbers = eights[slices.starts + 1].astype(np.int64) >> 8 * (_SHORT - np.maximum(sizes, 1))
+    numbers[sizes < 1] = 0
     words = np.empty((len(numbers), 2), "<i8")
     words[:, 0] = numbers
     words[:, 1] = numbers >> 63

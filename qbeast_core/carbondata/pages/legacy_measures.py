@@ -32,6 +32,8 @@ _WIDTHS: Final[dict[int, np.dtype[Any]]] = {width: np.dtype(f"<i{width}") for wi
 _INT64: Final = 2**63
 _MOST_DECIMALS: Final = 400
 _MOST_PRECISION: Final = 38
+_EXACT_POWER: Final = 22  # powers of ten up to here are doubles
+_EXACT_DIGITS: Final = 10**15  # decimals of fewer digits and doubles tell each other apart
 _BARE: Final = 7  # bytes of the meta of a decimal that tells nothing
 
 
@@ -166,10 +168,9 @@ def _doubles(data: U8Array, values: Any, width: int, meta: LegacyMeta) -> Any:
         if width == 8:
             return np.frombuffer(data, "<f8")
         factor = 10.0**meta.decimals if meta.decimals <= 308 else np.inf
-        stored = values / factor
         if width >= _size(far * factor):
-            return stored
-        return _exact_difference(most, stored)
+            return values / factor
+        return _exact_difference(most, values, meta.decimals, factor)
     if width == 8 and not abs(far) < _INT64:
         return np.frombuffer(data, "<f8")
     if width < _size(far):
@@ -177,10 +178,28 @@ def _doubles(data: U8Array, values: Any, width: int, meta: LegacyMeta) -> Any:
     return values
 
 
-def _exact_difference(most: float, stored: Any) -> Any:
-    """Return ``most - stored`` by the shortest texts of both, as Java's BigDecimal has it; once for each value."""
-    distinct, at = np.unique(stored, return_inverse=True)
+def _exact_difference(most: float, stored: Any, decimals: int, factor: float) -> Any:
+    """Return ``most - stored / factor`` by the shortest texts of both, as Java's BigDecimal has it.
+
+    Parameters
+    ----------
+    most : float
+        The largest value.
+    stored : NumPy array
+        Integers.
+    decimals : int
+        Digits behind the point.
+    factor : float
+        Ten to that power.
+    """
     high = Decimal(repr(most))
+    whole = high.scaleb(decimals)
+    if decimals <= _EXACT_POWER and whole == whole.to_integral_value() and abs(whole) < _EXACT_DIGITS:
+        numbers = stored.astype(np.int64)
+        if len(numbers) and max(int(numbers.max()), -int(numbers.min())) < _EXACT_DIGITS:
+            # So many digits are the shortest text, and one division of whole numbers is rounded once.
+            return (int(whole) - numbers) / factor
+    distinct, at = np.unique(stored / factor, return_inverse=True)
     found = np.array([float(high - Decimal(repr(one))) for one in distinct.tolist()], np.float64)
     return found[at]
 

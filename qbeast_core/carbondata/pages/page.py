@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -101,7 +102,7 @@ def _split_page(
         message = f"a page has encodings of numbers {unknown}, which no release writes"
         raise Unreadable(message)
     is_packed = version < 3
-    ends = np.cumsum([chunk.data_bytes, chunk.row_id_bytes, chunk.run_bytes]).tolist()
+    ends = list(accumulate((chunk.data_bytes, chunk.row_id_bytes, chunk.run_bytes)))
     if ends[-1] > len(body):
         damaged(f"a page of {len(body)} bytes has parts of {ends[-1]}")
     order = None
@@ -249,18 +250,15 @@ def _dimension(chunk: DataChunk2, body: memoryview, context: PageContext, rows: 
             return direct_timestamps(surrogates, column.arrow_type, *context.direct_timestamp)
         return members_at(surrogates, context.members())
     width = 4 if Encoding.DIRECT_COMPRESS_VARCHAR in chunk.encoders else 2
-    slices = length_value(data, width)
-    if runs is not None:
-        slices = slices.take(_repeated(np.arange(len(slices)), runs))
-    if order is not None:
-        slices = slices.take(_fitting(order, len(slices)))
     found = plain_values(
-        slices,
+        length_value(data, width),
         column.kind,
         column.arrow_type,
         is_child=context.is_child,
         numbers_in_text=context.numbers_in_text,
     )
+    if runs is not None or order is not None:
+        found = found.take(pa.array(_ordered(np.arange(len(found)), order, runs)))
     return with_nulls(found, null_mask(_null_bits(chunk), len(found)))
 
 

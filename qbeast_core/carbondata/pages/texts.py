@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from qbeast_core.carbondata.damage import damaged
-from qbeast_core.carbondata.pages.chains import chain
+from qbeast_core.carbondata.pages.heads import length_heads
 from qbeast_core.carbondata.pages.nulls import with_nulls
 from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
 
@@ -40,10 +40,6 @@ class Slices:
 
     def __len__(self) -> int:
         return len(self.starts)
-
-    def take(self, rows: I64Array) -> Slices:
-        """Return strings in another order; they do not ascend any more."""
-        return Slices(self.data, self.starts[rows], self.lengths[rows])
 
     def equal_to(self, token: bytes) -> BoolArray:
         """Tell which strings are a token."""
@@ -79,11 +75,7 @@ def length_value(data: U8Array, width: int, rows: int = -1) -> Slices:
     >>> found.starts, found.lengths
     (array([2, 6, 8]), array([2, 0, 1]))
     """
-    heads = _equal_heads(data, width)
-    if heads is None:
-        heads = _short_heads(data, width)
-    if heads is None:
-        heads = _walked_heads(data, width)
+    heads = length_heads(data, width)
     if rows >= 0 and len(heads) != rows:
         damaged(f"a page holds {len(heads)} strings where {rows} rows are to be")
     starts = heads + width
@@ -130,66 +122,3 @@ def _packed(slices: Slices, offsets: I64Array) -> U8Array:
         moved = np.repeat(slices.starts[first:last] - offsets[first:last], slices.lengths[first:last])
         packed[begin:end] = slices.data[np.arange(begin, end) + moved]
     return packed
-
-
-def _equal_heads(data: U8Array, width: int) -> I64Array | None:
-    """Return where the lengths stand if all are equal, else None."""
-    if len(data) == 0:
-        return np.empty(0, np.int64)
-    if len(data) < width:
-        damaged("a page ends inside a length")
-    step = int.from_bytes(data[:width].tobytes(), "big") + width
-    if len(data) % step:
-        return None
-    rows = data.reshape(-1, step)
-    return np.arange(0, len(data), step) if np.all(rows[:, :width] == rows[0, :width]) else None
-
-
-def _short_heads(data: U8Array, width: int) -> I64Array | None:
-    """Return where the lengths stand if all are below 256 and no string holds a zero byte, else None.
-
-    Zero bytes are then lengths alone. A run of them begins at a length: where that is 0 its last byte is in the
-    run too, so that lengths stand at every `width` bytes of the run; the last byte of the last is not zero
-    unless the run ends with an empty string.
-    """
-    zero = np.flatnonzero(data == 0)
-    if len(zero) == 0:
-        return None
-    run_begins = np.empty(len(zero), np.bool_)
-    run_begins[0] = True
-    np.not_equal(zero[1:], zero[:-1] + 1, out=run_begins[1:])
-    begins = zero[run_begins]
-    counts = np.diff(np.append(np.flatnonzero(run_begins), len(zero)))
-    if counts.max() == 1 and width == 2:
-        heads = begins
-    else:
-        place = zero - np.repeat(begins, counts)
-        heads = zero[place % width == 0]
-    last = heads + (width - 1)
-    if heads[0] != 0 or last[-1] >= len(data):
-        return None
-    ends = heads + width + data[last]
-    # By induction from the first: each string ends where the next length stands.
-    if ends[-1] != len(data) or not np.array_equal(ends[:-1], heads[1:]):
-        return None
-    middle = (
-        np.logical_or.reduce([data[heads + byte] != 0 for byte in range(1, width - 1)])
-        if width > 2
-        else False
-    )
-    return None if np.any(middle) else heads
-
-
-def _walked_heads(data: U8Array, width: int) -> I64Array:
-    """Return where the lengths stand, each of which is known by the one before alone."""
-    padded = np.append(data, np.zeros(width, np.uint8))
-
-    def ends(at: I64Array) -> I64Array:
-        first, count = int(at[0]), len(at)
-        lengths = np.zeros(count, np.int64)
-        for byte in range(width):
-            lengths <<= 8
-            lengths |= padded[first + byte : first + byte + count]
-        return at + width + lengths
-
-    return chain(ends, 0, len(data))[:-1]
