@@ -65,6 +65,7 @@ def test_a_filter_opens_fewer_pages(name: str, predicate: pl.Expr) -> None:
     assert 0 < plan.pages_opened < plan.pages_total == whole.pages_total
     assert plan.rows_opened >= table.scan().filter(predicate).collect().height > 0
     assert f"{plan.pages_opened:,} of {plan.pages_total:,}" in repr(plan)
+    assert f"{plan.pages_opened:,} of {plan.pages_total:,}" in plan._repr_html_()
 
 
 def test_a_plan_of_nothing_opens_no_file() -> None:
@@ -91,6 +92,9 @@ def test_a_table_tells_what_it_is() -> None:
     assert table.unreadable.is_empty()
     assert table.properties
     assert "37" in repr(table)
+    html = table._repr_html_()
+    assert "37" in html
+    assert all(f">&quot;{name}&quot;<" in html for name in table.schema)
 
 
 def test_segments_are_chosen_by_id() -> None:
