@@ -35,6 +35,9 @@ _KINDS: Final[dict[bool, Literal["inner", "leaf"]]] = {True: "inner", False: "le
 _Key: TypeAlias = tuple[Any, ...]
 """A revision's number; or with depth and whether cubes are inner ones."""
 
+_IN_FULL: Final = 1
+"""Revisions that `repr` shows with their spreads and levels, so that a table of many fits a screen."""
+
 _REVISION: Final = ["revision"]
 
 _LEVEL: Final = ["revision", "depth", "inner"]
@@ -199,7 +202,9 @@ class Metrics(_Value):
     def __repr__(self) -> str:
         effect = "" if self.design_effect is None else f", design effect {self.design_effect:.2f}"
         head = f"Index metrics of version {self.version}{effect}"
-        return "\n".join([head, *(line for one in self.revisions for line in _lines(one))])
+        newest = [one.revision_id for one in self.revisions if one.blocks][-_IN_FULL:]
+        lines = (line for one in self.revisions for line in _lines(one, in_full=one.revision_id in newest))
+        return "\n".join([head, *lines])
 
     __str__ = __repr__
 
@@ -236,7 +241,7 @@ def _flat(one: RevisionMetrics | LevelMetrics, start: dict[str, Any]) -> dict[st
     return flat
 
 
-def _lines(one: RevisionMetrics) -> list[str]:
+def _lines(one: RevisionMetrics, *, in_full: bool) -> list[str]:
     if not one.dimensions or (one.revision_id == 0 and not one.blocks):
         return ["", f"Revision 0, staging: {one.rows:,} rows in {one.files:,} files, {one.bytes:,} bytes"]
     fan_out = "-" if one.fan_out is None else f"{one.fan_out:.2f}"
@@ -249,6 +254,8 @@ def _lines(one: RevisionMetrics) -> list[str]:
             f"(at least {one.min_height}), fan-out {fan_out} of {one.max_fan_out}"
         ),
     ]
+    if not in_full:
+        return lines
     if one.replicated_blocks:
         lines.append(f"  besides, {one.replicated_rows:,} copies of rows in {one.replicated_blocks:,} blocks")
     spreads = [(name, value) for name in _SPREADS if (value := getattr(one, name)) is not None]

@@ -103,6 +103,19 @@ def test_one_revision_can_be_asked_for_and_must_exist(tmp_path: Path) -> None:
         table.metrics(revision=7)
 
 
+def test_many_revisions_fit_a_screen(tmp_path: Path) -> None:
+    for size in (100, 50, 200, 40):
+        qbeast.write_table(
+            pl.DataFrame({"id": range(300)}), tmp_path / "t", ["id"], mode="append", cube_size=size
+        )
+    metrics = qbeast.open_table(tmp_path / "t").metrics()
+    assert len(metrics.revisions) == 5
+    shown = repr(metrics)
+    assert shown.count("desired cube size") == 4
+    assert shown.count("blocks per file") == 1
+    assert shown.count("\n") < 40
+
+
 def test_frames_have_a_column_per_number(tmp_path: Path) -> None:
     with small_files(file_rows=100):
         qbeast.write_table(pl.DataFrame({"id": range(2000)}), tmp_path / "t", columns=["id"], cube_size=100)
