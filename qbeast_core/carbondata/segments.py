@@ -15,6 +15,7 @@ from qbeast_core.carbondata.inside import StoredFile, inside, there
 from qbeast_core.carbondata.json_files import Load, Location, read_segment_file
 from qbeast_core.carbondata.structs.index_file import BlockIndex, read_index_file, read_merged_index_file
 from qbeast_core.errors import UnsupportedTableError
+from qbeast_core.hints import Message, argument
 from qbeast_core.io.store import Store, open_store
 
 __all__ = ["LiveFile", "Place", "Stores", "columnar_files", "external_files", "indexed_files"]
@@ -114,10 +115,11 @@ class Stores:
             return Place.of(self.table, folder.strip("/"))
         known = self.external.get(folder, self.external.get(folder.rstrip("/")))
         if known is None and not self.allow_absolute_paths:
-            message = (
+            message = Message(
                 f"{self.table.uri!r} has rows in {folder!r}, outside of its folder. They were not read. If you trust "
-                f"whoever wrote the table, open it with allow_absolute_paths=True, or say where the folder lies now "
-                f"with external_paths={{{folder!r}: '/its/folder'}}."
+                "whoever wrote the table, open it with ",
+                *(argument(allow_absolute_paths=True), ", or say where the folder lies now with "),
+                *(argument(external_paths={folder: "/its/folder"}), "."),
             )
             raise UnsupportedTableError(message, path=self.table.uri, feature="external segment")
         return Place.of(open_store(known or folder, self.storage_options), "")

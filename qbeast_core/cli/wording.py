@@ -12,12 +12,18 @@ from qbeast_core.hints import Hint, Message
 __all__ = ["hint_facts", "one_line", "spoken"]
 
 _COMMANDS: Final[Mapping[str, str]] = {
+    "Table.add_columns": "add-columns",
+    "Table.check": "check",
     "Table.delete": "delete",
     "Table.files": "explain --files",
     "Table.history": "history",
     "Table.merge": "merge",
+    "Table.optimize": "optimize",
     "Table.repair": "repair",
+    "Table.restore": "restore",
+    "Table.switch_dialect": "switch-dialect",
     "Table.update": "update",
+    "Table.vacuum": "vacuum",
     "convert_table": "convert",
     "import_carbondata": "import-carbondata",
     "upgrade_table": "upgrade",
@@ -126,12 +132,20 @@ def _option(name: str, value: object, command: click.Command | None) -> str:
             return f"{', '.join(first)} or {last}"
         case "append" if name == "mode":
             return "`qbeast append`"  # a command of its own
-        case list():
-            return f"{option} {','.join('...' if one is ... else str(one) for one in value)}"
-        case float():
-            return f"{option} {value:g}"
+        case Mapping():
+            return " ".join(f"{option} {key}={one}" for key, one in value.items())
         case _:
-            return f"{option} {value}"
+            return f"{option} {_text(value)}"
+
+
+def _text(value: object) -> str:
+    match value:
+        case list():
+            return ",".join("..." if one is ... else str(one) for one in value)
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)
 
 
 def _parameter(name: str, command: click.Command | None) -> str:

@@ -8,12 +8,10 @@ from typing import Final, cast
 from urllib.parse import unquote
 
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
+from qbeast_core.hints import Hint, Message, argument, named
 from qbeast_core.spec.file_path import FilePath
 
-__all__ = ["OPTION", "SCHEMES", "is_address", "locate_file", "resolve_location"]
-
-OPTION: Final = "allow_absolute_paths"
-"""The option of reads that lets files lie outside the table's root."""
+__all__ = ["SCHEMES", "is_address", "locate_file", "resolve_location"]
 
 SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file", "memory")
 """How addresses of tables begin."""
@@ -112,12 +110,14 @@ def locate_file(root: str, path: str, *, allow_absolute: bool) -> str:
     if own and allow_absolute:
         return path
     article, told = ("an", "absolute path") if own else ("a", "path that leads out of the table")
-    cure = (
-        f"If you trust whoever wrote the table (a shallow clone has such paths), open it with {OPTION}=True."
-        if own
-        else "qbeast never follows it. Copy the file into the table's folder with the tool that wrote it."
+    cure: tuple[str | Hint, ...] = (
+        "qbeast never follows it. Copy the file into the table's folder with the tool that wrote it.",
     )
-    message = f"the log of {root!r} names a file by {article} {told}: {path!r}. It was not opened. {cure}"
+    if own:
+        trusted = "If you trust whoever wrote the table (a shallow clone has such paths), open it with "
+        cure = (trusted, argument(allow_absolute_paths=True), ".")
+    said = f"the log of {root!r} names a file by {article} {told}: {path!r}. It was not opened. "
+    message = Message(said, *cure)
     raise UnsupportedTableError(message, path=root, feature=told)
 
 
@@ -156,12 +156,13 @@ def _resolve_address(scheme: str, rest: str) -> str:
     host, _, path = rest.partition("/")
     shown = repr(f"{scheme}://{re.split(r'[?#]', rest)[0].rpartition('@')[2]}")  # the rest may be a secret
     if ":" in host.rpartition("@")[0]:
-        raise _refused(shown, "it holds a password", "give credentials in storage_options")
+        raise _refused(shown, "it holds a password", "give credentials in ", named("storage_options"))
     if not host and scheme != "memory":
         raise _refused(shown, "it names no bucket", f"write {scheme}://bucket/folder")
     if any(mark in rest for mark in _CUT):
         cause = "it holds a # or ?, where some libraries cut it off and others do not"
-        raise _refused(shown, cause, "choose a name without, and give what follows a ? in storage_options")
+        options = named("storage_options")
+        raise _refused(shown, cause, "choose a name without, and give what follows a ? in ", options)
     if any(mark in rest for mark in _BROKEN) or _ESCAPE.search(rest):
         cause = (
             f"it holds one of {_BROKEN} or a % and two hexadecimal digits, which libraries read differently"
@@ -185,6 +186,6 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _refused(shown: str, cause: str, cure: str) -> InvalidInputError:
-    message = f"{shown} cannot be the place of a table: {cause}. Nothing was read or written; {cure}."
-    return InvalidInputError(message, argument="path")
+def _refused(shown: str, cause: str, *cure: str | Hint) -> InvalidInputError:
+    told = f"{shown} cannot be the place of a table: {cause}. Nothing was read or written; "
+    return InvalidInputError(Message(told, *cure, "."), argument="path")

@@ -237,9 +237,8 @@ def _duration(name: str, value: str) -> timedelta:
 def _refuse_password(uri: str) -> None:
     """Raise where an address holds a password: it would be shown and logged wherever the table is named."""
     if urlsplit(uri).password is not None:
-        message = (
-            f"{uri!r} holds a password; nothing was read or written. Give credentials as storage_options."
-        )
+        told = f"{uri!r} holds a password; nothing was read or written. Give credentials as "
+        message = Message(told, named("storage_options"), ".")
         raise InvalidInputError(message, argument="path")
 
 

@@ -82,6 +82,7 @@ def test_errors_to_come_have_the_exit_code_of_the_class_above() -> None:
 
 WRONG: list[tuple[list[str], int, str]] = [
     (["frobnicate"], 2, "qbeast --help"),
+    (["shwo", "TABLE"], 2, "Did you mean 'show'?"),
     (["--traceback", "show", "TABLE"], 2, "`qbeast COMMAND ... --traceback`"),
     (["--frobnicate"], 2, "qbeast --help"),
     (["show", "TABLE", "--wher", "a"], 2, "--where"),
@@ -97,6 +98,17 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["sample", "TABLE", "1:2:3"], 2, "0.1:0.2"),
     (["sample", "TABLE", "2"], 2, "between 0 and 1"),
     (["explain", "TABLE", "--select", "nope"], 2, "['nope']"),
+    (["explain", "TABLE", "--where", "prise < 1"], 2, "--where names no such column(s): ['prise']"),
+    (["explain", "TABLE", "--where", "1 < price < 3"], 2, "join comparisons by AND"),
+    (["sql", "TABLE", "DELETE FROM self"], 2, "`qbeast delete` does it"),
+    (["estimate", "TABLE", "avg(prise)", "--error", "1%"], 2, "AGGREGATE... names no such column(s)"),
+    (["estimate", "TABLE", "avg(price)"], 2, "--absolute for each answer; or --sample 0.01"),
+    (["update", "TABLE", "--all", "--set", "prise=1"], 2, "--set names column(s) ['prise']"),
+    (["merge", "PLAIN", "TABLE", "--on", "idd"], 2, "--on names column(s) ['idd']"),
+    (["widen-columns", "TABLE", "prise=double"], 2, "Did you mean 'price'?"),
+    (["switch-dialect", "TABLE", "jvm"], 2, "qbeast-spark"),
+    (["suggest", "FILE"], 2, "--format"),
+    (["write", "PLAIN", "new", "-c", "id", "--memory", "1"], 2, "--memory must be"),
     (["metrics", "TABLE", "--revision", "9"], 2, "9"),
     (["plot", "TABLE", "cloud"], 2, "fraction"),
     (["optimize", "TABLE", "--file", "nope.parquet"], 2, "qbeast explain --files"),
@@ -210,7 +222,9 @@ def test_messages_speak_of_options() -> None:
             "qbeast.upgrade_table('t', replicated=\"drop\")",
             "`qbeast upgrade t --replicated drop`",
         ),
-        (call("Table.switch_dialect"), "Table.switch_dialect()", "Table.switch_dialect() in Python"),
+        (call("Table.switch_dialect"), "Table.switch_dialect()", "`qbeast switch-dialect`"),
+        (call("Table.scan_tasks"), "Table.scan_tasks()", "Table.scan_tasks() in Python"),
+        (argument(external_paths={"a": "b"}), "external_paths={'a': 'b'}", "--external-paths a=b"),
     ):
         error = QbeastError(Message("Cure: ", hint, "."))
         assert (str(error), error.hints) == (f"Cure: {in_python}.", (hint,))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from qbeast_core.errors import SchemaMismatchError
+from qbeast_core.hints import Message, argument
 from qbeast_core.io.store import open_store
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.dml.merge_clauses import Clauses, MergeConditions
@@ -113,9 +114,10 @@ def _fitted(rows: pl.DataFrame, names: Sequence[str], schema_json: str, schema: 
     try:
         fitted = fit_frame(given, schema_json, wanted, merge=False)
     except SchemaMismatchError as error:
-        msg = (
+        msg = Message(
             f"the source does not fit the table: {'; '.join(error.problems)}. Nothing was changed. Where it has other "
-            "columns, say with `update` and `insert` what is set to what."
+            "columns, say with ",
+            *(argument(update=None), " and ", argument(insert=None), " what is set to what."),
         )
         raise SchemaMismatchError(msg, problems=error.problems) from error
     return rows.with_columns(fitted.get_columns())

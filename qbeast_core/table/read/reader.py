@@ -174,9 +174,10 @@ class Reader:
         table = build_block_table(files, self.snapshot.config.revisions, self.snapshot.schema, tags)
         if table.corrupt:
             shown = ", ".join(table.corrupt[:3])
-            message = (
+            message = Message(
                 f"the index tags of {len(table.corrupt)} file(s) of {self.snapshot.uri!r} cannot be read, or "
-                f"cannot be true ({shown}): these files are read whole. No row is lost; Table.repair() mends them."
+                f"cannot be true ({shown}): these files are read whole. No row is lost; ",
+                *(call("Table.repair"), " mends them."),
             )
             warnings.warn(message, CorruptTagWarning, stacklevel=3)
         return table
@@ -184,10 +185,10 @@ class Reader:
     def _warn_of_settings(self) -> None:
         faults = self.snapshot.config.faults
         if faults:
-            message = (
+            message = Message(
                 f"settings of {self.snapshot.uri!r} cannot be read, or cannot be true ({', '.join(faults)}): files of "
-                "such revisions are read whole. No row is lost; Table.check() tells why, Table.repair() mends what "
-                "can be mended."
+                "such revisions are read whole. No row is lost; ",
+                *(call("Table.check"), " tells why, ", call("Table.repair"), " mends what can be mended."),
             )
             warnings.warn(message, CorruptTagWarning, stacklevel=4)
 

@@ -24,7 +24,7 @@ from qbeast_core.errors import (
     VersionNotFoundError,
     shown_cause,
 )
-from qbeast_core.hints import Message, call
+from qbeast_core.hints import Message, call, named
 from qbeast_core.io.location import SCHEMES
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import Metadata, Protocol
@@ -60,13 +60,20 @@ _SPAWN: Final = (
     "this process was forked from one that had used the library, whose threads did not come along. Start processes "
     "with the method 'spawn': multiprocessing.get_context('spawn'), or mp_context= of an executor"
 )
-_NO_CREDENTIALS: Final = (
-    "there are no credentials that can be used: give them in storage_options or the environment"
+_OPTIONS: Final = named("storage_options")
+_NO_CREDENTIALS: Final = Message(
+    "there are no credentials that can be used: give them in ", _OPTIONS, " or the environment"
 )
-_PLAIN_HTTP: Final = "the endpoint is http, which has to be allowed: AWS_ALLOW_HTTP='true' in storage_options"
-_NO_STORE: Final = (
-    "the store cannot be reached: check the endpoint in storage_options or the environment (AWS_ENDPOINT_URL, a whole "
-    "address like https://host:port), and the network"
+_PLAIN_HTTP: Final = Message(
+    "the endpoint is http, which has to be allowed: AWS_ALLOW_HTTP='true' in ", _OPTIONS
+)
+_NO_STORE: Final = Message(
+    *(
+        "the store cannot be reached: check the endpoint in ",
+        _OPTIONS,
+        " or the environment (AWS_ENDPOINT_URL, ",
+    ),
+    "a whole address like https://host:port), and the network",
 )
 _REFUSED: Final = "the store refuses these credentials: check them, and what they may do"
 _CAUSES: Final = (
@@ -321,9 +328,9 @@ def _translated(uri: str, error: BaseException) -> QbeastError:
     causes = _CAUSES if "://" in uri or "Forked" in told else ()
     cause = next((why for pattern, why in causes if re.search(pattern, told, re.IGNORECASE)), None)
     if cause is not None:
-        return StorageError(
-            f"the log of {uri} cannot be read: {cause}. Nothing was changed. ({told})", path=uri
-        )
+        said = " ".join(told.split())
+        message = Message(f"the log of {uri} cannot be read: ", cause, f". Nothing was changed. ({said})")
+        return StorageError(message, path=uri)
     if isinstance(error, OSError) or _STORE.search(told):
         return StorageError(f"the log of {uri} cannot be read: {told}", path=uri)
     return InvalidMetadataError(f"the Delta log of {uri} is damaged: {told}. Nothing was changed.")

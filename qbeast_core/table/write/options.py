@@ -134,8 +134,7 @@ def metadata_of(given: Mapping[str, str] | None) -> dict[str, str]:
         As `check_metadata`.
     """
     if given is not None and not isinstance(cast("object", given), Mapping):
-        msg = f"commit_metadata maps texts to texts, got {_shown(given)}. Nothing was written."
-        raise InvalidInputError(msg, argument="commit_metadata")
+        refuse("commit_metadata", "must map texts to texts", _OUTCOME, given=given)
     metadata = dict(given or {})
     check_metadata(metadata)
     return metadata
@@ -153,16 +152,18 @@ def check_metadata(metadata: Mapping[Any, Any]) -> None:
     """
     for key, value in metadata.items():
         if not _is_text(key) or not _is_text(value) or key in _OWN_KEYS:
-            msg = (
-                f"commit_metadata maps texts to texts, and may not use {sorted(_OWN_KEYS)}; got {_shown(key)}: "
-                f"{_shown(value)}. Nothing was written."
+            msg = Message(
+                named("commit_metadata", key),
+                f" maps texts to texts, and may not use {sorted(_OWN_KEYS)}; got {_shown(key)}: "
+                f"{_shown(value)}. Nothing was written.",
             )
             raise InvalidInputError(msg, argument="commit_metadata")
     length = sum(len(key) + len(value) for key, value in metadata.items())
     if length > _MOST_CHARACTERS:
-        msg = (
-            f"commit_metadata has {length:,} characters, more than {_MOST_CHARACTERS:,}, which every reader of the log "
-            "would read. Nothing was written. Store it elsewhere, and its address here."
+        msg = Message(
+            named("commit_metadata"),
+            f" has {length:,} characters, more than {_MOST_CHARACTERS:,}, which every reader of the log "
+            "would read. Nothing was written. Store it elsewhere, and its address here.",
         )
         raise InvalidInputError(msg, argument="commit_metadata")
 
