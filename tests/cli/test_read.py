@@ -169,3 +169,12 @@ def test_json_may_be_asked_for_before_the_command(sales: Path) -> None:
     before = run("--json", "show", sales, "--count").stdout
     assert before == run("show", sales, "--count", "--json").stdout
     assert json.loads(before)["count"] == 2000
+
+
+def test_a_sample_of_so_many_rows_says_what_each_stands_for(sales: Path, tmp_path: Path) -> None:
+    run("show", sales, "--rows", "200", "--expand", "--select", "id", "--output", tmp_path / "some.parquet")
+    some = pl.read_parquet(tmp_path / "some.parquet")
+    assert some.equals(qbeast.read_table(sales, columns=["id"], rows=200, expand=True))
+    shown = said("sample", sales, "50%", "--expand", "--limit", "1")["rows"]
+    assert set(shown[0]) == {*ROWS.columns, "sampling_weight"}
+    assert "one of --rows, --sample" in complaint("show", sales, "--rows", "5", "--sample", "1%", code=2)

@@ -58,11 +58,24 @@ _output_options = together(
 
 _rows_options = together(where_option, select_option, _output_options)
 
+_expand_option: Final = click.option(
+    "--expand",
+    is_flag=True,
+    help="Add a column sampling_weight: how many rows of the table each row of the sample stands for.",
+)
+
 show = command(
     "read.show",
     "Show what a table is and some of its rows.",
     table_argument,
     sample_option,
+    click.option(
+        "--rows",
+        metavar="ROWS",
+        type=click.IntRange(min=0),
+        help="Instead of a fraction: a sample of about so many rows.",
+    ),
+    _expand_option,
     _rows_options,
     click.option("--schema", is_flag=True, help="Print columns and types instead of rows."),
     click.option("--count", is_flag=True, help="Print the number of rows instead of rows."),
@@ -77,6 +90,7 @@ sample = command(
     """,
     table_argument,
     click.argument("sample", metavar="FRACTION", callback=as_fraction),
+    _expand_option,
     _rows_options,
     short_help="Draw a sample: always the same rows.",
 )

@@ -17,6 +17,7 @@ from qbeast_core.cli.screen import remark
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.table.data.expressions import evaluating, filter_of
 from qbeast_core.table.read.reader import different_names
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT
 from qbeast_core.table.runtime import ProgressCallback
 
 __all__ = ["explain", "sample", "show", "sql"]
@@ -36,6 +37,8 @@ class _Request:
     output: str | None
     file_format: FileFormat | None
     overwrite: bool
+    rows: int | None = None
+    expand: bool = False
 
 
 def show(table: str, **options: Any) -> Answer:
@@ -85,7 +88,8 @@ def _carbon_table(
         )
     except qbeast.TableNotFoundError:
         raise error from None
-    refused = [name for name in ("sample", "version") if options.get(name) is not None]
+    given = {name: options.get(name) for name in ("sample", "rows", "expand", "version")}
+    refused = [name for name, value in given.items() if value is not None and value is not False]
     if refused:
         msg = f"{path!r} is a table of CarbonData, which has no {refused[0]}; import it with qbeast import-carbondata"
         raise InvalidInputError(msg, argument=refused[0])
@@ -180,9 +184,12 @@ def _rows(table: qbeast.Table | qbeast.CarbonTable, wanted: _Request) -> pl.Lazy
     """Return the rows that are wanted, all of them, not read yet."""
     condition = filter_of(wanted.where, table.schema)
     names = None if wanted.select is None else different_names(wanted.select, list(table.schema))
-    rows = table.scan(sample=wanted.sample) if isinstance(table, qbeast.Table) else table.scan()
+    if isinstance(table, qbeast.Table):
+        rows = table.scan(sample=wanted.sample, rows=wanted.rows, expand=wanted.expand)
+    else:
+        rows = table.scan()
     kept = rows if condition is None else rows.filter(condition)
-    return kept if names is None else kept.select(names)
+    return kept if names is None else kept.select(*names, *([SAMPLING_WEIGHT] if wanted.expand else []))
 
 
 def _on_screen(
