@@ -90,18 +90,23 @@ def show_tree(table: qbeast.Table) -> None:
 
 
 def compare_sample(table: qbeast.Table) -> None:
-    title("3. Mean delay per carrier: a 1 % sample beside the truth")
-    question = [pl.col("arr_delay").mean().alias("delay"), pl.len().alias("flights")]
+    title("3. Mean delay per carrier: what a 1 % sample says, with its 95 % intervals, beside the truth")
+    question = {"delay": pl.col("arr_delay").mean(), "flights": pl.len()}
     start = time.perf_counter()
-    guess = qbeast.scan_table(TABLE, sample=0.01).group_by("carrier").agg(question).collect()
+    answer = table.estimate(question, by="carrier", sample=0.01)
     took = time.perf_counter() - start
-    truth = table.scan().group_by("carrier").agg(question).collect()
-    both = truth.join(guess, on="carrier", how="left", suffix="_sampled").sort("flights", descending=True)
-    print(f"  {'carrier':>7} {'flights':>8} {'delay':>7} {'sampled':>8} {'1 % says':>9}")
-    for carrier, delay, count, sampled, seen in both.head(8).iter_rows():
-        shown = "-" if sampled is None else f"{sampled:.1f} min"
-        print(f"  {carrier:>7} {count:>8,} {delay:>7.1f} {seen or 0:>8,} {shown:>9}")
-    print(f"  the sample took {took * 1000:.0f} ms and opened {opened(table.explain(sample=0.01))}")
+    truth = table.scan().group_by("carrier").agg(**question).collect()
+    both = truth.join(answer.frame, on="carrier", how="left", suffix="_seen").sort("flights", descending=True)
+    print(f"  {'carrier':>7} {'flights':>8} {'delay':>7} {'sampled':>8} {'1 % says':>19}")
+    for row in both.head(8).iter_rows(named=True):
+        seen = "-"
+        if row["delay_seen"] is not None:
+            seen = f"{row['delay_seen']:.1f} ({row['delay_low']:.1f} to {row['delay_high']:.1f})"
+        print(
+            f"  {row['carrier']:>7} {row['flights']:>8,} {row['delay']:>7.1f} {row['rows_sampled'] or 0:>8,} {seen:>19}"
+        )
+    share = f"{answer.bytes_opened / 1e6:.2f} of {answer.bytes_total / 1e6:.2f} MB ({answer.share:.1%})"
+    print(f"  the sample took {took * 1000:.0f} ms and opened {share} for these columns")
 
 
 def show_reads(table: qbeast.Table) -> None:

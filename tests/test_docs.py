@@ -108,6 +108,16 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert not {words for words in told if words not in page}
 
 
+OURS = re.compile(r"pip install [^`\n]*['\" ]qbeast(?![_\w-])")
+
+
+def test_no_page_installs_from_an_index_that_does_not_have_it() -> None:
+    """Nothing is released yet: `pip install qbeast` would find nothing, or a stranger's package."""
+    texts = [*PAGES, ROOT / "CONTRIBUTING.md", *(ROOT / "examples").glob("*.ipynb")]
+    assert OURS.search("pip install 'qbeast[cli]'")
+    assert not [path.name for path in texts if OURS.search(path.read_text())]
+
+
 def test_the_format_has_sections_1_to_13() -> None:
     text = (ROOT / "docs" / "format.md").read_text()
     assert [int(number) for number in SECTION.findall(text)] == list(range(1, 14))
