@@ -151,7 +151,7 @@ def test_the_tail_is_what_the_tests_take_it_for() -> None:
 def test_a_damaged_tail_is_refused_and_costs_no_memory(name: str) -> None:
     damaged = DAMAGED[name]()
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.thread_time()
     try:
         with pytest.raises(PagesUnavailable):
             parse_tail(damaged)
@@ -159,7 +159,7 @@ def test_a_damaged_tail_is_refused_and_costs_no_memory(name: str) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 64 * len(damaged) + (4 << 20)
-    assert time.perf_counter() - start < 20
+    assert time.thread_time() - start < 20
 
 
 @st.composite

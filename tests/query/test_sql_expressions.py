@@ -191,12 +191,12 @@ LONG = {
 @pytest.mark.parametrize("kind", LONG)
 def test_what_is_too_long_or_too_deep_is_refused_at_once(kind: str) -> None:
     text, message = LONG[kind]
-    start = time.perf_counter()
+    start = time.thread_time()  # what others do on this machine meanwhile does not count
     with pytest.raises(InvalidInputError) as caught:
         condition_of(text, SCHEMA)
     assert message in str(caught.value)
     assert len(str(caught.value)) < 1000
-    assert time.perf_counter() - start < 5  # 0.2 s on a machine that does nothing else
+    assert time.thread_time() - start < 5  # usually 0.2 s
 
 
 @pytest.mark.parametrize(

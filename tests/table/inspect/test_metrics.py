@@ -166,8 +166,7 @@ def test_many_blocks_are_counted_in_well_under_a_second(tmp_path: Path) -> None:
             body = add["add"] | {"path": f"{file}.parquet", "tags": tags}
             commit.write(json.dumps({"add": body}) + "\n")
     snapshot = load_snapshot(tmp_path / "t")
-    start = time.perf_counter()
+    start = time.process_time()  # what others do on this machine meanwhile does not count
     metrics = build_metrics(IndexState(snapshot))
-    took = time.perf_counter() - start
-    assert took < 2.0  # loaded machines included
+    assert time.process_time() - start < 2.0
     assert metrics.revisions[1].blocks == 100_001
