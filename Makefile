@@ -24,10 +24,17 @@ INSTALL  = $(PIP) install --no-compile -c constraints.txt --build-constraint con
 # Hundreds of processes import the packages: each would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+# One target beside others, for it leaves cores idle: pyright has one thread, Spark waits. All are told of, that one at
+# the end, and a failure of any is one.
+BESIDE   = @$(MAKE) --no-print-directory $(1) >$(VENV)/$(1).log 2>&1 & beside=$$!; \
+	$(MAKE) --no-print-directory --keep-going $(2); others=$$?; \
+	wait $$beside; beside=$$?; cat $(VENV)/$(1).log; exit $$((beside | others))
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark docs pictures notebooks test test-all pytest pytest-all spark spark-all stores interop bench bench-large lint types format install clean
+.PHONY: help demo demo-spark docs pictures notebooks test test-all pytest pytest-all spark spark-all stores interop bench bench-large \
+        checks lint types mypy pyright format install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,9 +57,10 @@ pictures: $(VENV)/.dev ## every picture of the documentation, made anew (docs/im
 notebooks: $(VENV)/.dev ## run the notebooks of examples/ and keep what their cells show
 	$(BIN)/jupyter execute --inplace examples/*.ipynb
 
-test: lint types docs pytest spark ## everything CI runs: style, layers, types, documentation, tests
+test: checks ## everything CI runs: style, layers, types, documentation, tests
+	$(call BESIDE,spark,pytest)
 
-test-all: lint types docs stores pytest-all spark-all interop ## the same with slow sweeps, a cluster, older PySparks, Spark's Delta
+test-all: checks stores pytest-all spark-all interop ## the same with slow sweeps, a cluster, older PySparks, Spark's Delta
 
 # Each worker begins with files of its own, whose tests share what they made, and takes over from others when it is done.
 STEAL    = -n $(WORKERS) --dist worksteal
@@ -95,9 +103,17 @@ lint: $(VENV)/.dev ## ruff and the layers of the packages
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/lint-imports --no-cache --no-logo
 
-types: $(VENV)/.dev ## mypy and pyright, both strict
-	@# At once, for each keeps one core busy; a failure of either is one, and both are told.
-	$(BIN)/python -m pyright & pyright=$$!; $(BIN)/mypy; mypy=$$?; wait $$pyright && exit $$mypy
+checks: $(VENV)/.dev ## all that runs no tests, at once: lint, types, docs
+	$(call BESIDE,pyright,lint mypy docs)
+
+types: $(VENV)/.dev ## mypy and pyright, both strict, at once
+	$(call BESIDE,pyright,mypy)
+
+mypy: $(VENV)/.dev
+	$(BIN)/mypy
+
+pyright: $(VENV)/.dev
+	$(BIN)/python -m pyright
 
 format: $(VENV)/.dev ## put the code into shape
 	$(BIN)/ruff check --fix-only --quiet .
