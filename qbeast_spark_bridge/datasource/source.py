@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from qbeast_core.errors import InvalidInputError, QbeastError
 from qbeast_spark_bridge.datasource.options import ReadOptions
-from qbeast_spark_bridge.worker.call import use_task_cores
+from qbeast_spark_bridge.worker.call import freeze_modules, use_task_cores
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +107,9 @@ class QbeastReader(DataSourceReader):
         """Read a task's rows; a table where nothing is to be read comes as one partition without value."""
         use_task_cores()
         if partition.value is not None:
-            yield from pickle.loads(partition.value).batches()  # noqa: S301 -- bytes of our own driver
+            task = pickle.loads(partition.value)  # noqa: S301 -- bytes of our own driver
+            freeze_modules()
+            yield from task.batches()
 
 
 class NoStreamReader(DataSourceStreamReader):

@@ -20,7 +20,7 @@ from qbeast_spark_bridge.datasource.options import (
     storage_options,
     table_path,
 )
-from qbeast_spark_bridge.worker.call import use_task_cores
+from qbeast_spark_bridge.worker.call import freeze_modules, use_task_cores
 
 __all__ = [
     "AppendMessage",
@@ -74,6 +74,7 @@ class AppendTask:
         use_task_cores()
         from qbeast_spark_bridge.worker import append as append_task
 
+        freeze_modules()
         return AppendMessage(append_task.write_rows(self.context, batches))
 
     def commit(

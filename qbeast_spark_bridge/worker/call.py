@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pickle
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +22,7 @@ from qbeast_core.errors import InvalidInputError, QbeastError, SessionLostError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["OwnErrors", "WorkerCall", "note_of", "use_task_cores"]
+__all__ = ["OwnErrors", "WorkerCall", "freeze_modules", "note_of", "use_task_cores"]
 
 
 _THREADS: Final = "POLARS_MAX_THREADS"
@@ -70,7 +73,9 @@ class WorkerCall:
         use_task_cores()
         function = getattr(importlib.import_module(self.module), self.function)
         try:
-            yield from function(pickle.loads(self.argument), batches)  # noqa: S301 -- bytes of our own driver
+            argument = pickle.loads(self.argument)  # noqa: S301 -- bytes of our own driver
+            freeze_modules()
+            yield from function(argument, batches)
         except QbeastError as error:
             error.add_note(note_of(error))
             raise
@@ -83,6 +88,23 @@ def use_task_cores() -> None:
     """
     cores = os.environ.setdefault(_THREADS, os.environ.get("OMP_NUM_THREADS", "1"))  # Spark sets the latter
     importlib.import_module("pyarrow").set_cpu_count(int(cores))
+
+
+def freeze_modules() -> None:
+    """Leave what is loaded out of all later garbage collections, to be called once a task's modules are there.
+
+    PySpark collects garbage after every task of a worker that it keeps: to walk through the modules of Polars,
+    Arrow and this package takes longer than a small task. What dies is still freed, unless it is in a circle by then.
+    """
+    _freeze(len(sys.modules))
+
+
+@cache
+def _freeze(modules: int) -> None:
+    """Freeze once for that many modules; further ones come with further kinds of tasks."""
+    del modules
+    gc.collect()
+    gc.freeze()
 
 
 class OwnErrors:

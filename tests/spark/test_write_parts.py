@@ -160,6 +160,20 @@ def test_workers_start_few_threads_before_polars_starts_its_own() -> None:
         assert subprocess.check_output(command, text=True, env=environment, cwd=ROOT).strip() == wanted
 
 
+def test_modules_of_a_worker_are_left_out_of_collections() -> None:
+    """PySpark collects garbage after every task of a worker."""
+    code = (
+        "import gc, pickle, sys\n"
+        "call = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
+        "for task in range(3): list(call(iter([])))\n"
+        "print(gc.get_freeze_count(), len(gc.get_objects()))"
+    )
+    call = pickle.dumps(WorkerCall.of(write_files.write_partition, None)).hex()
+    frozen, walked = map(int, subprocess.check_output([sys.executable, "-c", code, call], cwd=ROOT).split())
+    assert frozen > 20_000
+    assert walked < 1_000
+
+
 @pytest.mark.parametrize(
     "error",
     [
