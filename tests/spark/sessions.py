@@ -36,8 +36,9 @@ def settings(directory: Path) -> dict[str, str]:
     log4j = directory / "log4j2.properties"
     log4j.write_text(LOG4J)
     # A session of a minute or two never pays back what the optimizing compiler and a parallel collector cost it:
-    # without them a test file takes half the processor time.
+    # without them a test file takes half the processor time. Classes of a release need no proof that they are sound.
     brief = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+    brief += " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
     java = f"-Dlog4j2.configurationFile={log4j.as_uri()} -Djava.io.tmpdir={directory} {brief}"
     return {
         "spark.driver.memory": "1500m",
