@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from qbeast_core.query import sql_cursor, sql_grammar, sql_tokens
 from qbeast_core.table.index import revision
 from qbeast_core.table.write import options
 from qbeast_core.tree import grid
+from tests.carbondata.collection import table_path
 from tests.helpers.snippets import PAGES, ROOT, blocks_without_spark
 
 WITH_CODE = [page for page in PAGES if blocks_without_spark(page)]  # what needs Spark runs in tests/spark
@@ -34,6 +36,7 @@ def test_the_readme_has_code() -> None:
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(table_path("tx230_basic_3segments"), "old_orders")  # of CarbonData
     names: dict[str, Any] = {}
     for block in blocks_without_spark(page):
         exec(block, names)  # noqa: S102 - our own text is what is tested
