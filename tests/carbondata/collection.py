@@ -24,6 +24,15 @@ def more_names(*prefixes: str) -> list[str]:
     return sorted(name for name in found if name.startswith(prefixes) and not (BESIDE / name).exists())
 
 
+IMPORTED = [name for name in names("sdk", "tx", "cd", "store", "stream") if "parquet" not in name]
+"""The tables whose rows lie in their own folder."""
+
+
+def in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """Sort rows by all columns that sort."""
+    return rows.sort([name for name, dtype in rows.schema.items() if not dtype.is_nested()])
+
+
 def folder(name: str) -> Path:
     """Return the folder of a table with all that belongs to it."""
     if (BESIDE / name).exists() or MORE is None:
