@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from pathlib import Path
@@ -19,7 +21,11 @@ from deltalake import write_deltalake
 
 import qbeast
 from qbeast import read_table, scan_table, write_table
+from qbeast_core import optional
+from qbeast_core.io.local import LocalStore
 from qbeast_core.plain_text import HIDDEN
+from qbeast_core.table.rewrite import optimize as optimize_module
+from tests.helpers.snippets import ROOT
 
 ROWS = pl.DataFrame(
     {
@@ -274,3 +280,58 @@ def test_a_wrong_input_is_told_with_its_cure(wrong: Wrong, places: SimpleNamespa
 
 def test_there_are_as_many_as_newcomers_tried() -> None:
     assert len(CASES) >= 110
+
+
+def test_an_error_after_some_commits_says_that_the_table_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, size in enumerate((100, 50, 100)):  # each other size of cubes begins a revision
+        rows = ROWS.with_columns(pl.col("id") + number * ROWS.height)
+        write_table(rows, tmp_path / "t", ["id"], mode="append", cube_size=size)
+    table, tries = qbeast.open_table(tmp_path / "t"), []
+    choose, full = optimize_module.choose_files, qbeast.StorageError("", path="t")
+
+    def second_fails(*given: Any, **options: Any) -> Any:
+        tries.append(given)
+        if len(tries) > 1:
+            raise full
+        return choose(*given, **options)
+
+    monkeypatch.setattr(optimize_module, "choose_files", second_fails)
+    with pytest.raises(qbeast.StorageError) as caught:
+        table.optimize(all_revisions=True, full=True)
+    assert caught.value.changed is True
+    assert pickle.loads(pickle.dumps(caught.value)).changed is True  # noqa: S301 -- made a moment ago
+    full.changed = False
+    with pytest.raises(qbeast.StorageError) as caught:
+        table.optimize(all_revisions=True, full=True)
+    assert caught.value.changed is False  # the first commit failed already
+
+
+def test_nobody_knows_how_far_a_failed_vacuum_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        write_table(ROWS, tmp_path / "t", ["id"], mode="overwrite" if (tmp_path / "t").exists() else "error")
+
+    denied = qbeast.StorageError("", path="t")
+
+    def fails(*_: object) -> None:
+        raise denied
+
+    monkeypatch.setattr(LocalStore, "delete", fails)
+    with pytest.raises(qbeast.StorageError) as caught:
+        qbeast.open_table(tmp_path / "t").vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
+    assert caught.value.changed is None
+    assert qbeast.CommitUnknownError.changed is None
+
+
+def test_what_is_missing_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    monkeypatch.setattr(optional, "find_spec", lambda _: None)
+    for extra, needs in extras.items():
+        for package in (re.split(r"[<>=\[]", need)[0] for need in needs):
+            with pytest.raises(qbeast.MissingDependencyError, match=f"pip install {package}") as caught:
+                optional.require(package, "this")
+            assert caught.value.dependency == package
+            assert caught.value.extra in (extra, None)
+    with pytest.raises(qbeast.MissingDependencyError, match="qbeast's extra 'plot'"):
+        optional.require("matplotlib", "drawing")
