@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_core.carbondata.v3_file import V3File
-from tests.carbondata.collection import table_path
+from tests.carbondata.collection import IMPORTED, in_order, table_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +53,18 @@ def damaged_but_for_id(folder: Path) -> Path:
 def test_rows_are_those_that_this_process_reads(spark: SparkSession, name: str) -> None:
     found = collected(bridge.read_carbondata(spark, table_path(name)))
     assert_frame_equal(found.sort("id"), qbeast.read_carbondata(table_path(name)).sort("id"))
+
+
+@pytest.mark.slow
+@pytest.mark.classic
+@pytest.mark.filterwarnings("ignore::qbeast.LostValuesWarning")
+@pytest.mark.parametrize("name", IMPORTED)
+def test_rows_of_all_tables_are_the_same_on_spark_once_imported(
+    spark: SparkSession, name: str, tmp_path: Path
+) -> None:
+    qbeast.import_carbondata(table_path(name), tmp_path / "new")
+    found = collected(bridge.read_table(spark, tmp_path / "new"))
+    assert_frame_equal(in_order(found), in_order(qbeast.read_carbondata(table_path(name))))
 
 
 def test_filters_and_columns_reach_the_executors(spark: SparkSession) -> None:
