@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import qbeast
@@ -20,7 +21,8 @@ from qbeast_core.table.index import revision
 from qbeast_core.table.write import options
 from qbeast_core.tree import grid
 from tests.carbondata.collection import table_path
-from tests.helpers.snippets import PAGES, ROOT, blocks_without_spark
+from tests.golden.collection import find
+from tests.helpers.snippets import PAGES, ROOT, blocks_elsewhere, blocks_without_spark
 
 WITH_CODE = [page for page in PAGES if blocks_without_spark(page)]  # what needs Spark runs in tests/spark
 API = ROOT / "docs" / "api"
@@ -40,6 +42,26 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
     names: dict[str, Any] = {}
     for block in blocks_without_spark(page):
         exec(block, names)  # noqa: S102 - our own text is what is tested
+
+
+def test_the_code_about_tables_of_the_jvm_runs() -> None:
+    run_elsewhere("coming-from-qbeast-spark.md", "/data/sales", find("qbeast-spark-0.7.1/dims7").path)
+
+
+def test_the_code_about_object_stores_runs(
+    bucket: str, s3_options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_options.items():
+        monkeypatch.setenv(name, value)
+    rows = pl.DataFrame({"price": range(1000), "user": range(1000)})
+    run_elsewhere("object-stores.md", "s3://bucket/", f"s3://{bucket}/", rows=rows)
+
+
+def run_elsewhere(page: str, place: str, real: Path | str, **names: Any) -> None:
+    found = blocks_elsewhere(ROOT / "docs" / page, place, real)
+    assert found
+    for block in found:
+        exec(block, names)  # noqa: S102 - as above
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
