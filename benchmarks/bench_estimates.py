@@ -20,12 +20,11 @@ from typing import Any
 import duckdb
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
 
 import qbeast
-from benchmarks import data, measure, tables
+from benchmarks import block_sampling, data, measure, tables
 from benchmarks.report import Figure, table
-from benchmarks.trials import trials
+from benchmarks.trials import Population, trials
 
 PRICE, DISCOUNT, QUANTITY = (pl.col(f"l_{name}") for name in ("extendedprice", "discount", "quantity"))
 YEAR = (pl.col("l_shipdate") >= date(1994, 1, 1)) & (pl.col("l_shipdate") < date(1995, 1, 1))
@@ -39,9 +38,17 @@ Q1_SUMS = {
     "rows": pl.len(),
 }
 FLAGS = ["l_returnflag", "l_linestatus"]
+FLOWN = {
+    "rows": pl.len(),
+    "late": (pl.col("dep_delay") > 15).sum(),
+    "miles": pl.col("distance").sum(),
+    "delay": pl.col("dep_delay").mean(),
+    "speed": pl.col("distance").sum() / pl.col("air_time").sum(),
+    "spread": pl.col("distance").std(),
+    "median": pl.col("air_time").median(),
+    "long": pl.col("air_time").quantile(0.9),
+}
 FLIGHTS_COLUMNS = ("dep_time", "distance", "carrier", "tailnum")
-PAGE_ROWS, GROUP_ROWS = 2_048, 32_768
-Z = 1.96 * 1.1  # what our own intervals reach to, so that the rival keeps the same promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,8 @@ QUESTIONS = (
 def run() -> list[Figure]:
     folder = tables.lineitem_table()
     figures = [figure for question in QUESTIONS for figure in _asked(folder, question)]
-    return [*figures, *_flights(), *_promises(folder), *_blocks(folder), *_samplers()]
+    figures += [*_flights(), *_promises(folder), *_coverage(), *_appended()]
+    return [*figures, *_blocks(folder), *_samplers(folder)]
 
 
 def _asked(folder: Path, question: Question) -> list[Figure]:
@@ -111,6 +119,50 @@ def _in_polars(lineitem: qbeast.Table, question: Question) -> pl.DataFrame:
     kept = rows.filter(question.options["where"]) if "where" in question.options else rows
     by, asked = question.options.get("by"), question.options["aggregates"]
     return (kept.group_by(by).agg(**asked) if by else kept.select(**asked)).collect()
+
+
+def _appended() -> list[Figure]:
+    """The same after ten appends in the order of time: each is a sample of its own days."""
+    folder = tables.indexed(
+        "lineitem-appended", lambda: data.lineitem().sort("l_shipdate"), data.W1_COLUMNS, appends=10
+    )
+    lineitem = qbeast.open_table(str(folder))
+    found = [(one, lineitem.estimate(**one.options)) for one in QUESTIONS]
+    assert all(answer.met for _, answer in found)
+    return [
+        Figure(f"{one.what}, after ten appends in time order", 100 * answer.share, "%", one.most)
+        for one, answer in found
+    ]
+
+
+def _coverage() -> list[Figure]:
+    """Of 1,000 samples of flights, by other keys each time: what is promised, and what intervals hold, of the worst."""
+    figures = []
+    for by, where in ((), None), (("origin",), pl.col("month") <= 6):
+        flown = Population(data.flights(), FLOWN, by=by, where=where)
+        what = "by origin, January to June" if by else "all flights"
+        for confidence in (0.95, 0.99):
+            covered = flown.covered(0.02, confidence)
+            kept = flown.promised(0.1, confidence)
+            name, share = min(covered.shares.items(), key=lambda one: one[1])
+            note = f"{name}; all: {' '.join(f'{one:.3f}' for one in covered.shares.values())}"
+            figures += [
+                Figure(
+                    f"{what}: reliable {confidence:.0%} intervals of 2 % that hold",
+                    100 * share,
+                    "%",
+                    None,
+                    note,
+                ),
+                Figure(
+                    f"{what}: eight answers outside of 10 % at {confidence:.0%}",
+                    100 * (1 - min(kept.shares.values())),
+                    "%",
+                    round(100 * (1 - confidence), 1),
+                    f"reads {kept.fraction:.1%} of the keys",
+                ),
+            ]
+    return figures
 
 
 def _flights() -> list[Figure]:
@@ -176,83 +228,80 @@ def _floats(frame: pl.LazyFrame | pl.DataFrame) -> np.ndarray:
 
 
 def _blocks(folder: Path) -> list[Figure]:
-    """What block sampling needs: a fraction of the blocks of the plain file, in bytes over those of our table."""
-    plain = data.lineitem_path()
-    rows = pl.read_parquet(
-        plain, columns=["l_extendedprice", "l_discount", "l_quantity", "l_shipdate", *FLAGS]
-    )
+    """What block sampling needs for the same promise, in bytes over those of our table."""
     ours = qbeast.open_table(str(folder)).explain().bytes_total
-    sizes = _column_bytes(plain)
-    asked = {
-        "Q6 sum at 2 %": (
-            Q6,
-            PRICE * DISCOUNT,
-            0.02,
-            ["l_extendedprice", "l_discount", "l_quantity", "l_shipdate"],
-        ),
-        "Q1 price of the smallest group at 5 %": (
-            Q1 & (pl.col("l_returnflag") == "N") & (pl.col("l_linestatus") == "F"),
+    small = Q1 & (pl.col("l_returnflag") == "N") & (pl.col("l_linestatus") == "F")
+    q6 = ("l_extendedprice", "l_discount", "l_quantity", "l_shipdate")
+    asked = (
+        block_sampling.Asked("Q6 sum at 2 %", PRICE * DISCOUNT, Q6, 0.02, q6),
+        block_sampling.Asked(
+            "Q1 price of the smallest group at 5 %",
             PRICE,
+            small,
             0.05,
-            ["l_extendedprice", "l_shipdate", *FLAGS],
+            ("l_extendedprice", "l_shipdate", *FLAGS),
         ),
-    }
-    orders = {
-        "original order": rows,
-        "time order": rows.sort("l_shipdate"),
-        "shuffled": rows.sample(fraction=1.0, shuffle=True, seed=1),
-    }
-    figures = []
-    for what, (condition, value, error, columns) in asked.items():
-        for order, frame in orders.items():
-            x = (
-                frame.select(pl.when(condition).then(value).otherwise(0).cast(pl.Float64))
-                .to_series()
-                .to_numpy()
-            )
-            for blocks, block_rows in (("row groups", GROUP_ROWS), ("pages", PAGE_ROWS)):
-                starts = np.arange(0, len(x), block_rows)
-                sums = np.add.reduceat(x, starts)
-                matter = np.add.reduceat((x != 0).astype(float), starts) > 0
-                if order != "time order":
-                    matter[:] = True  # no statistics tell blocks apart
-                fraction = _fraction(sums[matter], error)
-                share = fraction * matter.mean() * sum(sizes[name] for name in columns) / ours
-                note = f"{fraction:.1%} of {int(matter.sum()):,} blocks that may match"
-                figures.append(Figure(f"{what}, rival: {blocks}, {order}", 100 * share, "%", None, note))
-    return figures
+        block_sampling.Asked(
+            "price of all rows at 1 %", PRICE, pl.lit(value=True), 0.01, ("l_extendedprice",)
+        ),
+    )
+    return block_sampling.figures(data.lineitem_path(), asked, ours)
 
 
-def _fraction(sums: np.ndarray, error: float) -> float:
-    """Of blocks: the better of totals by 1 / f and of means calibrated to the number of blocks."""
-    residuals = min(float((sums**2).sum()), float(((sums - sums.mean()) ** 2).sum()))
-    odds = (error * sums.sum() / Z) ** 2 / residuals
-    return float(1 / (1 + odds))
-
-
-def _column_bytes(file: Path) -> dict[str, int]:
-    metadata = pq.ParquetFile(file).metadata
-    found: dict[str, int] = {}
-    for group in range(metadata.num_row_groups):
-        for column in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(column)
-            found[chunk.path_in_schema] = found.get(chunk.path_in_schema, 0) + chunk.total_compressed_size
-    return found
-
-
-def _samplers() -> list[Figure]:
-    """What the samplers of others read for 1 % of the plain file, as the system saw it, over a full scan."""
+def _samplers(folder: Path) -> list[Figure]:
+    """What the samplers of others read for 1 %, as the system saw it, over a full scan; none tells an error."""
     plain = str(data.lineitem_path())
     mean = f"SELECT avg(l_extendedprice) FROM '{plain}'"  # noqa: S608 - our own file
-    whole = measure.in_child(_bytes_of, mean).result
+    scans: dict[str, tuple[Callable[[str], int], str, str]] = {
+        f"DuckDB, {kind}": (_bytes_of, f"{mean} USING SAMPLE 1% ({kind}, 7)", mean)
+        for kind in ("bernoulli", "system")
+    }
+    scans["Polars, rows at random"] = (_bytes_of_polars, f"{plain}:sample", plain)
+    scans["Spark, sample(0.01)"] = (_bytes_of_spark, f"{plain}:sample", plain)
+    scans["qbeast, sample=0.01"] = (_bytes_of_ours, f"{folder}:sample", str(folder))
     return [
         Figure(
-            f"mean price, DuckDB, 1 % {kind}: bytes over a full scan",
-            100 * measure.in_child(_bytes_of, f"{mean} USING SAMPLE 1% ({kind}, 7)").result / whole,
+            f"mean price, {name}: bytes of 1 % over a full scan",
+            100 * measure.in_child(read, some).result / measure.in_child(read, every).result,
             "%",
         )
-        for kind in ("bernoulli", "system")
+        for name, (read, some, every) in scans.items()
     ]
+
+
+def _bytes_of_polars(asked: str) -> int:
+    file, _, sampled = asked.partition(":")
+    before = measure.bytes_read()
+    prices = pl.scan_parquet(file).select("l_extendedprice")
+    chosen = prices.filter(pl.int_range(pl.len()).shuffle(7) < pl.len() // 100) if sampled else prices
+    chosen.select(pl.col("l_extendedprice").mean()).collect()
+    return measure.bytes_read() - before
+
+
+def _bytes_of_ours(asked: str) -> int:
+    path, _, sampled = asked.partition(":")
+    before = measure.bytes_read()
+    qbeast.scan_table(path, sample=0.01 if sampled else None).select(
+        pl.col("l_extendedprice").mean()
+    ).collect()
+    return measure.bytes_read() - before
+
+
+def _bytes_of_spark(asked: str) -> int:
+    """Bytes that the JVM asked the system for while the query ran."""
+    from benchmarks.bench_spark_read import session  # noqa: PLC0415 - a session costs seconds
+
+    file, _, sampled = asked.partition(":")
+    spark = session()
+    rows = spark.read.parquet(file)
+    rows = rows.sample(0.01, seed=7) if sampled else rows
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - the one way to ask it
+    numbers = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/io")
+    before = int(numbers.read_text().split()[1])
+    rows.selectExpr("avg(l_extendedprice)").collect()
+    after = int(numbers.read_text().split()[1])
+    spark.stop()
+    return after - before
 
 
 def _bytes_of(query: str) -> int:

@@ -23,8 +23,8 @@ def lineitem_table() -> Path:
     return indexed("lineitem", data.lineitem, data.W1_COLUMNS)
 
 
-def indexed(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str]) -> Path:
-    """The table `name`, written now if the library's source changed since it was last written."""
+def indexed(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str], *, appends: int = 1) -> Path:
+    """The table `name`, written now, in so many commits, if the library's source changed since it was last written."""
     folder = TABLES / _source_digest() / name
     if not folder.exists():
         for old in TABLES.glob("*") if TABLES.exists() else ():
@@ -35,7 +35,9 @@ def indexed(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str])
         with warnings.catch_warnings():
             # Some workloads repeat keys on purpose.
             warnings.simplefilter("ignore", qbeast.DesignEffectWarning)
-            qbeast.write_table(make(), str(unfinished), columns=list(columns))
+            rows = make()
+            for part in rows.iter_slices(-(-rows.height // appends)):
+                qbeast.write_table(part, str(unfinished), columns=list(columns), mode="append")
         unfinished.rename(folder)
     return folder
 

@@ -1,16 +1,19 @@
-"""Whether promises are kept: the rules of `estimate`, asked for one sum with another key column each time."""
+"""Whether promises are kept: the rules of `estimate`, asked of one sum or a frame with another key column each time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from qbeast_core.estimate.aggregates import Smooth, recognise
-from qbeast_core.estimate.intervals import factor_of, smooth_interval
-from qbeast_core.estimate.rules import WIDENED, Target, is_met, next_fraction
-from qbeast_core.estimate.sample import GROUP, Calibration, Sample
+from qbeast_core.estimate.batch import RowSums
+from qbeast_core.estimate.intervals import Interval, factor_of, quantile_interval, smooth_interval
+from qbeast_core.estimate.rules import WIDENED, Target, is_met, is_reliable, next_fraction
+from qbeast_core.estimate.sample import Calibration, Sample
+from qbeast_core.estimate.sums import GROUP, WEIGHT, KeySizes, KeySums, Sums
 
 ASKED = {"sum": pl.col("x").sum(), "mean": pl.col("x").sum() / pl.len()}
 ANSWERS = {
@@ -86,3 +89,121 @@ def _calibration(rows: np.ndarray, known: float) -> Calibration:
         float((rows**3).sum()),
         float(rows.max(initial=0) ** 2),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What became of trials of several answers: by their names, the share that was right in the worst group."""
+
+    shares: dict[str, float]
+    fraction: float
+
+
+class Population:
+    """The rows of a frame, of which samples are drawn with other keys each time; a row is a key by itself.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        All rows.
+    asked : mapping of str to polars.Expr
+        The aggregates.
+    by : sequence of str
+        Columns of groups.
+    where : polars.Expr, optional
+        Rows that count.
+    known : bool
+        Whether totals are calibrated to the number of all rows.
+    """
+
+    def __init__(
+        self,
+        frame: pl.DataFrame,
+        asked: Mapping[str, pl.Expr],
+        *,
+        by: Sequence[str] = (),
+        where: pl.Expr | None = None,
+        known: bool = True,
+    ) -> None:
+        self.rows, self.by, self.filtered, self.known = frame.height, tuple(by), where is not None, known
+        self.aggregates = recognise(asked, lambda one: frame.select(one).dtypes[0])
+        centres = {name: frame.select(one).item() for name, one in self.aggregates.centres.items()}
+        quantiles = tuple(one.values for one in self.aggregates.quantiles)
+        numbered = frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int32).alias(WEIGHT))
+        sums = RowSums(self.aggregates.totals, quantiles, self.by, where, None, centres)
+        self.every = sums.of(numbered, sizes=known)
+        self.nothing = sums.of(numbered.clear(), sizes=False)
+        self.truth = [one.value for one in self.intervals(self.sample(np.zeros(self.rows), 1.0), 1.0)]
+
+    def sample(self, drawn: np.ndarray, fraction: float) -> Sample:
+        """Return the rows whose number in [0, 1) lies below a fraction, as a sample."""
+        inside = drawn < fraction
+        keys, every = self.every.keys, self.every
+        kept = inside[keys.weight]
+        numbers, totals = keys.group[kept], keys.totals[kept]
+        names = [name for name in every.groups.columns if name not in self.by]
+        of_group = np.zeros((every.groups.height, totals.shape[1]))
+        np.add.at(of_group, numbers, totals / np.array(every.scales))
+        exact = pl.DataFrame({name: of_group[:, at] for at, name in enumerate(names)})
+        part = Sums(
+            groups=every.groups.select(self.by).hstack(exact) if self.by else exact,
+            scales=every.scales,
+            keys=KeySums(keys.weight[kept], numbers, totals),
+            sizes=KeySizes.of(np.flatnonzero(inside).astype(np.int32)) if self.known else self.nothing.sizes,
+            rows=every.rows.filter(pl.Series(inside).gather(every.rows[WEIGHT])),
+        )
+        return Sample.of(
+            self.aggregates,
+            self.by,
+            part,
+            replace(self.nothing, groups=self.nothing.groups.cast(part.groups.schema)),
+            probability=fraction,
+            known_rows=self.rows if self.known else None,
+            filtered=self.filtered,
+        )
+
+    def intervals(self, sample: Sample, factor: float) -> list[Interval]:
+        """Return the interval of each answer."""
+        number, found = 0, list[Interval]()
+        for answer in self.aggregates.answers:
+            if isinstance(answer, Smooth):
+                found.append(smooth_interval(sample, answer, factor))
+            else:
+                found.append(quantile_interval(sample, number, answer, factor))
+                number += 1
+        return found
+
+    def promised(
+        self, error: float, confidence: float, *, pilot: int = 4_000, count: int = 1_000
+    ) -> Coverage:
+        """Read on until the rules say so, as `estimate` does: how many answers are as near as was asked for?"""
+        factor, target = WIDENED * factor_of(confidence), Target(error)
+        right = np.zeros((len(self.truth), len(self.truth[0])))
+        fractions = []
+        for seed in range(count):
+            drawn, fraction = np.random.default_rng(seed).random(self.rows), pilot / self.rows
+            found = self.intervals(self.sample(drawn, fraction), factor)
+            while fraction < 1.0 and not all(is_met(one, target).all() for one in found):
+                every = np.ones(len(found[0].value), np.bool_)
+                fraction = max(next_fraction(fraction, one, target, every) for one in found)
+                found = self.intervals(self.sample(drawn, fraction), factor)
+            for at, (one, truth) in enumerate(zip(found, self.truth, strict=True)):
+                right[at] += np.abs(one.value - truth) <= error * np.abs(truth) * (1 + 1e-9)
+            fractions.append(fraction)
+        return self._coverage(right / count, float(np.mean(fractions)))
+
+    def covered(self, fraction: float, confidence: float, *, count: int = 1_000) -> Coverage:
+        """Read one fraction: of the intervals that are called reliable, how many hold the truth? Of none, all do."""
+        right, told = (np.zeros((len(self.truth), len(self.truth[0]))) for _ in range(2))
+        for seed in range(count):
+            drawn = np.random.default_rng(seed).random(self.rows)
+            found = self.intervals(self.sample(drawn, fraction), factor_of(confidence))
+            for at, (one, truth) in enumerate(zip(found, self.truth, strict=True)):
+                reliable = is_reliable(one)
+                told[at] += reliable
+                right[at] += reliable & (one.low <= truth) & (truth <= one.high)
+        return self._coverage(np.divide(right, told, out=np.ones_like(right), where=told > 0), fraction)
+
+    def _coverage(self, right: np.ndarray, fraction: float) -> Coverage:
+        names = [one.name for one in self.aggregates.answers]
+        return Coverage(dict(zip(names, right.min(axis=1).tolist(), strict=True)), fraction)

@@ -262,7 +262,9 @@ def test_an_empty_table_counts_nothing_and_has_no_mean(tmp_path: Path) -> None:
 
 def test_columns_of_nulls_have_no_mean_and_nan_no_bound(tmp_path: Path) -> None:
     some = rows(60_000).with_columns(
-        none=pl.lit(None, pl.Float64), odd=pl.when(pl.col("id") % 3 == 0).then(math.nan).otherwise(1.0)
+        none=pl.lit(None, pl.Float64),
+        odd=pl.when(pl.col("id") % 3 == 0).then(math.nan).otherwise(1.0),
+        endless=pl.when(pl.col("id") % 3 == 0).then(math.inf).otherwise(1.0),
     )
     qbeast.write_table(some, tmp_path / "t", columns=["id", "x"])
     table = qbeast.open_table(tmp_path / "t")
@@ -273,6 +275,28 @@ def test_columns_of_nulls_have_no_mean_and_nan_no_bound(tmp_path: Path) -> None:
     exact = table.estimate({"none": pl.col("none").mean()}, error=0.1)
     assert (exact.frame["none"].item(), exact.met) == (None, True)
     assert table.estimate({"odd": pl.col("odd").sum()}, error=0.1).met is False
+    endless = table.estimate({"s": pl.col("endless").sum(), "median": pl.col("endless").median()}, sample=0.3)
+    assert endless.frame.select("s", "s_low", "s_high", "median_low").row(0) == (math.inf, None, None, None)
+    assert ["s: rows" in endless.notes[0], "median: rows" in endless.notes[1]] == [True, True]
+
+
+def test_tables_without_an_index_are_refused_with_the_cure(tmp_path: Path) -> None:
+    import deltalake  # noqa: PLC0415 - the other writer
+
+    deltalake.write_deltalake(tmp_path / "plain", rows(10).to_arrow())
+    with pytest.raises(qbeast.NotQbeastTableError, match="convert_table"):
+        qbeast.estimate(tmp_path / "plain", {"n": pl.len()}, error=0.1)
+    with pytest.raises(qbeast.TableNotFoundError):
+        qbeast.estimate(tmp_path / "none", {"n": pl.len()}, error=0.1)
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_the_design_effect_is_that_of_the_plan(tmp_path: Path) -> None:
+    qbeast.write_table(rows(20_000).with_columns(pl.col("id") // 4), tmp_path / "t", columns=["id"])
+    table = qbeast.open_table(tmp_path / "t")
+    found = table.estimate({"m": pl.col("x").mean()}, sample=0.2)
+    assert found.design_effect == table.explain(sample=0.2).design_effect == table.design_effect
+    assert found.design_effect == pytest.approx(4, rel=0.1)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
