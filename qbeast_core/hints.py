@@ -9,9 +9,19 @@ from typing import Final, Self
 
 from qbeast_core.plain_text import for_people
 
-__all__ = ["Hint", "Message", "argument", "call", "did_you_mean", "named", "nearest", "refusal"]
+__all__ = ["SCANS", "Hint", "Message", "argument", "call", "did_you_mean", "named", "nearest", "refusal"]
 
 _LONGEST_SHOWN: Final = 80
+SCANS: Final = {
+    ".parquet": ("Parquet", "scan_parquet"),
+    ".csv": ("CSV", "scan_csv"),
+    ".ndjson": ("JSON", "scan_ndjson"),
+    ".jsonl": ("JSON", "scan_ndjson"),
+    ".arrow": ("Arrow", "scan_ipc"),
+    ".ipc": ("Arrow", "scan_ipc"),
+    ".feather": ("Arrow", "scan_ipc"),
+}
+"""What files of an ending hold, and the function of Polars that reads them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from qbeast_core.hints import Message, call
+from qbeast_core.hints import SCANS, Message, call
 
 __all__ = ["LOG_DIRECTORY", "found_instead", "hive_copy"]
 
@@ -17,15 +17,6 @@ LOG_DIRECTORY: Final = "_delta_log"
 """The folder that makes a table of the one that it is in."""
 
 _LOOKED_AT: Final = 1000
-_SCANS: Final = {
-    ".parquet": ("Parquet", "scan_parquet"),
-    ".csv": ("CSV", "scan_csv"),
-    ".ndjson": ("JSON", "scan_ndjson"),
-    ".jsonl": ("JSON", "scan_ndjson"),
-    ".arrow": ("Arrow", "scan_ipc"),
-    ".ipc": ("Arrow", "scan_ipc"),
-    ".feather": ("Arrow", "scan_ipc"),
-}
 
 
 def found_instead(uri: str, root: Path) -> str:
@@ -40,7 +31,7 @@ def found_instead(uri: str, root: Path) -> str:
     """
     if root.is_file():
         what = f"{uri} is a file, not a table (give the directory of the table)"
-        _, scan = _SCANS.get(root.suffix.lower(), ("", None))
+        _, scan = SCANS.get(root.suffix.lower(), ("", None))
         copy = call("write_table", uri, scan=scan, columns=[...])
         return what if scan is None else Message(f"{what}: ", copy, " makes a table of it elsewhere")
     if not root.is_dir():
@@ -57,9 +48,9 @@ def found_instead(uri: str, root: Path) -> str:
         return Message(what, convert, " makes it one and moves no data")
     if hive:
         return f"{uri} is a directory of partitions, {no_table}: {hive_copy(uri, hive)} makes one of Parquet files"
-    suffix = next((suffix for suffix, _ in kinds.most_common() if suffix in _SCANS), None)
+    suffix = next((suffix for suffix, _ in kinds.most_common() if suffix in SCANS), None)
     if suffix is not None:
-        what, scan = _SCANS[suffix]
+        what, scan = SCANS[suffix]
         files = f"{uri.rstrip('/')}/*{suffix}"
         copy = call("write_table", files, scan=scan, columns=[...])
         return Message(f"{uri} is a directory of {what} files, {no_table}: ", copy, " makes one elsewhere")

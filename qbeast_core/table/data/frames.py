@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.hints import Message, named
+from qbeast_core.hints import SCANS, Message, named
 from qbeast_core.table.data.column_names import WEIGHT_COLUMN, refuse_names
 
 __all__ = ["WEIGHT_COLUMN", "ArrowStream", "FrameLike", "SparkFrame", "is_spark_frame", "to_frame"]
 
 
-_SCANS: Final = {
-    ".csv": "scan_csv",
-    ".csv.gz": "scan_csv",
-    ".ndjson": "scan_ndjson",
-    ".jsonl": "scan_ndjson",
-    ".arrow": "scan_ipc",
-    ".feather": "scan_ipc",
-}
 _WIDER: Final[dict[pl.DataType, pl.DataType]] = {
     pl.UInt8(): pl.Int16(),
     pl.UInt16(): pl.Int32(),
@@ -132,8 +125,8 @@ def _made_rows(data: object) -> str:
         case pl.Series() | dict() | list():
             return ". Make a frame of it: pl.DataFrame(...)."
         case str() | os.PathLike():
-            name = os.fspath(data)
-            scan = next((how for ending, how in _SCANS.items() if str(name).endswith(ending)), "scan_parquet")
+            name = str(os.fspath(data))
+            _, scan = SCANS.get(Path(name.removesuffix(".gz")).suffix.lower(), SCANS[".parquet"])
             return f". To read files, give pl.{scan}({name!r})."
         case None:
             return ". Did the query before return what it made?"

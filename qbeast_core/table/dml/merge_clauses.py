@@ -85,7 +85,7 @@ class Clauses:
             ),
         ):
             if given is not None and has not in needs:
-                _refuse(argument, f"{argument} means nothing to rows that the merge would {has}")
+                _refuse(argument, f"it means nothing to rows that the merge would {has}")
         self._check_names(schema)
 
     def _check_names(self, schema: pl.Schema) -> None:

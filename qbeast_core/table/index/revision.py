@@ -288,11 +288,9 @@ def _texts(columns: object) -> list[str]:
     listed: list[object] = list(columns) if ordered and isinstance(columns, Iterable) else [columns]
     texts = [text for text in listed if ordered and isinstance(text, str)]
     if len(texts) < len(listed):
-        named_alone = isinstance(columns, str) and [
-            name.strip() for name in columns.split(",") if name.strip()
-        ]
         told = refusal("columns", "must be a list of names", "nothing was written", given=columns)
-        cure = (". Did you mean ", argument(columns=named_alone), "?") if named_alone else ()
+        split = [name.strip() for name in columns.split(",")] if isinstance(columns, str) else []
+        cure = (". Did you mean ", argument(columns=split), "?") if any(split) else ()
         raise InvalidColumnsError(Message(told, *cure))
     return texts
 
