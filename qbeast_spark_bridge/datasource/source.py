@@ -56,6 +56,7 @@ class QbeastDataSource(DataSource):
         use_task_cores()
         from qbeast_spark_bridge.datasource.plan import SourcePlan
 
+        freeze_modules()
         plan = SourcePlan.open(ReadOptions.of(self.options), self._version)
         self._version = plan.version
         return plan.schema()
@@ -100,6 +101,7 @@ class QbeastReader(DataSourceReader):
         use_task_cores()
         from qbeast_spark_bridge.datasource.plan import SourcePlan
 
+        freeze_modules()
         plan = SourcePlan.open(self._options, self._version)
         return [InputPartition(pickle.dumps(task)) for task in plan.tasks(self._schema)]
 

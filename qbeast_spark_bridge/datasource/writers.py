@@ -88,6 +88,7 @@ class AppendTask:
         use_task_cores()
         from qbeast_spark_bridge.datasource import append
 
+        freeze_modules()
         append.publish(self.context, _written(messages), txn=txn, operation=operation)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
