@@ -64,7 +64,8 @@ def open_carbondata(
     DamagedFileError, StorageError
         A file of its metadata is damaged, or missing.
     UnsupportedTableError
-        It has folders outside that may not be opened.
+        It has folders outside that may not be opened, is the secondary index of another table, is encrypted, or nothing
+        tells which version of its table status counts.
     InvalidInputError
         An option cannot be used as given.
 

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from qbeast_core.carbondata.damage import damaged
+from qbeast_core.carbondata.encryption import unless_encrypted
 from qbeast_core.carbondata.inside import inside, there
 from qbeast_core.carbondata.json_files import DEAD_BLOCK, UpdatedBlock, read_delete_delta
 from qbeast_core.io.store import Store
@@ -91,7 +92,7 @@ def read_deleted_rows(store: Store, paths: Sequence[str]) -> dict[tuple[int, int
     for path in paths:
         with there(store.uri, path):
             data = store.get(path)
-        with inside(store.uri, path):
+        with inside(store.uri, path), unless_encrypted(data):
             for page in read_delete_delta(data).pages:
                 rows = page.rows
                 if rows and not 0 <= min(rows) <= max(rows) < _MOST_ROW:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.damage import damaged
+from qbeast_core.carbondata.encryption import unless_encrypted
 from qbeast_core.carbondata.inside import inside
 from qbeast_core.carbondata.pages.members import read_dictionary
 from qbeast_core.carbondata.pages.number_texts import values_of_texts
@@ -147,7 +148,7 @@ class TableDictionaries:
             feature = f"missing dictionary of column {column.schema.name!r}"
             raise UnsupportedTableError(message, path=path, feature=feature)
         ends = self._ends(f"{path}meta")
-        with inside(self.store.uri, path):
+        with inside(self.store.uri, path), unless_encrypted(data):
             count, size = ends or (-1, len(data))
             if size > len(data):
                 damaged(f"its meta counts {size} bytes, and it has {len(data)}")
@@ -163,7 +164,7 @@ class TableDictionaries:
         data = self._file(path)
         if data is None:
             return None
-        with inside(self.store.uri, path):
+        with inside(self.store.uri, path), unless_encrypted(data):
             loads = read_dictionary_meta(data)
         return (loads[-1].last, loads[-1].end) if loads else (0, 0)
 

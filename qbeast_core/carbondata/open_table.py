@@ -136,7 +136,7 @@ def _updates(store: Store, loads: Sequence[Load]) -> tuple[UpdatedBlock, ...]:
             "would come back. Restore the file."
         )
         raise StorageError(message, path=path) from error
-    with inside(store.uri, path):
+    with inside(store.uri, path), unless_encrypted(data):
         return read_update_status(data)
 
 
