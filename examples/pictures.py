@@ -19,5 +19,5 @@ def draw(table: qbeast.Table, folder: Path, *, predicate: pl.Expr | None = None)
     table.plot("fraction", axes=right)
     paths = [folder / "demo.png", folder / "space.png"]
     figure.savefig(paths[0], dpi=130)
-    table.plot("space", predicate=predicate).savefig(paths[1], dpi=130)
+    table.plot("space", where=predicate).savefig(paths[1], dpi=130)
     return paths

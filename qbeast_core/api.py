@@ -12,8 +12,10 @@ import polars as pl
 
 from qbeast_core.io.location import resolve_location
 from qbeast_core.opened import open_version
+from qbeast_core.query.fractions import Sample
+from qbeast_core.renamed import renamed
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.table.data.expressions import Predicate, filter_of
+from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.engine.choice import EngineChoice, EngineName
@@ -21,9 +23,10 @@ from qbeast_core.table.engine.stream import RowsLike, source_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
-from qbeast_core.table.read.reader import Sample, different_names
+from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
+from qbeast_core.table.read.reader import different_names
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT
-from qbeast_core.table.runtime import RUNTIME, ProgressCallback
+from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.table import Table
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
@@ -40,6 +43,7 @@ __all__ = [
 ]
 
 
+@shows_progress("writing")
 def write_table(
     df: RowsLike | SparkFrame,
     path: str | os.PathLike[str],
@@ -54,7 +58,7 @@ def write_table(
     commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
     dry_run: bool = False,
-    progress: ProgressCallback | None = None,
+    progress: ProgressLike = None,
     engine: EngineName = "auto",
     memory_bytes: int | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
@@ -102,8 +106,9 @@ def write_table(
         implementation reads them. Appends follow the table.
     dry_run : bool, default False
         Plan the write and throw the plan away: the result says what would be done, and nothing is written.
-    progress : callable, optional
-        Called with a `Progress` at every step.
+    progress : callable or bool, optional
+        Called with a `Progress` at every step; or True, for a bar in terminals (by rich, ``pip install rich``) and
+        notebooks.
     engine : {"auto", "memory", "spill"}, default "auto"
         Hold the rows in memory, or sort them by temporary files; by default memory while the estimated need fits
         `memory_bytes`. The tables are as good. Not for Spark.
@@ -166,14 +171,14 @@ def write_table(
         commit_metadata=metadata_of(commit_metadata),
         dialect=dialect,
         dry_run=dry_run,
-        progress=progress,
+        progress=callback_of(progress),
     )
     if is_spark_frame(df):
         bridge = importlib.import_module("qbeast_spark_bridge.write")
         written: WriteResult = bridge.write_frame(df, path, options)
         return written
     with EngineChoice(engine, memory_bytes, spill_dir).opened() as local:
-        options = replace(options, progress=local.telling(progress))
+        options = replace(options, progress=local.telling(callback_of(progress)))
         return local.told(write_rows(source_of(df), path, options, RUNTIME, engine=local))
 
 
@@ -228,6 +233,7 @@ def open_table(
 def scan_table(
     path: str | os.PathLike[str],
     *,
+    where: Predicate | None = None,
     sample: Sample | None = None,
     rows: int | None = None,
     expand: bool = False,
@@ -245,8 +251,11 @@ def scan_table(
     ----------
     path : str or path-like
         Folder or address of the table.
-    sample : float or tuple of float, optional
-        A fraction in [0, 1] of the rows, or ``(from, to)``, the rows between two fractions.
+    where : polars.Expr or str, optional
+        Rows to keep, as ``.filter`` of the frame does it. A text is SQL, as for `Table.delete`.
+    sample : float, str or tuple of float, optional
+        A fraction in [0, 1] of the rows, or ``(from, to)``, the rows between two fractions. Texts such as ``"1%"``,
+        ``"0.01"`` and ``"10%:20%"`` mean the same.
     rows : int, optional
         About so many random rows instead: the log tells which fraction that is. How many come varies as counts of
         any sample do, see `Table.design_effect`.
@@ -269,7 +278,8 @@ def scan_table(
     Raises
     ------
     InvalidInputError
-        If the sample is no fraction or pair of fractions, or `rows` is given beside it or no whole number.
+        If the sample is no fraction or pair of fractions, `rows` is given beside it or no whole number, or `where` is
+        no condition on the rows.
     TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
         See `open_table`.
 
@@ -285,22 +295,25 @@ def scan_table(
     >>> _ = qbeast.write_table(rows, "items", columns=["id", "price"])
     >>> qbeast.scan_table("items").filter(pl.col("id") < 3).collect().sort("id")["price"].to_list()
     [0, 1, 2]
-    >>> qbeast.scan_table("items", sample=0.1).select("price").collect().height
+    >>> qbeast.scan_table("items", where="id < 3").collect().height
+    3
+    >>> qbeast.scan_table("items", sample="10%").select("price").collect().height
     963
     >>> some = qbeast.scan_table("items", rows=500, expand=True).collect()
     >>> some.height, round(some["sampling_weight"].sum())
     (480, 9600)
     """
     return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).scan(
-        sample=sample, rows=rows, expand=expand
+        where=where, sample=sample, rows=rows, expand=expand
     )
 
 
+@renamed(filter="where")
 def read_table(
     path: str | os.PathLike[str],
     *,
     columns: Sequence[str] | None = None,
-    filter: Predicate | None = None,  # noqa: A002 -- the word every reader expects
+    where: Predicate | None = None,
     sample: Sample | None = None,
     rows: int | None = None,
     expand: bool = False,
@@ -316,9 +329,7 @@ def read_table(
         Folder or address of the table.
     columns : sequence of str, optional
         Columns to read; all by default.
-    filter : polars.Expr or str, optional
-        Rows to keep. A text is SQL, as for `Table.delete`.
-    sample, rows, expand, version, storage_options, allow_absolute_paths
+    where, sample, rows, expand, version, storage_options, allow_absolute_paths
         As for `scan_table`; with `columns`, ``sampling_weight`` comes last.
 
     Returns
@@ -328,19 +339,20 @@ def read_table(
 
     Raises
     ------
-    The same errors as `scan_table`; InvalidInputError if the text is no condition on the rows.
+    The same errors as `scan_table`.
 
     Examples
     --------
     >>> import polars as pl, qbeast
     >>> _ = qbeast.write_table(pl.DataFrame({"a": [1, 2, 3]}), "numbers", columns=["a"])
-    >>> qbeast.read_table("numbers", filter=pl.col("a") > 2)["a"].to_list()
+    >>> qbeast.read_table("numbers", where=pl.col("a") > 2)["a"].to_list()
     [3]
-    >>> qbeast.read_table("numbers", filter="a > 1 AND a < 3")["a"].to_list()
+    >>> qbeast.read_table("numbers", where="a > 1 AND a < 3")["a"].to_list()
     [2]
     """
     lazy = scan_table(
         path,
+        where=where,
         sample=sample,
         rows=rows,
         expand=expand,
@@ -348,12 +360,10 @@ def read_table(
         storage_options=storage_options,
         allow_absolute_paths=allow_absolute_paths,
     )
-    condition = filter_of(filter, lazy.collect_schema(), argument="filter")
-    kept = lazy if condition is None else lazy.filter(condition)
     there = [name for name in lazy.collect_schema() if not expand or name != SAMPLING_WEIGHT]
     wanted = None if columns is None else different_names(columns, there)
     names = None if wanted is None else [*wanted, *([SAMPLING_WEIGHT] if expand else [])]
-    return (kept if names is None else kept.select(names)).collect()
+    return (lazy if names is None else lazy.select(names)).collect()
 
 
 def estimate(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from qbeast_core.opened import open_reader
+from qbeast_core.query.fractions import Sample
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.estimate.question import Asked, question_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
-from qbeast_core.table.read.reader import Sample
 from qbeast_spark_bridge.engine import SparkEngine
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.engine.protocol import Source
+from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.read.split_scan import TASK_BYTES
-from qbeast_core.table.runtime import RUNTIME, ProgressCallback
+from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 from qbeast_spark_bridge.engine import SparkEngine, SparkSource
@@ -107,6 +108,7 @@ def read_carbondata(
     return rows if columns is None else rows.select([quoted(name) for name in wanted])
 
 
+@shows_progress("importing")
 def import_carbondata(
     spark: SparkSession,
     path: str | os.PathLike[str],
@@ -124,7 +126,7 @@ def import_carbondata(
     commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
     dry_run: bool = False,
-    progress: ProgressCallback | None = None,
+    progress: ProgressLike = None,
 ) -> ImportResult:
     """Do what `qbeast.import_carbondata` does, on the executors.
 
@@ -172,7 +174,7 @@ def import_carbondata(
         commit_metadata=metadata_of(commit_metadata),
         dialect=dialect,
         dry_run=dry_run,
-        progress=progress,
+        progress=callback_of(progress),
     )
 
     def source_of(table: CarbonTable, segments: tuple[Segment, ...]) -> Source:

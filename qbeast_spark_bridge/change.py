@@ -16,8 +16,9 @@ from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.merge import Merge
 from qbeast_core.table.dml.merge_clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
 from qbeast_core.table.dml.update import Update
+from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.runtime import RUNTIME, ProgressCallback
+from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import metadata_of
 from qbeast_spark_bridge.engine import SparkEngine, persisted
 from qbeast_spark_bridge.match import SparkMergeSource
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["delete", "merge", "update"]
 
 
+@shows_progress("deleting")
 def delete(
     spark: SparkSession,
     path: str | os.PathLike[str],
@@ -39,7 +41,7 @@ def delete(
     dry_run: bool = False,
     txn: tuple[str, int] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ProgressLike = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> ChangeResult:
     """Do what `Table.delete` does, with Spark: rows are counted, read and put back by its workers.
@@ -87,11 +89,12 @@ def delete(
     reader = open_reader(path, None, storage_options)
     change = Delete(_given(reader).condition(where, "where"))
     options = ChangeOptions(
-        dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=progress
+        dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=callback_of(progress)
     )
     return _run(spark, reader, change, options)
 
 
+@shows_progress("updating")
 def update(
     spark: SparkSession,
     path: str | os.PathLike[str],
@@ -101,7 +104,7 @@ def update(
     dry_run: bool = False,
     txn: tuple[str, int] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ProgressLike = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> ChangeResult:
     """Do what `Table.update` does, with Spark: rows are counted, read, changed and put back by its workers.
@@ -145,11 +148,12 @@ def update(
     values: Any = given.values(set, "set")
     change = Update(given.condition(where, "where"), values)
     options = ChangeOptions(
-        dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=progress
+        dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=callback_of(progress)
     )
     return _run(spark, reader, change, options)
 
 
+@shows_progress("merging")
 def merge(
     source: DataFrame,
     path: str | os.PathLike[str],
@@ -169,7 +173,7 @@ def merge(
     dry_run: bool = False,
     txn: tuple[str, int] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ProgressLike = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> ChangeResult:
     """Do what `Table.merge` does, with Spark: rows of the source meet those of the table on the executors.
@@ -229,7 +233,7 @@ def merge(
         raise InvalidInputError(msg, argument="source")
     reader = open_reader(path, None, storage_options)
     options = ChangeOptions(
-        dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=progress
+        dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=callback_of(progress)
     )
     with persisted(source, wanted=persist) as df:
         rows = SparkMergeSource(df)

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qbeast_core.opened import open_reader
+from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
-from qbeast_core.table.runtime import RUNTIME, ProgressCallback
+from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import metadata_of
 from qbeast_spark_bridge.engine import SparkEngine
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["optimize_table"]
 
 
+@shows_progress("optimizing")
 def optimize_table(
     spark: SparkSession,
     path: str | os.PathLike[str],
@@ -32,7 +34,7 @@ def optimize_table(
     redraw: bool = False,
     dry_run: bool = False,
     commit_metadata: Mapping[str, str] | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ProgressLike = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> OptimizeResult:
     """Do what `Table.optimize` does, with Spark: choose files here, rewrite them on the executors, commit here.
@@ -49,7 +51,7 @@ def optimize_table(
         Folder or address of the table; executors and this process have to reach it under that name.
     revision, files, fraction, all_revisions, full, fold, redraw, dry_run, commit_metadata
         See `Table.optimize`.
-    progress : callable, optional
+    progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
     storage_options : mapping of str to str, optional
         For object stores, as `deltalake` takes them; sent along with the tasks.
@@ -86,7 +88,7 @@ def optimize_table(
         redraw=redraw,
         dry_run=dry_run,
         commit_metadata=metadata_of(commit_metadata),
-        progress=progress,
+        progress=callback_of(progress),
     )
     reader = open_reader(path, None, storage_options)
     result, _ = optimize(reader, options, RUNTIME, engine=SparkEngine(spark))

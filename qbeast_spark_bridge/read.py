@@ -18,11 +18,12 @@ from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from qbeast_core.opened import open_reader
+from qbeast_core.query.fractions import Sample
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.table.data.foreign_schema import taken_name
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
-from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
+from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sample_of_rows, sampling_weight, warn_if_empty
 from qbeast_spark_bridge.predicates.predicates import keep_where, understand
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
@@ -78,7 +79,7 @@ def read_table(
         Classic or Connect.
     path : str or path-like
         Folder or address of the table; driver and executors must find it under the same name.
-    sample : float or tuple of float, optional
+    sample : float, str or tuple of float, optional
         A fraction in [0, 1] of the rows, or ``(from, to)``: the same rows as `qbeast.scan_table` returns.
     rows : int, optional
         Instead of a fraction, about so many rows of the table.

@@ -12,7 +12,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
+from qbeast_core.query.fractions import Sample
+from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_spark_bridge.schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
@@ -43,7 +44,7 @@ def plan_tasks(
         Of the version to read.
     predicate : polars.Expr, optional
         Rows to keep, exactly.
-    sample : float or tuple of float, optional
+    sample : float, str or tuple of float, optional
         Rows to keep by weight.
     columns : sequence of str, optional
         Columns to return, in order, at least one; all by default.

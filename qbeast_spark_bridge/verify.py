@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from qbeast_core.opened import open_reader
 from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import CheckReport
-from qbeast_core.table.runtime import ProgressCallback
+from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
 from qbeast_spark_bridge.engine import SparkEngine
 
 if TYPE_CHECKING:
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 
+@shows_progress("checking")
 def check(
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
     data: bool = True,
     version: int | str | datetime | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ProgressLike = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> CheckReport:
@@ -41,7 +42,7 @@ def check(
         Whether to read the data files; else the log is enough, and Spark has nothing to do.
     version : int, datetime or str, optional
         See `qbeast.open_table`.
-    progress : callable, optional
+    progress : callable or bool, optional
         Called with a `Progress` once all files are read.
     storage_options : mapping of str to str, optional
         For object stores, as `deltalake` takes them; sent along with the tasks.
@@ -69,4 +70,4 @@ def check(
     (True, 1000)
     """
     reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
-    return check_table(reader, data=data, progress=progress, engine=SparkEngine(spark))
+    return check_table(reader, data=data, progress=callback_of(progress), engine=SparkEngine(spark))

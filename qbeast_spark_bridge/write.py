@@ -11,7 +11,8 @@ from qbeast_core.errors import InvalidInputError, refuse
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
-from qbeast_core.table.runtime import RUNTIME, ProgressCallback
+from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
+from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 from qbeast_core.table.write.write import WriteResult, write_rows
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["write_frame", "write_table"]
 
 
+@shows_progress("writing")
 def write_table(
     df: DataFrame,
     path: str | os.PathLike[str],
@@ -37,7 +39,7 @@ def write_table(
     commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
     dry_run: bool = False,
-    progress: ProgressCallback | None = None,
+    progress: ProgressLike = None,
     persist: bool = False,
 ) -> WriteResult:
     """Write the rows of a Spark DataFrame to a table, on the executors, in one atomic commit.
@@ -58,7 +60,7 @@ def write_table(
         reach it under that name.
     columns, mode, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, dry_run
         See `qbeast.write_table`. Strings with a collation cannot be indexed.
-    progress : callable, optional
+    progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
     persist : bool, default False
         Hold the rows (``DataFrame.persist``) from the first pass to the end of the second: for rows that are
@@ -100,7 +102,7 @@ def write_table(
         commit_metadata=metadata_of(commit_metadata),
         dialect=dialect,
         dry_run=dry_run,
-        progress=progress,
+        progress=callback_of(progress),
     )
     return write_frame(df, path, options, persist=persist)
 

@@ -10,10 +10,12 @@ import polars as pl
 
 from qbeast_core.carbon_tables.importing import ImportResult, WhichSegments, import_table
 from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, OpenOptions, open_carbon_table
+from qbeast_core.renamed import renamed
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.engine.choice import EngineChoice, EngineName
-from qbeast_core.table.runtime import RUNTIME, ProgressCallback
+from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
+from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 
@@ -128,11 +130,12 @@ def scan_carbondata(
     return opened.scan()
 
 
+@renamed(filter="where")
 def read_carbondata(
     path: str | os.PathLike[str],
     *,
     columns: Sequence[str] | None = None,
-    filter: Predicate | None = None,  # noqa: A002 -- the word every reader expects
+    where: Predicate | None = None,
     segments: Sequence[str] | None = None,
     on_unreadable: OnUnreadable = "error",
     storage_options: Mapping[str, str] | None = None,
@@ -148,7 +151,7 @@ def read_carbondata(
         As for `open_carbondata`.
     columns : sequence of str, optional
         Columns to read; all by default.
-    filter : polars.Expr or str, optional
+    where : polars.Expr or str, optional
         Rows to keep. A text is SQL, as for `read_table`.
 
     Returns
@@ -162,7 +165,7 @@ def read_carbondata(
 
     Examples
     --------
-    >>> qbeast.read_carbondata("carbon/orders", filter="price > 100")  # doctest: +SKIP
+    >>> qbeast.read_carbondata("carbon/orders", where="price > 100")  # doctest: +SKIP
     """
     opened = open_carbondata(
         path,
@@ -173,9 +176,10 @@ def read_carbondata(
         allow_absolute_paths=allow_absolute_paths,
         writer_settings=writer_settings,
     )
-    return opened.read(columns, filter)
+    return opened.read(columns, where)
 
 
+@shows_progress("importing")
 def import_carbondata(
     path: str | os.PathLike[str],
     target: str | os.PathLike[str],
@@ -192,7 +196,7 @@ def import_carbondata(
     commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
     dry_run: bool = False,
-    progress: ProgressCallback | None = None,
+    progress: ProgressLike = None,
     engine: EngineName = "auto",
     memory_bytes: int | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
@@ -249,8 +253,8 @@ def import_carbondata(
         commit_metadata=metadata_of(commit_metadata),
         dialect=dialect,
         dry_run=dry_run,
-        progress=progress,
+        progress=callback_of(progress),
     )
     with EngineChoice(engine, memory_bytes, spill_dir).opened() as local:
-        options = replace(options, progress=local.telling(progress))
+        options = replace(options, progress=local.telling(callback_of(progress)))
         return local.told(import_table(opened, target, options, RUNTIME, segments=segments, engine=local))

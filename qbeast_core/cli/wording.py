@@ -33,8 +33,6 @@ _PARAMETERS: Final[Mapping[str, str]] = {
     "assignments": "set",
     "columns": "select",
     "df": "sources",
-    "filter": "where",
-    "predicate": "where",
     "source": "sources",
     "update": "set",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import orjson
 import polars as pl
@@ -24,9 +24,10 @@ from qbeast_core.query.nodes import (
 from qbeast_core.query.preimages import preimage
 from qbeast_core.query.terms import BOUNDS, COMPARISONS, Term
 
-__all__ = ["parse_predicate"]
+__all__ = ["conjuncts", "parse_predicate"]
 
 _CONNECTIVES = {"And": True, "LogicalAnd": True, "Or": False, "LogicalOr": False}
+_FEW: Final = 50
 _NAN = pl.Series([float("nan")])
 _INFINITIES = pl.Series([float("-inf"), float("inf")])
 
@@ -66,6 +67,31 @@ def parse_predicate(predicate: pl.Expr, schema: pl.Schema) -> Node:
         return _parse(Term(tree, predicate, schema), negated=False)
     except RecursionError:
         return Unknown()
+
+
+def conjuncts(predicate: pl.Expr) -> list[pl.Expr]:
+    """Cut a filter at its outermost ANDs.
+
+    Parameters
+    ----------
+    predicate : polars.Expr
+        A boolean expression.
+
+    Examples
+    --------
+    >>> [str(part) for part in conjuncts((pl.col("a") > 1) & (pl.col("b") | pl.col("c")) & pl.col("d"))]
+    ['[(col("a")) > (dyn int: 1)]', '[(col("b")) | (col("c"))]', 'col("d")']
+    """
+    found: list[pl.Expr] = []
+    waiting = [predicate]
+    while waiting:
+        one = waiting.pop()
+        parts = one.meta.pop()[::-1]
+        if len(parts) == 2 and (parts[0] & parts[1]).meta.eq(one):
+            waiting += reversed(parts)
+        else:
+            found.append(one)
+    return found
 
 
 def _split(predicate: pl.Expr, schema: pl.Schema) -> Node:
@@ -211,11 +237,22 @@ def _parse_between(term: Term, children: Sequence[Term], *, negated: bool) -> No
 
 def _parse_is_in(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
     operand, values = children[0].operand(), children[1].evaluate_list()
-    if negated or operand is None or values is None:
+    if negated or values is None:
         return Unknown()
+    nulls_equal = bool(term.function[2]["nulls_equal"])
+    if operand is None:
+        return Unknown() if nulls_equal and values.null_count() else _is_one_of(children[0], values)
     if term.function[0] == "Sql":
         values = _as_float(operand, values)
-    return is_in(operand, values, nulls_equal=bool(term.function[2]["nulls_equal"]))
+    return is_in(operand, values, nulls_equal=nulls_equal)
+
+
+def _is_one_of(term: Term, values: pl.Series) -> Node:
+    """Ask of a function of a column whether it is one of some values, or lies among them if they are many."""
+    found = values.drop_nulls().unique().sort()
+    if len(found) > _FEW:
+        return all_of([_compare(term, ">=", found[:1]), _compare(term, "<=", found[-1:])])
+    return any_of([_compare(term, "==", found[number : number + 1]) for number in range(len(found))])
 
 
 def _parse_float_test(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
@@ -248,6 +285,8 @@ def _compare(term: Term, op: Op, value: pl.Series | None) -> Node:
     operand = term.operand()
     if operand is not None:
         return compare(operand, op, value)
+    if op == "!=":
+        return any_of([_compare(term, "<", value), _compare(term, ">", value)])
     found = None if value.null_count() else preimage(term, op, value)
     if found is None:
         return Unknown()

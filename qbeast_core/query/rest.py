@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import orjson
 import polars as pl
 
@@ -13,8 +15,12 @@ __all__ = ["parse_rest"]
 
 _AND, _OR = ("And", "LogicalAnd"), ("Or", "LogicalOr")
 _NEVER_NULL = ("IsNull", "IsNotNull")
-_NULL_WITH_ALL = ("AllHorizontal", "AnyHorizontal", "IsBetween", "Not")
+_NULL_WITH_ALL = {
+    "Boolean": ("AllHorizontal", "AnyHorizontal", "IsBetween", "Not"),
+    "TemporalExpr": ("Date", "Truncate", "Year"),
+}
 _NULL_WITH_FIRST = ("IsFinite", "IsInfinite", "IsNan", "IsNotNan")
+_ARITHMETIC = ("Plus", "Minus", "Multiply", "TrueDivide")
 
 
 def parse_rest(predicate: pl.Expr, schema: pl.Schema) -> Node:
@@ -67,30 +73,32 @@ def _nulls(term: Term) -> Node:
         values = term.evaluate()
         return Nothing() if values is not None and not values.null_count() else Unknown()
     children = term.children
-    if term.kind == "BinaryExpr" and str(term.body["op"]) in (*COMPARISONS, *_AND, *_OR) and children:
+    if children and _is_null_with_parts(term, children):
         return any_of([_nulls(child) for child in children])
-    if term.kind == "Alias" and children:
-        return _nulls(children[0])
-    if term.kind == "Cast" and children and _keeps_values(children[0].dtype, term.dtype):
-        return _nulls(children[0])
     return _nulls_of_function(term, children) if term.kind == "Function" and children else Unknown()
 
 
-def _nulls_of_function(term: Term, children: list[Term]) -> Node:
-    group, name, options = term.function
-    if (group, name) == ("Sql", "Binary"):
-        known = options in COMPARISONS
-        return any_of([_nulls(child) for child in children]) if known else Unknown()
+def _is_null_with_parts(term: Term, children: Sequence[Term]) -> bool:
+    """Tell whether something is null just where one of its parts is, or less often."""
+    if term.kind == "BinaryExpr":
+        op = str(term.body["op"])
+        exact = op in _ARITHMETIC and not isinstance(term.dtype, pl.Decimal)
+        return exact or op in (*COMPARISONS, *_AND, *_OR)
+    if term.kind == "Function":
+        group, name, options = term.function
+        compared = (group, name) == ("Sql", "Binary") and options in COMPARISONS
+        return compared or group == "Negate" or name in _NULL_WITH_ALL.get(group, ())
+    return term.kind == "Alias" or (term.kind == "Cast" and _keeps_values(children[0].dtype, term.dtype))
+
+
+def _nulls_of_function(term: Term, children: Sequence[Term]) -> Node:
+    group, name, _ = term.function
     if name == "IsIn" and group in ("Boolean", "Sql"):
         values = children[1].evaluate_list()
         return _nulls(children[0]) if values is not None and not values.null_count() else Unknown()
-    if group != "Boolean":
-        return Unknown()
-    if name in _NEVER_NULL:
+    if group == "Boolean" and name in _NEVER_NULL:
         return Nothing()
-    if name in _NULL_WITH_ALL:
-        return any_of([_nulls(child) for child in children])
-    return _nulls(children[0]) if name in _NULL_WITH_FIRST else Unknown()
+    return _nulls(children[0]) if group == "Boolean" and name in _NULL_WITH_FIRST else Unknown()
 
 
 def _keeps_values(source: pl.DataType | None, target: pl.DataType | None) -> bool:

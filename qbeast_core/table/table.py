@@ -6,17 +6,20 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, refuse
+from qbeast_core.forked import refuse_forked
 from qbeast_core.hints import Message, did_you_mean, named
 from qbeast_core.html import html_of
 from qbeast_core.io.pages import PageReader
 from qbeast_core.optional import require
 from qbeast_core.plain_text import first_line
+from qbeast_core.query.fractions import Sample
 from qbeast_core.query.sql_statement import refuse_statement
+from qbeast_core.renamed import renamed
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.check import check_table
@@ -40,17 +43,19 @@ from qbeast_core.table.inspect.history import history_frame
 from qbeast_core.table.inspect.metrics import Metrics, build_metrics
 from qbeast_core.table.inspect.plot import PlotKind, PlotOptions, plot_table
 from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease, switch_dialect
-from qbeast_core.table.maintenance.metadata import add_columns, set_properties, widen_columns
+from qbeast_core.table.maintenance.metadata import add_columns, set_properties
 from qbeast_core.table.maintenance.restore import RestoreResult, restore
 from qbeast_core.table.maintenance.vacuum import VacuumResult, vacuum
+from qbeast_core.table.maintenance.widen import widen_columns
+from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.read.arrow_stream import arrow_stream, known_rows
 from qbeast_core.table.read.explain import Plan, explain
-from qbeast_core.table.read.reader import Reader, Sample
+from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan import scan, warn_if_empty
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
-from qbeast_core.table.runtime import RUNTIME, ProgressCallback
+from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh, travel
 from qbeast_core.table.write.options import metadata_of
@@ -176,10 +181,18 @@ class Table:
         return self if newest is self._snapshot else Table(newest, pages=self._reader.pages)
 
     def scan(
-        self, *, sample: Sample | None = None, rows: int | None = None, expand: bool = False
+        self,
+        *,
+        where: Predicate | None = None,
+        sample: Sample | None = None,
+        rows: int | None = None,
+        expand: bool = False,
     ) -> pl.LazyFrame:
         """Return the table as a Polars LazyFrame; see `qbeast.scan_table`."""
-        return scan(self._reader, sample, rows=rows, expand=expand)
+        refuse_forked(self.uri)
+        kept = filter_of(where, self.schema)
+        scanned = scan(self._reader, sample, rows=rows, expand=expand)
+        return scanned if kept is None else scanned.filter(kept)
 
     @property
     def columns(self) -> list[str]:
@@ -200,7 +213,7 @@ class Table:
         ----------
         where : polars.Expr or str, optional
             Rows to count. A text is SQL, as in `delete`.
-        sample : float or tuple of float, optional
+        sample : float, str or tuple of float, optional
             Count those of a sample.
 
         Raises
@@ -240,7 +253,7 @@ class Table:
             Columns to return; all by default.
         where : polars.Expr or str, optional
             Rows to take from. A text is SQL, as in `delete`.
-        sample : float or tuple of float, optional
+        sample : float, str or tuple of float, optional
             Take from the rows of a sample.
 
         Raises
@@ -328,7 +341,7 @@ class Table:
         ----------
         query : str
             ``"SELECT ... FROM self ..."``.
-        sample : float or tuple of float, optional
+        sample : float, str or tuple of float, optional
             Ask a sample.
 
         Raises
@@ -357,14 +370,13 @@ class Table:
         self, columns: Sequence[str] | None, where: Predicate | None, sample: Sample | None
     ) -> pl.LazyFrame:
         """Return what is asked for of the rows as a query."""
-        rows, kept = self.scan(sample=sample), filter_of(where, self.schema, argument="where")
-        if kept is not None:
-            rows = rows.filter(kept)
+        rows = self.scan(where=where, sample=sample)
         return rows if columns is None else rows.select(self._reader.names_of(columns))
 
+    @renamed(predicate="where")
     def explain(
         self,
-        predicate: Predicate | None = None,
+        where: Predicate | None = None,
         sample: Sample | None = None,
         columns: Sequence[str] | None = None,
     ) -> Plan:
@@ -372,10 +384,10 @@ class Table:
 
         Parameters
         ----------
-        predicate : polars.Expr or str, optional
+        where : polars.Expr or str, optional
             Rows to keep. A text is SQL, as in `delete`.
-        sample : float or tuple of float, optional
-            A fraction in [0, 1], or ``(from, to)``.
+        sample : float, str or tuple of float, optional
+            A fraction in [0, 1], ``(from, to)``, or a text such as ``"1%"``, as for `qbeast.scan_table`.
         columns : sequence of str, optional
             Columns to return; all by default. Those of the filter, and for a sample the indexed ones, are
             read besides.
@@ -389,7 +401,7 @@ class Table:
         Raises
         ------
         InvalidInputError
-            If the sample is no fraction, a column is not in the table, or the predicate is no condition on the rows.
+            If the sample is no fraction, a column is not in the table, or `where` is no condition on the rows.
 
         Examples
         --------
@@ -407,7 +419,7 @@ class Table:
             )
             told = Message(named("columns", unknown, self.schema), what + did_you_mean(unknown, self.schema))
             raise InvalidInputError(told, argument="columns")
-        return explain(self._reader, predicate, sample, None if columns is None else list(columns))
+        return explain(self._reader, where, sample, None if columns is None else list(columns))
 
     def estimate(
         self,
@@ -449,7 +461,7 @@ class Table:
             Instead, for answers of these names, in their own unit: for what may be near zero.
         confidence : float, default 0.95
             How often an answer has to be that near, in (0, 1).
-        sample : float or tuple of float, optional
+        sample : float, str or tuple of float, optional
             Instead of an error: read just this, and tell intervals.
         simultaneous : bool, default False
             Whether all answers of all groups are to be near at once, and not each by itself.
@@ -551,9 +563,10 @@ class Table:
         )
         return rounds(self._reader, question_of(asked, self.schema), progressive=True)
 
+    @renamed(predicate="where")
     def scan_tasks(
         self,
-        predicate: Predicate | None = None,
+        where: Predicate | None = None,
         sample: Sample | None = None,
         columns: Sequence[str] | None = None,
         *,
@@ -566,7 +579,7 @@ class Table:
 
         Parameters
         ----------
-        predicate, sample
+        where, sample
             Rows to keep, exactly, as for `explain`.
         columns : sequence of str, optional
             Columns to return, in order, at least one; all by default.
@@ -582,7 +595,7 @@ class Table:
         Raises
         ------
         InvalidInputError
-            If the sample is no fraction, the columns are not different ones of the table, the predicate is no
+            If the sample is no fraction, the columns are not different ones of the table, `where` is no
             condition on the rows, or `task_bytes` is no positive integer.
         UnsupportedTableError
             If a file to open lies outside the table, see `qbeast.open_table`.
@@ -602,17 +615,18 @@ class Table:
         >>> sum(frame.height for task in sent for frame in pickle.loads(task).read())
         70000
         """
-        asked = filter_of(predicate, self.schema)
+        asked = filter_of(where, self.schema)
         plan = self._reader.plan(asked, sample)
         warn_if_empty(self._reader, sample, plan if asked is None else None)
         return scan_tasks(self._reader, plan, columns, task_bytes=task_bytes)
 
-    def files(self, predicate: Predicate | None = None, sample: Sample | None = None) -> pl.DataFrame:
+    @renamed(predicate="where")
+    def files(self, where: Predicate | None = None, sample: Sample | None = None) -> pl.DataFrame:
         """Return the data files that a read opens: a list that any engine can take.
 
         Parameters
         ----------
-        predicate, sample
+        where, sample
             Rows to keep, as for `explain`.
 
         Returns
@@ -627,7 +641,7 @@ class Table:
         UnsupportedTableError
             If one of them lies outside the table, see `qbeast.open_table`.
         """
-        plan = self.explain(predicate, sample)
+        plan = self.explain(where, sample)
         files, locate = self._snapshot.files, self._reader.store.locate
         listed = pl.DataFrame(
             {
@@ -717,7 +731,8 @@ class Table:
         """
         return build_metrics(self._reader.index_state, revision)
 
-    def check(self, *, data: bool = True, progress: ProgressCallback | None = None) -> CheckReport:
+    @shows_progress("checking")
+    def check(self, *, data: bool = True, progress: ProgressLike = None) -> CheckReport:
         """Verify this version against the format; nothing is changed.
 
         On the log: tags can be read, name known revisions and agree with statistics and page layouts, thresholds
@@ -731,7 +746,7 @@ class Table:
         data : bool, default True
             Whether to read the data files, all of them; memory stays bounded (8 bytes a row in layouts before
             0.6.0). Else the log is enough, which is fast.
-        progress : callable, optional
+        progress : callable or bool, optional
             Called with a `Progress` (stage ``"read"``) after every data file.
 
         Returns
@@ -752,9 +767,10 @@ class Table:
         Check of ...ids, version 0 (log and data): 1 files, 1 blocks, 1,000 rows
           sound: no fault
         """
-        return check_table(self._reader, data=data, progress=progress)
+        return check_table(self._reader, data=data, progress=callback_of(progress))
 
-    def repair(self, *, dry_run: bool = False, progress: ProgressCallback | None = None) -> RepairResult:
+    @shows_progress("repairing")
+    def repair(self, *, dry_run: bool = False, progress: ProgressLike = None) -> RepairResult:
         """Mend what can be mended without touching a row: in one commit, of the log alone.
 
         The newest version is checked, log and data. Files whose tags are wrong lose them and become staging: they
@@ -768,7 +784,7 @@ class Table:
         ----------
         dry_run : bool, default False
             Change nothing and say what would be done.
-        progress : callable, optional
+        progress : callable or bool, optional
             Called with a `Progress` (stage ``"read"``) after every data file that is checked.
 
         Returns
@@ -795,17 +811,18 @@ class Table:
         """
         newest = self._newest()
         reader = self._reader.at(newest)
-        result, made = repair_table(reader, dry_run=dry_run, progress=progress)
+        result, made = repair_table(reader, dry_run=dry_run, progress=callback_of(progress))
         if result.committed:
             self._move_to(made)
         return result
 
+    @renamed(predicate="where")
     def plot(
         self,
         kind: PlotKind = "tree",
         *,
         columns: Sequence[str] | None = None,
-        predicate: Predicate | None = None,
+        where: Predicate | None = None,
         sample: Sample | None = None,
         revision: int | None = None,
         fractions: Sequence[float] | None = None,
@@ -821,9 +838,9 @@ class Table:
             share of bytes that samples open.
         columns : sequence of str, optional
             Of the space: two indexed columns, the first two by default. Of the fraction: columns to return.
-        predicate : polars.Expr or str, optional
+        where : polars.Expr or str, optional
             The query, for space and fraction. A text is SQL, as in `Table.delete`.
-        sample : float or tuple of float, optional
+        sample : float, str or tuple of float, optional
             The query's sample, for the space.
         revision : int, optional
             Which tree or space; the newest one that files are indexed with by default.
@@ -850,12 +867,12 @@ class Table:
         >>> import polars as pl, qbeast
         >>> rows = pl.DataFrame({"id": range(20_000), "price": [i % 97 for i in range(20_000)]})
         >>> _ = qbeast.write_table(rows, "prices", columns=["id", "price"], cube_size=2000)
-        >>> figure = qbeast.open_table("prices").plot("space", predicate=pl.col("id") < 3000)
+        >>> figure = qbeast.open_table("prices").plot("space", where="id < 3000")
         >>> figure.savefig("space.png")
         """
         options = PlotOptions(
             columns=columns,
-            predicate=filter_of(predicate, self._snapshot.schema),
+            predicate=filter_of(where, self._snapshot.schema),
             sample=sample,
             revision=revision,
             fractions=fractions,
@@ -863,6 +880,7 @@ class Table:
         )
         return plot_table(self._reader, kind, options)
 
+    @shows_progress("optimizing")
     def optimize(
         self,
         *,
@@ -875,7 +893,7 @@ class Table:
         redraw: bool = False,
         dry_run: bool = False,
         commit_metadata: Mapping[str, str] | None = None,
-        progress: ProgressCallback | None = None,
+        progress: ProgressLike = None,
         engine: EngineName = "auto",
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
@@ -917,7 +935,7 @@ class Table:
             Change nothing and say what would be rewritten, and why.
         commit_metadata : mapping of str to str, optional
             Kept in the history beside our own entries.
-        progress : callable, optional
+        progress : callable or bool, optional
             Called with a `Progress` at every step; files are counted anew for each group of rows.
         engine, memory_bytes, spill_dir
             Where rows are moved, in how much memory: as for `qbeast.write_table`.
@@ -970,21 +988,23 @@ class Table:
             commit_metadata=metadata_of(commit_metadata),
         )
         with EngineChoice(engine, memory_bytes, spill_dir).opened() as local:
-            options = replace(options, progress=local.telling(progress))
+            options = replace(options, progress=local.telling(callback_of(progress)))
             result, newest = optimize(self._reader, options, RUNTIME, engine=local)
             result = local.told(result)
         if result.committed:
             self._move_to(newest)
         return result
 
+    @renamed(predicate="where")
+    @shows_progress("deleting")
     def delete(
         self,
-        predicate: Predicate | None = None,
+        where: Predicate | None = None,
         *,
         dry_run: bool = False,
         txn: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
-        progress: ProgressCallback | None = None,
+        progress: ProgressLike = None,
         engine: EngineName = "auto",
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
@@ -1001,7 +1021,7 @@ class Table:
 
         Parameters
         ----------
-        predicate : polars.Expr or str, optional
+        where : polars.Expr or str, optional
             Rows to delete: those for which it is true, not those for which it is null. A text is an expression in
             SQL on the columns of a row, as `polars.sql_expr` understands it: never a query, nothing is read for it.
             By default all rows.
@@ -1009,8 +1029,10 @@ class Table:
             Change nothing and say which files and rows would go.
         txn : tuple of str and int, optional
             See `qbeast.write_table`: a change that the table holds already is not made again.
-        commit_metadata, progress : mapping of str to str, callable, optional
-            Kept in the history beside our own entries; called with a `Progress` at every step.
+        commit_metadata : mapping of str to str, optional
+            Kept in the history beside our own entries.
+        progress : callable or bool, optional
+            See `qbeast.write_table`.
         engine, memory_bytes, spill_dir
             Where rows are moved, in how much memory: as for `qbeast.write_table`.
 
@@ -1022,7 +1044,7 @@ class Table:
         Raises
         ------
         InvalidInputError
-            The predicate is no condition on single rows of this table.
+            `where` is no condition on single rows of this table.
         UnsupportedTableError
             The table allows appends only, keeps a feed of changes, holds copies of rows (upgrade it first), or
             must not be written.
@@ -1043,17 +1065,19 @@ class Table:
         (460, 540, 1)
         """
         options = _options(dry_run, txn, commit_metadata, progress)
-        return self._run(Delete(predicate), EngineChoice(engine, memory_bytes, spill_dir), options)
+        return self._run(Delete(where), EngineChoice(engine, memory_bytes, spill_dir), options)
 
+    @renamed(predicate="where")
+    @shows_progress("updating")
     def update(
         self,
-        predicate: Predicate | None,
+        where: Predicate | None,
         assignments: Mapping[str, Value],
         *,
         dry_run: bool = False,
         txn: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
-        progress: ProgressCallback | None = None,
+        progress: ProgressLike = None,
         engine: EngineName = "auto",
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
@@ -1066,7 +1090,7 @@ class Table:
 
         Parameters
         ----------
-        predicate : polars.Expr or str, or None
+        where : polars.Expr or str, or None
             Rows to update: those for which it is true, not those for which it is null. A text is SQL, as in `delete`.
             None: all rows.
         assignments : mapping of str to polars.Expr, str or a plain value
@@ -1077,8 +1101,10 @@ class Table:
             Change nothing and say which files and rows would change.
         txn : tuple of str and int, optional
             See `qbeast.write_table`: a change that the table holds already is not made again.
-        commit_metadata, progress : mapping of str to str, callable, optional
-            Kept in the history beside our own entries; called with a `Progress` at every step.
+        commit_metadata : mapping of str to str, optional
+            Kept in the history beside our own entries.
+        progress : callable or bool, optional
+            See `qbeast.write_table`.
         engine, memory_bytes, spill_dir
             Where rows are moved, in how much memory: as for `qbeast.write_table`.
 
@@ -1090,7 +1116,7 @@ class Table:
         Raises
         ------
         InvalidInputError
-            The predicate is no condition on single rows of this table, an assignment is no value for a column
+            `where` is no condition on single rows of this table, an assignment is no value for a column
             of it, or a value is too large for the column's type.
         SchemaMismatchError
             A value of another type than the column's, or a null where there may be none.
@@ -1109,9 +1135,7 @@ class Table:
         0
         """
         options = _options(dry_run, txn, commit_metadata, progress)
-        return self._run(
-            Update(predicate, assignments), EngineChoice(engine, memory_bytes, spill_dir), options
-        )
+        return self._run(Update(where, assignments), EngineChoice(engine, memory_bytes, spill_dir), options)
 
     def _run(
         self, change: Change | Callable[[LocalEngine], Change], choice: EngineChoice, options: ChangeOptions
@@ -1125,6 +1149,7 @@ class Table:
             self._move_to(newest)
         return result
 
+    @shows_progress("merging")
     def merge(
         self,
         source: RowsLike,
@@ -1140,10 +1165,11 @@ class Table:
         when_not_matched_by_source: WhenNotMatchedBySource = "ignore",
         not_matched_by_source_if: Predicate | None = None,
         source_name: str = "source",
+        schema_mode: Literal["merge"] | None = None,
         dry_run: bool = False,
         txn: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
-        progress: ProgressCallback | None = None,
+        progress: ProgressLike = None,
         engine: EngineName = "auto",
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
@@ -1187,12 +1213,18 @@ class Table:
             Only of those for which this is true.
         source_name : str, default "source"
             What the source is called in conditions and values, where the table has a column of that name.
+        schema_mode : {"merge"}, optional
+            Schema evolution: columns of the source that the table does not have are added to it, in the same commit,
+            and columns that the source does not have stay as they are in rows that match, and are null in new ones.
+            With `update` and `insert` those new columns come that they name.
         dry_run : bool, default False
             Change nothing and say which files and rows would change.
         txn : tuple of str and int, optional
             See `qbeast.write_table`: a change that the table holds already is not made again.
-        commit_metadata, progress : mapping of str to str, callable, optional
-            Kept in the history beside our own entries; called with a `Progress` at every step.
+        commit_metadata : mapping of str to str, optional
+            Kept in the history beside our own entries.
+        progress : callable or bool, optional
+            See `qbeast.write_table`.
         engine, memory_bytes, spill_dir
             Where rows are moved, in how much memory: as for `qbeast.write_table`.
 
@@ -1232,6 +1264,10 @@ class Table:
         ...     delete_if=pl.col("left") <= pl.col("source").struct.field("sold"))
         >>> sorted(table.scan().collect().rows())
         [(2, 15), (3, 33), (4, 40)]
+        >>> noted = pl.DataFrame({"id": [4, 5], "note": ["last", "new"]})
+        >>> _ = table.merge(noted, on="id", schema_mode="merge")
+        >>> sorted(table.scan().collect().rows())
+        [(2, 15, None), (3, 33, None), (4, 40, 'last'), (5, None, 'new')]
         """
         clauses = Clauses(
             on=on,
@@ -1245,6 +1281,7 @@ class Table:
             when_not_matched_by_source=when_not_matched_by_source,
             not_matched_by_source_if=not_matched_by_source_if,
             source_name=source_name,
+            schema_mode=schema_mode,
         )
         options = _options(dry_run, txn, commit_metadata, progress)
         return self._run(
@@ -1483,15 +1520,16 @@ class Table:
         return outcome.version
 
     def widen_columns(self, columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> int:
-        """Give columns of bytes or shorts a wider type, in one commit; no file is rewritten.
+        """Give columns a wider type, in one commit.
 
-        Indexed columns may be among them. Other types need Delta's feature typeWidening, which qbeast does not
-        support.
+        From Int8 and Int16 to Int32 at most, no file is rewritten, and indexed columns may be among them. To Int64, and
+        from Float32 to Float64, all files are rewritten with the new type, each row into the cube it had: tables that
+        hold files of both types need Delta's feature typeWidening, which many readers refuse.
 
         Parameters
         ----------
         columns : mapping of str to Polars type
-            Columns of type Int8 or Int16 with their new type, Int16 or Int32.
+            Columns of integers, with a wider type of integers; or of Float32, with Float64.
 
         Returns
         -------
@@ -1503,7 +1541,8 @@ class Table:
         InvalidInputError
             There is no such column.
         UnsupportedTableError
-            Another change of type, or the table must not be written.
+            Another change of type, an indexed column whose rows would have other hashes, or the table must not be
+            written.
         CommitConflictError, CommitUnknownError, StorageError
             See `qbeast.write_table`.
 
@@ -1515,10 +1554,13 @@ class Table:
         >>> table = qbeast.open_table("narrow")
         >>> table.widen_columns({"n": pl.Int32}), table.schema["n"]
         (1, Int32)
+        >>> table.widen_columns({"n": pl.Int64}), table.scan().collect().rows()
+        (2, [(1, 7)])
         """
-        outcome = widen_columns(self._newest(), columns)
-        self._move_to(outcome.snapshot)
-        return outcome.version
+        with EngineChoice().opened() as local:
+            newest = widen_columns(self._reader, columns, RUNTIME, engine=local)
+        self._move_to(newest)
+        return newest.version
 
 
 def _refuse_all_but_snapshots(snapshot: object) -> None:
@@ -1538,7 +1580,7 @@ def _options(
     dry_run: bool,  # noqa: FBT001 - handed on
     txn: tuple[str, int] | None,
     commit_metadata: Mapping[str, str] | None,
-    progress: ProgressCallback | None,
+    progress: ProgressLike,
 ) -> ChangeOptions:
     metadata = metadata_of(commit_metadata)
-    return ChangeOptions(dry_run=dry_run, txn=txn, commit_metadata=metadata, progress=progress)
+    return ChangeOptions(dry_run=dry_run, txn=txn, commit_metadata=metadata, progress=callback_of(progress))

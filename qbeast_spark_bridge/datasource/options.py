@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.location import resolve_location
+from qbeast_core.query.fractions import fractions_of
 
 __all__ = [
     "SINK_OPTIONS",
@@ -45,7 +46,7 @@ class ReadOptions:
     ----------
     path : str
         Of the table.
-    sample : float, tuple of float or None
+    sample : tuple of float or None
         Rows to keep by weight.
     where : str or None
         Spark SQL.
@@ -60,7 +61,7 @@ class ReadOptions:
     """
 
     path: str
-    sample: float | tuple[float, float] | None
+    sample: tuple[float, float] | None
     where: str | None
     columns: tuple[str, ...] | None
     version: int | str | None
@@ -85,7 +86,7 @@ class ReadOptions:
         version = options.get("version")
         return ReadOptions(
             path=table_path(options),
-            sample=_sample(options.get("sample")),
+            sample=fractions_of(options["sample"]) if options.get("sample") else None,
             where=options.get("where") or None,
             columns=_columns(options.get("columns")),
             version=int(version) if version and _NUMBER.fullmatch(version) else version or None,
@@ -155,23 +156,6 @@ def refuse_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
                 "qbeast_spark_bridge.write_table(df, path, columns=[...], cube_size=...)"
             )
         raise InvalidInputError(msg, argument=unknown[0])
-
-
-def _sample(text: str | None) -> float | tuple[float, float] | None:
-    if not text:
-        return None
-    try:
-        match [float(part) for part in text.split(",")]:
-            case [fraction]:
-                return fraction
-            case [low, high]:
-                return low, high
-            case _:
-                pass
-    except ValueError:
-        pass
-    msg = f'sample must be a fraction, "0.01", or a pair of fractions, "0.1,0.2", not {text!r}'
-    raise InvalidInputError(msg, argument="sample")
 
 
 def _columns(text: str | None) -> tuple[str, ...] | None:

@@ -116,7 +116,7 @@ def test_segments_are_chosen_by_id() -> None:
 
 
 def test_a_text_filters_like_an_expression() -> None:
-    assert qbeast.read_carbondata(ORDERS, columns=["id"], filter="id < 3 OR country = 'de'").height == (
+    assert qbeast.read_carbondata(ORDERS, columns=["id"], where="id < 3 OR country = 'de'").height == (
         qbeast.read_carbondata(ORDERS).filter((pl.col("id") < 3) | (pl.col("country") == "de")).height
     )
 

@@ -74,7 +74,7 @@ def test_a_sample_is_that_of_the_library(
 
 @pytest.mark.parametrize("file_format", ["parquet", "csv", "jsonl"])
 def test_a_sample_goes_into_a_file_or_a_pipe(sales: Path, tmp_path: Path, file_format: str) -> None:
-    wanted = qbeast.read_table(sales, sample=0.3, filter=pl.col("price") < 50).sort("id")
+    wanted = qbeast.read_table(sales, sample=0.3, where=pl.col("price") < 50).sort("id")
     asked = ["sample", str(sales), "0.3", "--where", "price < 50"]
     output = tmp_path / f"some [1].{file_format}"
     told = said(*asked, "--output", output)

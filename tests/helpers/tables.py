@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.table.read.reader import Sample
+from qbeast_core.query.fractions import Sample
 from qbeast_core.table.write.write import WriteResult
 from qbeast_core.tree import pack
 from qbeast_core.tree.columns import frame_weights

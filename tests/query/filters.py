@@ -35,7 +35,7 @@ def _atoms(draw: st.DrawFn, example: Example) -> pl.Expr:
         return draw(
             st.sampled_from([column, column == pl.lit(value=True), column.is_null(), column ^ column])
         )
-    plans = [_is_null, _missing, _is_in, _is_in, _special, _between, _compared, _compared]
+    plans = [_is_null, _missing, _is_in, _one_of, _special, _between, _compared, _compared]
     return draw(st.sampled_from(plans))(draw, example, name)
 
 
@@ -68,6 +68,17 @@ def _is_in(draw: st.DrawFn, example: Example, name: str) -> pl.Expr:
     values = [draw(st.none() | _values(example, name)) for _ in range(draw(st.integers(0, 4)))]
     listed = pl.Series("", values, dtype=dtype).implode()
     return pl.col(name).is_in(listed, nulls_equal=draw(st.booleans()))
+
+
+def _one_of(draw: st.DrawFn, example: Example, name: str) -> pl.Expr:
+    """A function of the column in a list."""
+    left, right = draw(_sides(example, name))
+    values = [
+        right,
+        *(draw(_more_like(example, name, right)) for _ in range(draw(st.sampled_from([0, 1, 60])))),
+    ]
+    listed = pl.concat(pl.select(value.alias("")).to_series() for value in values).implode()
+    return left.is_in(listed)
 
 
 def _values(example: Example, name: str) -> st.SearchStrategy[Any]:

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from polars.io.plugins import register_io_source
 
 from qbeast_core.query.build import files_that_may_match
+from qbeast_core.query.fractions import sample_to_weights
 from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.query.select import Selection, select
-from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
+from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from tests.helpers.examples import examples as tries
 from tests.query.filters import filters
 from tests.query.sides import sides
@@ -81,6 +82,7 @@ def own_filters(name: str, dtype: pl.DataType, value: Any) -> list[pl.Expr]:
         return [column.is_null(), column.eq_missing(None), column.is_in([None], nulls_equal=True)]
     pairs = sides(name, dtype, value)
     found = [op(left, right) for op in (pl.Expr.eq, pl.Expr.le, pl.Expr.ge) for left, right in pairs]
+    found += [left.is_in(pl.select(right).to_series().implode()) for left, right in pairs]
     listed = pl.Series("", [value, None], dtype=dtype).implode()
     found += [
         column.is_in(listed),

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
+from qbeast_core.query.fractions import sample_to_weights
+from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 
 FRACTIONS = st.floats(0, 1)
 
@@ -23,7 +24,7 @@ FRACTIONS = st.floats(0, 1)
         (0.5, 0.4),
         (0.1,),
         (0.1, 0.2, 0.3),
-        "0.1",
+        "much",
         None,
         True,
         (0.1, None),

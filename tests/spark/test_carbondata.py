@@ -70,7 +70,7 @@ def test_rows_of_all_tables_are_the_same_on_spark_once_imported(
 def test_filters_and_columns_reach_the_executors(spark: SparkSession) -> None:
     path = table_path("tx230_delete_multiblocklet")
     rows = bridge.read_carbondata(spark, path, where="id BETWEEN 100 AND 120", columns=["id", "name"])
-    wanted = qbeast.read_carbondata(path, columns=["id", "name"], filter="id >= 100 AND id <= 120")
+    wanted = qbeast.read_carbondata(path, columns=["id", "name"], where="id >= 100 AND id <= 120")
     assert_frame_equal(collected(rows).sort("id"), wanted.sort("id"))
     with pytest.raises(qbeast.InvalidInputError, match="no such column"):
         bridge.read_carbondata(spark, path, columns=["nothing"])
@@ -89,7 +89,7 @@ def test_executors_decode_the_columns_that_are_asked_for(spark: SparkSession, tm
 
 def test_a_condition_that_spark_alone_understands_may_name_any_column(spark: SparkSession) -> None:
     path = table_path("tx230_delete_multiblocklet")
-    name = qbeast.read_carbondata(path, columns=["id", "name"], filter="id = 100")["name"][0]
+    name = qbeast.read_carbondata(path, columns=["id", "name"], where="id = 100")["name"][0]
     rows = bridge.read_carbondata(spark, path, where=f"upper(name) = upper('{name}')", columns=["id"])
     assert 100 in collected(rows)["id"]
     assert rows.columns == ["id"]

@@ -158,7 +158,7 @@ def test_a_tree_of_sampled_rows_costs_samples_and_filters_no_more(
     assert result.bytes == pytest.approx(wanted.bytes, rel=0.05)
     assert_same_rows(qbeast.read_table(path), everything.sort("row"), "row")
     check_invariants(path)
-    asked: list[dict[str, Any]] = [{"sample": 0.05}, {"predicate": pl.col("a") < 0.1}]
+    asked: list[dict[str, Any]] = [{"sample": 0.05}, {"where": pl.col("a") < 0.1}]
     for ask in asked:
         spark_share, here = (qbeast.open_table(one).explain(**ask).share for one in (path, twin))
         assert spark_share <= 1.1 * here

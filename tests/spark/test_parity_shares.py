@@ -33,10 +33,10 @@ ASKED: dict[str, dict[str, Any]] = {
     "1 %": {"sample": 0.01},
     "10 %": {"sample": 0.1},
     "30 %": {"sample": 0.3},
-    "price": {"predicate": pl.col("price") < 5},
-    "id": {"predicate": pl.col("id").is_between(1_200_000, 2_400_000)},
-    "box": {"predicate": BOX},
-    "box of 10 %": {"predicate": BOX, "sample": 0.1},
+    "price": {"where": pl.col("price") < 5},
+    "id": {"where": pl.col("id").is_between(1_200_000, 2_400_000)},
+    "box": {"where": BOX},
+    "box of 10 %": {"where": BOX, "sample": 0.1},
 }
 BY_CHANCE = ("1 %", "30 %")  # of one pair of large tables
 

@@ -113,7 +113,7 @@ def test_samples_are_nested_and_cut_the_table(spark: SparkSession, table: Path) 
 def test_a_sample_of_some_columns_filters_and_keeps_what_was_asked(spark: SparkSession, table: Path) -> None:
     rows = read_table(spark, table, sample=0.5, where="small > 0", columns=["x.y", ROW])
     assert rows.columns == ["x.y", ROW]
-    wanted = qbeast.read_table(table, sample=0.5, filter=pl.col("small") > 0)
+    wanted = qbeast.read_table(table, sample=0.5, where=pl.col("small") > 0)
     assert numbers(rows) == wanted[ROW].sort().to_list()
 
 

@@ -93,7 +93,7 @@ def test_files_of_any_name_are_read(spark: SparkSession, tmp_path: Path) -> None
     found = read_table(spark, path)
     assert found.columns == [ROW, "text"]
     assert numbers(found) == rows[ROW].to_list()
-    wanted = qbeast.read_table(path, sample=0.4, filter=pl.col(ROW) > 50)
+    wanted = qbeast.read_table(path, sample=0.4, where=pl.col(ROW) > 50)
     assert numbers(read_table(spark, path, sample=0.4, where=f"{ROW} > 50")) == wanted[ROW].sort().to_list()
 
 

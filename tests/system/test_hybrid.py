@@ -33,7 +33,7 @@ def assert_reads_right(path: Path, model: pl.DataFrame) -> None:
         wanted = sampled(model, ["row", "a", "b"], sample)
         assert_same_rows(qbeast.read_table(path, sample=sample), wanted)
         for predicate in (pl.col("a") < 30, pl.col("b") == "key 3", pl.col("a").is_null()):
-            found = qbeast.read_table(path, sample=sample, filter=predicate)
+            found = qbeast.read_table(path, sample=sample, where=predicate)
             assert_same_rows(found, wanted.filter(predicate))
 
 

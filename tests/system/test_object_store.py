@@ -89,7 +89,7 @@ def test_a_table_in_a_bucket_is_checked_repaired_and_drawn(place):
     table = qbeast.open_table(uri, storage_options=options)
     assert table.check().ok
     assert table.metrics().revisions[-1].rows == 30_000
-    assert table.plot("space", predicate=pl.col("id") < 99).axes
+    assert table.plot("space", where=pl.col("id") < 99).axes
     store = open_store(uri, options)
     commit = f"_delta_log/{0:020}.json"
     store.put(commit, store.get(commit).replace(b'"numRecords\\":30000', b'"numRecords\\":29999'))

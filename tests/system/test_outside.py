@@ -194,12 +194,12 @@ def test_credentials_go_to_the_tables_own_bucket_alone(s3_options: dict[str, str
         )
         for filtered in (pl.lit(value=True), pl.col("id") < 100):
             with pytest.raises(qbeast.UnsupportedTableError, match="It was not opened"):
-                qbeast.read_table(root, storage_options=options, filter=filtered)
+                qbeast.read_table(root, storage_options=options, where=filtered)
             trusted = {"storage_options": options, "allow_absolute_paths": True}
             if own:
-                found = qbeast.read_table(root, filter=filtered, **trusted).sort("id")
+                found = qbeast.read_table(root, where=filtered, **trusted).sort("id")
                 assert found.equals(ROWS.filter(filtered))
                 assert qbeast.open_table(root, **trusted).check().ok
             else:
                 with pytest.raises(qbeast.UnsupportedTableError, match="It was not opened"):
-                    qbeast.read_table(root, filter=filtered, **trusted)
+                    qbeast.read_table(root, where=filtered, **trusted)

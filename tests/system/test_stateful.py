@@ -233,7 +233,7 @@ class Life(Known):
         sample, expr = data.draw(samples()), data.draw(filters(rows.select(list(KEYS))))
         wanted = kept_rows(sampled(rows, INDEXED, sample), expr)
         if wanted is not None:
-            found = qbeast.read_table(self.path, filter=expr, sample=sample, version=version)
+            found = qbeast.read_table(self.path, where=expr, sample=sample, version=version)
             assert_same_rows(found, wanted, "id")
 
 

@@ -179,7 +179,7 @@ def test_what_binds_writers_alone_is_converted_read_and_sampled(kind: str, tmp_p
     path = HARMLESS[kind](tmp_path / "t")
     qbeast.convert_table(path, columns=["id", "x:linear"])
     same(qbeast.read_table(path), ROWS)
-    same(qbeast.read_table(path, filter=pl.col("id") < 50), ROWS.head(50))
+    same(qbeast.read_table(path, where=pl.col("id") < 50), ROWS.head(50))
     sample = qbeast.read_table(path, sample=0.3)
     plain = tmp_path / "plain"
     qbeast.write_table(ROWS, plain, columns=["id", "x:linear"])

@@ -105,7 +105,7 @@ def _drawn(example: Example, path: Path, _: pl.DataFrame) -> None:
     table = qbeast.open_table(path)
     if not example.is_space:
         return
-    figure = table.plot("space", predicate=pl.col("x").is_null())
+    figure = table.plot("space", where=pl.col("x").is_null())
     try:
         assert figure.axes[0].get_xlabel() == ("x, hashed" if example.is_hashed else "x")
         marks = [mark.get_text() for mark in figure.axes[0].get_xticklabels()]

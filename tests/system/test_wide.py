@@ -46,7 +46,7 @@ def test_no_operation_lists_all_columns_for_each_of_them(tmp_path: Path, looks: 
         "append": lambda: qbeast.write_table(rows, tmp_path, mode="append"),
         "read": lambda: qbeast.read_table(tmp_path),
         "sample": lambda: qbeast.read_table(tmp_path, sample=0.3),
-        "filter": lambda: qbeast.read_table(tmp_path, filter=low),
+        "filter": lambda: qbeast.read_table(tmp_path, where=low),
         "explain": lambda: qbeast.open_table(tmp_path).explain(low).files,
         "merge": lambda: qbeast.open_table(tmp_path).merge(rows.head(5), on="c0", when_not_matched="ignore"),
         "update": lambda: qbeast.open_table(tmp_path).update(low, {"c2": 0.0}),

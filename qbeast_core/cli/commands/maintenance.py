@@ -91,7 +91,7 @@ add_columns = command(
 
 widen_columns = command(
     "maintenance.widen_columns",
-    "Give columns wider types of whole numbers; no data file is touched.",
+    "Give columns wider types; files are written anew where they hold narrower ones than a reader takes.",
     table_argument,
     click.argument("columns", nargs=-1, required=True, metavar="NAME=TYPE...", callback=as_mapping),
     short_help="Give columns wider types.",

@@ -79,16 +79,16 @@ def as_fraction(
     _ctx: click.Context, parameter: click.Parameter, text: str | None
 ) -> float | tuple[float, float] | None:
     """Read ``0.01``, ``1%``, or two of them with a colon between, for the rows from one to the other."""
+    from qbeast_core.errors import InvalidInputError
+    from qbeast_core.query.fractions import fractions_of
+
     if text is None:
         return None
     try:
-        parts = [_share(part) for part in text.split(":")]
-    except ValueError:
-        parts = []
-    if len(parts) not in (1, 2):
-        msg = f"{text!r} is no fraction: say 0.01, 1%, or 0.1:0.2"
-        raise click.BadParameter(msg, param=parameter)
-    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
+        start, end = fractions_of(text)
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error), param=parameter) from None
+    return (start, end) if ":" in text or "," in text else end
 
 
 def as_version(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> int | str | None:
@@ -124,15 +124,13 @@ def _as_bytes(_ctx: click.Context, parameter: click.Parameter, text: str | None)
 
 def as_share(parameter: click.Parameter, text: str) -> float:
     """Read ``0.02`` or ``2%``."""
+    from qbeast_core.query.fractions import share_of_text
+
     try:
-        return _share(text)
+        return share_of_text(text)
     except ValueError:
         msg = f"{text!r} is no share: say 0.02 or 2%"
         raise click.BadParameter(msg, param=parameter) from None
-
-
-def _share(text: str) -> float:
-    return float(text[:-1]) / 100 if text.endswith("%") else float(text)
 
 
 def as_names(

@@ -77,7 +77,7 @@ def plot(
         msg = f"{name!r} is no picture; nothing was drawn. Choose one of {', '.join(_ENDINGS)}."
         raise InvalidInputError(msg, argument="output")
     file = fresh_file(name, overwrite=overwrite)
-    figure = table.plot(kind, columns=columns, predicate=where, sample=sample, revision=revision)
+    figure = table.plot(kind, columns=columns, where=where, sample=sample, revision=revision)
     figure.savefig(file, dpi=_DPI)
     size = file.stat().st_size
     return Answer(parts=(f"{name}: {size_text(size)}",), data={"kind": kind, "output": name, "bytes": size})

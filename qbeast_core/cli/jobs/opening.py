@@ -8,24 +8,17 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import wraps
-from typing import Any, Final
+from typing import Any
 
 import click
 
 import qbeast
 from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.wording import spoken
-from qbeast_core.table.runtime import Progress, ProgressCallback
+from qbeast_core.table.progress import terminal_bar
+from qbeast_core.table.runtime import ProgressCallback
 
 __all__ = ["on_table", "working"]
-
-_STAGES: Final = {
-    "read": "reading",
-    "plan": "planning",
-    "write": "writing files",
-    "commit": "committing",
-    "done": "done",
-}
 
 
 def on_table(doing: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
@@ -73,44 +66,10 @@ def working(doing: str) -> Generator[ProgressCallback | None]:
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", qbeast.QbeastWarning)
-        with _bar(doing) if sys.stderr.isatty() else nullcontext() as progress:
+        with terminal_bar(doing) if sys.stderr.isatty() else nullcontext() as progress:
             yield progress
     for warning in caught:
         if issubclass(warning.category, qbeast.QbeastWarning):
             context = click.get_current_context(silent=True)
             text = spoken(warning.message, None if context is None else context.command)
             click.echo(f"{click.style('warning:', fg='yellow')} {text}", err=True)
-
-
-@contextmanager
-def _bar(doing: str) -> Generator[ProgressCallback]:
-    """Draw a bar; nothing of it stays on the screen."""
-    from rich import progress as bars  # noqa: PLC0415 - slow to load, and of use on terminals alone
-    from rich.console import Console  # noqa: PLC0415 - the same
-
-    columns = (
-        bars.SpinnerColumn(),
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.TextColumn("{task.fields[count]}"),
-        bars.TimeElapsedColumn(),
-    )
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as screen:
-        task = screen.add_task(doing, total=None, count="")
-
-        def report(step: Progress) -> None:
-            screen.update(
-                task,
-                description=f"{doing}: {_STAGES[step.stage]}",
-                completed=step.files_done,
-                total=step.files_total or None,
-                count=_count(step),
-            )
-
-        yield report
-
-
-def _count(step: Progress) -> str:
-    if step.files_total:
-        return f"{step.files_done:,} of {step.files_total:,} files"
-    return f"{step.rows:,} rows" if step.rows else ""

@@ -20,11 +20,12 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.io.store import Store
-from qbeast_core.log.actions import AddFile, dump_commit, parse_commit
+from qbeast_core.log.actions import AddFile, RemoveFile, dump_commit, parse_commit
 from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
-from qbeast_core.log.rebase import Conflict, rebase
+from qbeast_core.log.rebase import Conflict, Rebased, rebase
+from qbeast_core.logs import LOG
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
 from qbeast_core.table.commit.commit_info import commit_info
 from qbeast_core.table.data.data_files import delete_data_files
@@ -147,6 +148,7 @@ def commit(
         info = commit_info(fitted, rebased, head, txn_id=txn_id, now_ms=now)
         put = put_commit(store, version, dump_commit([info, *rebased.actions]), txn_id)
         if put == "won":
+            _tell_of(store.uri, version, rebased, intent, attempt)
             return CommitOutcome(
                 version=version,
                 attempts=attempt,
@@ -154,7 +156,7 @@ def commit(
                 revision_id=rebased.revision_id,
                 staged_files=sum(add.blocks is None for add in fitted.adds),
             )
-        sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**attempt) * (0.5 + jitter() / 2))
+        sleep(_pause(store.uri, version, attempt, jitter()))
         if put == "lost":
             head, applied = _caught_up(store, head, intent, attempt=attempt, conflict_with=conflict_with)
             if applied:
@@ -214,6 +216,20 @@ def discarding(store: Store, adds: Sequence[AddFile]) -> Generator[None]:
     except QbeastError:
         delete_data_files(store, adds)
         raise
+
+
+def _pause(uri: str, version: int, attempt: int, jitter: float) -> float:
+    """Return how many seconds to wait after an attempt that did not land."""
+    seconds: float = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**attempt) * (0.5 + jitter / 2)
+    LOG.info("version %d of %s is not ours: again in %.3f s", version, uri, seconds)
+    return seconds
+
+
+def _tell_of(uri: str, version: int, rebased: Rebased, intent: WriteIntent, attempts: int) -> None:
+    adds = sum(isinstance(action, AddFile) for action in rebased.actions)
+    removes = sum(isinstance(action, RemoveFile) for action in rebased.actions)
+    done = intent.operation or intent.mode
+    LOG.info("%s is version %d of %s: +%d -%d files, attempt %d", done, version, uri, adds, removes, attempts)
 
 
 def _version(head: Snapshot | None) -> int:

@@ -75,7 +75,7 @@ def condition_of(
     given: Predicate | None,
     schema: pl.Schema,
     *,
-    argument: str = "predicate",
+    argument: str = "where",
     outcome: str = _UNCHANGED,
 ) -> Condition:
     """Understand a condition, or refuse it before anything is read.
@@ -121,7 +121,7 @@ def condition_of(
     return Condition(expr.cast(pl.Boolean) if dtype == pl.Null() else expr, str(given), constant)
 
 
-def filter_of(given: Predicate | None, schema: pl.Schema, *, argument: str = "predicate") -> pl.Expr | None:
+def filter_of(given: Predicate | None, schema: pl.Schema, *, argument: str = "where") -> pl.Expr | None:
     """Understand the filter of a read: text as `condition_of` does, expressions as Polars does.
 
     Parameters
@@ -186,7 +186,7 @@ def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str, outcome: str
 
 @contextmanager
 def evaluating(
-    given: Predicate | None, argument: str = "predicate", outcome: str = _UNCHANGED
+    given: Predicate | None, argument: str = "where", outcome: str = _UNCHANGED
 ) -> Generator[None]:
     """Say of a condition that it cannot be evaluated for some row, where Polars says so inside.
 

@@ -11,7 +11,7 @@ from qbeast_core.errors import SchemaMismatchError
 from qbeast_core.hints import Hint, Message, argument
 from qbeast_core.log.schema import schema_to_delta
 
-__all__ = ["SchemaMode", "fit_frame", "merged_schema"]
+__all__ = ["SchemaMode", "case_problems", "fit_frame", "merged_schema"]
 
 SchemaMode: TypeAlias = Literal["merge", "overwrite"]
 
@@ -24,7 +24,9 @@ def fit_frame(
 ) -> pl.DataFrame:
     """Return the rows with the table's columns, order and types; new columns follow at the end.
 
-    Narrower integers and floats are widened to the table's type; a column of nulls takes any type.
+    Narrower integers and floats are widened to the table's type; a column of nulls takes any type. Numbers fit integers
+    if each of them is one: pandas makes floats of integers with nulls, and longs of integers. NaN is none. Rows that
+    replace all others have to have the types.
 
     Parameters
     ----------
@@ -53,11 +55,11 @@ def fit_frame(
     given = frame.schema  # once: Polars makes it anew each time
     new = [name for name in given if name not in schema]
     problems = (
-        _case_problems(new, schema) if merge else [f"column {name!r} is not in the table" for name in new]
+        case_problems(new, schema) if merge else [f"column {name!r} is not in the table" for name in new]
     )
     columns: list[pl.Expr] = []
     for name, dtype in schema.items():
-        problem, column = _column(given, name, dtype, merge=merge)
+        problem, column = _column(frame, given, name, dtype, merge=merge, by_value=not replaces)
         problems += [problem] if problem else []
         if not problem and name in required and (name not in given or frame[name].null_count()):
             problems.append(f"column {name!r} may hold no nulls")
@@ -92,7 +94,16 @@ def merged_schema(schema_json: str, schema: pl.Schema, frame: pl.DataFrame) -> s
     return orjson.dumps(whole).decode()
 
 
-def _case_problems(new: list[str], schema: pl.Schema) -> list[str]:
+def case_problems(new: list[str], schema: pl.Schema) -> list[str]:
+    """Tell of new columns whose names differ from those of the table in case alone.
+
+    Parameters
+    ----------
+    new : list of str
+        Their names.
+    schema : polars.Schema
+        The table's columns.
+    """
     known = {name.lower(): name for name in schema}
     return [
         f"column {name!r} differs in case alone from {known[name.lower()]!r}, which Delta cannot tell apart"
@@ -101,14 +112,22 @@ def _case_problems(new: list[str], schema: pl.Schema) -> list[str]:
     ]
 
 
-def _column(given: pl.Schema, name: str, dtype: pl.DataType, *, merge: bool) -> tuple[str | None, pl.Expr]:
+def _column(
+    frame: pl.DataFrame, given: pl.Schema, name: str, dtype: pl.DataType, *, merge: bool, by_value: bool
+) -> tuple[str | None, pl.Expr]:
     if name not in given:
         missing = None if merge else f"column {name!r} is missing"
         return missing, pl.lit(None, dtype=dtype).alias(name)
     now = given[name]
     if now == dtype or _fits_losslessly(now, dtype):
         return None, pl.col(name) if now == dtype else pl.col(name).cast(dtype)
-    return f"column {name!r} is {now} and the table has {dtype}", pl.col(name)
+    problem = f"column {name!r} is {now} and the table has {dtype}"
+    if not by_value or dtype not in _WIDTH or now not in (*_FLOATS, *_WIDTH):
+        return problem, pl.col(name)
+    whole = frame[name].cast(dtype, strict=False)
+    if whole.cast(now).eq_missing(frame[name]).all():
+        return None, pl.lit(whole)
+    return f"{problem}, which does not hold all of its values", pl.col(name)
 
 
 def _fits_losslessly(now: pl.DataType, wanted: pl.DataType) -> bool:

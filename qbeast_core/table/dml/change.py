@@ -12,6 +12,7 @@ import polars as pl
 
 from qbeast_core.errors import CommitConflictError, UnsupportedTableError
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
+from qbeast_core.logs import LOG
 from qbeast_core.results import RewriteResult
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
@@ -72,6 +73,10 @@ class Change(ABC):
         """``"overwrite"`` if rows may go or change, ``"append"`` if rows only come."""
         return "overwrite"
 
+    def sees(self, reader: Reader) -> Reader:
+        """Return a version with the columns that the change brings; by default none."""
+        return reader
+
     @abstractmethod
     def plan(self, reader: Reader, engine: Engine) -> ChangePlan:
         """Find what is to be done to a version; refuse what cannot be meant."""
@@ -125,9 +130,10 @@ def run_change(
         reader = reader.renewed()
         try:
             return _attempt(reader, change, options, runtime, engine)
-        except CommitConflictError:
+        except CommitConflictError as error:
             if refresh(reader.snapshot) is reader.snapshot:
                 raise  # nobody was faster: another plan would fail in the same way
+            LOG.info("plans %s anew: %s", change.operation, error)
     return _attempt(reader.renewed(), change, options, runtime, engine)
 
 
@@ -141,7 +147,8 @@ def _attempt(
         return _nothing(reader, change, options), snapshot
     begun = runtime.now_ms()
     _tell(options, Progress("read"))
-    plan = change.plan(reader, engine)
+    seen = change.sees(reader)
+    plan = change.plan(seen, engine)
     # With a transaction even a change of nothing is committed: once told, it is never made again.
     if options.dry_run or (plan.is_nothing and options.txn is None):
         return plan.result(reader.index_state, change.operation, dry_run=options.dry_run), snapshot
@@ -163,11 +170,12 @@ def _attempt(
         txn=options.txn,
         commit_metadata=options.commit_metadata,
         metrics=metrics,
+        base=snapshot,
         conflict_with=_ConflictWith(reader, change, engine),
         progress=options.progress,
         group_bytes=GROUP_BYTES,
     )
-    replaced = rewrite(reader, asked, runtime, engine=engine)
+    replaced = rewrite(seen, asked, runtime, engine=engine)
     newest = None if replaced is None or replaced.outcome is None else replaced.outcome.snapshot
     if replaced is not None and replaced.outcome is not None and replaced.outcome.already_applied:
         newest = newest if newest is not None else refresh(snapshot)

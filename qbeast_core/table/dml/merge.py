@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -15,6 +16,7 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.dml.change import Change, ChangedBy, ChangePlan
 from qbeast_core.table.dml.merge_clauses import Clauses
 from qbeast_core.table.dml.merge_rules import MergeRules, fit_source
+from qbeast_core.table.dml.merge_schema import evolved
 from qbeast_core.table.dml.merge_source import MergeSource
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.dml.values import assignments_of, required_columns
@@ -49,7 +51,7 @@ class Merge(Change):
 
     def plan(self, reader: Reader, engine: Engine) -> ChangePlan:
         """Find the rows that match in a version."""
-        rules = _understood(self.source.empty, self.clauses, reader.snapshot)
+        rules = self._rules(reader)
         found = self.source.find(rules, reader, engine)
         updated, deleted, not_matched = found.counts.sum(axis=1).tolist()
         inserted = 0 if found.added is None else found.added.height
@@ -74,11 +76,18 @@ class Merge(Change):
             spelling=_SPELLING,
         )
 
+    def sees(self, reader: Reader) -> Reader:
+        """Return the version with the columns that the source brings."""
+        return reader.at(evolved(reader.snapshot, self.source.empty, self.clauses))
+
     def concerns(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
         """Tell whether one of the files holds a match, or a row that goes for want of one."""
-        rules = _understood(self.source.empty, self.clauses, reader.snapshot)
-        found = self.source.find(rules, reader, engine, among=files)
+        reader = self.sees(reader)
+        found = self.source.find(self._rules(reader), reader, engine, among=files)
         return found.any_matched or bool(len(found.matches.files))
+
+    def _rules(self, reader: Reader) -> MergeRules:
+        return _understood(self.source.empty, self.clauses, reader.snapshot)
 
     def _parameters(self) -> dict[str, str]:
         name = self.clauses.source_name
@@ -101,19 +110,21 @@ def _understood(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> M
         snapshot.schema,
         clauses,
         conditions,
-        _updates(clauses, snapshot, fitted),
+        _updates(clauses, snapshot, fitted, source.columns),
         _inserts(clauses, snapshot, fitted),
         fitted,
     )
 
 
-def _updates(clauses: Clauses, snapshot: Snapshot, source: pl.Schema) -> Assignments | None:
-    """Return what rows that match are set to, by default each column to that of the source; None: to nothing."""
+def _updates(
+    clauses: Clauses, snapshot: Snapshot, source: pl.Schema, names: Collection[str]
+) -> Assignments | None:
+    """Return what rows that match are set to, by default these columns to those of the source; None: to nothing."""
     name, given = clauses.source_name, clauses.update
     if clauses.when_matched != "update":
         return None
-    if given is None:  # the source has every column, in the table's type: nothing is left to be understood
-        values = tuple(pl.col(name).struct.field(column) for column in snapshot.schema)
+    if given is None:  # the source has them in the table's types: nothing is left to be understood
+        values = tuple(pl.col(name).struct.field(column) for column in snapshot.schema if column in names)
         return Assignments(values, required_columns(snapshot), "update")
     seen = pl.Schema({**snapshot.schema, name: pl.Struct(source)})
     return assignments_of(given, snapshot, seen, argument="update")

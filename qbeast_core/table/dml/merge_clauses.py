@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -41,6 +41,7 @@ class Clauses:
     when_not_matched_by_source: WhenNotMatchedBySource = "ignore"
     not_matched_by_source_if: Predicate | None = None
     source_name: str = "source"
+    schema_mode: Literal["merge"] | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -58,6 +59,21 @@ class Clauses:
         updates = self.when_matched == "update" and self.update is None
         return updates or (self.when_not_matched == "insert" and self.insert is None)
 
+    def columns_needed(self, schema: pl.Schema, source: Collection[str]) -> list[str]:
+        """Return the columns of the table that the source has to have, in the table's types.
+
+        Parameters
+        ----------
+        schema : polars.Schema
+            The table's columns.
+        source : collection of str
+            Columns of the source. With ``schema_mode="merge"`` rows that match keep what it does not have.
+        """
+        if not self.needs_every_column:
+            return list(self.keys)
+        inserts = self.when_not_matched == "insert" and self.insert is None
+        return [name for name in schema if self.schema_mode is None or inserts or name in source]
+
     def check(self, schema: pl.Schema) -> None:
         """Refuse options that cannot be meant for a table of these columns.
 
@@ -68,6 +84,10 @@ class Clauses:
         """
         _check_choice("when_matched", self.when_matched, WhenMatched)
         _check_choice("when_not_matched", self.when_not_matched, WhenNew)
+        if self.schema_mode not in (None, "merge"):
+            _refuse(
+                "schema_mode", f"schema_mode of a merge must be 'merge' or None, got {self.schema_mode!r}"
+            )
         _check_choice("when_not_matched_by_source", self.when_not_matched_by_source, WhenNotMatchedBySource)
         if (self.when_matched, self.when_not_matched, self.when_not_matched_by_source) == (_IDLE,) * 3:
             _refuse("when_matched", "a merge that ignores every row does nothing")

@@ -103,21 +103,28 @@ class MergeRules:
 
 def fit_source(rows: pl.DataFrame, clauses: Clauses, schema_json: str, schema: pl.Schema) -> pl.DataFrame:
     """Bring rows of a source to the types of the table; see `MergeRules.fit`."""
-    names = list(schema) if clauses.needs_every_column else list(clauses.keys)
-    return _fitted(rows, names, schema_json, schema)
+    names = clauses.columns_needed(schema, frozenset(rows.columns))
+    return _fitted(rows, names, schema_json, schema, merge=clauses.schema_mode == "merge")
 
 
-def _fitted(rows: pl.DataFrame, names: Sequence[str], schema_json: str, schema: pl.Schema) -> pl.DataFrame:
+def _fitted(
+    rows: pl.DataFrame, names: Sequence[str], schema_json: str, schema: pl.Schema, *, merge: bool = False
+) -> pl.DataFrame:
     wanted = pl.Schema({name: schema[name] for name in names})
     known = frozenset(rows.columns)
     given = rows.select([name for name in names if name in known])
     try:
-        fitted = fit_frame(given, schema_json, wanted, merge=False)
+        fitted = fit_frame(given, schema_json, wanted, merge=merge)
     except SchemaMismatchError as error:
+        brings = (
+            ()
+            if merge
+            else ("; or give ", argument(schema_mode="merge"), " for columns that are new or missing")
+        )
         msg = Message(
             f"the source does not fit the table: {'; '.join(error.problems)}. Nothing was changed. Where it has other "
             "columns, say with ",
-            *(argument(update=None), " and ", argument(insert=None), " what is set to what."),
+            *(argument(update=None), " and ", argument(insert=None), " what is set to what", *brings, "."),
         )
         raise SchemaMismatchError(msg, problems=error.problems) from error
     return rows.with_columns(fitted.get_columns())

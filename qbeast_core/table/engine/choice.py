@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias, TypeVar, cast
 import polars as pl
 
 from qbeast_core.errors import refuse
+from qbeast_core.logs import LOG
 from qbeast_core.results import FilesResult
 from qbeast_core.table.engine.budget import LEAST_BYTES, Budget, bytes_of_text
 from qbeast_core.table.engine.live_files import rows_and_bytes
@@ -164,6 +165,8 @@ class LocalEngine:
     def spill(self) -> Spill:
         """What rows are moved by that do not fit in memory."""
         if self._spill is None:
+            most = self._budget.memory_bytes
+            LOG.info("rows take more than %d bytes of memory: they go through temporary files", most)
             self._spill = Spill(SpillFolder(self._spill_dir), self._budget, self._count)
         return self._spill
 

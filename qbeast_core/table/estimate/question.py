@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
-from typing import Any, Final, NoReturn, TypeAlias, cast
+from typing import Any, Final, NoReturn, cast
 
 import polars as pl
 
@@ -16,9 +16,9 @@ from qbeast_core.estimate.aggregates import Aggregates, RefusedAggregate, Smooth
 from qbeast_core.estimate.batch import Lookup
 from qbeast_core.estimate.rules import Target
 from qbeast_core.hints import Hint, Message, argument, did_you_mean
+from qbeast_core.query.fractions import Sample, sample_to_weights
 from qbeast_core.query.sql_aggregates import sql_aggregate
 from qbeast_core.query.sql_tokens import SqlRefused
-from qbeast_core.query.weights import sample_to_weights
 from qbeast_core.table.data.expressions import Predicate, condition_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
 
@@ -26,8 +26,6 @@ __all__ = ["Asked", "Limits", "Question", "question_of"]
 
 _NOTHING: Final = "nothing was read"
 _RESERVED: Final = ("rows_sampled", "reliable")
-
-_Sample: TypeAlias = float | tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +39,7 @@ class Asked:
     error: float | None = None
     absolute: Mapping[str, float] | None = None
     confidence: float = 0.95
-    sample: _Sample | None = None
+    sample: Sample | None = None
     simultaneous: bool = False
     max_fraction: float = 1.0
     max_bytes: int | None = None
@@ -62,7 +60,7 @@ class Limits:
         Of data files, at most.
     """
 
-    sample: _Sample | None
+    sample: Sample | None
     max_fraction: float
     max_bytes: int | None
 

@@ -12,18 +12,19 @@ import polars as pl
 from qbeast_core.estimate.batch import RowSums
 from qbeast_core.estimate.sums import WEIGHT, Sums
 from qbeast_core.query.counting import RowCount, count_rows
+from qbeast_core.query.fractions import Sample, sample_to_weights
 from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.query.rest import parse_rest
 from qbeast_core.query.select import match
-from qbeast_core.query.weights import ALL_WEIGHTS, sample_to_weights
+from qbeast_core.query.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import TaskSums
 from qbeast_core.table.read.explain import Plan
-from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
+from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask, read_parts
 from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 

@@ -16,6 +16,7 @@ from qbeast_core.estimate.intervals import Interval, factor_of, quantile_interva
 from qbeast_core.estimate.rules import WIDENED, Target, is_met, next_fraction
 from qbeast_core.estimate.sample import Sample
 from qbeast_core.estimate.sums import Sums
+from qbeast_core.query.fractions import fractions_of
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
@@ -122,10 +123,10 @@ class _State:
         limits, reading = self.question.limits, self.reading
         self.whole.append(reading.read(reading.without_index()))
         if limits.sample is not None:
-            self.start, end = limits.sample if isinstance(limits.sample, tuple) else (0.0, limits.sample)
+            self.start, end = fractions_of(limits.sample)
             self.fraction = self.start
             reading.count(0)
-            return float(end)
+            return end
         pilot = _PILOT_ROWS / max(reading.rows_opened, 1)
         end = min(self.worth(pilot if pilot < 0.5 else 1.0), limits.max_fraction)
         return 1.0 if self.counts(end) else end

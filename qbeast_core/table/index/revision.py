@@ -261,7 +261,11 @@ def resolve_specs(columns: Sequence[str] | None, current: Revision | None) -> tu
         if current is None:
             listed = argument(columns=["a", "b:quantiles"])
             raise InvalidColumnsError(
-                Message("a new table needs columns to index; nothing was written. Pass ", listed, ".")
+                Message(
+                    "a new table needs columns to index; nothing was written. Pass ",
+                    listed,
+                    ", or what qbeast.suggest_columns(df).columns proposes; print it for the reasons.",
+                )
             )
         return tuple(ColumnSpec(name) for name in current.columns)
     specs = tuple(parse_column_spec(text) for text in _texts(columns))

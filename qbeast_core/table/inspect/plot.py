@@ -10,11 +10,12 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, refuse
 from qbeast_core.optional import require
+from qbeast_core.query.fractions import Sample
 from qbeast_core.query.intervals import reach
 from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.read.explain import Plan, explain
-from qbeast_core.table.read.reader import Reader, Sample
+from qbeast_core.table.read.reader import Reader
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,12 +10,16 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
+from qbeast_core.forked import refuse_forked
 from qbeast_core.html import bar, html_of
 from qbeast_core.io.footer import PagesUnavailable
 from qbeast_core.io.pages import PageRanges
+from qbeast_core.query.fractions import Sample
+from qbeast_core.query.nodes import Unknown
+from qbeast_core.query.predicate import conjuncts, parse_predicate
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
-from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
+from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import pushed_down, warn_if_empty
 from qbeast_core.tree.design_effect import CLUSTERED
 
@@ -35,11 +39,11 @@ class Plan:
     scan_plan: ScanPlan
     sample: Sample | None
     columns: tuple[str, ...]
-    is_filtered: bool = False
+    where: pl.Expr | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what was asked for, and `files` if they were looked at; the plan is made again from the log."""
-        asked = {"sample": self.sample, "columns": self.columns, "is_filtered": self.is_filtered}
+        asked = {"sample": self.sample, "columns": self.columns, "where": self.where}
         asked["files"] = self.__dict__.get("files")
         return _planned_again, (self.reader, self.scan_plan.predicate, asked)
 
@@ -97,6 +101,15 @@ class Plan:
         """Bytes read over bytes in all, in [0, 1]; 0.0 for a table without files."""
         return self.bytes_opened / self.bytes_total if self.bytes_total else 0.0
 
+    @cached_property
+    def unused_conditions(self) -> tuple[str, ...]:
+        """Parts of the filter, of those joined by AND, that keep nothing closed: rows are read for them and looked at.
+
+        The planner does not understand them, or Polars keeps them to itself because they may fail for some value. An OR
+        is one part: it closes nothing where one of its sides does not. docs/filters.md lists what to write instead.
+        """
+        return () if self.where is None else _unused_conditions(self.where, self.reader.snapshot.schema)
+
     @property
     def design_effect(self) -> float:
         """How clustered a sample is, see `Table.design_effect`; `design_effect_scope` says of which rows."""
@@ -112,7 +125,7 @@ class Plan:
         """
         if self._keys.unknown_files:
             return "at least"
-        return "files" if self.is_filtered else "rows"
+        return "rows" if self.where is None else "files"
 
     @cached_property
     def _keys(self) -> KeyCounts:
@@ -168,8 +181,11 @@ class Plan:
         )
         why = "".join(f", {count:,} closed by {reason}" for reason, count in closed.iter_rows())
         rows = self.rows_opened / self.rows_total if self.rows_total else 0.0
+        pushed, unused = self.scan_plan.predicate, " AND ".join(self.unused_conditions)
+        shown = self.where if pushed is None else pushed
         facts = {
-            "filter": "none" if self.scan_plan.predicate is None else str(self.scan_plan.predicate),
+            "filter": "none" if shown is None else str(shown),
+            **({"unused": f"{unused}: this part of the filter keeps nothing closed"} if unused else {}),
             "sample": "none" if self.sample is None else str(self.sample),
             "files": f"{int(files['opened'].sum()):,} of {files.height:,} opened{why}",
             "pages": f"{int(files['pages_opened'].sum()):,} of {int(files['pages_total'].sum()):,}",
@@ -181,7 +197,9 @@ class Plan:
     def _clustering(self) -> str:
         effect, scope = self.design_effect, self.design_effect_scope
         least = "at least " if scope == "at least" else ""
-        where = " in the files that the filter opens; of the rows it keeps it may differ" * self.is_filtered
+        where = " in the files that the filter opens; of the rows it keeps it may differ" * (
+            self.where is not None
+        )
         much = f": a sampled count varies {effect**0.5:.1f} times as much as with independent rows"
         return f"{least}{effect:.2f}{where}{much if effect > CLUSTERED else ''}"
 
@@ -195,12 +213,25 @@ def _planned_again(reader: Reader, predicate: pl.Expr | None, asked: dict[str, A
     return plan
 
 
+def _unused_conditions(where: pl.Expr, schema: pl.Schema) -> tuple[str, ...]:
+    return tuple(str(part) for part in conjuncts(where) if not _prunes(part, schema))
+
+
+def _prunes(condition: pl.Expr, schema: pl.Schema) -> bool:
+    """Tell whether a condition can keep something closed; what is the same for every row needs not be told of."""
+    if not condition.meta.root_names():
+        return True
+    given, _ = pushed_down(schema, condition, None)
+    return given is not None and not isinstance(parse_predicate(given, schema), Unknown)
+
+
 def explain(
     reader: Reader, predicate: Predicate | None, sample: Sample | None, columns: list[str] | None
 ) -> Plan:
     """Plan a read without reading rows; see `Table.explain`."""
+    refuse_forked(reader.snapshot.uri)
     asked = filter_of(predicate, reader.snapshot.schema)
     given, wanted = pushed_down(reader.snapshot.schema, asked, columns)
     plan = reader.plan(given, sample)
     warn_if_empty(reader, sample, plan if given is None else None)
-    return Plan(reader, plan, sample, tuple(wanted), predicate is not None)
+    return Plan(reader, plan, sample, tuple(wanted), asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,17 +19,20 @@ from qbeast_core.errors import (
     NotQbeastTableError,
     UnsupportedTableError,
 )
+from qbeast_core.forked import refuse_forked
 from qbeast_core.hints import Message, call, did_you_mean, refusal
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store
 from qbeast_core.log.refusals import damaged_index
+from qbeast_core.logs import LOG
 from qbeast_core.query.blocks import BlockTable
 from qbeast_core.query.build import build_block_table, files_that_may_match
+from qbeast_core.query.fractions import Sample, sample_to_weights
 from qbeast_core.query.nodes import Node, Unknown
 from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.query.select import Matches, Selection, match
-from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange, sample_to_weights
+from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
@@ -37,16 +41,13 @@ from qbeast_core.table.read.scan_task import RowFilter, TableFiles
 from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
-__all__ = ["Reader", "Sample", "ScanPlan", "different_names"]
+__all__ = ["Reader", "ScanPlan", "different_names", "tell_of_read"]
 
 _MANY_FILES: Final = 5_000
 """Files from which on a first filter is worth decoding the tags alone that it needs."""
 
 _MOST_NEEDED: Final = 0.25
 """Share of the files that it may need; with more, all tags are decoded at once."""
-
-Sample = float | tuple[float, float]
-"""A fraction in [0, 1], or ``(from, to)`` of such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +210,8 @@ class Reader:
         ----------
         predicate : polars.Expr or None
             Rows to keep.
-        sample : float, tuple or None
-            Rows to keep by weight.
+        sample : float, str, tuple or None
+            Rows to keep by weight, as for `fractions_of`.
 
         Raises
         ------
@@ -230,6 +231,7 @@ class Reader:
         predicate : polars.Expr or None
             Rows to keep.
         """
+        refuse_forked(self.snapshot.uri)
         matches: list[Matches] = []
 
         def plan(sample: Sample | None) -> ScanPlan:
@@ -349,3 +351,24 @@ def different_names(columns: Sequence[str], known: Sequence[str]) -> list[str]:
         )
         raise InvalidInputError(Message(told, f".{guess}" if guess else ""), argument="columns")
     return texts
+
+
+def tell_of_read(reader: Reader, plan: ScanPlan, sample: Sample | None) -> None:
+    """Log what a read opens.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the version.
+    plan : ScanPlan
+        What is opened.
+    sample : float, str, tuple or None
+        As it was asked for.
+    """
+    if not LOG.isEnabledFor(logging.DEBUG):  # sums over files cost
+        return
+    chosen, snapshot = plan.selection, reader.snapshot
+    opened, files, rows = int(chosen.opened.sum()), len(chosen.opened), int(chosen.rows_opened.sum())
+    what = "version %d of %s: reads %d of %d files, %d of %d rows; filter %s, sample %s"
+    place = (snapshot.version, snapshot.uri)
+    LOG.debug(what, *place, opened, files, rows, snapshot.counted_rows, plan.predicate, sample)

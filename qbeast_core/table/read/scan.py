@@ -12,8 +12,9 @@ from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import EmptySampleWarning, InvalidInputError, refuse
 from qbeast_core.hints import Message, argument
-from qbeast_core.query.weights import sample_to_weights
-from qbeast_core.table.read.reader import Reader, Sample, ScanPlan
+from qbeast_core.query.fractions import Sample, fractions_of, sample_to_weights
+from qbeast_core.table.read.heights import heights
+from qbeast_core.table.read.reader import Reader, ScanPlan, tell_of_read
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 from qbeast_core.table.runtime import caller_stacklevel
@@ -35,6 +36,9 @@ _Source: TypeAlias = Callable[
 SAMPLING_WEIGHT: Final = "sampling_weight"
 """The column with the number of rows that a sampled row stands for: 1 over the probability to be in the sample."""
 
+_HIDDEN: Final = ("__qbeast_rows", "__qbeast_never")
+"""Columns that stand before those of the table where Polars looks; no query sees them."""
+
 _LEAST_EXPECTED: Final = 20
 """Rows; of so many independent rows none is left out once in half a billion samples."""
 
@@ -48,7 +52,7 @@ def scan(
     ----------
     reader : Reader
         Of the snapshot.
-    sample : float or tuple of float, optional
+    sample : float, str or tuple of float, optional
         Rows to take by weight.
     rows : int, optional
         About so many of them instead, 0 or more.
@@ -71,7 +75,7 @@ def scan(
         # A wrong sample fails here, not when the frame is collected.
         warn_if_empty(reader, sample, reader.plan(None, sample))
 
-    lazy = lazy_frame(partial(_rows, reader, sample), reader.snapshot.schema)
+    lazy = _counting(reader, sample)
     if not expand:
         return lazy
     return lazy.with_columns(pl.lit(sampling_weight(reader, sample), pl.Float64).alias(SAMPLING_WEIGHT))
@@ -132,6 +136,44 @@ def sample_of_rows(reader: Reader, rows: int | None, sample: Sample | None) -> S
     return min(rows / known, 1.0) if known > 0 else 1.0
 
 
+def _counting(reader: Reader, sample: Sample | None) -> pl.LazyFrame:
+    """Return all rows as a LazyFrame that lets this module see when nothing but their number is asked for.
+
+    Polars asks for the first column where it needs none, and hands no sign of it. Here the first one is a column that
+    no query can name, so it is asked for then and only then, beside columns of the filter at most. The second one
+    keeps what is asked for from being all columns, for which Polars gives no list.
+    """
+    schema = reader.snapshot.schema
+    if set(_HIDDEN) & set(schema):
+        return lazy_frame(partial(_rows, reader, sample), schema)
+    shown = pl.Schema({**dict.fromkeys(_HIDDEN, pl.Null()), **schema})
+    return lazy_frame(partial(_rows_or_heights, reader, sample), shown).drop(_HIDDEN)
+
+
+def _rows_or_heights(  # noqa: PLR0917 -- as Polars calls it
+    reader: Reader,
+    sample: Sample | None,
+    with_columns: list[str] | None,
+    predicate: pl.Expr | None,
+    n_rows: int | None,
+    size: int | None,
+) -> Iterator[pl.DataFrame]:
+    """Read as Polars asks for rows with hidden columns before them, or count them where it needs their number."""
+    filtered = [] if predicate is None else predicate.meta.root_names()
+    if (
+        with_columns is not None
+        and _HIDDEN[0] in with_columns
+        and set(with_columns) <= {_HIDDEN[0], *filtered}
+    ):
+        yield from _nulls(reader, with_columns, heights(reader, predicate, sample), n_rows)
+        return
+    wanted = [*_HIDDEN, *reader.snapshot.schema] if with_columns is None else with_columns
+    shown = [name for name in wanted if name not in _HIDDEN]
+    for frame in _rows(reader, sample, shown, predicate, n_rows, size):
+        missing = [pl.lit(None).alias(name) for name in wanted if name in _HIDDEN]
+        yield frame.with_columns(missing).select(wanted) if missing else frame
+
+
 def _rows(
     reader: Reader,
     sample: Sample | None,
@@ -143,6 +185,23 @@ def _rows(
     """Read as Polars asks for rows."""
     wanted = list(reader.snapshot.schema) if with_columns is None else with_columns
     return _read_rows(reader, wanted, predicate=predicate, sample=sample, limit=n_rows)
+
+
+def _nulls(
+    reader: Reader, columns: list[str], counts: Iterator[int], limit: int | None
+) -> Iterator[pl.DataFrame]:
+    """Yield frames of so many rows whose values nobody looks at; they take no memory."""
+    left = limit
+    for count in counts:
+        rows = count if left is None else min(count, left)
+        frame = pl.DataFrame({_HIDDEN[0]: pl.repeat(None, rows, dtype=pl.Null, eager=True)})
+        types = {name: reader.snapshot.schema[name] for name in columns if name not in _HIDDEN}
+        yield frame.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in types.items()).select(
+            columns
+        )
+        left = None if left is None else left - rows
+        if left == 0:
+            return
 
 
 class _Scan:
@@ -237,7 +296,7 @@ def warn_if_empty(reader: Reader, sample: Sample | None, plan: ScanPlan | None =
     """
     if sample is None:
         return
-    first, last = sample if isinstance(sample, tuple) else (0.0, sample)
+    first, last = fractions_of(sample)
     rows = reader.snapshot.counted_rows
     expected = (last - first) * rows
     if expected < _LEAST_EXPECTED or (plan or reader.plan(None, sample)).selection.opened.any():
@@ -268,7 +327,7 @@ def _read_rows(
         Columns to return, in order, at least one.
     predicate : polars.Expr, optional
         Rows to keep.
-    sample : float or tuple of float, optional
+    sample : float, str or tuple of float, optional
         Rows to keep by weight.
     limit : int, optional
         Stop after so many rows.
@@ -279,6 +338,7 @@ def _read_rows(
         At least one, perhaps without rows.
     """
     plan = reader.plan(predicate, sample)
+    tell_of_read(reader, plan, sample)
     left = limit
     yielded = False
     for frame in read_parts(

@@ -16,6 +16,7 @@ from qbeast_core.log.actions import AddFile, Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import removes_of
 from qbeast_core.log.protocol import Brings, check_writable
+from qbeast_core.logs import LOG
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, publish
@@ -83,6 +84,8 @@ class Rewrite:
         Asked with the files and the plan before anything is written; False leaves the table as it is.
     metrics : callable or None
         Gives ``operationMetrics`` for the history of what was replaced; None: those of an optimize.
+    base : Snapshot or None
+        The version as the log has it, where the reader sees it with a schema that this commit brings.
     conflict_with : callable or None
         Asked with the newest version whenever other writers were faster: why the change must not follow them;
         None: it may.
@@ -108,6 +111,7 @@ class Rewrite:
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     is_worth: Callable[[I64Array, PlanSize], bool] | None = None
     metrics: Callable[[Replaced], Mapping[str, int]] | None = None
+    base: Snapshot | None = None
     conflict_with: Callable[[Snapshot], str | None] | None = None
     progress: ProgressCallback | None = None
     group_bytes: int = GROUP_BYTES
@@ -192,6 +196,8 @@ def rewrite(reader: Reader, asked: Rewrite, runtime: Runtime, *, engine: Engine 
     refuse_unsafe_locking(reader.store.uri, snapshot.storage_options)
     refuse_copies(reader.index_state)
     rewriter = _Rewriter(reader, asked, runtime, engine)
+    place = (snapshot.version, snapshot.uri)
+    LOG.debug("%s of version %d of %s takes out %d files", asked.operation, *place, rewriter.gone.sum())
     try:
         replaced = rewriter.run()
         if replaced is not None and asked.progress is not None:
@@ -202,9 +208,10 @@ def rewrite(reader: Reader, asked: Rewrite, runtime: Runtime, *, engine: Engine 
         raise
     if replaced is None:
         return None
-    outcome = publish(
-        reader.store, snapshot, _intent(snapshot, asked, replaced), conflict_with=asked.conflict_with
-    )
+    base = asked.base or snapshot
+    brought = None if snapshot.metadata == base.metadata else snapshot.metadata
+    intent = replace(_intent(snapshot, asked, replaced), metadata=brought)
+    outcome = publish(reader.store, base, intent, conflict_with=asked.conflict_with)
     if asked.brings == "rows" and outcome.snapshot is not None:
         warn_if_growing(snapshot.files, outcome.snapshot.files, reader.indexed)
     return replace(replaced, outcome=outcome)

@@ -24,6 +24,7 @@ from qbeast_core.errors import (
     VersionNotFoundError,
     shown_cause,
 )
+from qbeast_core.forked import FORKED
 from qbeast_core.hints import Message, call, named
 from qbeast_core.io.location import SCHEMES
 from qbeast_core.io.store import Store
@@ -56,10 +57,6 @@ _GAP: Final = re.compile(
 _NO_BEGINNING: Final = re.compile(
     r"No (?:table metadata|protocol|table metadata or protocol) found in delta log"
 )
-_SPAWN: Final = (
-    "this process was forked from one that had used the library, whose threads did not come along. Start processes "
-    "with the method 'spawn': multiprocessing.get_context('spawn'), or mp_context= of an executor"
-)
 _OPTIONS: Final = named("storage_options")
 _NO_CREDENTIALS: Final = Message(
     "there are no credentials that can be used: give them in ", _OPTIONS, " or the environment"
@@ -77,7 +74,7 @@ _NO_STORE: Final = Message(
 )
 _REFUSED: Final = "the store refuses these credentials: check them, and what they may do"
 _CAUSES: Final = (
-    (r"Forked process detected", _SPAWN),
+    (r"Forked process detected", FORKED),
     (r"api/token|169\.254\.169\.254|credential", _NO_CREDENTIALS),  # asked of where there is no such service
     (r"URL scheme is not allowed", _PLAIN_HTTP),
     (r"dns error|Connection refused|tcp connect|builder error|Executor has crashed", _NO_STORE),

@@ -19,6 +19,7 @@ from qbeast_core.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
+from qbeast_core.forked import refuse_forked
 from qbeast_core.hints import Message, call, refusal
 from qbeast_core.io.store import checked_options, open_store
 from qbeast_core.log.actions import Metadata, Protocol
@@ -26,6 +27,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import LiveFiles
 from qbeast_core.log.replay import LogState, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.schema import schema_from_delta
+from qbeast_core.logs import LOG
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.table.data.foreign_schema import visible_columns
@@ -169,6 +171,7 @@ def load_snapshot(
     if timestamp is not None and (version is not None or timestamp.tzinfo is None):
         message = "give a version or a timestamp with a time zone, not both; nothing was read"
         raise InvalidInputError(message, argument="timestamp")
+    refuse_forked(str(uri))
     options = MappingProxyType(checked_options(storage_options))
     store = open_store(uri, options, allow_absolute_paths=allow_absolute_paths)
     missing: FileNotFoundError | None = None
@@ -208,6 +211,7 @@ def newest_snapshot(
     uri, storage_options, allow_absolute_paths
         As for `load_snapshot`, with the same errors.
     """
+    refuse_forked(str(uri))
     options = checked_options(storage_options)
     kept = _NEWEST.get((str(uri), allow_absolute_paths, tuple(sorted(options.items()))))
     if kept is not None:
@@ -242,6 +246,7 @@ def follow(snapshot: Snapshot) -> tuple[Snapshot, LogState | None]:
     ------
     The same errors as `load_snapshot`.
     """
+    refuse_forked(snapshot.uri)
     known = _known_since(snapshot) or snapshot
     if known is not snapshot or _stands(snapshot):
         with suppress(FileNotFoundError):  # a commit that was cleaned up
@@ -297,6 +302,7 @@ def _snapshot(
     else:
         config = TableConfig.from_configuration(known.metadata.configuration)
         schema = visible_columns(schema_from_delta(schema_json, path=log.uri))
+    LOG.debug("opens version %d of %s: %d files", known.version, log.uri, known.files.height)
     stamps = () if info is None else (info.in_commit_timestamp, info.timestamp)
     return Snapshot(
         uri=log.uri,

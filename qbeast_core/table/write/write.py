@@ -9,10 +9,12 @@ from functools import partial
 from typing import ClassVar
 
 from qbeast_core.errors import TableExistsError
+from qbeast_core.forked import refuse_forked
 from qbeast_core.io.location import resolve_location
 from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.protocol import WriteMode
+from qbeast_core.logs import LOG
 from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, publish
@@ -61,6 +63,7 @@ def write_rows(
     """
     check_options(options)
     uri = resolve_location(path)
+    refuse_forked(uri)
     for left in reversed(range(MOST_CREATIONS)):
         target = target_once_created(options, uri)
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
@@ -94,6 +97,7 @@ def _write(
     summary_of = partial(rows.summary, cube_size=planned.cube_size)
     chosen = choose_revision(planned.wish, summary_of, planned.state, uri=uri, now_ms=runtime.now_ms())
     plan = rows.plan(chosen.revision, chosen.tree)
+    LOG.debug("plans %d rows for %s: %d files", chosen.rows, uri, plan.file_count)
     stays = target if options.mode == "append" else None
     if options.dry_run:
         counts = with_write(None if stays is None else stays.files, (), plan.keys())[1]

@@ -82,7 +82,7 @@ def test_a_sampled_tree_filters_and_samples_about_as_well(rows: pl.DataFrame, tm
     qbeast.write_table(rows, tmp_path / "one", **options)
     scatter(tmp_path / "many", split(rows, 7), limits=SampleLimits(6000, 1 << 30), **options)
     one, many = (qbeast.open_table(tmp_path / name) for name in ("one", "many"))
-    for asked in ({"sample": 0.1}, {"predicate": pl.col("a") < 0.1}):
+    for asked in ({"sample": 0.1}, {"where": pl.col("a") < 0.1}):
         assert many.explain(**asked).rows_opened <= 1.25 * one.explain(**asked).rows_opened
 
 

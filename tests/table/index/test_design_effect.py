@@ -207,7 +207,7 @@ def test_an_empty_sample_of_few_keys_warns_the_reader(tmp_path: Path) -> None:
     reads: dict[str, Callable[[], object]] = {
         "scan": lambda: table.scan(sample=0.05),
         "scan_table": lambda: qbeast.scan_table(tmp_path / "few", sample=0.05),
-        "read_table": lambda: qbeast.read_table(tmp_path / "few", sample=(0.0, 0.05), filter=late),
+        "read_table": lambda: qbeast.read_table(tmp_path / "few", sample=(0.0, 0.05), where=late),
         "explain": lambda: table.explain(late, sample=0.05),
     }
     for name, read in reads.items():
@@ -226,4 +226,4 @@ def test_samples_that_may_be_empty_do_not_warn(tmp_path: Path) -> None:
     assert qbeast.read_table(tmp_path / "few", sample=0.005).height == 0  # 15 rows
     assert qbeast.read_table(tmp_path / "few", sample=0.0).height == 0
     assert qbeast.read_table(tmp_path / "few", sample=1.0).height == 3000
-    assert qbeast.read_table(tmp_path / "many", sample=0.02, filter=pl.col("id") < 0).height == 0
+    assert qbeast.read_table(tmp_path / "many", sample=0.02, where=pl.col("id") < 0).height == 0

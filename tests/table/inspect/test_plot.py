@@ -69,7 +69,7 @@ def test_the_tree_has_a_box_per_cube_and_a_row_per_depth(table: qbeast.Table) ->
 
 def test_the_space_tells_opened_from_closed_cubes(table: qbeast.Table) -> None:
     predicate = pl.col("a") < 700
-    figure = table.plot("space", columns=["a", "b"], predicate=predicate)
+    figure = table.plot("space", columns=["a", "b"], where=predicate)
     axes = axes_of(figure)
     closed, opened = boxes_of(axes)
     assert closed + opened == table.blocks()["cube"].n_unique()
@@ -113,7 +113,7 @@ def test_the_price_of_samples_is_that_of_their_plans(table: qbeast.Table) -> Non
     assert line.get_ydata().tolist() == [100 * table.explain(sample=f).share for f in (0.1, 0.5, 1.0)]
     assert "3,000 rows" in axes_of(figure).get_title()
     drawn(figure)
-    drawn(table.plot("fraction", predicate=pl.col("a") == 7, columns=["s"]))
+    drawn(table.plot("fraction", where=pl.col("a") == 7, columns=["s"]))
 
 
 @pytest.mark.parametrize("kind", ["tree", "space", "fraction"])
@@ -159,7 +159,7 @@ def test_golden_tables_can_be_drawn(golden: Golden) -> None:
     drawn(table.plot())
     if len(table.indexed_columns) > 1:
         name = table.indexed_columns[0]
-        drawn(table.plot("space", predicate=pl.col(name).is_not_null(), sample=0.5))
+        drawn(table.plot("space", where=pl.col(name).is_not_null(), sample=0.5))
 
 
 def test_a_revision_without_cubes_says_so(table: qbeast.Table) -> None:

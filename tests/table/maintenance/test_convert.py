@@ -202,7 +202,7 @@ def test_old_timestamps_of_spark_are_instants(tmp_path: Path) -> None:
     found = qbeast.read_table(tmp_path)["t"]
     assert found.dtype == pl.Datetime("us", "UTC")
     assert found.to_list() == [INSTANT, None, datetime(2023, 12, 31, 15, tzinfo=UTC)]
-    assert qbeast.read_table(tmp_path, filter=pl.col("t") == INSTANT).height == 1
+    assert qbeast.read_table(tmp_path, where=pl.col("t") == INSTANT).height == 1
 
 
 def refused(path: Path, error: type[Exception], told: str, columns: Any = ("id",), **options: Any) -> None:
@@ -265,7 +265,7 @@ def test_statistics_of_converted_files_lose_no_row_to_any_reader(tmp_path: Path)
     stats = json.loads(read_log(path).adds["part%200%C3%A9.parquet"]["stats"])
     assert "x" not in stats["maxValues"]
     assert stats["minValues"]["d"] == "2024-01-01"
-    assert qbeast.read_table(path, filter=pl.col("x") > 100).height == 1
+    assert qbeast.read_table(path, where=pl.col("x") > 100).height == 1
     assert pl.scan_delta(str(path)).filter(pl.col("x") > 100).collect().height == 1
 
 

@@ -88,7 +88,7 @@ def check_named_bytes(case: Case, data: st.DataObject, times: int) -> None:
             copy = path.with_name(f"copy {number}")
             shutil.copytree(path, copy)
             zero_what_is_not_named(copy, plan)
-            found = qbeast.read_table(copy, columns=columns, filter=expr, sample=sample)
+            found = qbeast.read_table(copy, columns=columns, where=expr, sample=sample)
             assert_same_rows(found, wanted if columns is None else wanted.select(columns))
 
 
@@ -114,3 +114,26 @@ def test_a_selective_read_of_a_large_table_names_few_bytes(tmp_path: Path) -> No
     zero_what_is_not_named(tmp_path / "t", plan)
     assert_same_rows(table.scan().filter(pl.col("a") < 1000).collect(), rows.filter(pl.col("a") < 1000))
     assert before.equals(plan.files)
+
+
+def test_a_plan_names_the_parts_of_a_filter_that_close_nothing(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"x": range(3000), "s": [f"key {i}" for i in range(3000)]})
+    qbeast.write_table(rows, tmp_path, columns=["x"])
+    table, x, s = qbeast.open_table(tmp_path), pl.col("x"), pl.col("s")
+    ends, narrow = s.str.ends_with("7"), x.cast(pl.Int8) > 3
+    by_python = x.map_batches(lambda one: one > 5, return_dtype=pl.Boolean)
+    for filtered, unused in (
+        (x < 100, []),
+        ((x < 100) & ends, [ends]),
+        ((x < 100) & narrow & (x > 7) & ends, [narrow, ends]),
+        ((x < 100) | ends, [(x < 100) | ends]),
+        (ends, [ends]),
+        ((x < 100) & pl.lit(value=True), []),
+        ((x < 100) & by_python, [by_python]),
+    ):
+        plan = table.explain(filtered)
+        assert plan.unused_conditions == tuple(map(str, unused))
+        for shown in (repr(plan), plan._repr_html_()):
+            assert ("keeps nothing closed" in shown) == bool(unused)
+    assert table.explain().unused_conditions == table.explain("x < 100").unused_conditions == ()
+    assert len(table.explain("x < 100 AND s LIKE '%7'").unused_conditions) == 1

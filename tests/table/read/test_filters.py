@@ -132,7 +132,7 @@ def test_bounds_that_the_log_spells_by_escapes_lose_no_row(tmp_path: Path) -> No
             action["add"]["stats"] = json.dumps(json.loads(action["add"]["stats"]))
     commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
     for expr in (pl.col("t") == rows["t"][39], pl.col("t") > rows["t"][0], pl.col("t").str.starts_with("z")):
-        assert_same_rows(qbeast.read_table(tmp_path, filter=expr), rows.filter(expr))
+        assert_same_rows(qbeast.read_table(tmp_path, where=expr), rows.filter(expr))
     assert qbeast.open_table(tmp_path).check().ok
 
 
@@ -141,6 +141,6 @@ def test_a_text_that_cannot_be_a_filter_is_refused_by_the_name_of_the_argument(
     tmp_path: Path, text: str
 ) -> None:
     qbeast.write_table(pl.DataFrame({"a": [1, 2, 3]}), tmp_path, columns=["a"])
-    with pytest.raises(qbeast.InvalidInputError, match=r"^`filter` .*; nothing was read") as caught:
-        qbeast.read_table(tmp_path, filter=text)
-    assert caught.value.argument == "filter"
+    with pytest.raises(qbeast.InvalidInputError, match=r"^`where` .*; nothing was read") as caught:
+        qbeast.read_table(tmp_path, where=text)
+    assert caught.value.argument == "where"

@@ -52,8 +52,8 @@ def test_other_processes_return_every_row_once(table: qbeast.Table) -> None:
     ("asked", "columns"),
     [
         ({"sample": 0.1}, None),
-        ({"predicate": "x > 1.5 AND id < 40000"}, ["s", "id"]),
-        ({"predicate": pl.col("s") == "more", "sample": (0.2, 0.9)}, ["id"]),
+        ({"where": "x > 1.5 AND id < 40000"}, ["s", "id"]),
+        ({"where": pl.col("s") == "more", "sample": (0.2, 0.9)}, ["id"]),
     ],
     ids=["sample", "SQL", "expression and sample"],
 )
@@ -63,7 +63,7 @@ def test_tasks_keep_what_a_scan_keeps(
     tasks = table.scan_tasks(**asked, columns=columns, task_bytes=task_bytes)
     found = pl.concat([read(pickle.dumps(task)) for task in tasks])
     wanted = table.scan(sample=asked.get("sample"))
-    if (predicate := asked.get("predicate")) is not None:
+    if (predicate := asked.get("where")) is not None:
         wanted = wanted.filter(pl.sql_expr(predicate) if isinstance(predicate, str) else predicate)
     assert_same_rows(found, wanted.collect().select(columns or pl.all()), key="id")
     assert {task.schema for task in tasks if task.schema != found.schema} == set()
@@ -98,7 +98,7 @@ def test_tasks_need_no_log(tmp_path: Path) -> None:
         ({"task_bytes": True}, "task_bytes"),
         ({"task_bytes": 1.5}, "task_bytes"),
         ({"sample": 2}, "sample"),
-        ({"predicate": "nobody > 1"}, "predicate"),
+        ({"where": "nobody > 1"}, "where"),
     ],
 )
 def test_wrong_wishes_are_refused(table: qbeast.Table, asked: dict[str, Any], argument: str) -> None:

@@ -100,9 +100,9 @@ def test_a_merge_takes_new_columns_and_leaves_out_old_ones(table: Path) -> None:
     assert found.columns == [*ROWS.columns, "new"]
     assert_same_rows(found, expected.select(found.columns))
     assert_same_rows(
-        qbeast.read_table(table, filter=pl.col("new").is_null()), expected.filter(pl.col("new").is_null())
+        qbeast.read_table(table, where=pl.col("new").is_null()), expected.filter(pl.col("new").is_null())
     )
-    assert_same_rows(qbeast.read_table(table, filter=pl.col("new") > 22), expected.filter(pl.col("new") > 22))
+    assert_same_rows(qbeast.read_table(table, where=pl.col("new") > 22), expected.filter(pl.col("new") > 22))
     assert_same_rows(pl.scan_delta(table).collect(), expected.select(found.columns))
 
 
@@ -111,7 +111,7 @@ def test_a_merge_may_leave_out_an_indexed_column(table: Path) -> None:
     qbeast.write_table(rows, table, mode="append", schema_mode="merge")
     expected = pl.concat([ROWS, rows], how="diagonal")
     for expr in (pl.lit(value=True), pl.col("s").is_null(), pl.col("s") == "a"):
-        assert_same_rows(qbeast.read_table(table, filter=expr), expected.filter(expr))
+        assert_same_rows(qbeast.read_table(table, where=expr), expected.filter(expr))
     check_invariants(table)
 
 
@@ -237,7 +237,7 @@ def test_tables_of_no_row_and_of_one_can_be_read_and_grown(tmp_path: Path, rows:
     result = qbeast.write_table(ROWS.head(rows), path, columns=[ROW, "s", "x"])
     assert (result.rows, result.files) == (rows, min(rows, 1))
     assert_same_rows(qbeast.read_table(path), ROWS.head(rows))
-    assert qbeast.read_table(path, sample=0.5, filter=pl.col(ROW) > 5).is_empty()
+    assert qbeast.read_table(path, sample=0.5, where=pl.col(ROW) > 5).is_empty()
     assert qbeast.scan_table(path).select(pl.len()).collect().item() == rows
     assert qbeast.open_table(path).explain(pl.col(ROW) > 5).bytes_opened == 0
     qbeast.write_table(MORE, path, mode="append")
@@ -251,7 +251,7 @@ def test_a_table_can_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) -> N
     qbeast.write_table(ROWS, path, columns=[ROW])
     qbeast.write_table(MORE, str(path), mode="append")
     assert_same_rows(qbeast.read_table(path), pl.concat([ROWS, MORE]))
-    assert_same_rows(qbeast.read_table(path, filter=pl.col(ROW) > 5), MORE)
+    assert_same_rows(qbeast.read_table(path, where=pl.col(ROW) > 5), MORE)
     assert_same_rows(qbeast.read_table(path, sample=1.0), pl.concat([ROWS, MORE]))
 
 

@@ -1,0 +1,50 @@
+"""A process that was forked from one that used the library is told so: else it would wait for threads that it lacks."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from qbeast_core.errors import StorageError
+
+__all__ = ["FORKED", "refuse_forked"]
+
+FORKED: Final = (
+    "this process was forked from one that had used the library, whose threads did not come along. Start processes "
+    "with the method 'spawn': multiprocessing.get_context('spawn'), or mp_context= of an executor"
+)
+
+
+class _Process:
+    """What is known of this process."""
+
+    used = False
+    is_lame = False
+
+    def forked(self) -> None:
+        self.is_lame = self.used
+
+
+_PROCESS: Final = _Process()
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_PROCESS.forked)
+
+
+def refuse_forked(uri: str) -> None:
+    """Raise in a process that was forked from one that had come here.
+
+    Parameters
+    ----------
+    uri : str
+        The table that is about to be read or written.
+
+    Raises
+    ------
+    StorageError
+        With the cure.
+    """
+    if _PROCESS.is_lame:
+        msg = f"{uri} cannot be used here: {FORKED}. Nothing was read or changed."
+        raise StorageError(msg, path=uri)
+    _PROCESS.used = True

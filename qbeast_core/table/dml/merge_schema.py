@@ -1,0 +1,51 @@
+"""Columns that a merge brings: those of its source that the table does not have."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from qbeast_core.errors import SchemaMismatchError
+from qbeast_core.table.data.column_names import name_problems
+from qbeast_core.table.data.schema import case_problems, merged_schema
+from qbeast_core.table.dml.merge_clauses import Clauses
+from qbeast_core.table.snapshot.evolved import with_schema
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+__all__ = ["evolved"]
+
+
+def evolved(snapshot: Snapshot, source: pl.DataFrame, clauses: Clauses) -> Snapshot:
+    """Return the table as a merge with ``schema_mode="merge"`` sees it; the version itself without.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The table.
+    source : polars.DataFrame
+        The source; its rows do not matter. A column of nulls alone has no type to bring.
+    clauses : Clauses
+        What the merge does. Where it takes rows of the source as they are, all their columns come; else those that
+        values are given for.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A new column's name differs from another one in case alone, or is one that Delta cannot have.
+    """
+    if clauses.schema_mode is None:
+        return snapshot
+    named = {*(clauses.update or ()), *(clauses.insert or ())}
+    new = {
+        name: dtype
+        for name, dtype in source.schema.items()
+        if name not in snapshot.schema
+        and dtype != pl.Null()
+        and (clauses.needs_every_column or name in named)
+    }
+    problems = [*case_problems(list(new), snapshot.schema), *name_problems(pl.Schema(new))]
+    if problems:
+        msg = f"the source's new columns cannot be added to the table: {'; '.join(problems)}. Nothing was changed."
+        raise SchemaMismatchError(msg, problems=problems)
+    return with_schema(
+        snapshot, merged_schema(snapshot.schema_json, snapshot.schema, source.select(list(new)))
+    )

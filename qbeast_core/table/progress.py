@@ -1,0 +1,172 @@
+"""How far an operation is: told to a callback of the caller's, or drawn as a bar in terminals and notebooks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from functools import wraps
+from html import escape
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar, cast
+
+from qbeast_core.html import bar
+from qbeast_core.optional import require
+from qbeast_core.table.runtime import Progress, ProgressCallback, ProgressStage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ProgressLike", "callback_of", "shows_progress", "terminal_bar"]
+
+ProgressLike: TypeAlias = ProgressCallback | bool | None
+"""A callback; True: a bar where somebody looks; None or False: nothing."""
+
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
+
+_STAGES: Final[Mapping[ProgressStage, str]] = {
+    "read": "reading",
+    "plan": "planning",
+    "write": "writing files",
+    "commit": "committing",
+    "done": "done",
+}
+
+
+def shows_progress(doing: str) -> Callable[[Callable[_Given, _Answer]], Callable[_Given, _Answer]]:
+    """Let callers say ``progress=True``: a bar is drawn while the call runs, and goes when it ends, however it ends.
+
+    It is drawn by rich where the standard error is a terminal, as the command line draws its own, and as HTML in
+    notebooks, without widgets. Elsewhere nobody looks, and nothing is drawn.
+
+    Parameters
+    ----------
+    doing : str
+        The verb beside the bar, ``"writing"``.
+
+    Returns
+    -------
+    callable
+        A decorator of functions with an argument `progress`, which is a callback or None when they are called.
+    """
+
+    def decorate(call: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+        @wraps(call)
+        def drawn(*args: _Given.args, **kwargs: _Given.kwargs) -> _Answer:
+            if not isinstance(kwargs.get("progress"), bool):
+                return call(*args, **kwargs)
+            shown, rest = cast("Callable[..., _Answer]", call), {**kwargs}
+            with _bar(doing) if rest.pop("progress") else nullcontext() as report:
+                return shown(*args, **rest, progress=report)
+
+        return drawn
+
+    return decorate
+
+
+def callback_of(progress: ProgressLike) -> ProgressCallback | None:
+    """Return the callback that a function that `shows_progress` was given.
+
+    Parameters
+    ----------
+    progress : callable, bool or None
+        Its argument.
+
+    Examples
+    --------
+    >>> callback_of(print) is print, callback_of(None)
+    (True, None)
+    """
+    return progress if callable(progress) else None
+
+
+@contextmanager
+def _bar(doing: str) -> Generator[ProgressCallback | None]:
+    display = _notebook_display()
+    if display is not None:
+        yield _notebook_bar(display, doing)
+        return
+    with terminal_bar(doing) if sys.stderr.isatty() else nullcontext() as drawn:
+        yield drawn
+
+
+@contextmanager
+def terminal_bar(doing: str) -> Generator[ProgressCallback]:
+    """Draw a bar on the standard error; nothing of it stays on the screen.
+
+    Parameters
+    ----------
+    doing : str
+        The verb beside the bar.
+
+    Raises
+    ------
+    MissingDependencyError
+        Rich is not installed.
+    """
+    require("rich", "a progress bar")
+    from rich import progress as bars  # noqa: PLC0415 - slow to load, and of use on terminals alone
+    from rich.console import Console  # noqa: PLC0415 - the same
+
+    columns = (
+        bars.SpinnerColumn(),
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TextColumn("{task.fields[count]}"),
+        bars.TimeElapsedColumn(),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as screen:
+        task = screen.add_task(doing, total=None, count="")
+
+        def report(step: Progress) -> None:
+            screen.update(
+                task,
+                description=f"{doing}: {_STAGES[step.stage]}",
+                completed=step.files_done,
+                total=step.files_total or None,
+                count=_count(step),
+            )
+
+        yield report
+
+
+class _Shown:
+    """A step as a notebook shows it."""
+
+    def __init__(self, doing: str, step: Progress | None = None) -> None:
+        self.text = doing if step is None else f"{doing}: {_STAGES[step.stage]}, {_count(step)}"
+        self.share = step.files_done / step.files_total if step is not None and step.files_total else 0.0
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<div>{bar(self.share)} {escape(self.text)}</div>"
+
+
+def _notebook_bar(display: Callable[..., object], doing: str) -> ProgressCallback:
+    handle = display(_Shown(doing), display_id=True)
+
+    def report(step: Progress) -> None:
+        update = getattr(handle, "update", None)
+        if callable(update):
+            update(_Shown(doing, step))
+
+    return report
+
+
+def _notebook_display() -> Callable[..., object] | None:
+    """Return what shows values in a notebook's cell; None outside of notebooks, IPython in a terminal among them."""
+    shell = sys.modules.get("IPython")
+    found = None if shell is None else shell.get_ipython()
+    if found is None or not hasattr(found, "kernel"):
+        return None
+    display: Callable[..., object] = import_module("IPython.display").display
+    return display
+
+
+def _count(step: Progress) -> str:
+    if step.files_total:
+        return f"{step.files_done:,} of {step.files_total:,} files"
+    return f"{step.rows:,} rows" if step.rows else ""

@@ -1,0 +1,56 @@
+"""How many rows a read returns: by the log as far as it tells, the rest by the columns of the filter alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.counting import RowCount, count_rows
+from qbeast_core.query.fractions import Sample
+from qbeast_core.query.nodes import Nothing
+from qbeast_core.query.rest import parse_rest
+from qbeast_core.query.select import match
+from qbeast_core.table.read.reader import Reader, ScanPlan, tell_of_read
+from qbeast_core.table.read.scan_task import read_parts
+from qbeast_core.table.read.split_scan import all_parts
+
+__all__ = ["heights"]
+
+
+def heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
+    """Count the rows of a read in parts: first those that are known without a look at a data file.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    predicate : polars.Expr or None
+        Rows to count.
+    sample : float, str, tuple or None
+        Of a sample. Its rows are read, the indexed columns of them.
+
+    Yields
+    ------
+    int
+        Rows, 0 or more; in all, those that the read returns.
+    """
+    plan = reader.plan(predicate, sample)
+    found = _known(reader, plan) if plan.weights.is_full else None
+    if found is not None:
+        plan = replace(plan, selection=found.undecided)
+        yield found.known
+    tell_of_read(reader, plan, sample)
+    looked_at = [] if predicate is None else predicate.meta.root_names()
+    column = next(iter([*looked_at, *reader.indexed, *reader.snapshot.schema]))
+    for frame in read_parts(all_parts(reader, plan), reader.row_filter(plan, [column]), reader.files):
+        yield frame.height
+
+
+def _known(reader: Reader, plan: ScanPlan) -> RowCount | None:
+    table, keeps = plan.selection.table, plan.selection.blocks
+    leaves_out = Nothing() if plan.predicate is None else parse_rest(plan.predicate, reader.snapshot.schema)
+    files = np.ones(table.files.height, np.bool_)
+    return count_rows(table, keeps, match(table, leaves_out).blocks, files=files, deleted=reader.deleted_rows)

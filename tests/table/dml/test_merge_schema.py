@@ -1,0 +1,141 @@
+"""A merge may bring columns: rows keep what the source does not have, and new columns come in the same commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+import qbeast
+from qbeast_core.table.dml import change as changes
+from tests.helpers.tables import assert_same_rows, small_files
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+ROWS = pl.DataFrame(
+    {"id": range(900), "x": [i * 0.5 for i in range(900)], "s": [f"s{i}" for i in range(900)]}
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> qbeast.Table:
+    with small_files(file_rows=200, page_rows=32):
+        qbeast.write_table(ROWS, tmp_path / "t", columns=["id"], cube_size=50)
+    return qbeast.open_table(tmp_path / "t")
+
+
+def source(low: int, high: int, **columns: pl.Expr) -> pl.DataFrame:
+    return pl.select(id=pl.int_range(low, high)).with_columns(**columns)
+
+
+def merged(rows: pl.DataFrame, given: pl.DataFrame) -> pl.DataFrame:
+    """What a merge by `id` with schema evolution makes of rows, in memory."""
+    new = [name for name in given.columns if name not in rows.columns]
+    rows = rows.with_columns(pl.lit(None, given.schema[name]).alias(name) for name in new)
+    kept = rows.join(given, on="id", how="anti")
+    matched = rows.drop([name for name in given.columns if name != "id"]).join(given, on="id")
+    came = given.join(rows, on="id", how="anti")
+    return pl.concat([kept, matched.select(rows.columns), came], how="diagonal").select(rows.columns)
+
+
+SOURCES = {
+    "a new column": source(880, 920, x=pl.lit(7.0), s=pl.lit("new"), note=pl.lit("here")),
+    "columns that are missing": source(880, 920, x=pl.lit(7.0)),
+    "both": source(100, 130, note=pl.format("note {}", "id"), more=pl.col("id") % 3 == 0),
+    "new rows alone": source(2000, 2010, note=pl.lit(None, pl.String)),
+    "the key alone": source(890, 910),
+    "no new type": source(890, 910, s=pl.lit("t"), unknown=pl.lit(None)),
+}
+
+
+@pytest.mark.parametrize("engine", ["memory", "spill"])
+@pytest.mark.parametrize("name", SOURCES)
+def test_rows_are_those_of_a_merge_in_memory(
+    table: qbeast.Table, tmp_path: Path, name: str, engine: Any
+) -> None:
+    given = SOURCES[name]
+    known = given.drop([one for one in given.columns if given.schema[one] == pl.Null])
+    expected = merged(ROWS, known)
+    with small_files(file_rows=200, page_rows=32):
+        result = table.merge(given, on="id", schema_mode="merge", engine=engine)
+    assert (result.version, table.version) == (1, 1)
+    assert result.rows_updated == given.filter(pl.col("id") < 900).height
+    assert table.schema == expected.schema
+    found = table.scan().collect()
+    assert_same_rows(found, expected, "id")
+    assert_same_rows(pl.DataFrame(DeltaTable(tmp_path / "t").to_pyarrow_dataset().to_table()), expected, "id")
+    assert qbeast.open_table(tmp_path / "t", version=0).schema == ROWS.schema
+    assert table.check().ok
+    again = table.merge(given, on="id", schema_mode="merge", engine=engine)
+    assert again.rows_inserted == 0
+    assert_same_rows(table.scan().collect(), expected, "id")
+
+
+def test_it_does_what_deltalake_does(table: qbeast.Table, tmp_path: Path) -> None:
+    ROWS.write_delta(tmp_path / "plain")
+    given = SOURCES["a new column"]
+    theirs = DeltaTable(tmp_path / "plain").merge(
+        given.to_arrow(),
+        "target.id = source.id",
+        source_alias="source",
+        target_alias="target",
+        merge_schema=True,
+    )
+    theirs.when_matched_update_all().when_not_matched_insert_all().execute()
+    table.merge(given, on="id", schema_mode="merge")
+    assert_same_rows(table.scan().collect(), pl.read_delta(str(tmp_path / "plain")), "id")
+
+
+def test_columns_come_that_values_are_given_for(table: qbeast.Table) -> None:
+    given = source(890, 910, note=pl.lit("n"), rest=pl.lit(1))
+    table.merge(
+        given,
+        on="id",
+        update={"note": "source.note"},
+        insert={"id": "source.id", "note": "source.note"},
+        schema_mode="merge",
+    )
+    assert table.columns == ["id", "x", "s", "note"]
+    assert table.count("note = 'n'") == 20
+    assert table.count("note IS NULL AND s IS NOT NULL") == 890
+
+
+def test_what_does_not_fit_is_refused(table: qbeast.Table) -> None:
+    with pytest.raises(qbeast.SchemaMismatchError, match='schema_mode="merge"'):
+        table.merge(source(0, 3, note=pl.lit("n")), on="id")
+    with pytest.raises(qbeast.SchemaMismatchError, match="case alone"):
+        table.merge(source(0, 3, S=pl.lit("n")), on="id", schema_mode="merge")
+    with pytest.raises(qbeast.SchemaMismatchError, match="'x' is String"):
+        table.merge(source(0, 3, x=pl.lit("n")), on="id", schema_mode="merge")
+    with pytest.raises(qbeast.InvalidInputError, match="schema_mode"):
+        table.merge(source(0, 3), on="id", schema_mode="overwrite")  # type: ignore[arg-type]
+    dry = table.merge(source(0, 3, note=pl.lit("n")), on="id", schema_mode="merge", dry_run=True)
+    assert (dry.rows_updated, table.version, table.columns) == (3, 0, ROWS.columns)
+
+
+@pytest.mark.parametrize("theirs", ["rows", "columns"])
+def test_other_writers_are_met(
+    table: qbeast.Table, tmp_path: Path, theirs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer is faster: its rows and columns are there as well afterwards."""
+    rewrite, done = changes.rewrite, list[int]()
+
+    def late(*args: Any, **options: Any) -> Any:
+        if not done:
+            done.append(1)
+            if theirs == "rows":
+                qbeast.write_table(
+                    source(905, 915, x=pl.lit(1.0), s=pl.lit("theirs")), tmp_path / "t", mode="append"
+                )
+            else:
+                qbeast.open_table(tmp_path / "t").add_columns({"theirs": pl.Int64})
+        return rewrite(*args, **options)
+
+    monkeypatch.setattr(changes, "rewrite", late)
+    table.merge(source(890, 910, note=pl.lit("n")), on="id", schema_mode="merge")
+    assert table.count("note = 'n'") == 20
+    assert {"note", *(["theirs"] if theirs == "columns" else [])} <= set(table.columns)
+    assert table.count() == (915 if theirs == "rows" else 910)
+    assert table.check().ok

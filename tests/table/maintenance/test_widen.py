@@ -1,0 +1,109 @@
+"""Integers become longs and floats doubles by new files: every reader of Delta reads them, and the index stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+import qbeast
+from qbeast_core.table.maintenance import widen
+from tests.helpers.deletion_vectors import GONE, ROWS, delete
+from tests.helpers.tables import assert_same_rows, small_files
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+NARROW = pl.DataFrame({"id": range(3000)}).with_columns(
+    n=(pl.col("id") * 7919 % 3001).cast(pl.Int32),
+    b=(pl.col("id") % 100).cast(pl.Int8),
+    f=pl.lit(0.5, pl.Float32),
+)
+WIDE = NARROW.cast({"n": pl.Int64, "b": pl.Int64, "f": pl.Float64})
+NEW_TYPES = {"n": pl.Int64, "b": pl.Int64(), "f": pl.Float64}
+FAR = WIDE.with_columns(pl.col("id") + 3000, n=pl.lit(2**40))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with small_files(file_rows=700, page_rows=32):
+        qbeast.write_table(NARROW, tmp_path / "t", columns=["id"], cube_size=100)
+    return tmp_path / "t"
+
+
+def test_rows_samples_and_cubes_stay(path: Path) -> None:
+    table = qbeast.open_table(path)
+    drawn, cubes = table.scan(sample=0.2).collect()["id"].sort(), table.metrics().revisions[-1].cubes
+    with pytest.raises(qbeast.SchemaMismatchError):
+        qbeast.write_table(FAR, path, mode="append")
+    assert table.widen_columns(NEW_TYPES) == 1
+    assert table.schema == WIDE.schema
+    assert_same_rows(table.scan().collect(), WIDE, "id")
+    assert table.scan(sample=0.2).collect()["id"].sort().equals(drawn)
+    assert table.metrics().revisions[-1].cubes == cubes
+    assert len(table.revisions) == len(qbeast.open_table(path, version=0).revisions)
+    assert_same_rows(
+        table.scan(where="n < 40 AND b > 3").collect(), WIDE.filter(pl.col("n") < 40, pl.col("b") > 3), "id"
+    )
+    qbeast.write_table(FAR, path, mode="append")
+    assert table.refresh().count("n > 4000000000") == 3000
+    assert table.refresh().check().ok
+    assert_same_rows(qbeast.read_table(path, version=0), NARROW, "id")
+    assert table.widen_columns(NEW_TYPES) == 2, "nothing to do"
+
+
+def test_every_reader_reads_it(path: Path) -> None:
+    qbeast.open_table(path).widen_columns(NEW_TYPES)
+    qbeast.write_table(FAR, path, mode="append")
+    wanted = pl.concat([WIDE, FAR])
+    delta = DeltaTable(path)
+    assert (delta.protocol().min_reader_version, delta.protocol().reader_features) == (1, None)
+    assert_same_rows(pl.DataFrame(delta.to_pyarrow_table()), wanted, "id")
+    assert_same_rows(pl.scan_delta(str(path)).collect(), wanted, "id")
+    files = [str(path / file) for file in pl.Series(delta.file_uris()).to_list()]
+    found = duckdb.read_parquet(files).select("id, n, b, f").pl()
+    assert_same_rows(found, wanted, "id")
+
+
+def test_rows_that_are_hidden_stay_so(tmp_path: Path) -> None:
+    rows = ROWS.with_columns(pl.col("x").cast(pl.Int32))
+    qbeast.write_table(rows, tmp_path, columns=["id"], cube_size=100)
+    delete(tmp_path, GONE)
+    table = qbeast.open_table(tmp_path)
+    left = table.scan().collect()
+    table.widen_columns({"x": pl.Int64})
+    assert_same_rows(table.scan().collect(), left.cast({"x": pl.Int64}), "id")
+
+
+@pytest.mark.parametrize("faster", ["append", "delete"])
+def test_rows_of_a_faster_writer_are_widened_too(
+    path: Path, faster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite, done = widen.rewrite, list[int]()
+
+    def late(*args: Any, **options: Any) -> Any:
+        if not done:
+            done.append(1)
+            if faster == "append":
+                qbeast.write_table(NARROW.with_columns(pl.col("id") + 3000), path, mode="append")
+            else:
+                qbeast.open_table(path).delete("id < 100")
+        return rewrite(*args, **options)
+
+    monkeypatch.setattr(widen, "rewrite", late)
+    table = qbeast.open_table(path)
+    assert table.widen_columns(NEW_TYPES) == 2
+    assert table.count() == (6000 if faster == "append" else 2900)
+    types = {pl.read_parquet_schema(path / file)["n"] for file in table.files()["path"]}
+    assert types == {pl.Int64()}
+
+
+def test_a_table_without_rows_changes_its_schema_alone(tmp_path: Path) -> None:
+    qbeast.write_table(NARROW, tmp_path, columns=["id"])
+    table = qbeast.open_table(tmp_path)
+    table.delete()
+    assert table.widen_columns(NEW_TYPES) == 2
+    qbeast.write_table(FAR, tmp_path, mode="append")
+    assert_same_rows(qbeast.read_table(tmp_path), FAR, "id")

@@ -1,0 +1,90 @@
+"""One name and one meaning for conditions and samples, whatever is asked; old names work a version longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import qbeast
+from tests.helpers.tables import assert_same_rows
+
+ROWS = pl.DataFrame({"id": range(3000), "x": [i * 7919 % 3001 for i in range(3000)]})
+LOW = pl.col("x") < 300
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id", "x"], cube_size=100)
+    return tmp_path / "t"
+
+
+READS: dict[str, Callable[..., Any]] = {
+    "scan_table": lambda path, **asked: qbeast.scan_table(path, **asked).collect(),
+    "read_table": qbeast.read_table,
+    "scan": lambda path, **asked: qbeast.open_table(path).scan(**asked).collect(),
+    "to_arrow": lambda path, **asked: pl.from_arrow(qbeast.open_table(path).to_arrow(**asked)),
+    "scan_tasks": lambda path, **asked: pl.concat(
+        frame for task in qbeast.open_table(path).scan_tasks(**asked) for frame in task.read()
+    ),
+}
+TELLS: dict[str, Callable[..., Any]] = {
+    "explain": lambda path, **asked: qbeast.open_table(path).explain(**asked).files,
+    "files": lambda path, **asked: qbeast.open_table(path).files(**asked),
+    "count": lambda path, **asked: pl.DataFrame({"n": [qbeast.open_table(path).count(**asked)]}),
+    "estimate": lambda path, sample=1.0, **asked: (
+        qbeast.estimate(path, {"n": pl.len()}, sample=sample, **asked).frame
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READS | TELLS)
+def test_a_condition_is_an_expression_or_sql(path: Path, name: str) -> None:
+    ask = (READS | TELLS)[name]
+    by_expression, by_text = ask(path, where=LOW), ask(path, where="x < 300")
+    assert by_expression.equals(by_text)
+    if name in READS:
+        assert_same_rows(by_text, ROWS.filter(LOW), "id")
+    for wrong in ("x <", "missing > 1", "x + 1", pl.col("missing") > 1, 7):
+        with pytest.raises(qbeast.InvalidInputError, match=r"^`where` ") as told:
+            ask(path, where=wrong)
+        assert told.value.argument == "where"
+
+
+@pytest.mark.parametrize("name", READS | TELLS)
+def test_a_sample_is_a_fraction_a_pair_or_a_text(path: Path, name: str) -> None:
+    ask = (READS | TELLS)[name]
+    for text, sample in {"30%": 0.3, "0.7%": 0.007, "0.25": 0.25, "10%:0.35": (0.1, 0.35)}.items():
+        assert ask(path, sample=text).equals(ask(path, sample=sample))
+    for wrong in ("much", "101%", "1:2:3", "", "20%:10%", "nan", "%"):
+        with pytest.raises(qbeast.InvalidInputError, match="sample"):
+            ask(path, sample=wrong)
+
+
+def test_old_names_work_with_a_warning(path: Path) -> None:
+    table = qbeast.open_table(path)
+    asked: dict[str, Callable[..., Any]] = {
+        "predicate": lambda **asked: table.explain(**asked).rows_opened,
+        "filter": lambda **asked: qbeast.read_table(path, **asked).height,
+    }
+    changes = [table.delete, lambda **asked: table.update(assignments={"x": 1}, **asked)]
+    for change in changes:
+        with pytest.warns(DeprecationWarning, match="where="):
+            assert change(predicate="id < 0", dry_run=True).rows_deleted == 0
+    for old, ask in asked.items():
+        with pytest.warns(DeprecationWarning, match=rf"\({old}=...\) is called where= now"):
+            assert ask(**{old: LOW}) == ask(where=LOW)
+        with pytest.raises(TypeError, match=old):
+            ask(where=LOW, **{old: LOW})
+
+
+def test_a_new_table_without_columns_is_told_who_proposes_some(tmp_path: Path) -> None:
+    with pytest.raises(qbeast.InvalidColumnsError, match=r"qbeast\.suggest_columns\(df\)"):
+        qbeast.write_table(ROWS, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    assert (
+        qbeast.write_table(ROWS, tmp_path / "new", columns=qbeast.suggest_columns(ROWS).columns).version == 0
+    )

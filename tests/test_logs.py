@@ -1,0 +1,81 @@
+"""The logger tells what is read, planned, committed and tried again; it costs nothing where nobody listens."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.logs import LOG
+from qbeast_core.table.commit import commit as commits
+
+ROWS = pl.DataFrame({"id": range(2000), "x": range(2000)})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id"], cube_size=200)
+    return tmp_path / "t"
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    found = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "qbeast"]
+    caplog.clear()
+    return found
+
+
+def test_reads_plans_and_commits_are_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "qbeast")
+    qbeast.read_table(path, where="id < 9", sample="50%")
+    (text,) = [text for level, text in told(caplog) if level == "DEBUG" and ": reads" in text]
+    assert f"version 0 of {path}: reads 1 of 1 files" in text
+    assert 'filter [(col("id")) < (9)], sample 50%' in text
+
+    qbeast.write_table(ROWS.with_columns(pl.col("id") + 2000), path, mode="append")
+    texts = dict(reversed(told(caplog)))
+    assert texts["INFO"].endswith(f"version 1 of {path}: +1 -0 files, attempt 1")
+    assert f"plans 2000 rows for {path}" in texts["DEBUG"]
+
+    qbeast.open_table(path).delete("id = 7")
+    assert any(text.startswith("DELETE is version 2 of") for level, text in told(caplog) if level == "INFO")
+
+
+def test_a_lost_race_is_told(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "qbeast")
+    put, lost = commits.put_commit, list[int]()
+
+    def lose(store: Any, version: int, body: bytes, txn_id: str) -> Any:
+        if not lost:
+            lost.append(version)
+            monkeypatch.setattr(commits, "put_commit", put)
+            qbeast.write_table(ROWS.with_columns(pl.col("id") + 2000), path, mode="append")
+        return put(store, version, body, txn_id)
+
+    monkeypatch.setattr(commits, "put_commit", lose)
+    qbeast.write_table(ROWS.with_columns(pl.col("id") + 4000), path, mode="append")
+    assert any("version 1" in text and "is not ours" in text for _, text in told(caplog))
+
+
+def test_messages_are_neither_made_nor_shown_where_nobody_listens(path: Path) -> None:
+    class Untold:
+        def __str__(self) -> str:
+            raise AssertionError
+
+    LOG.debug("%s", Untold())
+    code = f"import qbeast; qbeast.open_table({str(path)!r}).delete('id = 3')"
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, check=True)
+    assert (ran.stdout, ran.stderr) == (b"", b"")
+
+
+def test_no_secret_of_an_address_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "qbeast")
+    LOG.info("reads %s", "s3://key:hunter2@bucket/t?X-Amz-Signature=hunter2")
+    assert told(caplog) == [("INFO", "reads s3://***@bucket/t?***")]
