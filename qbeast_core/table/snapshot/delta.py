@@ -319,15 +319,15 @@ def _translated(uri: str, error: BaseException) -> QbeastError:
     damage = _damage(told)
     if damage is not None:
         return InvalidMetadataError(f"the Delta log of {uri} is damaged: {damage}.")
-    refused = _feature(told, uri)
-    if refused is not None:
-        return UnsupportedTableError(refused[0], path=uri, feature=refused[1])
     causes = _CAUSES if "://" in uri or "Forked" in told else ()
     cause = next((why for pattern, why in causes if re.search(pattern, told, re.IGNORECASE)), None)
     if cause is not None:
         said = " ".join(told.split())
         message = Message(f"the log of {uri} cannot be read: ", cause, f". Nothing was changed. ({said})")
         return StorageError(message, path=uri)
+    refused = _feature(told, uri)
+    if refused is not None:
+        return UnsupportedTableError(refused[0], path=uri, feature=refused[1])
     if isinstance(error, OSError) or _STORE.search(told):
         return StorageError(f"the log of {uri} cannot be read: {told}", path=uri)
     return InvalidMetadataError(f"the Delta log of {uri} is damaged: {told}. Nothing was changed.")

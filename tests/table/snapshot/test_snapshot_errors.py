@@ -60,6 +60,10 @@ def test_messages_are_sorted_by_what_the_user_can_do(told: str, expected: type[E
             'task 13 panicked with message "TokioMultiThreadExecutor has crashed: RecvError"',
             "AWS_ENDPOINT_URL",
         ),
+        (
+            "Kernel error -> Operation not supported: an error occurred while loading credentials, no IMDS token",
+            "no credentials that can be used",
+        ),
         ("Generic S3 error ... 403 Forbidden: InvalidAccessKeyId", "refuses these credentials"),
     ],
 )
