@@ -38,7 +38,8 @@ ROOMS = {
     "index": "live blocks, revisions",
     "snapshot": "a version, as its log tells it",
     "data": "rows in files; no log",
-    "runtime": "clock, ids, progress",
+    "progress": "callbacks and bars",
+    "runtime": "clock, ids, steps",
 }
 BELOW = [
     [("b", "carbondata", "files of CarbonData as Arrow"), ("b", "estimate", "intervals and rules (pure)")],
