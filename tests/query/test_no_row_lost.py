@@ -14,6 +14,7 @@ from qbeast_core.query.build import files_that_may_match
 from qbeast_core.query.fractions import sample_to_weights
 from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.query.rest import parse_rest
 from qbeast_core.query.select import Selection, select
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from tests.helpers.examples import examples as tries
@@ -70,6 +71,8 @@ def test_no_row_that_polars_keeps_is_in_a_closed_file_block_or_page(family: str,
     node = parse_predicate(predicate, schema)
     assert_none_lost(example, rows, weights, select(example.table, node, weights))
     assert files_that_may_match(example.table.files, node)[example.file[rows]].all()
+    others = np.setdiff1d(np.arange(example.frame.height), rows)  # false or null: the rows that counts leave out
+    assert_none_lost(example, others, weights, select(example.table, parse_rest(predicate, schema), weights))
     pushed = as_pushed_down(example.frame, predicate)
     node = Unknown() if pushed is None else parse_predicate(pushed, schema)
     assert_none_lost(example, rows, weights, select(example.table, node, weights))
