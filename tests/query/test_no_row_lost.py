@@ -71,7 +71,7 @@ def test_no_row_that_polars_keeps_is_in_a_closed_file_block_or_page(family: str,
     node = parse_predicate(predicate, schema)
     assert_none_lost(example, rows, weights, select(example.table, node, weights))
     assert files_that_may_match(example.table.files, node)[example.file[rows]].all()
-    others = np.setdiff1d(np.arange(example.frame.height), rows)  # false or null: the rows that counts leave out
+    others = np.setdiff1d(np.arange(example.frame.height), rows)  # false or null: what counts leave out
     assert_none_lost(example, others, weights, select(example.table, parse_rest(predicate, schema), weights))
     pushed = as_pushed_down(example.frame, predicate)
     node = Unknown() if pushed is None else parse_predicate(pushed, schema)
