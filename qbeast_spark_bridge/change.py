@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -169,6 +169,7 @@ def merge(
     when_not_matched_by_source: WhenNotMatchedBySource = "ignore",
     not_matched_by_source_if: str | Column | pl.Expr | None = None,
     source_name: str = "source",
+    schema_mode: Literal["merge"] | None = None,
     persist: bool = False,
     dry_run: bool = False,
     txn: tuple[str, int] | None = None,
@@ -189,7 +190,7 @@ def merge(
         Rows to merge, of a classic session or of Spark Connect. They are read twice, and have to be the same.
     path : str or path-like
         Folder or address of the table; executors and this process have to reach it under that name.
-    on, when_matched, when_not_matched, when_not_matched_by_source, source_name
+    on, when_matched, when_not_matched, when_not_matched_by_source, source_name, schema_mode
         See `Table.merge`. Strings with a collation cannot be matched by.
     matched_if, delete_if, not_matched_if, not_matched_by_source_if : str, Column or polars.Expr, optional
         Conditions, see `Table.merge`; of the forms that `delete` takes. ``source.price`` and ``col("source.price")``
@@ -253,6 +254,7 @@ def merge(
             when_not_matched_by_source=when_not_matched_by_source,
             not_matched_by_source_if=table.condition(not_matched_by_source_if, "not_matched_by_source_if"),
             source_name=source_name,
+            schema_mode=schema_mode,
         )
         failed = True
         try:

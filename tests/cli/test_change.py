@@ -108,3 +108,14 @@ def test_new_rows_of_a_merge_get_values_of_their_own(mine: Path, tmp_path: Path)
     run("merge", tmp_path / "s.parquet", mine, *options)
     rows = qbeast.read_table(mine).filter(pl.col("id").is_in([1, 5000])).sort("id")
     assert rows.rows() == [(1, 1.0, "x"), (5000, None, "new")]
+
+
+def test_a_merge_brings_columns_where_it_may(mine: Path, tmp_path: Path) -> None:
+    arrived = pl.DataFrame({"id": [1, 5000], "note": ["known", "new"]})
+    arrived.write_parquet(tmp_path / "s.parquet")
+    asked = ("merge", tmp_path / "s.parquet", mine, "--on", "id")
+    assert "--schema-mode" in complaint(*asked, code=3)
+    run(*asked, "--schema-mode", "merge")
+    rows = qbeast.read_table(mine).filter(pl.col("note").is_not_null()).sort("id")
+    assert rows.select("id", "note").equals(arrived)
+    assert rows["price"].is_null().to_list() == [False, True]

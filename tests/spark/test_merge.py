@@ -97,6 +97,21 @@ def test_every_clause_does_with_spark_what_it_does_here(spark: SparkSession, tmp
     assert counted[0] == counted[1]
 
 
+def test_a_merge_brings_columns_and_need_not_have_all(spark: SparkSession, tmp_path: Path) -> None:
+    path, twin = tmp_path / "t", tmp_path / "u"
+    source = changes(written(path)).drop("f").with_columns(pl.format("of {}", ROW).alias("note"))
+    shutil.copytree(path, twin)
+    df = to_spark(spark, source, tmp_path / "raw")
+    with pytest.raises(qbeast.SchemaMismatchError, match='schema_mode="merge"'):
+        bridge.merge(df, path, ROW)
+    with small_tasks():
+        result = bridge.merge(df, path, ROW, schema_mode="merge")
+        wanted = qbeast.open_table(twin).merge(source, ROW, schema_mode="merge")
+    assert_same_change(path, result, twin, wanted)
+    assert qbeast.open_table(path).columns[-1] == "note"
+    assert min(result.rows_updated, result.rows_inserted) > 0
+
+
 def test_a_source_that_cannot_be_meant_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = written(path)

@@ -90,6 +90,11 @@ merge = command(
         help="What becomes of rows of the table without a match.",
     ),
     click.option("--not-matched-by-source-if", metavar="SQL", help="Only of those for which this holds."),
+    click.option(
+        "--schema-mode",
+        type=click.Choice(("merge",)),
+        help="merge: the SOURCE may lack columns (null in new rows) or bring new ones.",
+    ),
     reading_options,
     _changing,
     short_help="Merge files into a table, in one commit.",
