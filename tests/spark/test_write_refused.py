@@ -58,7 +58,7 @@ def test_an_error_of_the_rows_themselves_stays_spark_s(spark: SparkSession, tabl
 
 
 def test_columns_that_do_not_fit_are_all_named(spark: SparkSession, table: Path) -> None:
-    other = rows(spark).selectExpr("CAST(a AS DOUBLE) AS a", "b", "1 AS c")
+    other = rows(spark).selectExpr("CAST(a AS STRING) AS a", "b", "1 AS c")
     with pytest.raises(qbeast.SchemaMismatchError) as caught:
         bridge.write_table(other, table, mode="append")
     assert len(caught.value.problems) == 2
