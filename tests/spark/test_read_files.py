@@ -145,7 +145,7 @@ def test_deleted_rows_are_not_returned(spark: SparkSession, tmp_path: Path) -> N
         wanted = qbeast.read_table(
             path,
             sample=options.get("sample"),
-            filter=pl.col("x") < 100 if isinstance(condition, str) else condition,
+            where=pl.col("x") < 100 if isinstance(condition, str) else condition,
         )
         found = read_table(spark, path, **options).toArrow()
         assert sorted(found["id"].to_pylist()) == wanted["id"].sort().to_list()
