@@ -67,7 +67,7 @@ def test_rows_and_samples_are_the_same_and_a_second_time_nothing_happens(
             question.predicate
         )
         if question.sample in (None, *SLICES):
-            found = rows_of(path, filter=question.predicate, sample=question.sample)
+            found = rows_of(path, where=question.predicate, sample=question.sample)
             assert_frame_equal(found, wanted)
     again = qbeast.upgrade_table(path, replicated=replicated)
     assert (again.upgraded, again.version, again.retagged_files) == (False, result.version, 0)
