@@ -7,7 +7,7 @@ from typing import Final
 
 from qbeast_core.errors import StorageError
 
-__all__ = ["FORKED", "refuse_forked"]
+__all__ = ["FORKED", "is_forked", "refuse_forked"]
 
 FORKED: Final = (
     "this process was forked from one that had used the library, whose threads did not come along. Start processes "
@@ -31,6 +31,11 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(after_in_child=_PROCESS.forked)
 
 
+def is_forked() -> bool:
+    """Tell whether this process was forked from one that had come to `refuse_forked`."""
+    return _PROCESS.is_lame
+
+
 def refuse_forked(uri: str) -> None:
     """Raise in a process that was forked from one that had come here.
 
@@ -44,7 +49,7 @@ def refuse_forked(uri: str) -> None:
     StorageError
         With the cure.
     """
-    if _PROCESS.is_lame:
+    if is_forked():
         msg = f"{uri} cannot be used here: {FORKED}. Nothing was read or changed."
         raise StorageError(msg, path=uri)
     _PROCESS.used = True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, refuse
-from qbeast_core.forked import refuse_forked
+from qbeast_core.forked import FORKED, is_forked, refuse_forked
 from qbeast_core.hints import Message, did_you_mean, named
 from qbeast_core.html import html_of
 from qbeast_core.io.pages import PageReader
@@ -112,6 +112,8 @@ class Table:
         self._snapshot = newest
 
     def __repr__(self) -> str:
+        if is_forked():  # counting would wait for ever
+            return f"Table {self.uri!r}, version {self.version}, cannot be used here: {FORKED}"
         latest = self._snapshot.config.latest
         kinds = {} if latest is None else latest.transformer_kinds
         columns = ", ".join(f"{name}:{kind}" for name, kind in kinds.items()) or "columns that cannot be told"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from qbeast_core.errors import DamagedFileError, StorageError
-from tests.carbondata.collection import names, table_path
+from tests.carbondata.collection import more_names, names, table_path
 from tests.carbondata.damaging import check, damaged_tables, read
 from tests.carbondata.memory_store import MemoryStore
 from tests.helpers.examples import examples
@@ -24,6 +24,7 @@ NAMES = [
     "cd111_v3_nodict_numbers",
 ]
 ALL = names("sdk", "tx", "cd", "stream", "store")
+MORE = more_names("sdk", "tx", "cd", "stream", "store")
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
@@ -38,6 +39,15 @@ def test_damaged_tables_are_refused_or_read(drawn: tuple[str, MemoryStore]) -> N
 @examples(50, slow=3000)
 @given(damaged_tables(ALL))
 def test_damaged_tables_of_every_kind_are_refused_or_read(drawn: tuple[str, MemoryStore]) -> None:
+    check(*drawn)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MORE, reason="no larger collection is pointed to")
+@pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
+@examples(50, slow=1500)
+@given(damaged_tables(MORE))
+def test_damaged_tables_of_the_larger_collection_are_refused_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)
 
 

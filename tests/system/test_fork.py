@@ -29,6 +29,7 @@ jobs = {
     "scan": lambda: table.scan(where="id < 3"),
     "count": lambda: table.count("id < 3"),
     "explain": lambda: table.explain("id < 3"),
+    "repr": lambda: repr(table),
     "tasks": lambda: table.scan_tasks(),
     "refresh": lambda: table.refresh(),
     "delete": lambda: table.delete("id = 3"),
@@ -62,7 +63,7 @@ def told(path: Path, when: str) -> list[str]:
 def test_a_forked_process_is_told_so(tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({"id": range(1000)}), tmp_path, columns=["id"])
     lines = told(tmp_path, "late")
-    names = ["open", "scan", "count", "explain", "tasks", "refresh", "delete", "write"]
+    names = ["open", "scan", "count", "explain", "repr", "tasks", "refresh", "delete", "write"]
     assert [line.split()[0] for line in lines] == names
     for line in lines:
         assert "was forked" in line
