@@ -364,6 +364,8 @@ class Table:
             answer.collect_schema()
         except (pl.exceptions.PolarsError, TypeError) as error:
             why = first_line(str(error)).rstrip(".")
+            taken = [name for name in self.columns if why.endswith(f"unsupported function {name!r}")]
+            why += "".join(f'. The column stands in double quotes: "{name}"' for name in taken)
             msg = f"{query!r} is no query that Polars understands: {why}. The table is called self. Nothing was read."
             raise InvalidInputError(msg, argument="query") from error
         return answer
