@@ -1,4 +1,8 @@
-"""A table at one version, opened: what it is, what it holds, and what reads of it cost."""
+"""A table at one version, opened: what it is, what it holds, and what reads of it cost.
+
+One class, so one file, and most of it docstrings: a method understands its arguments, and calls the operation, which
+stands in a room of its own.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +52,9 @@ from qbeast_core.table.maintenance.restore import RestoreResult, restore
 from qbeast_core.table.maintenance.vacuum import VacuumResult, vacuum
 from qbeast_core.table.maintenance.widen import widen_columns
 from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.table.read.arrow_stream import arrow_stream, known_rows
+from qbeast_core.table.read.arrow_stream import arrow_stream
 from qbeast_core.table.read.explain import Plan, explain
+from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan import scan, warn_if_empty
 from qbeast_core.table.read.scan_task import ScanTask

@@ -14,6 +14,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.query.fractions import Sample
+from qbeast_core.table.read import reader
 from qbeast_core.table.write.write import WriteResult
 from qbeast_core.tree import pack
 from qbeast_core.tree.columns import frame_weights
@@ -35,6 +36,13 @@ def small_files(*, file_rows: int = 25, page_rows: int = 4) -> Iterator[None]:
         mock.patch.object(pack, "_MAX_FILE_ROWS", file_rows),
         mock.patch.object(pack, "_MIN_PAGE_ROWS", page_rows),
     ):
+        yield
+
+
+@contextmanager
+def first_plans_by_statistics() -> Iterator[None]:
+    """Decode for the first filter of a table the tags of files alone that may match, as where there are thousands."""
+    with mock.patch.multiple(reader, _MANY_FILES=0, _MOST_NEEDED=1.0):
         yield
 
 

@@ -52,7 +52,7 @@ class Limits:
 
     Attributes
     ----------
-    sample : float, tuple or None
+    sample : float, str, tuple or None
         Exactly this is read.
     max_fraction : float
         Of the rows, at most.

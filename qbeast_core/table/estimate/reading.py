@@ -14,7 +14,6 @@ from qbeast_core.estimate.sums import WEIGHT, Sums
 from qbeast_core.query.counting import RowCount, count_rows
 from qbeast_core.query.fractions import Sample, sample_to_weights
 from qbeast_core.query.nodes import Unknown
-from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.query.rest import parse_rest
 from qbeast_core.query.select import match
 from qbeast_core.query.weights import ALL_WEIGHTS
@@ -174,16 +173,11 @@ class Reading:
         rest = parse_rest(condition, schema)
         if isinstance(rest, Unknown):
             return None
-        table, chosen = self.reader.blocks, self._planners[True](None).selection
-        keeps = (
-            chosen.blocks
-            if chosen.table is table
-            else match(table, parse_predicate(condition, schema)).blocks
-        )
+        chosen = self._planners[True](None).selection
         found = count_rows(
-            table,
-            keeps,
-            match(table, rest).blocks,
+            chosen.table,
+            chosen.blocks,
+            match(chosen.table, rest).blocks,
             files=~self.unplaced,
             deleted=self.reader.deleted_rows,
         )

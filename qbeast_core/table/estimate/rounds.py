@@ -23,7 +23,7 @@ from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate, Facts, estimate_of
 from qbeast_core.table.index.key_counts import count_keys
-from qbeast_core.table.read.arrow_stream import known_rows
+from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
 
 __all__ = ["rounds"]

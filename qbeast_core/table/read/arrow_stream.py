@@ -9,9 +9,8 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.table.data.query_batches import query_batches
-from qbeast_core.table.read.reader import Reader
 
-__all__ = ["arrow_stream", "known_rows"]
+__all__ = ["arrow_stream"]
 
 _BATCH_ROWS: Final = 65_536
 
@@ -38,20 +37,6 @@ def arrow_stream(lazy: pl.LazyFrame) -> pa.RecordBatchReader:
             yield from _arrow(frame).cast(schema).to_batches()
 
     return pa.RecordBatchReader.from_batches(schema, batches())
-
-
-def known_rows(reader: Reader) -> int | None:
-    """Return how many rows a version has by its log alone; None where a file or a copy of rows leaves that open.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version.
-    """
-    counts = reader.snapshot.files["num_records"]
-    if counts.null_count() or reader.blocks.replicated.any():
-        return None
-    return int(counts.sum()) - sum(len(hidden) for hidden in reader.deleted_rows.values())
 
 
 def _arrow(frame: pl.DataFrame) -> pa.Table:

@@ -17,7 +17,7 @@ from qbeast_core.table.read.reader import Reader, ScanPlan, tell_of_read
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 
-__all__ = ["heights"]
+__all__ = ["heights", "known_rows"]
 
 
 def heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
@@ -47,6 +47,27 @@ def heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) ->
     column = next(iter([*looked_at, *reader.indexed, *reader.snapshot.schema]))
     for frame in read_parts(all_parts(reader, plan), reader.row_filter(plan, [column]), reader.files):
         yield frame.height
+
+
+def known_rows(reader: Reader) -> int | None:
+    """Return how many rows a version has by its log alone; None where a file or a copy of rows leaves that open.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the version.
+
+    Examples
+    --------
+    >>> import qbeast
+    >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+    >>> known_rows(qbeast.open_table("ids").reader)
+    1000
+    """
+    counts = reader.snapshot.files["num_records"]
+    if counts.null_count() or reader.blocks.replicated.any():
+        return None
+    return int(counts.sum()) - sum(len(hidden) for hidden in reader.deleted_rows.values())
 
 
 def _known(reader: Reader, plan: ScanPlan) -> RowCount | None:

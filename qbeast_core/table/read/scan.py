@@ -88,7 +88,7 @@ def sampling_weight(reader: Reader, sample: Sample | None) -> float:
     ----------
     reader : Reader
         Of the version.
-    sample : float, tuple of float or None
+    sample : float, str, tuple of float or None
         None: all rows.
 
     Raises
@@ -112,7 +112,7 @@ def sample_of_rows(reader: Reader, rows: int | None, sample: Sample | None) -> S
         Of the version.
     rows : int or None
         0 or more; None: what is asked for is `sample`.
-    sample : float, tuple of float or None
+    sample : float, str, tuple of float or None
         What was asked for instead.
 
     Raises
@@ -289,7 +289,7 @@ def warn_if_empty(reader: Reader, sample: Sample | None, plan: ScanPlan | None =
     ----------
     reader : Reader
         Of the snapshot.
-    sample : float, tuple or None
+    sample : float, str, tuple or None
         As it was asked for.
     plan : ScanPlan, optional
         Of this sample without a filter, if it is there already.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from unittest.mock import patch
 
 import polars as pl
 import pytest
@@ -16,7 +15,15 @@ from tests.helpers.examples import examples, is_slow
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.invariants import read_log
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
-from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
+from tests.helpers.tables import (
+    assert_same_rows,
+    first_plans_by_statistics,
+    folder,
+    sampled,
+    samples,
+    small_files,
+    write,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -78,7 +85,7 @@ def check_named_bytes(case: Case, data: st.DataObject, times: int) -> None:
             wanted = kept_rows(sampled(case.rows, case.indexed, sample), expr)
             assume(wanted is not None)
             columns = data.draw(st.sampled_from([None, [ROW], case.rows.columns[:2]]))
-            with patch.multiple("qbeast_core.table.read.reader", _MANY_FILES=0, _MOST_NEEDED=1.0):
+            with first_plans_by_statistics():
                 table = qbeast.open_table(path)
                 plan, again = (table.explain(expr, sample, columns) for _ in range(2))
             # The first one decodes the tags of files alone that may match.
