@@ -40,7 +40,7 @@ class Hint:
     scan : str or None
         The function of Polars that reads `path`; its rows are to go into a new table.
     rows : bool
-        Whether rows of the caller's go into `path`.
+        Whether rows of the caller's are given, to go into `path` where there is one.
     given : object
         What the first argument was given, where that is what is wrong.
     known : tuple
@@ -81,6 +81,8 @@ class Hint:
         if self.path is not None:
             place = repr(self.path) if self.scan is None else f"pl.{self.scan}({self.path!r}), new"
             given.insert(0, f"rows, {place}" if self.rows else place)
+        elif self.rows:
+            given.insert(0, "rows")
         return f"{'' if '.' in self.call else 'qbeast.'}{self.call}({', '.join(given)})"
 
 
@@ -136,6 +138,8 @@ def call(
     qbeast.convert_table('t', columns=[...])
     >>> print(call("write_table", "t", rows=True, columns=[...]))
     qbeast.write_table(rows, 't', columns=[...])
+    >>> print(call("suggest_columns", rows=True))
+    qbeast.suggest_columns(rows)
     >>> print(call("write_table", "old", scan="scan_delta", columns=["day", ...]), call("Table.files"))
     qbeast.write_table(pl.scan_delta('old'), new, columns=['day', ...]) Table.files()
     """

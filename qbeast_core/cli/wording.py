@@ -26,6 +26,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "Table.vacuum": "vacuum",
     "convert_table": "convert",
     "import_carbondata": "import-carbondata",
+    "suggest_columns": "suggest",
     "upgrade_table": "upgrade",
     "write_table": "write",
 }

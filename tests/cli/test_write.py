@@ -334,4 +334,7 @@ def test_columns_are_suggested_and_the_suggestion_can_be_pasted(tmp_path: Path) 
     facts = said("suggest", tmp_path / "rows.csv", "--where", "price < 10")
     assert facts["columns"][0] == "price"
     assert {one["column"] for one in facts["reasons"]} >= {"id", "price"}
+    assert "`qbeast suggest SOURCE` proposes" in complaint(
+        "write", tmp_path / "rows.csv", tmp_path / "t", code=2
+    )
     assert "qbeast suggest --help" in complaint("suggest", tmp_path / "rows.csv", "--most", "9", code=2)

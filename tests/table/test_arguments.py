@@ -82,7 +82,7 @@ def test_old_names_work_with_a_warning(path: Path) -> None:
 
 
 def test_a_new_table_without_columns_is_told_who_proposes_some(tmp_path: Path) -> None:
-    with pytest.raises(qbeast.InvalidColumnsError, match=r"qbeast\.suggest_columns\(df\)"):
+    with pytest.raises(qbeast.InvalidColumnsError, match=r"qbeast\.suggest_columns\(rows\)"):
         qbeast.write_table(ROWS, tmp_path / "new")
     assert not (tmp_path / "new").exists()
     assert (

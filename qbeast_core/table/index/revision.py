@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
-from qbeast_core.hints import Message, argument, did_you_mean, named, refusal
+from qbeast_core.hints import Message, argument, call, did_you_mean, named, refusal
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.fitting import texts_changed
 from qbeast_core.space.arrays import BoolArray, F64Array
@@ -264,7 +264,9 @@ def resolve_specs(columns: Sequence[str] | None, current: Revision | None) -> tu
                 Message(
                     "a new table needs columns to index; nothing was written. Pass ",
                     listed,
-                    ", or what qbeast.suggest_columns(df).columns proposes; print it for the reasons.",
+                    ", or columns that ",
+                    call("suggest_columns", rows=True),
+                    " proposes, with its reasons.",
                 )
             )
         return tuple(ColumnSpec(name) for name in current.columns)
