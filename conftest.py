@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
+import tempfile
 from collections.abc import Generator
 from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# No deadline: the first call of a lazily loaded engine is slow, and machines are shared.
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No deadline: the first call of a lazily loaded engine is slow, and machines are shared. Half of Hypothesis' own number
+# of examples with every change, ten times as many with --slow.
+settings.register_profile(
+    "default", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 # CI repeats itself: a new counterexample is found by whoever runs the tests next, not by chance in a landing.
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
-# --slow: many more examples where a test says so (tests/helpers/examples.py).
-settings.register_profile("slow", settings.get_profile("ci" if os.environ.get("CI") else "default"))
+# --slow: many more examples; how many where it matters, a test says itself (tests/helpers/examples.py).
+settings.register_profile(
+    "slow", settings.get_profile("ci" if os.environ.get("CI") else "default"), max_examples=500
+)
 
 
 def _no_fork() -> NoReturn:
@@ -52,14 +59,16 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--slow"):
         return
-    skip = pytest.mark.skip(reason="slow: run it with --slow")
-    for item in items:
-        if item.get_closest_marker("slow"):
-            item.add_marker(skip)
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:  # not skipped one by one: there are a thousand
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
-@pytest.fixture(autouse=True)
-def _directory_of_its_own(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Let docstrings write tables with plain names ("sales") and leave nothing behind."""
-    if isinstance(request.node, pytest.DoctestItem):
-        monkeypatch.chdir(request.getfixturevalue("tmp_path"))
+    if not isinstance(item, pytest.DoctestItem):
+        return (yield)
+    with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
+        return (yield)
