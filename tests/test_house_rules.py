@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -28,8 +30,59 @@ BY_NAME = (
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def _name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+@dataclass(frozen=True)
+class File:
+    """What the rules ask of a file; it is parsed and walked through once for all of them."""
+
+    name: str
+    lines: int
+    docstring: str | None
+    functions: tuple[tuple[str, int], ...]
+    """Each function and method, with its lines of code."""
+
+    defined: frozenset[str]
+    """Functions of the module itself."""
+
+    public: frozenset[str]
+    """Functions and classes of the module itself whose names begin with no underscore."""
+
+    listed: frozenset[str]
+    """What `__all__` holds."""
+
+    imported: frozenset[str]
+    """Dotted names that the file imports from modules."""
+
+    used: frozenset[str]
+    """Dotted names that it takes from modules that it imports."""
+
+
+@cache
+def _file(path: Path) -> File:
+    text = path.read_text()
+    tree, lines = ast.parse(text), text.splitlines()
+    nodes = list(ast.walk(tree))
+    imports = [(node, alias) for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
+    modules = {alias.asname or alias.name: f"{node.module}.{alias.name}" for node, alias in imports}
+    attributes = [(node.value, node.attr) for node in nodes if isinstance(node, ast.Attribute)]
+    functions = [node for node in tree.body if isinstance(node, Function)]
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    return File(
+        name=str(path.relative_to(ROOT)),
+        lines=len(lines),
+        docstring=ast.get_docstring(tree),
+        functions=tuple(
+            (node.name, _code_lines(node, lines)) for node in nodes if isinstance(node, Function)
+        ),
+        defined=frozenset(node.name for node in functions),
+        public=frozenset(node.name for node in [*functions, *classes] if not node.name.startswith("_")),
+        listed=_listed(tree),
+        imported=frozenset(f"{node.module}.{alias.name}" for node, alias in imports),
+        used=frozenset(
+            f"{modules[value.id]}.{name}"
+            for value, name in attributes
+            if isinstance(value, ast.Name) and value.id in modules
+        ),
+    )
 
 
 def _code_lines(function: Function, text: list[str]) -> int:
@@ -41,75 +94,61 @@ def _code_lines(function: Function, text: list[str]) -> int:
     return sum(1 for line in lines if line and not line.startswith("#"))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_a_module_is_one_small_idea(path: Path) -> None:
-    text = path.read_text().splitlines()
-    assert len(text) <= MOST_LINES or str(path.relative_to(ROOT)) in WHOLE, (
-        f"{len(text)} lines: two ideas in one file?"
-    )
-    tree = ast.parse("\n".join(text))
-    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
-    long = {function.name: _code_lines(function, text) for function in functions}
-    assert not {name: lines for name, lines in long.items() if lines > MOST_FUNCTION_LINES}
-
-
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_a_module_introduces_itself(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    assert ast.get_docstring(tree), "say in one line what the file is about"
-    defined = [node for node in tree.body if isinstance(node, Function | ast.ClassDef)]
-    public = {node.name for node in defined if not node.name.startswith("_")}
-    assert public <= _listed(tree), "every public name stands in __all__"
-
-
-def _imported() -> set[str]:
-    """Return the dotted names that a file of ours imports, or takes from a module that it imports."""
-    found: set[str] = set()
-    for path in {*MODULES, *TESTS, *(ROOT / "benchmarks").rglob("*.py")}:
-        tree = ast.parse(path.read_text())
-        modules: dict[str, str] = {}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom):
-                names = {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-                found.update(names.values())
-                modules |= names
-        attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-        found |= {
-            f"{modules[node.value.id]}.{node.attr}"
-            for node in attributes
-            if isinstance(node.value, ast.Name) and node.value.id in modules
-        }
-    return found
-
-
-def test_a_module_offers_what_others_use() -> None:
-    """Functions that no other module asks for stand in no `__all__`; types may, since they stand in signatures."""
-    imported, idle = _imported(), dict[str, set[str]]()
-    for path in MODULES:
-        tree, name = ast.parse(path.read_text()), _name(path)
-        functions = {node.name for node in tree.body if isinstance(node, Function)} & _listed(tree)
-        module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        unused = {one for one in functions if f"{module}.{one}" not in imported}
-        if unused and not name.startswith(BY_NAME):
-            idle[name] = unused
-    assert not idle
-
-
-def _listed(tree: ast.Module) -> set[str]:
+def _listed(tree: ast.Module) -> frozenset[str]:
     values = [
         node.value
         for node in tree.body
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]
     ]
-    return {str(name) for value in values for name in ast.literal_eval(value)}
+    return frozenset(str(name) for value in values for name in ast.literal_eval(value))
 
 
-@pytest.mark.parametrize("path", TESTS, ids=_name)
-def test_no_test_is_imported(path: Path) -> None:
+def test_a_module_is_one_small_idea() -> None:
+    long = {file.name: file.lines for file in map(_file, MODULES) if file.lines > MOST_LINES}
+    assert set(long) <= WHOLE, f"two ideas in one file? {long}"
+
+
+def test_functions_are_short() -> None:
+    long = {
+        f"{file.name}: {name}": lines
+        for file in map(_file, MODULES)
+        for name, lines in file.functions
+        if lines > MOST_FUNCTION_LINES
+    }
+    assert not long
+
+
+def test_a_module_introduces_itself() -> None:
+    assert not [file.name for file in map(_file, MODULES) if not file.docstring], (
+        "say in one line what the file is about"
+    )
+
+
+def test_every_public_name_of_a_module_stands_in_all() -> None:
+    hidden = {file.name: set(file.public - file.listed) for file in map(_file, MODULES)}
+    assert not {name: names for name, names in hidden.items() if names}
+
+
+def test_a_module_offers_what_others_use() -> None:
+    """Functions that no other module asks for stand in no `__all__`; types may, since they stand in signatures."""
+    files = [_file(path) for path in {*MODULES, *TESTS, *(ROOT / "benchmarks").rglob("*.py")}]
+    used = frozenset[str]().union(*(file.imported | file.used for file in files))
+    idle = dict[str, set[str]]()
+    for file in map(_file, MODULES):
+        module = file.name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        unused = {one for one in file.defined & file.listed if f"{module}.{one}" not in used}
+        if unused and not file.name.startswith(BY_NAME):
+            idle[file.name] = unused
+    assert not idle
+
+
+def test_no_test_is_imported() -> None:
     """What tests share stands beside them or in tests/helpers: a test may be moved or removed alone."""
-    imported = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
-    names = {f"{node.module}.{alias.name}" for node in imported for alias in node.names}
-    assert not {name for name in names if name.startswith("tests.") and ".test_" in name}
+    taken = {
+        file.name: {name for name in file.imported if name.startswith("tests.") and ".test_" in name}
+        for file in map(_file, TESTS)
+    }
+    assert not {name: names for name, names in taken.items() if names}
 
 
 @pytest.mark.parametrize("package", ["qbeast", "qbeast_spark_bridge", "pyspark_qbeast"])
