@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.table.snapshot.snapshot import load_snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from tests.golden.appends import KEYS, SHIFT, assert_sound, copy_of, last_commit, rows_of, shifted
 from tests.golden.collection import Golden, each, find
 from tests.golden.questions import questions
@@ -43,11 +45,31 @@ APPENDED = {
 KNOWN_TO_0_7_1 = {"LinearTransformation", "HashTransformation", "StringHistogramTransformation"}
 
 
+class Appended(NamedTuple):
+    """A copy of a golden table to which its rows were appended with other ids; nobody changes it any more."""
+
+    path: Path
+    before: Snapshot
+    result: qbeast.WriteResult
+
+
+@pytest.fixture(scope="module")
+def append(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Golden], Appended]:
+    """Append to a copy of a golden table, once for all tests that look at what came of it."""
+
+    @cache
+    def appended(golden: Golden) -> Appended:
+        path = copy_of(golden, tmp_path_factory.mktemp("appended"))
+        before = load_snapshot(path)
+        return Appended(path, before, qbeast.write_table(shifted(golden.expected), path, mode="append"))
+
+    return appended
+
+
 @each(bundled=APPENDED)
-def test_the_same_rows_again_are_in_the_same_samples_and_filters(golden: Golden, tmp_path: Path):
-    path = copy_of(golden, tmp_path)
+def test_the_same_rows_again_are_in_the_same_samples_and_filters(golden: Golden, append):
+    path, _, result = append(golden)
     rows = golden.expected
-    result = qbeast.write_table(shifted(rows), path, mode="append")
     assert result.rows == rows.height
     table = qbeast.open_table(path)
     both = pl.concat([rows, shifted(rows)])
@@ -65,10 +87,9 @@ def test_the_same_rows_again_are_in_the_same_samples_and_filters(golden: Golden,
 
 
 @each(bundled=APPENDED)
-def test_an_append_is_spelled_as_the_jvm_spells_it(golden: Golden, tmp_path: Path):
-    path = copy_of(golden, tmp_path)
-    before = load_snapshot(path).metadata.configuration
-    result = qbeast.write_table(shifted(golden.expected), path, mode="append")
+def test_an_append_is_spelled_as_the_jvm_spells_it(golden: Golden, append):
+    path, snapshot, result = append(golden)
+    before = snapshot.metadata.configuration
     actions = last_commit(path)
     for add in (action["add"] for action in actions if "add" in action):
         assert add["tags"]["revision"] == str(result.revision_id)
@@ -96,11 +117,9 @@ def _assert_readable(revision: dict[str, Any], before: dict[str, str]) -> None:
 
 
 @each(bundled=APPENDED)
-def test_new_blocks_hold_their_rows_and_keep_the_order_of_weights(golden: Golden, tmp_path: Path):
-    path = copy_of(golden, tmp_path)
-    files = set(load_snapshot(path).files["path"])
-    result = qbeast.write_table(shifted(golden.expected), path, mode="append")
-    assert_sound(path, files, result)
+def test_new_blocks_hold_their_rows_and_keep_the_order_of_weights(golden: Golden, append):
+    path, before, result = append(golden)
+    assert_sound(path, set(before.files["path"]), result)
 
 
 def test_a_table_that_the_jvm_left_empty_takes_its_first_rows(tmp_path: Path):

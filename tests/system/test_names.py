@@ -121,52 +121,36 @@ def test_a_file_of_that_name_in_the_working_directory_is_not_read(
     assert qbeast.open_table(tmp_path / "t").check().ok
 
 
-# --- folders ------------------------------------------------------------------------------------------------------
+# --- folders and columns --------------------------------------------------------------------------------------------
 
-FOLDERS = ["export (1)+é", "10:30 #?", "~", "[a]{b}* 100%"]
-
-
-@pytest.mark.parametrize("name", FOLDERS)
-def test_a_table_in_a_folder_of_any_name_goes_through_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / name)
-    with small_files(file_rows=40, page_rows=8):
-        qbeast.write_table(ROWS, "t", columns=["id", "x"], cube_size=20)
-        go_through(tmp_path / name / "t", ROWS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [f"a{character}b" for character in CHARACTERS if character not in NO_FOLDER])
-def test_a_folder_of_each_name_goes_through_everything(tmp_path: Path, name: str) -> None:
-    for place in (tmp_path / name, tmp_path / name / name, (tmp_path / f"uri {name}").as_uri()):
-        if "%" in str(place) and not isinstance(place, str):
-            place.mkdir(parents=True)
-        qbeast.write_table(ROWS, place, columns=["id", "x"])
-        go_through(place if isinstance(place, Path) else tmp_path / f"uri {name}", ROWS)
-
-
-# --- columns ------------------------------------------------------------------------------------------------------
-
+FOLDERS = ["export (1)+é", "10:30 #?", "~", "[a]{b}* 100%", "plain"]
 COLUMNS = ["a%20b", "a`.b", "${x}", "日 😀", "\\\\"]
 
 
-@pytest.mark.parametrize("name", COLUMNS)
-def test_columns_of_any_name_go_through_everything(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("folder", "name"), list(zip(FOLDERS, COLUMNS, strict=True)))
+def test_a_table_in_a_folder_and_with_a_column_of_any_name_goes_through_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str
+) -> None:
     rows = ROWS.rename({"x": name})
+    (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / folder)
     with small_files(file_rows=40, page_rows=8):
-        qbeast.write_table(rows, tmp_path / "t", columns=["id", name], cube_size=20)
-        go_through(tmp_path / "t", rows, ("id", name))
+        qbeast.write_table(rows, "t", columns=["id", name], cube_size=20)
+        go_through(tmp_path / folder / "t", rows, ("id", name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("character", [*CHARACTERS, "/", "\t", "\n"])
-def test_columns_of_each_name_go_through_everything(tmp_path: Path, character: str) -> None:
-    for number, name in enumerate((f"a{character}b", f"{character}x", f"{character}{character}b")):
-        rows = ROWS.rename({"x": name})
-        qbeast.write_table(rows, tmp_path / str(number), columns=["id", name])
-        go_through(tmp_path / str(number), rows, ("id", name))
+def test_folders_and_columns_of_each_name_go_through_everything(tmp_path: Path, character: str) -> None:
+    name = f"a{character}b" if character in CHARACTERS and character not in NO_FOLDER else "plain"
+    places = (tmp_path / name, tmp_path / name / name, (tmp_path / f"uri {name}").as_uri())
+    columns = (f"a{character}b", f"{character}x", f"{character}{character}b")
+    for place, column in zip(places, columns, strict=True):
+        if "%" in str(place) and isinstance(place, Path):
+            place.mkdir(parents=True)
+        rows = ROWS.rename({"x": column})
+        qbeast.write_table(rows, place, columns=["id", column])
+        go_through(place if isinstance(place, Path) else tmp_path / f"uri {name}", rows, ("id", column))
 
 
 # --- deletion vectors ---------------------------------------------------------------------------------------------

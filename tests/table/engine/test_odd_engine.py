@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from multiprocessing.pool import Pool
 from pathlib import Path
+from shutil import copytree
 from typing import TypeAlias
 
 import numpy as np
@@ -46,7 +47,10 @@ def written_twice_elsewhere(four: Pool) -> Place:
     return place
 
 
-def table(path: Path) -> Reader:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of four appends, row by row, which is slow: tests change copies of it."""
+    path = tmp_path_factory.mktemp("odd") / "t"
     for number in range(4):
         rows = ROWS[number * 60 : number * 60 + 60]
         scatter(
@@ -59,6 +63,15 @@ def table(path: Path) -> Reader:
             column_stats={"a_min": 0, "a_max": 1, "b_min": 0, "b_max": 9},
         )
     assert_same_rows(qbeast.read_table(path), ROWS)
+    return path
+
+
+@pytest.fixture
+def path(written: Path, tmp_path: Path) -> Path:
+    return copytree(written, tmp_path / "t")
+
+
+def read(path: Path) -> Reader:
     return Reader(load_snapshot(path))
 
 
@@ -68,55 +81,52 @@ def check(path: Path, wanted: pl.DataFrame) -> None:
     assert qbeast.open_table(path).check().ok
 
 
-def test_rows_written_one_by_one_are_optimized_one_by_one(tmp_path: Path) -> None:
-    reader = table(tmp_path)
-    sample = qbeast.read_table(tmp_path, sample=0.3)
-    result, _ = optimize(reader, OptimizeOptions(full=True), RUNTIME, engine=ODD)
+def test_rows_written_one_by_one_are_optimized_one_by_one(path: Path) -> None:
+    sample = qbeast.read_table(path, sample=0.3)
+    result, _ = optimize(read(path), OptimizeOptions(full=True), RUNTIME, engine=ODD)
     assert (result.optimized, result.rows) == (True, 240)
-    check(tmp_path, ROWS)
-    assert_same_rows(qbeast.read_table(tmp_path, sample=0.3), sample)
+    check(path, ROWS)
+    assert_same_rows(qbeast.read_table(path, sample=0.3), sample)
 
 
 @pytest.mark.parametrize("odd", [True, False])
-def test_rows_change_one_by_one(tmp_path: Path, written_twice_elsewhere: Place, *, odd: bool) -> None:
+def test_rows_change_one_by_one(path: Path, written_twice_elsewhere: Place, *, odd: bool) -> None:
     engine = ODD if odd else PartsEngine(part_rows=50, place=written_twice_elsewhere)
-    reader = table(tmp_path)
-    done, _ = run_change(reader, Delete("a < 0.3"), ChangeOptions(), RUNTIME, engine=engine)
+    done, _ = run_change(read(path), Delete("a < 0.3"), ChangeOptions(), RUNTIME, engine=engine)
     kept = ROWS.filter(pl.col("a") >= 0.3)
     assert done.rows_deleted == 240 - kept.height
-    check(tmp_path, kept)
+    check(path, kept)
     update = Update(pl.col("b") == 2, {"a": "a / 2", "b": pl.lit(7)})
-    run_change(Reader(load_snapshot(tmp_path)), update, ChangeOptions(), RUNTIME, engine=engine)
+    run_change(read(path), update, ChangeOptions(), RUNTIME, engine=engine)
     two = pl.col("b") == 2
     updated = kept.with_columns(
         a=pl.when(two).then(pl.col("a") / 2).otherwise("a"), b=pl.when(two).then(7).otherwise("b")
     )
-    check(tmp_path, updated)
+    check(path, updated)
     rows = pl.DataFrame({"row": [*range(100, 140), 999]}).with_columns(
         a=pl.col("row") / 1000, b=pl.lit(5, dtype=pl.Int64)
     )
     merge = Merge(FrameMergeSource(rows), Clauses(on="row", matched_if="b = 7"))
-    done, _ = run_change(Reader(load_snapshot(tmp_path)), merge, ChangeOptions(), RUNTIME, engine=engine)
+    done, _ = run_change(read(path), merge, ChangeOptions(), RUNTIME, engine=engine)
     old = updated.filter(pl.col("b") == 7, pl.col("row").is_in(rows["row"].implode()))
     assert (done.rows_updated, done.rows_inserted) == (
         old.height,
         41 - kept["row"].is_in(rows["row"].implode()).sum(),
     )
     changed = rows.filter(~pl.col("row").is_in(updated.join(old, on="row", how="anti")["row"].implode()))
-    check(tmp_path, pl.concat([updated.join(changed, on="row", how="anti"), changed]))
+    check(path, pl.concat([updated.join(changed, on="row", how="anti"), changed]))
 
 
-def test_what_a_row_cannot_tell_is_said_by_whoever_reads_it(tmp_path: Path) -> None:
-    reader = table(tmp_path)
+def test_what_a_row_cannot_tell_is_said_by_whoever_reads_it(path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
         run_change(
-            reader,
+            read(path),
             Delete("CAST(CAST(row AS STRING) || 'x' AS INT) = 1"),
             ChangeOptions(),
             RUNTIME,
             engine=ODD,
         )
-    check(tmp_path, ROWS)
+    check(path, ROWS)
 
 
 def test_parquet_files_are_looked_at_elsewhere(tmp_path: Path) -> None:
@@ -127,9 +137,8 @@ def test_parquet_files_are_looked_at_elsewhere(tmp_path: Path) -> None:
     assert_same_rows(qbeast.read_table(tmp_path), ROWS)
 
 
-def test_an_overwrite_is_placed_twice_elsewhere(tmp_path: Path, written_twice_elsewhere: Place) -> None:
-    table(tmp_path)
+def test_an_overwrite_is_placed_twice_elsewhere(path: Path, written_twice_elsewhere: Place) -> None:
     parts = list(ROWS.reverse().iter_slices(100))
-    result = scatter(tmp_path, parts, place=written_twice_elsewhere, columns=["b", "row"], mode="overwrite")
+    result = scatter(path, parts, place=written_twice_elsewhere, columns=["b", "row"], mode="overwrite")
     assert (result.rows, result.written) == (240, True)
-    check(tmp_path, ROWS)
+    check(path, ROWS)
