@@ -9,7 +9,7 @@ import sys
 
 import qbeast
 from tests.helpers.killed_writer import kill_before
-from tests.helpers.tables import small_files
+from tests.helpers.small_files import small_files
 
 if __name__ == "__main__":
     table, step = sys.argv[1:]

@@ -17,7 +17,7 @@ import polars as pl
 
 import qbeast
 from qbeast_core.table.engine.spill import files
-from tests.helpers.tables import small_files
+from tests.helpers.small_files import small_files
 
 __all__ = ["OPERATIONS", "more", "rows", "run"]
 

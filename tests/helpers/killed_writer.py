@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 import qbeast
-from tests.helpers.tables import small_files
+from tests.helpers.small_files import small_files
 
 STEPS = ("os.rename", "os.link", "os.remove")
 

@@ -16,9 +16,19 @@ import qbeast
 from qbeast_core.query.fractions import Sample
 from qbeast_core.table.read import reader
 from qbeast_core.table.write.write import WriteResult
-from qbeast_core.tree import pack
 from qbeast_core.tree.columns import frame_weights
+from tests.helpers.small_files import small_files
 from tests.helpers.strategies import ROW, Case
+
+__all__ = [
+    "assert_same_rows",
+    "first_plans_by_statistics",
+    "folder",
+    "sampled",
+    "samples",
+    "small_files",
+    "write",
+]
 
 
 @contextmanager
@@ -26,17 +36,6 @@ def folder() -> Iterator[Path]:
     """A place for one table; Hypothesis runs many examples within one test."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name) / "table"
-
-
-@contextmanager
-def small_files(*, file_rows: int = 25, page_rows: int = 4) -> Iterator[None]:
-    """Cut few rows into many files and pages, as millions of rows would be."""
-    with (
-        mock.patch.object(pack, "_MIN_FILE_ROWS", 1),
-        mock.patch.object(pack, "_MAX_FILE_ROWS", file_rows),
-        mock.patch.object(pack, "_MIN_PAGE_ROWS", page_rows),
-    ):
-        yield
 
 
 @contextmanager
