@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
@@ -19,6 +19,7 @@ from qbeast_core.io.footer import PagesUnavailable
 from qbeast_core.io.local import LocalStore
 from qbeast_core.io.pages import PageReader, PageRequest
 from qbeast_core.io.parquet_write import WEIGHT_COLUMN, encode_data_file
+from tests.helpers.examples import examples
 from tests.io.frames import every_type, weights
 
 ROWS, PAGE_ROWS = 1000, 64
@@ -65,7 +66,7 @@ def rows_of(frame: pl.DataFrame, pages: Sequence[int], page_rows: int = PAGE_ROW
 page_sets = st.lists(st.integers(0, PAGES - 1), min_size=1, unique=True).map(sorted)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, slow=600)
 @given(
     pages=st.tuples(page_sets, page_sets),
     columns=st.lists(st.sampled_from(every_type(1).columns), unique=True, min_size=1),
@@ -80,7 +81,7 @@ def test_any_pages_and_columns_of_any_type_are_the_rows_of_a_plain_read(
     assert_frame_equal(read, expected.select(columns))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, slow=600)
 @given(
     frame=dataframes(
         min_cols=1,
@@ -116,7 +117,7 @@ def test_map_columns_are_read() -> None:
     assert_frame_equal(PageReader(store).read([request], ["m"], whole.schema), rows_of(whole, [1, 3]))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25, slow=250)
 @given(pages=page_sets, columns=st.lists(st.sampled_from(every_type(1).columns), unique=True, min_size=1))
 def test_zeroing_every_byte_that_is_not_named_changes_nothing(pages: list[int], columns: list[str]) -> None:
     request = _with(REQUESTS[0], pages)

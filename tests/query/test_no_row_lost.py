@@ -18,6 +18,7 @@ from qbeast_core.query.rest import parse_rest
 from qbeast_core.query.select import Selection, select
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from tests.helpers.examples import examples as tries
+from tests.helpers.examples import is_slow
 from tests.query.filters import filters
 from tests.query.sides import sides
 from tests.query.tables import FAMILIES, Example, examples
@@ -58,7 +59,7 @@ def assert_none_lost(example: Example, rows: np.ndarray, weights: WeightRange, c
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@tries(40, slow=400, parent=SETTINGS)
+@tries(25, slow=400, parent=SETTINGS)
 @given(data=st.data())
 def test_no_row_that_polars_keeps_is_in_a_closed_file_block_or_page(family: str, data: st.DataObject) -> None:
     example = data.draw(examples(FAMILIES[family]))
@@ -98,12 +99,12 @@ def own_filters(name: str, dtype: pl.DataType, value: Any) -> list[pl.Expr]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@tries(10, slow=100, parent=SETTINGS)
+@tries(16, slow=100, parent=SETTINGS)
 @given(data=st.data())
 def test_the_own_value_of_a_row_finds_it(family: str, data: st.DataObject) -> None:
     example = data.draw(examples(FAMILIES[family]))
     schema = example.frame.schema
-    for row in example.frame.head(3).iter_rows(named=True):
+    for row in example.frame.head(3 if is_slow() else 1).iter_rows(named=True):
         name = data.draw(st.sampled_from([name for name in row if name.startswith("c")]))
         for predicate in own_filters(name, schema[name], row[name]):
             kept = kept_rows(example.frame, predicate)

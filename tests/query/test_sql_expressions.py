@@ -21,14 +21,14 @@ from qbeast_core.query.sql_expressions import sql_expression
 from qbeast_core.query.sql_tokens import SqlRefused
 from qbeast_core.query.sql_words import AGGREGATES, FUNCTIONS, QUERIES, TYPES, WORD_OPERATORS
 from qbeast_core.table.data.expressions import condition_of, value_of
+from tests.helpers.examples import examples
 from tests.query.sql_texts import COLUMNS, PLACE, ROWS, expressions, noise, queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-quick = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-slow = settings(max_examples=3_000, deadline=None, suppress_health_check=list(HealthCheck))
+tries = examples(60, slow=3_000, parent=settings(suppress_health_check=list(HealthCheck)))
 SCHEMA = ROWS.schema
 EXPRESSIONS = expressions()
 TEXTS = st.one_of(queries(), noise(), EXPRESSIONS)
@@ -62,7 +62,7 @@ def same_as_polars(text: str) -> None:
         assert_series_equal(found, expected, check_names=False)
 
 
-@quick
+@tries
 @given(EXPRESSIONS)
 @example("a > 1 OR b < 2 AND NOT s LIKE 'x%'")
 @example("(a > 1 OR b < 2) AND (NOT c OR (a = 3 AND b IS NULL))")
@@ -70,13 +70,6 @@ def same_as_polars(text: str) -> None:
 @example("NOT a = 1 AND c")
 @example("c XOR a > 1 AND c")
 def test_a_text_means_what_it_means_to_polars(text: str) -> None:
-    same_as_polars(text)
-
-
-@pytest.mark.slow
-@slow
-@given(EXPRESSIONS)
-def test_many_texts_mean_what_they_mean_to_polars(text: str) -> None:
     same_as_polars(text)
 
 
@@ -307,17 +300,9 @@ def judge(text: str) -> None:
             assert "hidden" not in str(error)  # noqa: PT017 - the same
 
 
-@quick
+@tries
 @given(TEXTS, st.sampled_from(range(3)))
 def test_no_text_reads_or_raises_anything_else(bait: Bait, text: str, place: int) -> None:
-    judge(text.replace(PLACE, bait.places[place]))
-    assert not bait.was_asked()
-
-
-@pytest.mark.slow
-@slow
-@given(TEXTS, st.sampled_from(range(3)))
-def test_no_text_of_many_reads_or_raises_anything_else(bait: Bait, text: str, place: int) -> None:
     judge(text.replace(PLACE, bait.places[place]))
     assert not bait.was_asked()
 

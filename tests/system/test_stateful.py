@@ -245,7 +245,7 @@ pytestmark = [
 
 
 class TestLife(Life.TestCase):
-    settings = settings(RELAXED, max_examples=30, stateful_step_count=4)
+    settings = settings(RELAXED, max_examples=20, stateful_step_count=4)
 
 
 @pytest.mark.slow
@@ -255,4 +255,4 @@ def test_many_lives(part: int) -> None:
     one = type(f"Life{part}", (Life,), {})
     if settings().derandomize:
         seed(part)(one)  # else all parts were the same; by chance they differ
-    run_state_machine_as_test(one, settings=settings(RELAXED, max_examples=500, stateful_step_count=8))
+    run_state_machine_as_test(one, settings=settings(RELAXED, max_examples=150, stateful_step_count=8))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from qbeast_core.tree.file_order import file_order
 from qbeast_core.tree.grid import grid
 from qbeast_core.tree.pack import order_in_file, pack_files, page_rows_for, rows_by_file
+from tests.helpers.examples import examples
 from tests.tree.batches import (
     MAX,
     MIN,
@@ -24,6 +25,7 @@ from tests.tree.batches import (
 from tests.tree.reference import build
 
 
+@examples(30, slow=1000)
 @given(batches(), st.integers(1, 20))
 def test_a_new_tree_equals_the_row_by_row_tree(batch, cube_size):
     d, points, weights = batch
@@ -40,6 +42,7 @@ def test_a_new_tree_equals_the_row_by_row_tree(batch, cube_size):
     assert got == {(n.depth, n.cells): (n.threshold, sorted(n.taken)) for n in expected}
 
 
+@examples(30, slow=1000)
 @given(batches(), st.integers(1, 5))
 def test_cubes_come_in_the_order_of_files_and_count_their_rows(batch, cube_size):
     d, points, weights = batch
@@ -49,6 +52,7 @@ def test_cubes_come_in_the_order_of_files_and_count_their_rows(batch, cube_size)
     assert file_order(found.cubes).tolist() == list(range(len(found.counts)))
 
 
+@examples(40, slow=1000)
 @given(st.integers(1, 3), st.integers(1, 12), st.sampled_from([0, 1, 5]), st.data())
 def test_appends_lose_no_row_and_keep_descendants_above_their_ancestors(d, cube_size, smallest, data):
     blocks: list = []

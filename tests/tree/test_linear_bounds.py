@@ -14,6 +14,7 @@ from qbeast_core.spec.transformation import LinearTransformation
 from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
 from qbeast_core.tree.fit import Growth, identity_or_unit, linear_space, value_limits
 from qbeast_core.tree.summary import summarise
+from tests.helpers.examples import examples
 
 EDGES = [*(sign * 2**power + step for sign in (-1, 1) for power in (52, 53, 54, 62) for step in (-1, 0, 1))]
 LONGS = [*EDGES, 0, 2**63 - 1, 2**63 - 2, 2**63 - 1024, -(2**63), -(2**63) + 1]
@@ -62,6 +63,7 @@ def check(space: object, *batches: pl.Series) -> None:
 
 @pytest.mark.parametrize("dialect", ["documented", "qbeast-spark"])
 @pytest.mark.parametrize("kind", list(KINDS))
+@examples(20, slow=500)
 @given(data=st.data())
 def test_bounds_differ_whatever_the_values_are(kind: str, dialect: str, data: st.DataObject) -> None:
     dtype, values = KINDS[kind]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.tree.existing import existing_tree
 from qbeast_core.tree.order import broken_order, open_where_broken
+from tests.helpers.examples import examples
 
 LAST = 2**31 - 1
 Blocks = list[tuple[str, int, int]]
@@ -55,13 +56,13 @@ def found_in(blocks: Blocks) -> dict[str, set[tuple[int, bool]]]:
 
 
 @given(block_lists())
-@settings(max_examples=300)
+@examples(60, slow=3000)
 def test_the_blocks_to_blame_are_those_that_the_format_blames(blocks: Blocks):
     assert found_in(blocks) == faults(blocks)
 
 
 @given(block_lists(), st.integers(0, 2**9))
-@settings(max_examples=200)
+@examples(60, slow=2000)
 def test_taking_away_either_side_mends_a_cube(blocks: Blocks, choices: int):
     for _ in range(2 * len(blocks)):
         broken = found_in(blocks)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from qbeast_core.tree.grid import grid
 from qbeast_core.tree.outline import draw_outline
+from tests.helpers.examples import examples
 from tests.tree.batches import MAX, MIN, assign, batches, live_blocks, misplaced, tree_of
 
 
@@ -37,6 +38,7 @@ def outline_blocks(outline, cells, weights):
     return [(depth, cube, low, high, count) for (depth, cube), (low, high, count) in blocks.items()]
 
 
+@examples(30, slow=1000)
 @given(batches(), st.integers(1, 20))
 def test_a_sample_of_all_rows_gives_the_tree_of_all_rows(batch, cube_size):
     d, points, weights = batch
@@ -50,6 +52,7 @@ def test_a_sample_of_all_rows_gives_the_tree_of_all_rows(batch, cube_size):
     assert outline.cubes.depth[held].tolist() == found.cubes.depth.tolist()
 
 
+@examples(30, slow=1000)
 @given(st.integers(1, 3), st.integers(1, 12), st.sampled_from([0, 1, 5]), st.data())
 def test_appends_by_sampled_trees_lose_no_row_and_keep_descendants_above_their_ancestors(
     d, cube_size, smallest, data
