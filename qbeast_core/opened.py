@@ -18,7 +18,7 @@ from qbeast_core.table.table import Table
 __all__ = ["open_reader", "open_version"]
 
 _KEPT: Final = 8
-_TABLES: Final = Kept[tuple[str, bool], Table](_KEPT)
+_TABLES: Final = Kept[tuple[str, bool], Table](_KEPT, lambda table: table.reader.size_bytes)
 
 
 def open_version(
@@ -62,7 +62,8 @@ def _open_newest(
 ) -> Table:
     """Return a table at its newest version, from memory as far as it is there.
 
-    The last few local tables stay in memory: log, blocks and the tails of files that were read. The log is
+    The last few local tables stay in memory, as far as they take little of it (`KEPT_SHARE`): log, blocks and the
+    tails of files that were read. The log is
     looked at every time, so a new version, or another table in the same place, is seen at once. Tables in
     object stores are loaded anew: nothing cheap tells whether one was replaced.
     """

@@ -21,6 +21,7 @@ from qbeast_core.io.tail import FileTail, parse_tail
 
 __all__ = ["PageRanges", "PageReader", "PageRequest"]
 
+_TAIL_BYTES: Final = 30_000
 _WINDOW: Final = 512  # files whose tails are asked for at once, and held
 
 
@@ -61,6 +62,11 @@ class PageReader:
         self._cached_tails = cached_tails
         self._tails: OrderedDict[tuple[str, int, int], FileTail] = OrderedDict()
         self._lock = threading.Lock()
+
+    @property
+    def size_bytes(self) -> int:
+        """What the tails that are remembered take in memory, about."""
+        return len(self._tails) * _TAIL_BYTES
 
     def ranges(self, request: PageRequest, columns: Sequence[str]) -> PageRanges:
         """Name every byte that `read` fetches for a request, the four magic bytes aside.

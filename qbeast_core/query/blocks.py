@@ -84,6 +84,20 @@ class BlockTable:
     def __len__(self) -> int:
         return len(self.file)
 
+    @property
+    def size_bytes(self) -> int:
+        """What is held of the blocks in memory, `files` aside, with what was derived so far."""
+        held = [
+            self.num_records,
+            self.ours,
+            *(self.__dict__.get(name) for name in ("first_block", "first_row")),
+        ]
+        held += [self.file, self.min_weight, self.max_weight, self.rows, self.replicated]
+        for space in self.spaces:
+            held += [space.blocks, *space.lower, *space.upper]
+        pages = self.__dict__.get("pages")
+        return sum(one.nbytes for one in held if one is not None) + (0 if pages is None else pages.size_bytes)
+
     @cached_property
     def first_block(self) -> I64Array:
         """Number of the first block of each file, and the number of blocks, shape (files + 1,)."""

@@ -30,6 +30,11 @@ class DecodedTags:
     blocks: pl.DataFrame
     corrupt: list[int]
 
+    @property
+    def size_bytes(self) -> int:
+        """What they take in memory."""
+        return int(self.files.estimated_size() + self.blocks.estimated_size())
+
 
 def decode_newer(files: pl.DataFrame, known: DecodedTags) -> DecodedTags:
     """Decode the index tags of a snapshot's files; of those that are known already nothing is decoded again.

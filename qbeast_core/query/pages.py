@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import polars as pl
@@ -52,9 +52,9 @@ class PageTable:
         usable layout has none.
     page_rows, tail_bytes : I64Array
         Rows a page, and bytes of indexes and footer of each file, shape (files,); 0 without a layout.
-    rows : I64Array
-        Rows of each page, shape (pages,).
-    stretch_page, stretch_block : I64Array
+    rows : I32Array or I64Array
+        Rows of each page, shape (pages,). Of 32 bits where they fit, as are the two below: there are millions.
+    stretch_page, stretch_block : I32Array or I64Array
         Page and block of each stretch, shape (stretches,), both ascending.
     stretch_first, stretch_last : I32Array
         Smallest and largest weight it can hold, shape (stretches,).
@@ -63,11 +63,16 @@ class PageTable:
     first_page: I64Array
     page_rows: I64Array
     tail_bytes: I64Array
-    rows: I64Array
-    stretch_page: I64Array
-    stretch_block: I64Array
+    rows: I32Array | I64Array
+    stretch_page: I32Array | I64Array
+    stretch_block: I32Array | I64Array
     stretch_first: I32Array
     stretch_last: I32Array
+
+    @property
+    def size_bytes(self) -> int:
+        """What the columns take in memory."""
+        return sum(getattr(self, field.name).nbytes for field in fields(self))
 
     def select(self, blocks: BoolArray, weights: WeightRange) -> I64Array:
         """Give the pages that hold a row of a chosen block with such a weight, ascending.
@@ -88,7 +93,7 @@ class PageTable:
         pages = self.stretch_page[chosen]
         fresh = np.ones(len(pages), np.bool_)
         fresh[1:] = pages[1:] != pages[:-1]
-        return pages[fresh]
+        return pages[fresh].astype(np.int64)
 
 
 def build_page_table(
@@ -133,12 +138,16 @@ def build_page_table(
         first_page=first_page,
         page_rows=page_rows,
         tail_bytes=tail_bytes,
-        rows=rows,
-        stretch_page=cut.page,
-        stretch_block=block_of,
+        rows=_small(rows),
+        stretch_page=_small(cut.page),
+        stretch_block=_small(block_of),
         stretch_first=np.maximum(first, blocks.min_weight[block_of]).astype(np.int32),
         stretch_last=np.minimum(last, blocks.max_weight[block_of]).astype(np.int32),
     )
+
+
+def _small(numbers: I64Array) -> I32Array | I64Array:
+    return numbers.astype(np.int32) if int(numbers.max(initial=0)) <= MAX_WEIGHT else numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

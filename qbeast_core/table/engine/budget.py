@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.machine import memory_of_machine
 from qbeast_core.tree.summary import DOMAIN_LIMITS, SampleLimits
 
-__all__ = ["LEAST_BYTES", "Budget", "bytes_of_text", "machine_bytes"]
+__all__ = ["LEAST_BYTES", "Budget", "bytes_of_text"]
 
 LEAST_BYTES: Final = 4 << 20
 """The smallest budget that rows can be moved in."""
-
-_KNOWN_SECONDS: Final = 60
 
 _UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -54,7 +48,7 @@ class Budget:
     def of(memory_bytes: int | None = None) -> Budget:
         """Return a budget on this machine: by default half of the memory that it, or its cgroup, has."""
         if memory_bytes is None:
-            memory_bytes = _machine_bytes(int(time.monotonic() // _KNOWN_SECONDS)) // 2
+            memory_bytes = memory_of_machine() // 2
         return Budget(memory_bytes, pl.thread_pool_size())
 
     @property
@@ -105,51 +99,3 @@ def bytes_of_text(text: str, *, argument: str) -> int:
         msg = f"{argument} is no size: {text!r}; nothing was written. Say 2GiB, 512MB or a number of bytes."
         raise InvalidInputError(msg, argument=argument)
     return int(float(found[1]) * (1 << _UNITS[found[2].lower()]))
-
-
-def machine_bytes(root: Path = Path("/")) -> int:
-    """Return the memory that this process can have at most: of the machine, or of its cgroup (version 1 or 2).
-
-    Parameters
-    ----------
-    root : Path
-        Below which ``proc`` and ``sys`` are.
-    """
-    limits = [int(text) for text in _limits(root) if text.isdecimal()]
-    return min([_physical_bytes(), *limits])
-
-
-@lru_cache(maxsize=1)
-def _machine_bytes(_now: int) -> int:
-    """Ask again after a while: a cgroup's limit may change while the process lives."""
-    return machine_bytes()
-
-
-def _physical_bytes() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # a system that does not tell
-        return 8 << 30
-
-
-def _limits(root: Path) -> Iterator[str]:
-    """Give what the cgroups of this process, and those that they lie in, are limited to."""
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, name = rest.partition(":")
-        if not controllers:
-            base, file = root / "sys/fs/cgroup", "memory.max"
-        elif "memory" in controllers.split(","):
-            base, file = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-        else:
-            continue
-        parts = [part for part in name.split("/") if part not in ("", "..")]
-        for length in range(len(parts) + 1):
-            yield _text(base.joinpath(*parts[:length], file)).strip()
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

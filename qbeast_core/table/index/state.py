@@ -41,7 +41,7 @@ _BLOCKS: Final = pl.Schema(
 _WORTH_KEEPING: Final = 256
 """Files from which on finding those that are known takes less time than decoding all."""
 
-_DECODED: Final = Kept[str, DecodedTags](4)
+_DECODED: Final = Kept[str, DecodedTags](4, lambda known: known.size_bytes)
 """Tags of the versions decoded last, by table."""
 
 
@@ -96,6 +96,12 @@ class IndexState:
             known = decode_newer(files, known)
         _DECODED.put(table_id, known)
         return known.blocks, known.corrupt
+
+    @property
+    def size_bytes(self) -> int:
+        """What the tags take in memory that were decoded so far."""
+        tags = self.__dict__.get("tags")
+        return 0 if tags is None else int(tags[0].estimated_size())
 
     @cached_property
     def live(self) -> LiveBlocks:

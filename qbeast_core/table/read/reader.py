@@ -116,6 +116,14 @@ class Reader:
         return self.at(refresh(self.snapshot))
 
     @property
+    def size_bytes(self) -> int:
+        """What the version takes in memory, with what was worked out for reads so far; about."""
+        blocks = self.__dict__.get("blocks")
+        tags = 0 if "index_state" not in self.__dict__ else self.index_state.size_bytes
+        own = 0 if blocks is None else blocks.size_bytes
+        return self.snapshot.size_bytes + self.pages.size_bytes + tags + own
+
+    @property
     def store(self) -> Store:
         """Where the files are."""
         return self.snapshot.source.store

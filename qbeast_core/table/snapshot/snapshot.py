@@ -40,6 +40,8 @@ _Place: TypeAlias = tuple[str, bool, tuple[tuple[str, str], ...]]
 
 _KEPT_TABLES: Final = 8
 
+_TIMES_THE_FILES: Final = 4
+
 __all__ = [
     "Snapshot",
     "files_for",
@@ -97,6 +99,11 @@ class Snapshot:
     fingerprint: tuple[int, int, int] | None = field(repr=False)
 
     @property
+    def size_bytes(self) -> int:
+        """What the version takes in memory, about: its files, what `deltalake` holds of them, and placed blocks."""
+        return int(self.files.estimated_size()) * _TIMES_THE_FILES
+
+    @property
     def data_paths(self) -> list[str]:
         """Paths of the live files, decoded, in the order of `files`: relative to the table or absolute."""
         return [FilePath.of_log(path).text for path in self.files["path"].to_list()]
@@ -118,7 +125,7 @@ class Snapshot:
         return self.source.transaction_version(app_id)
 
 
-_NEWEST: Final = Kept[_Place, Snapshot](_KEPT_TABLES)
+_NEWEST: Final = Kept[_Place, Snapshot](_KEPT_TABLES, lambda snapshot: snapshot.size_bytes)
 """The newest versions seen of the last few local tables."""
 
 
@@ -202,9 +209,9 @@ def newest_snapshot(
 ) -> Snapshot:
     """Return the newest version of a table, from memory as far as it is there.
 
-    The last few local tables stay in memory. Their logs are looked at every time, so a new version, or another table
-    in the same place, is seen at once. Tables in object stores are loaded anew: nothing cheap tells whether one
-    was replaced.
+    The last few local tables stay in memory, as far as they take little of it (`KEPT_SHARE`). Their logs are looked
+    at every time, so a new version, or another table in the same place, is seen at once. Tables in object stores are
+    loaded anew: nothing cheap tells whether one was replaced.
 
     Parameters
     ----------

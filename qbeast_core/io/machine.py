@@ -1,0 +1,66 @@
+"""How much memory there is: of the machine, or of the cgroup that this process is in."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+__all__ = ["machine_bytes", "memory_of_machine"]
+
+_KNOWN_SECONDS: Final = 60
+
+
+def memory_of_machine() -> int:
+    """Return `machine_bytes`, asked again after a while: a cgroup's limit may change while the process lives."""
+    return _machine_bytes(int(time.monotonic() // _KNOWN_SECONDS))
+
+
+def machine_bytes(root: Path = Path("/")) -> int:
+    """Return the memory that this process can have at most: of the machine, or of its cgroup (version 1 or 2).
+
+    Parameters
+    ----------
+    root : Path
+        Below which ``proc`` and ``sys`` are.
+    """
+    limits = [int(text) for text in _limits(root) if text.isdecimal()]
+    return min([_physical_bytes(), *limits])
+
+
+@lru_cache(maxsize=1)
+def _machine_bytes(_now: int) -> int:
+    return machine_bytes()
+
+
+def _physical_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # a system that does not tell
+        return 8 << 30
+
+
+def _limits(root: Path) -> Iterator[str]:
+    """Give what the cgroups of this process, and those that they lie in, are limited to."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, name = rest.partition(":")
+        if not controllers:
+            base, file = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            base, file = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        parts = [part for part in name.split("/") if part not in ("", "..")]
+        for length in range(len(parts) + 1):
+            yield _text(base.joinpath(*parts[:length], file)).strip()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
