@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
@@ -50,11 +50,8 @@ def choose_dictionary(frame: pl.DataFrame) -> list[str]:
     """
     step = max(1, frame.height // _SAMPLE_ROWS)
     sample = frame if step == 1 else frame.gather_every(step)
-    leaves = [one for column in sample.get_columns() for one in _leaves(column.name, _some(column))]
-    # One query for all of them: what a query costs beside its work is more than looking at a column.
-    asked = [one for number, (_, leaf) in enumerate(leaves) for one in _questions(str(number), leaf)]
-    answers = pl.select(asked).row(0, named=True) if asked else {}
-    return [path for number, (path, leaf) in enumerate(leaves) if _repeats(str(number), leaf.dtype, answers)]
+    leaves = (one for column in sample.get_columns() for one in _leaves(column.name, _some(column)))
+    return [path for path, leaf in leaves if _repeats(leaf)]
 
 
 def choose_uncompressed(rows: pl.DataFrame, *, page_rows: int, dictionary: Sequence[str]) -> list[str]:
@@ -114,37 +111,25 @@ def _some(column: pl.Series) -> pl.Series:
     return rows_within(column, _SAMPLE_BYTES) if column.dtype.is_nested() else column
 
 
-def _questions(key: str, leaf: pl.Series) -> Iterator[pl.Expr]:
-    """Ask what `_repeats` needs to know of a leaf column."""
-    if isinstance(leaf.dtype, pl.Boolean | pl.Null):
-        return
-    values = pl.lit(leaf).drop_nulls()
-    yield values.len().alias(f"{key}.values")
-    if _is_text(leaf.dtype):
-        fits = _length(values, leaf.dtype) <= _MOST_BYTES
-        yield fits.all().alias(f"{key}.fits")
-        values = values.filter(fits)  # large ones are not compared
-        yield _length(values.unique(), leaf.dtype).sum().alias(f"{key}.bytes")
-    yield values.n_unique().alias(f"{key}.distinct")
-
-
-def _repeats(key: str, dtype: pl.DataType, answers: Mapping[str, Any]) -> bool:
-    distinct, values = answers.get(f"{key}.distinct", 0), answers.get(f"{key}.values", 0)
-    if not 0 < distinct * _LEAST_REPEATS <= values:
+def _repeats(leaf: pl.Series) -> bool:
+    # By calls of the column alone: a query costs more than to look at some thousand values.
+    dtype, values = leaf.dtype, len(leaf) - leaf.null_count()
+    if not values or isinstance(dtype, pl.Boolean | pl.Null):
         return False
-    if _is_text(dtype):
-        few = distinct <= _MOST_VALUES and answers[f"{key}.bytes"] <= _MOST_BYTES
-        return few and bool(answers[f"{key}.fits"])
+    is_text = isinstance(dtype, pl.String | pl.Binary)
+    if is_text and leaf.estimated_size() > _SAMPLE_BYTES and not (_bytes_each(leaf) <= _MOST_BYTES).all():
+        return False  # large ones are not compared
+    distinct = leaf.n_unique() - (leaf.null_count() > 0)
+    if distinct * _LEAST_REPEATS > values:
+        return False
+    if is_text:
+        return distinct <= _MOST_VALUES and bool(_bytes_each(leaf.unique()).sum() <= _MOST_BYTES)
     packed = dtype.is_integer() or dtype.is_temporal() or dtype.is_decimal()
     return bool(distinct <= (_MOST_NUMBERS if packed else _MOST_VALUES))
 
 
-def _is_text(dtype: pl.DataType) -> bool:
-    return isinstance(dtype, pl.String | pl.Binary)
-
-
-def _length(texts: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    return texts.str.len_bytes() if isinstance(dtype, pl.String) else texts.bin.size()
+def _bytes_each(texts: pl.Series) -> pl.Series:
+    return texts.str.len_bytes() if texts.dtype == pl.String else texts.bin.size()
 
 
 def _trials(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:

@@ -33,6 +33,7 @@ from qbeast_core.spec.table_config import (
 
 __all__ = ["Conflict", "Rebased", "TableState", "dialect_of", "found_dialect", "rebase"]
 
+_MOST_TAGS: Final = 1000
 _USER_STATISTICS: Final = ("columnStats", "columnstats")
 
 
@@ -70,6 +71,11 @@ class Rebased:
     revision_id: int | None
     metadata: Metadata
     protocol: Protocol
+
+    @property
+    def adds(self) -> list[AddFile]:
+        """The files that come."""
+        return [action for action in self.actions if isinstance(action, AddFile)]
 
 
 def rebase(
@@ -134,7 +140,8 @@ def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame |
     """
     if intent.mode in ("overwrite", "create") and intent.dialect is not None:
         return intent.dialect
-    texts = [] if files is None else files["blocks"].drop_nulls().head(1000).to_list()
+    tags = pl.Series(dtype=pl.String) if files is None else files["blocks"]
+    texts = (tags.drop_nulls() if tags.null_count() else tags).head(_MOST_TAGS).to_list()
     spelled: set[BlocksDialect] = {found for found in map(blocks_dialect, texts) if found is not None}
     if len(spelled) == 1:
         return spelled.pop()

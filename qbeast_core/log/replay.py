@@ -26,10 +26,18 @@ from qbeast_core.log.live_files import LiveFiles
 from qbeast_core.spec.block import MOST_ROWS
 from qbeast_core.spec.file_path import FilePath
 
-__all__ = ["TAG_COLUMNS", "LogState", "actions_of", "files_with_tags", "needs_removes", "whole_files"]
+__all__ = [
+    "SPELLED_DIFFERENTLY",
+    "TAG_COLUMNS",
+    "TAG_KEYS",
+    "LogState",
+    "actions_of",
+    "files_with_tags",
+    "needs_removes",
+    "whole_files",
+]
 
-# Column -> tag key (format 7 and, from `state` on, 11).
-_TAGS: Final[Mapping[str, str]] = {
+TAG_KEYS: Final[Mapping[str, str]] = {
     "revision": "revision",
     "blocks": "blocks",
     "layout": "qbeast.layout",
@@ -41,7 +49,9 @@ _TAGS: Final[Mapping[str, str]] = {
     "max_weight": "maxWeight",
     "element_count": "elementCount",
 }
-TAG_COLUMNS: Final = ("path", *_TAGS, "deletion_vector")
+"""Column -> tag key (format 7 and, from `state` on, 11)."""
+
+TAG_COLUMNS: Final = ("path", *TAG_KEYS, "deletion_vector")
 """Columns of a frame of tags; `deletion_vector` is the descriptor as JSON text, null where there is none."""
 
 _WEIGHT: Final = (-(2**31), 2**31 - 1)
@@ -66,7 +76,8 @@ _COUNTED: Final = {
     "miscounted": (~_POSSIBLE).fill_null(value=False),
 }
 _TEXTS: Final = pl.Schema(dict.fromkeys(TAG_COLUMNS, pl.String()))
-_SPELLED_DIFFERENTLY: Final = "[^A-Za-z0-9_./-]"
+SPELLED_DIFFERENTLY: Final = "[^A-Za-z0-9_./-]"
+"""A character that some writers escape in a path, and others do not."""
 # What a checkpoint derives from other fields; an add of a commit has no such keys.
 _DERIVED: Final = ("stats_parsed", "partitionValues_parsed")
 
@@ -151,7 +162,7 @@ def needs_removes(listed: pl.DataFrame) -> bool:
     >>> [needs_removes(pl.DataFrame({"path": [path]})) for path in ("k/part-0.parquet", "a%2Bb.parquet")]
     [False, True]
     """
-    return listed["path"].str.contains(_SPELLED_DIFFERENTLY).any()
+    return listed["path"].str.contains(SPELLED_DIFFERENTLY).any()
 
 
 def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
@@ -256,7 +267,7 @@ def _tags(log: LogState) -> pl.DataFrame:
 
 def _tags_of_lines(bodies: Iterable[bytes]) -> pl.DataFrame:
     columns: dict[str, list[str | None]] = {name: [] for name in TAG_COLUMNS}
-    keys = [(columns[name], key) for name, key in _TAGS.items()]
+    keys = [(columns[name], key) for name, key in TAG_KEYS.items()]
     for add in chain.from_iterable(actions_of(body, "add") for body in bodies):
         columns["path"].append(add["path"])
         tags: Mapping[str, Any] = add.get("tags") or {}
@@ -273,7 +284,9 @@ def _tags_of_frame(frame: pl.DataFrame) -> pl.DataFrame:
     adds = _rows(frame, "add")
     no_text = pl.lit(None, pl.String)
     tagged = isinstance(adds.schema.get("tags"), pl.Map)
-    texts = [(pl.col("tags").map.get(key) if tagged else no_text).alias(name) for name, key in _TAGS.items()]
+    texts = [
+        (pl.col("tags").map.get(key) if tagged else no_text).alias(name) for name, key in TAG_KEYS.items()
+    ]
     vector = no_text
     if "deletionVector" in adds.columns:
         held = pl.col("deletionVector")

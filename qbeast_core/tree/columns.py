@@ -112,7 +112,7 @@ def to_index_column(series: pl.Series) -> IndexColumn:
     if isinstance(series.dtype, pl.Decimal):
         return _decimal_column(series, nulls)
     whole = series.cast(pl.Datetime("us")) if kind == "timestamp" else series
-    physical = whole.to_physical()
+    physical = whole.cast(pl.Int32 if kind == "date" else pl.Int64) if whole.dtype.is_temporal() else whole
     values = (physical.fill_null(0) if nulls is not None else physical).to_numpy()
     return NumberColumn(kind, values, nulls)
 
@@ -137,7 +137,7 @@ def frame_weights(frame: pl.DataFrame, names: Sequence[str]) -> I32Array:
     >>> frame_weights(pl.DataFrame({"a": [None]}, schema={"a": pl.Int64}), ["a"])
     array([42], dtype=int32)
     """
-    picked = frame.select(names)
+    picked = frame[list(names)]  # a query costs more than hashing some rows
     weights = np.empty(frame.height, np.int32)
 
     def chunk(start: int, stop: int) -> None:

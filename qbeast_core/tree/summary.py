@@ -152,11 +152,10 @@ def summarise(
     >>> s.rows, s.columns[0].lowest, s.columns[0].highest, s.columns[0].nulls
     (3, 1, 3, 1)
     """
-    picked = frame.select(names)
+    picked = frame[list(names)]
     kept, keys = _sampled_rows(first_row, frame.height, limits.rows)
-    sample = (picked[pl.Series(kept)] if len(kept) < frame.height else picked).with_columns(
-        pl.Series(KEY_COLUMN, keys)
-    )
+    sample = picked[pl.Series(kept)] if len(kept) < frame.height else picked
+    sample = sample.hstack([pl.Series(KEY_COLUMN, keys)])
     columns = tuple(_column(picked.get_column(name)) for name in names)
     limit = int(keys.max()) if len(kept) < frame.height else EVERY_KEY
     return cut_sample(IndexSummary(frame.height, columns, sample, limit), limits)

@@ -10,7 +10,7 @@ from qbeast_core.errors import QbeastError, QbeastWarning
 from qbeast_core.io.store import Entry, Store
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import commit_path, newest_checkpoint
-from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
 __all__ = ["checkpoint_if_due", "outweighs_checkpoint"]
 
@@ -44,7 +44,8 @@ def checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
         # Of a long log the end alone is listed: before it there is no checkpoint that counts.
         end = f"{LOG_DIRECTORY}/{max(version - 2 * _MOST_COMMITS, 0):020d}"
         if interval or outweighs_checkpoint(store.entries(LOG_DIRECTORY, after=end), version=version):
-            snapshot.source.checkpoint(snapshot.version, files=snapshot.files.height)
+            newest = refresh(snapshot)
+            newest.source.checkpoint(newest.version, files=newest.files.height)
     except QbeastError as error:
         message = (
             f"no checkpoint of {snapshot.uri} at version {version}: {error}. The commit itself is complete."

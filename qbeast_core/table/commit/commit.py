@@ -20,7 +20,7 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.io.store import Store
-from qbeast_core.log.actions import AddFile, RemoveFile, dump_commit, parse_commit
+from qbeast_core.log.actions import AddFile, CommitInfo, RemoveFile, dump_commit, parse_commit
 from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
@@ -29,7 +29,9 @@ from qbeast_core.logs import LOG
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
 from qbeast_core.table.commit.commit_info import commit_info
 from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.index.carried import carry_blocks
 from qbeast_core.table.index.fit import breaks_order, fit_blocks
+from qbeast_core.table.snapshot.grown import grown
 from qbeast_core.table.snapshot.log_files import put_commit, read_log
 from qbeast_core.table.snapshot.snapshot import Snapshot, files_for, follow, load_snapshot, refresh
 
@@ -152,7 +154,7 @@ def commit(
             return CommitOutcome(
                 version=version,
                 attempts=attempt,
-                snapshot=_after(store, head, version, options),
+                snapshot=_after(store, head, rebased, info, options),
                 revision_id=rebased.revision_id,
                 staged_files=sum(add.blocks is None for add in fitted.adds),
             )
@@ -243,16 +245,32 @@ def _has_progress(snapshot: Snapshot, intent: WriteIntent) -> bool:
     return stored is not None and stored >= intent.txn.version
 
 
-def _after(store: Store, head: Snapshot | None, version: int, options: Mapping[str, str]) -> Snapshot | None:
+def _after(
+    store: Store, head: Snapshot | None, rebased: Rebased, info: CommitInfo, options: Mapping[str, str]
+) -> Snapshot | None:
     """Return the table with the commit, checkpointed if it is time; no failure undoes the commit."""
+    version = _version(head) + 1
     try:
-        newest = load_snapshot(store.uri, storage_options=options) if head is None else refresh(head)
+        newest = _newest(store, head, rebased, info, options)
     except QbeastError as error:
         message = f"version {version} of {store.uri} is committed, but cannot be loaded now: {error}"
         warnings.warn(message, QbeastWarning, stacklevel=3)
         return None
     checkpoint_if_due(store, newest, version)
     return newest
+
+
+def _newest(
+    store: Store, head: Snapshot | None, rebased: Rebased, info: CommitInfo, options: Mapping[str, str]
+) -> Snapshot:
+    """Return the newest version, of which at an append everything is known already."""
+    if head is None:
+        return load_snapshot(store.uri, storage_options=options)
+    known = grown(head, rebased.actions, info)
+    if known is None:
+        return refresh(head)
+    carry_blocks(head, known, rebased.adds)
+    return known
 
 
 def _caught_up(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,6 +26,7 @@ from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys
 from qbeast_core.tree.pack import RowNumbers
+from qbeast_core.tree.parallel import workers
 from qbeast_core.tree.plan import FilePlan, IndexPlan
 
 __all__ = ["FileSettings", "RowSource", "delete_data_files", "delete_files", "store_file", "write_data_files"]
@@ -213,7 +214,7 @@ def write_data_files(
     source = RowSource(frame)
     paths = [f"{runtime.new_id()}.parquet" for _ in range(plan.file_count)]
     done = 0
-    with ThreadPoolExecutor(writers) as pool:
+    with workers(writers, rows=frame.height, calls=plan.file_count) as pool:
         jobs = [
             pool.submit(
                 _write_one,

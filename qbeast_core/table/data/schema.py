@@ -53,6 +53,8 @@ def fit_frame(
     """
     required = {f["name"] for f in orjson.loads(schema_json)["fields"] if not f.get("nullable", True)}
     given = frame.schema  # once: Polars makes it anew each time
+    if given == schema and not required:
+        return frame
     new = [name for name in given if name not in schema]
     problems = (
         case_problems(new, schema) if merge else [f"column {name!r} is not in the table" for name in new]

@@ -35,6 +35,7 @@ from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.key_total import KeyTotal
 from qbeast_core.tree.pack import rows_per_file
+from qbeast_core.tree.parallel import workers
 from qbeast_core.tree.plan import IndexPlan, plan_index
 from qbeast_core.tree.plan_part import plan_parts
 from qbeast_core.tree.summary import IndexSummary, summarise
@@ -123,7 +124,7 @@ class _FrameRows:
         self.group_rows = max(frame.height, 1)
 
     def keys(self, names: Sequence[str]) -> pl.DataFrame:
-        return self._frame.select(names)
+        return self._frame[list(names)]
 
     def take(self, numbers: I64Array, total: int) -> pl.DataFrame:
         del total
@@ -156,7 +157,7 @@ class _Rows:
         if self.progress is not None:
             self.progress(Progress("plan", rows=keys.height))
         weights = frame_weights(keys, revision.columns)
-        with ThreadPoolExecutor(2) as aside:  # while the plan is made
+        with workers(2, rows=keys.height, calls=2) as aside:  # while the plan is made
             effect = aside.submit(design_effect, weights)
             held = self.rows.held
             trial = None if held is None else aside.submit(self.settings, held, revision)

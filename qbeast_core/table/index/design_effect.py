@@ -47,24 +47,17 @@ def keys_of_write(adds: Iterable[AddFile], design_effect: float | None = None) -
     return total.joined(None if design_effect is None else design_effect * total.rows)
 
 
-def with_write(
-    files: pl.DataFrame | None, adds: Iterable[AddFile], keys: KeySketch
-) -> tuple[float, KeyCounts]:
+def with_write(others: KeyCounts | None, keys: KeySketch) -> tuple[float, KeyCounts]:
     """Return what is known of a table that holds a write, after the lower bound of the rest of it.
 
     Parameters
     ----------
-    files : polars.DataFrame or None
-        Live files of the table, those of the write among them or not; None: there are no others.
-    adds : iterable of AddFile
-        The files of the write.
+    others : KeyCounts or None
+        Of the files of the table, those of the write aside; None: there are none.
     keys : KeySketch
-        Of its rows.
+        Of the rows written.
     """
-    if files is None:
-        files = pl.DataFrame(schema={"path": pl.String, "keys": pl.String, "num_records": pl.Int64})
-    written = [add.path for add in adds]
-    counts = count_keys(files.filter(~pl.col("path").is_in(written)))
+    counts = KeyCounts(KeyTotal()) if others is None else others.copy()
     before = counts.lower_bound
     counts.total.add(keys)
     return before, counts

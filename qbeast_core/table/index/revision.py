@@ -187,7 +187,7 @@ def growth_of(files: pl.DataFrame, revision: Revision, tree: ExistingTree) -> Gr
         share, ends = _of_texts(known, space) if texts else _of_numbers(known, space)
         outside[name] = float((known["rows"].to_numpy() * share).sum())
         ranges[name] = ends
-    rows = int(files["num_records"].fill_null(0).sum())
+    rows = int(files["num_records"].sum())
     return Growth(rows=rows, outside_rows=outside, ranges=ranges, cubes=tree.cube_count)
 
 
@@ -205,11 +205,12 @@ def _bounded_columns(files: pl.DataFrame) -> set[str]:
 
 def _known_files(files: pl.DataFrame, name: str) -> pl.DataFrame:
     """Give rows, lowest and highest value of the files that tell."""
-    return files.select(
+    told = files.lazy().select(
         pl.col("num_records").fill_null(0).alias("rows"),
         pl.col("min").struct.field(name).alias("low"),
         pl.col("max").struct.field(name).alias("high"),
-    ).drop_nulls()
+    )
+    return told.drop_nulls().collect()
 
 
 def _of_texts(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, ValueRange]:

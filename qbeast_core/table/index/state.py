@@ -12,12 +12,13 @@ import polars as pl
 
 from qbeast_core.log.actions import AddFile
 from qbeast_core.query.fitting import fits_schema
-from qbeast_core.query.live_blocks import LiveBlocks, characters_per_level, live_blocks
+from qbeast_core.query.live_blocks import LiveBlocks, characters_per_level
 from qbeast_core.query.newer_tags import DecodedTags, decode_newer
 from qbeast_core.query.tags import contradicted_files, decode_tags
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.spec.revision import Revision
+from qbeast_core.table.index.carried import blocks_of
 from qbeast_core.table.snapshot.kept import Kept
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.columns import text_column
@@ -106,8 +107,7 @@ class IndexState:
     @cached_property
     def live(self) -> LiveBlocks:
         """Blocks that lie in the space of a revision, and the files whose index cannot be used."""
-        snapshot = self.snapshot
-        return live_blocks(snapshot.files, snapshot.config.revisions, snapshot.schema, self.tags)
+        return blocks_of(self.snapshot, lambda: self.tags)
 
     @cached_property
     def blocks(self) -> pl.DataFrame:
@@ -193,7 +193,7 @@ class IndexState:
         """
         taken: BoolArray | None = None
         if gone is None:
-            blocks = self.binding(revision).select(_BLOCKS.names())
+            blocks = self.binding(revision)[_BLOCKS.names()]
         else:
             mine = self.blocks.filter(pl.col("revision") == revision.revision_id).select(_BLOCKS.names())
             blocks = pl.concat([mine, new_blocks() if new is None else new])

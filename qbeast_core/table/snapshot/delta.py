@@ -138,14 +138,14 @@ class DeltaSource:
         except (InvalidMetadataError, StorageError, TableNotFoundError) as error:
             raise FileNotFoundError(self.copy.path) from error
 
-    def transaction_version(self, app_id: str) -> int | None:
-        """Return how far an application says the table has come; None: it never said."""
-        with self._held() as table:
+    def transaction_version(self, app_id: str, *, version: int) -> int | None:
+        """Return how far an application says the table has come, at `version` or later; None: it never said."""
+        with self._held(version) as table:
             return table.transaction_version(app_id)
 
     def deletion_vectors(self, version: int) -> pl.DataFrame:
         """Return for each file that has a vector its `filepath` and its `selection_vector`."""
-        with self._held() as table:
+        with self._held(version) as table:
             if table.version() == version and self.copy is None:
                 return pl.DataFrame(table.deletion_vectors())
         # This one was refreshed since, or knows the log alone.
@@ -158,7 +158,7 @@ class DeltaSource:
         There are `files` of them; the others were removed under another spelling. A checkpoint would keep them, and not
         for ever what removed them.
         """
-        with self._held() as held:
+        with self._held(version) as held:
             table = held if self.copy is None else _open_newest(self.store, self.storage_options)
             if table.version() != version or len(table.file_uris()) <= files:
                 table.create_checkpoint()
@@ -169,8 +169,13 @@ class DeltaSource:
             return None if table.version() == version else _known(self.store.uri, table)
 
     @contextmanager
-    def _held(self) -> Generator[DeltaTable]:
+    def _held(self, version: int = 0) -> Generator[DeltaTable]:
+        """Hold the table at `version` or a later one: of commits of our own it does not know until it is asked."""
         with self.lock, delta_errors(self.store.uri):
+            if self.table.version() < version:
+                if self.copy is not None:
+                    self.copy.update()
+                self.table.update_incremental()
             yield self.table
 
 

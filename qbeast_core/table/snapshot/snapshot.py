@@ -22,7 +22,7 @@ from qbeast_core.errors import (
 from qbeast_core.forked import refuse_forked
 from qbeast_core.hints import Message, call, refusal
 from qbeast_core.io.store import checked_options, open_store
-from qbeast_core.log.actions import Metadata, Protocol
+from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import LiveFiles
 from qbeast_core.log.replay import LogState, files_with_tags, needs_removes, whole_files
@@ -47,15 +47,17 @@ __all__ = [
     "files_for",
     "follow",
     "has_old_layout",
+    "keep",
     "load_snapshot",
     "newest_snapshot",
     "read_live_files",
     "refresh",
+    "timestamp_of",
     "travel",
 ]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, weakref_slot=True)
 class Snapshot:
     """One version of a table, immutable.
 
@@ -122,7 +124,7 @@ class Snapshot:
 
         That of the newest version refreshed from this one, if there is one.
         """
-        return self.source.transaction_version(app_id)
+        return self.source.transaction_version(app_id, version=self.version)
 
 
 _NEWEST: Final = Kept[_Place, Snapshot](_KEPT_TABLES, lambda snapshot: snapshot.size_bytes)
@@ -195,7 +197,7 @@ def load_snapshot(
         if timestamp is not None:
             _refuse_too_young(snapshot, timestamp)
         elif version is None:
-            _keep(snapshot)
+            keep(snapshot)
         return snapshot
     message = f"a file of the log of {store.uri} is missing: {missing}. Nothing was changed."
     raise StorageError(message, path=store.uri) from missing
@@ -262,7 +264,7 @@ def follow(snapshot: Snapshot) -> tuple[Snapshot, LogState | None]:
                 return known, None
             log = read_log(known.source.log, newer.version, after=known.version)
             newest = _snapshot(known.source, newer, log, before=known)
-            _keep(newest)
+            keep(newest)
             return newest, log if known is snapshot else None
     absolute = snapshot.source.store.allow_absolute_paths  # perhaps another table stands there now
     options = snapshot.storage_options
@@ -295,7 +297,8 @@ def _place(snapshot: Snapshot) -> _Place:
     return snapshot.uri, snapshot.source.store.allow_absolute_paths, options
 
 
-def _keep(snapshot: Snapshot) -> None:
+def keep(snapshot: Snapshot) -> None:
+    """Remember the newest version of a table in a folder for whoever asks for it next."""
     if snapshot.source.store.local_root is not None:
         _NEWEST.put(_place(snapshot), snapshot)
 
@@ -310,11 +313,10 @@ def _snapshot(
         config = TableConfig.from_configuration(known.metadata.configuration)
         schema = visible_columns(schema_from_delta(schema_json, path=log.uri))
     LOG.debug("opens version %d of %s: %d files", known.version, log.uri, known.files.height)
-    stamps = () if info is None else (info.in_commit_timestamp, info.timestamp)
     return Snapshot(
         uri=log.uri,
         version=known.version,
-        timestamp_ms=next((stamp for stamp in stamps if stamp is not None), 0),
+        timestamp_ms=timestamp_of(info),
         metadata=known.metadata,
         protocol=known.protocol,
         config=config,
@@ -325,6 +327,12 @@ def _snapshot(
         source=source,
         fingerprint=log.fingerprint,
     )
+
+
+def timestamp_of(info: CommitInfo | None) -> int:
+    """Return when a version was committed, milliseconds since 1970 UTC; 0 if the log does not say."""
+    stamps = () if info is None else (info.in_commit_timestamp, info.timestamp)
+    return next((stamp for stamp in stamps if stamp is not None), 0)
 
 
 def _refuse_too_young(snapshot: Snapshot, timestamp: datetime) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
+import polars as pl
+
 from qbeast_core.errors import TableExistsError
 from qbeast_core.forked import refuse_forked
 from qbeast_core.io.location import resolve_location
@@ -22,12 +24,13 @@ from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Source
 from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.index.carried import carry_counts, counts_of
 from qbeast_core.table.index.design_effect import (
     keys_of_write,
     warn_if_clustered,
     with_write,
 )
-from qbeast_core.table.index.key_counts import count_keys
+from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.runtime import Progress, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -67,7 +70,7 @@ def write_rows(
     for left in reversed(range(MOST_CREATIONS)):
         target = target_once_created(options, uri)
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
-            effect = count_keys(target.files).design_effect
+            effect = counts_of(target).design_effect
             return WriteResult.untouched(
                 target.version, target.config.latest, effect, dry_run=options.dry_run
             )
@@ -100,7 +103,7 @@ def _write(
     LOG.debug("plans %d rows for %s: %d files", chosen.rows, uri, plan.file_count)
     stays = target if options.mode == "append" else None
     if options.dry_run:
-        counts = with_write(None if stays is None else stays.files, (), plan.keys())[1]
+        counts = with_write(None if stays is None else counts_of(stays), plan.keys())[1]
         return _planned(target, chosen, plan, rows=chosen.rows, design_effect=counts.design_effect)
     adds = _written(plan, files, options, rows=chosen.rows)
     mode: WriteMode = "create" if target is None else "overwrite" if options.mode == "overwrite" else "append"
@@ -115,9 +118,8 @@ def _write(
     report_progress(options, Progress("done", len(adds), len(adds), chosen.rows))
     if outcome.already_applied:
         return WriteResult.untouched(outcome.version, chosen.revision)
-    found = stays if outcome.snapshot is None else outcome.snapshot
     keys = keys_of_write(adds, plan.design_effect)
-    before, counts = with_write(None if found is None else found.files, adds, keys)
+    before, counts = with_write(_others(stays, outcome, adds), keys)
     result = _planned(target, chosen, plan, rows=chosen.rows, design_effect=counts.design_effect)
     effects = (before, counts.lower_bound)
     warn_if_clustered(effects, planned.wish.names, rows.at_hand, own_effect=plan.design_effect)
@@ -135,6 +137,18 @@ def _written(plan: PlannedRows, files: FileTarget, options: WriteOptions, *, row
         delete_data_files(files.store, adds)
         raise
     return adds
+
+
+def _others(stays: Snapshot | None, outcome: CommitOutcome, adds: Sequence[AddFile]) -> KeyCounts | None:
+    """Return how often keys repeat in the other files of the table; None: there are none."""
+    newest = outcome.snapshot
+    if stays is not None and (newest is None or newest.version == stays.version + 1):
+        if newest is not None:
+            carry_counts(stays, newest, adds)
+        return counts_of(stays)
+    if newest is None:
+        return None
+    return count_keys(newest.files.filter(~pl.col("path").is_in([add.path for add in adds])))
 
 
 def _done(planned: WriteResult, adds: Sequence[AddFile], outcome: CommitOutcome) -> WriteResult:

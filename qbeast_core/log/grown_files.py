@@ -1,0 +1,109 @@
+"""The live files of a version that our own append made: those of the version before, and those that came.
+
+Nothing is read for it: what the commit says of its files is what a reader of the log finds there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import polars as pl
+
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.replay import SPELLED_DIFFERENTLY, TAG_KEYS
+from qbeast_core.spec.block import MOST_ROWS
+
+__all__ = ["with_adds"]
+
+_STATISTICS: Final = {"min": "minValues", "max": "maxValues", "null_count": "nullCount"}
+_OWN_TAGS: Final = frozenset({"revision", "blocks", "layout", "rules", "keys"})
+_PARSERS: Final[Mapping[Any, Callable[[Any], object]]] = {
+    pl.Date: date.fromisoformat,
+    pl.Datetime: datetime.fromisoformat,
+    pl.Decimal: Decimal,
+    pl.String: str,
+}
+_FAULTS: Final = (ValueError, TypeError, ArithmeticError, AttributeError, KeyError, pl.exceptions.PolarsError)
+_MOST_CHUNKS: Final = 32
+"""Frames that are laid one behind the other before their rows are copied together."""
+
+
+def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | None:
+    """Return live files and those that a commit adds, which come last; None: the log has to be read to know.
+
+    Parameters
+    ----------
+    files : polars.DataFrame
+        Of the version before, as `qbeast_core.log.replay.files_with_tags` gives them.
+    adds : sequence of AddFile
+        Files written here, which no version names yet.
+
+    Examples
+    --------
+    >>> known = {"path": "a", "size_bytes": 5, "modification_time": 0, "num_records": 1, "null_count": {"x": 0},
+    ...     "min": {"x": 1}, "max": {"x": 1}, "deletion_vector": None, "has_deletion_vector": False,
+    ...     "miscounted": False, **dict.fromkeys(TAG_KEYS)}
+    >>> files = pl.DataFrame([known], schema_overrides={"revision": pl.Int64})
+    >>> stats = '{"numRecords":2,"minValues":{"x":3},"maxValues":{"x":4},"nullCount":{"x":0}}'
+    >>> add = AddFile(path="b", size=7, modification_time=9, stats=stats, tags={"revision": "1"})
+    >>> with_adds(files, [add]).select("path", "num_records", "max", "revision").rows()
+    [('a', 1, {'x': 1}, None), ('b', 2, {'x': 4}, 1)]
+    """
+    schema = files.schema
+    try:
+        rows = [_row(add, schema) for add in adds]
+        if any(row.keys() != schema.keys() for row in rows):
+            return None  # files are told more of than is known here
+        new = pl.DataFrame({name: [row[name] for row in rows] for name in schema}, schema=schema)
+        grown = pl.concat([files, new], rechunk=False)
+    except _FAULTS:
+        return None
+    return grown.rechunk() if grown.n_chunks() > _MOST_CHUNKS else grown
+
+
+def _row(add: AddFile, schema: pl.Schema) -> dict[str, Any]:
+    stats: dict[str, Any] = json.loads(add.stats or "", parse_float=Decimal)
+    tags, count = add.tags or {}, stats["numRecords"]
+    texts = {name: tags.get(key) for name, key in TAG_KEYS.items()}
+    foreign = any(text is not None and name not in _OWN_TAGS for name, text in texts.items())
+    foreign = foreign or re.search(SPELLED_DIFFERENTLY, add.path) is not None
+    if foreign or add.deletion_vector is not None or not 0 <= count <= MOST_ROWS:
+        raise ValueError(add.path)
+    typed = {name: _value(stats.get(key), schema[name]) for name, key in _STATISTICS.items()}
+    return {
+        "path": add.path,
+        "size_bytes": add.size,
+        "modification_time": add.modification_time,
+        "num_records": count,
+        **typed,
+        **texts,
+        "revision": None if texts["revision"] is None else int(texts["revision"]),
+        "deletion_vector": None,
+        "has_deletion_vector": False,
+        "miscounted": False,
+    }
+
+
+def _value(value: Any, dtype: pl.DataType) -> Any:
+    """Return a value of statistics in its column's type; what is not told is null.
+
+    Raises
+    ------
+    ValueError, TypeError, ArithmeticError
+        It is none of that type.
+    KeyError
+        Statistics of ours do not tell of that type.
+    """
+    if value is None:
+        return None
+    if isinstance(dtype, pl.Struct):
+        told: Mapping[str, Any] = value
+        return {field.name: _value(told.get(field.name), field.dtype) for field in dtype.fields}
+    if dtype.is_float():
+        return float(value)
+    return int(value) if dtype.is_integer() else _PARSERS[dtype.base_type()](value)
