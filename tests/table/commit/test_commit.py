@@ -248,8 +248,10 @@ def test_a_failed_load_afterwards_does_not_undo_the_commit(tmp_path: Path, monke
         raise OSError(5, "input/output error")
 
     monkeypatch.setattr(DeltaTable, "update_incremental", fail)
+    changed = snapshot.metadata.model_copy(update={"name": "prices"})
     with pytest.warns(QbeastWarning, match="is committed"):
-        assert append(snapshot, "a.parquet").snapshot is None
+        outcome = commit(snapshot.source.store, snapshot, WriteIntent(mode="metadata", metadata=changed))
+    assert outcome.snapshot is None
     monkeypatch.undo()
     assert load_snapshot(tmp_path).version == 1
 
