@@ -25,18 +25,15 @@ ROUNDS = 5
 
 
 def run() -> list[Figure]:
-    frame = data.CACHE / f"write-{ROWS}.arrow"
-    if not frame.exists():
-        columns = list(data.WRITE_COLUMNS)
-        pl.read_parquet(data.lineitem_path(), columns=columns, n_rows=ROWS).select(columns).write_ipc(frame)
+    frame = frame_file()
     frame_bytes = _load(frame).estimated_size()
     runs: dict[str, list[measure.Child]] = {"qbeast": [], "plain": []}
     with tempfile.TemporaryDirectory(dir=data.CACHE) as scratch:
         for turn in range(ROUNDS):
-            for name, write in (("qbeast", _write_qbeast), ("plain", _write_plain)):
+            for name, write in (("qbeast", write_qbeast), ("plain", write_plain)):
                 to = Path(scratch) / name
                 shutil.rmtree(to, ignore_errors=True)
-                runs[name].append(measure.in_child(write, frame, to, prepare=_prepare))
+                runs[name].append(measure.in_child(write, frame, to, prepare=prepare))
                 if turn == 0:
                     _check(to)
         size = {name: measure.folder_bytes(rivals.data_files(Path(scratch) / name)) for name in runs}
@@ -53,21 +50,33 @@ def run() -> list[Figure]:
     ]
 
 
+def frame_file() -> Path:
+    """Return the rows to write, as a file."""
+    frame = data.CACHE / f"write-{ROWS}.arrow"
+    if not frame.exists():
+        columns = list(data.WRITE_COLUMNS)
+        pl.read_parquet(data.lineitem_path(), columns=columns, n_rows=ROWS).select(columns).write_ipc(frame)
+    return frame
+
+
 def _load(frame: Path) -> pl.DataFrame:
     # From bytes, not mapped: mapped pages would count as memory only once they are touched.
     return pl.read_ipc(frame.read_bytes())
 
 
-def _prepare(frame: Path, to: Path) -> tuple[pl.DataFrame, Path]:
+def prepare(frame: Path, to: Path) -> tuple[pl.DataFrame, Path]:
+    """Load the rows."""
     return _load(frame), to
 
 
-def _write_qbeast(prepared: tuple[pl.DataFrame, Path]) -> None:
+def write_qbeast(prepared: tuple[pl.DataFrame, Path]) -> None:
+    """Write them indexed."""
     frame, to = prepared
     qbeast.write_table(frame, str(to), columns=list(data.W1_COLUMNS))
 
 
-def _write_plain(prepared: tuple[pl.DataFrame, Path]) -> None:
+def write_plain(prepared: tuple[pl.DataFrame, Path]) -> None:
+    """Write them by `write_deltalake`."""
     frame, to = prepared
     rivals.write_plain(frame, to)
 

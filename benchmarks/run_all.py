@@ -26,6 +26,7 @@ NAMES = (
     "layouts",
     "scan",
     "write",
+    "cores",
     "append",
     "plan",
     "ranges",

@@ -18,7 +18,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.replay import SPELLED_DIFFERENTLY, TAG_KEYS
 from qbeast_core.spec.block import MOST_ROWS
 
-__all__ = ["with_adds"]
+__all__ = ["joined", "with_adds"]
 
 _STATISTICS: Final = {"min": "minValues", "max": "maxValues", "null_count": "nullCount"}
 _OWN_TAGS: Final = frozenset({"revision", "blocks", "layout", "rules", "keys"})
@@ -31,6 +31,8 @@ _PARSERS: Final[Mapping[Any, Callable[[Any], object]]] = {
 _FAULTS: Final = (ValueError, TypeError, ArithmeticError, AttributeError, KeyError, pl.exceptions.PolarsError)
 _MOST_CHUNKS: Final = 32
 """Frames that are laid one behind the other before their rows are copied together."""
+
+_SMALL_BYTES: Final = 1 << 20
 
 
 def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | None:
@@ -60,10 +62,16 @@ def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | No
         if any(row.keys() != schema.keys() for row in rows):
             return None  # files are told more of than is known here
         new = pl.DataFrame({name: [row[name] for row in rows] for name in schema}, schema=schema)
-        grown = pl.concat([files, new], rechunk=False)
+        return joined(files, new)
     except _FAULTS:
         return None
-    return grown.rechunk() if grown.n_chunks() > _MOST_CHUNKS else grown
+
+
+def joined(known: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    """Return rows and a few more at the end; a large frame is not copied each time for them."""
+    grown = known.vstack(new)
+    is_small = grown.estimated_size() < _SMALL_BYTES
+    return grown.rechunk() if is_small or grown.n_chunks() > _MOST_CHUNKS else grown
 
 
 def _row(add: AddFile, schema: pl.Schema) -> dict[str, Any]:
@@ -103,7 +111,7 @@ def _value(value: Any, dtype: pl.DataType) -> Any:
         return None
     if isinstance(dtype, pl.Struct):
         told: Mapping[str, Any] = value
-        return {field.name: _value(told.get(field.name), field.dtype) for field in dtype.fields}
+        return {name: _value(told.get(name), inner) for name, inner in dtype.to_schema().items()}
     if dtype.is_float():
         return float(value)
     return int(value) if dtype.is_integer() else _PARSERS[dtype.base_type()](value)

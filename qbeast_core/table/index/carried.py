@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.grown_files import joined
 from qbeast_core.query.fitting import fits_schema
 from qbeast_core.query.live_blocks import LiveBlocks, characters_per_level, live_blocks
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
@@ -22,8 +23,6 @@ _Tags: TypeAlias = tuple[pl.DataFrame, list[int]]
 _BLOCKS: Final[WeakKeyDictionary[Snapshot, LiveBlocks]] = WeakKeyDictionary()
 
 _COUNTS: Final[WeakKeyDictionary[Snapshot, KeyCounts]] = WeakKeyDictionary()
-
-_MOST_CHUNKS: Final = 32
 
 
 def blocks_of(snapshot: Snapshot, tags: Callable[[], _Tags]) -> LiveBlocks:
@@ -66,9 +65,7 @@ def carry_blocks(before: Snapshot, after: Snapshot, adds: Sequence[AddFile]) -> 
     if known is None or rows is None:
         return
     new = pl.DataFrame(rows, schema=known.blocks.schema, orient="row")
-    blocks = pl.concat([known.blocks, new], rechunk=False)
-    blocks = blocks.rechunk() if blocks.n_chunks() > _MOST_CHUNKS else blocks
-    _BLOCKS[after] = LiveBlocks(blocks, known.unplaced)
+    _BLOCKS[after] = LiveBlocks(joined(known.blocks, new), known.unplaced)
 
 
 def carry_counts(before: Snapshot, after: Snapshot, adds: Sequence[AddFile]) -> None:

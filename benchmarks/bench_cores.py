@@ -1,0 +1,74 @@
+"""How does a write scale with the cores?
+
+    python -m benchmarks.bench_cores
+
+The writes of `bench_write` on one core with one thread, and on two with two, each in a process of its own, by turns.
+Time is taken for a part that no core shares and one that all share, ``time = alone + shared / cores``: the two runs
+tell both, and what more cores would give. An estimate: it knows neither the disk nor the memory of a larger machine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from unittest import mock
+
+from benchmarks import bench_write, data, measure
+from benchmarks.report import Figure, table
+
+ROUNDS = 3
+MANY = (4, 8, 16)
+
+
+def run() -> list[Figure]:
+    frame = bench_write.frame_file()
+    seconds: dict[tuple[str, int], list[float]] = {}
+    writes = {"qbeast": bench_write.write_qbeast, "write_deltalake": bench_write.write_plain}
+    with tempfile.TemporaryDirectory(dir=data.CACHE) as scratch:
+        for turn in range(ROUNDS):
+            for cores in (1, 2):
+                for name, write in writes.items():
+                    to = Path(scratch) / f"{name}-{cores}-{turn}"
+                    with on_cores(cores):
+                        child = measure.in_child(write, frame, to, prepare=bench_write.prepare)
+                    shutil.rmtree(to)
+                    seconds.setdefault((name, cores), []).append(child.seconds)
+    taken = {key: median(values) for key, values in seconds.items()}
+    for cores in MANY:
+        taken |= {(name, cores): estimated(taken, name, cores) for name in writes}
+    return [
+        Figure(
+            f"write over write_deltalake, {cores} core(s){', estimated' if cores in MANY else ''}",
+            taken["qbeast", cores] / taken["write_deltalake", cores],
+            "x",
+            note=f"{taken['qbeast', cores]:.2f} s over {taken['write_deltalake', cores]:.2f} s",
+        )
+        for cores in (1, 2, *MANY)
+    ]
+
+
+def estimated(taken: Mapping[tuple[str, int], float], name: str, cores: int) -> float:
+    """Return the seconds on so many cores, told by those on one and on two."""
+    shared = max(2 * (taken[name, 1] - taken[name, 2]), 0.0)
+    return taken[name, 1] - shared + shared / cores
+
+
+@contextmanager
+def on_cores(cores: int) -> Iterator[None]:
+    """Let processes that are started inside have so many cores, and threads of Polars."""
+    ours = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(ours)[:cores])
+    try:
+        with mock.patch.dict(os.environ, {"POLARS_MAX_THREADS": str(cores)}):
+            yield
+    finally:
+        os.sched_setaffinity(0, ours)
+
+
+if __name__ == "__main__":
+    print(table(run()))
