@@ -43,7 +43,7 @@ def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | No
     files : polars.DataFrame
         Of the version before, as `qbeast_core.log.replay.files_with_tags` gives them.
     adds : sequence of AddFile
-        Files written here, which no version names yet.
+        As the commit has them. Where one is told anew, nothing can be said.
 
     Examples
     --------
@@ -55,6 +55,8 @@ def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | No
     >>> add = AddFile(path="b", size=7, modification_time=9, stats=stats, tags={"revision": "1"})
     >>> with_adds(files, [add]).select("path", "num_records", "max", "revision").rows()
     [('a', 1, {'x': 1}, None), ('b', 2, {'x': 4}, 1)]
+    >>> with_adds(files, [add.model_copy(update={"path": "a"})]) is None
+    True
     """
     schema = files.schema
     try:
@@ -62,7 +64,8 @@ def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | No
         if any(row.keys() != schema.keys() for row in rows):
             return None  # files are told more of than is known here
         new = pl.DataFrame({name: [row[name] for row in rows] for name in schema}, schema=schema)
-        return joined(files, new)
+        is_known = files["path"].is_in(new["path"].implode()).any()  # told anew, as when tags are mended
+        return None if is_known else joined(files, new)
     except _FAULTS:
         return None
 

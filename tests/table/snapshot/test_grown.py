@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from polars.testing import assert_frame_equal
 
 import qbeast
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.index.carried import counts_of
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.delta import DeltaSource
-from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, read_live_files
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import folder, write
 
@@ -45,7 +47,7 @@ def assert_as_loaded(known: Snapshot) -> None:
     assert counts_of(known).design_effect == pytest.approx(counts_of(loaded).design_effect)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(case=cases(most_rows=20, most_columns=8))
 def test_it_is_the_version_that_a_reader_of_the_log_finds(case: Case) -> None:
     with folder() as path:
@@ -83,3 +85,13 @@ def test_deletes_and_checkpoints_build_on_it(table: Path) -> None:
     assert qbeast.read_table(table).height == 50 + 22 * 3 - 23
     assert pl.read_delta(str(table)).height == 50 + 22 * 3 - 23
     assert qbeast.open_table(table).check().ok
+
+
+def test_a_file_whose_tags_are_mended_is_not_taken_for_another_one(table: Path) -> None:
+    qbeast.write_table(ROWS, table, mode="append")
+    known = newest_snapshot(str(table))
+    spoilt = [add.model_copy(update={"tags": None}) for add in read_live_files(known).listed]
+    outcome = commit(known.source.store, known, WriteIntent(mode="append", adds=tuple(spoilt)))
+    assert outcome.snapshot is not None
+    assert outcome.snapshot.files.height == 2
+    assert_as_loaded(outcome.snapshot)
