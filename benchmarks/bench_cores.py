@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -59,7 +59,7 @@ def estimated(taken: Mapping[tuple[str, int], float], name: str, cores: int) -> 
 
 
 @contextmanager
-def on_cores(cores: int) -> Iterator[None]:
+def on_cores(cores: int) -> Generator[None]:
     """Let processes that are started inside have so many cores, and threads of Polars."""
     ours = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(ours)[:cores])

@@ -100,7 +100,7 @@ def _row(add: AddFile, schema: pl.Schema) -> dict[str, Any]:
     }
 
 
-def _value(value: Any, dtype: pl.DataType) -> Any:
+def _value(value: Any, dtype: Any) -> Any:
     """Return a value of statistics in its column's type; what is not told is null.
 
     Raises
