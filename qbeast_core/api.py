@@ -381,6 +381,7 @@ def estimate(
     max_fraction: float = 1.0,
     max_bytes: int | None = None,
     min_group_rows: int = 0,
+    memory_bytes: int | None = None,
     version: int | str | datetime | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
@@ -392,7 +393,7 @@ def estimate(
     path : str or path-like
         Folder or address of the table.
     aggregates, by, where, join, error, absolute, confidence, sample, simultaneous, max_fraction, max_bytes, \
-    min_group_rows
+    min_group_rows, memory_bytes
         See `Table.estimate`.
     version, storage_options, allow_absolute_paths
         See `open_table`.
@@ -432,6 +433,7 @@ def estimate(
         max_fraction=max_fraction,
         max_bytes=max_bytes,
         min_group_rows=min_group_rows,
+        memory_bytes=memory_bytes,
     )
 
 

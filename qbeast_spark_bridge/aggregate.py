@@ -40,6 +40,7 @@ def estimate(
     max_fraction: float = 1.0,
     max_bytes: int | None = None,
     min_group_rows: int = 0,
+    memory_bytes: int | None = None,
     version: int | str | datetime | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
@@ -57,8 +58,9 @@ def estimate(
         Folder or address of the table; executors and this process have to reach it under that name.
     aggregates : mapping of str to str or polars.Expr
         Names of answers, and what they are in SQL, ``"avg(delay)"``, or as Polars expressions; see `Table.estimate`.
-    by, where, join, error, absolute, confidence, sample, simultaneous, max_fraction, max_bytes, min_group_rows
-        See `Table.estimate`.
+    by, where, join, error, absolute, confidence, sample, simultaneous, max_fraction, max_bytes, min_group_rows, \
+    memory_bytes
+        See `Table.estimate`; the memory is the driver's.
     version, storage_options, allow_absolute_paths
         See `qbeast.open_table`; storage options are sent along with the tasks.
 
@@ -97,6 +99,7 @@ def estimate(
         max_fraction=max_fraction,
         max_bytes=max_bytes,
         min_group_rows=min_group_rows,
+        memory_bytes=memory_bytes,
     )
     question = question_of(asked, reader.snapshot.schema)
     return list(rounds(reader, question, engine=SparkEngine(spark)))[-1]

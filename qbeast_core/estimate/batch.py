@@ -63,9 +63,12 @@ class RowSums:
 
     def kept(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that count, with the columns that are joined to them."""
+        return self._kept(frame.lazy()).collect()
+
+    def _kept(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         if self.lookup is not None:
-            frame = frame.join(self.lookup.frame, on=list(self.lookup.on), how="left")
-        return frame if self.condition is None else frame.filter(self.condition)
+            rows = rows.join(self.lookup.frame.lazy(), on=list(self.lookup.on), how="left")
+        return rows if self.condition is None else rows.filter(self.condition)
 
     def of(self, frame: pl.DataFrame, *, sizes: bool) -> Sums:
         """Sum up a batch.
@@ -81,12 +84,19 @@ class RowSums:
         values = [expr.alias(f"{VALUE}{at}") for at, expr in enumerate(self.quantiles)]
         names = [one.meta.output_name() for one in totals]
         centres = [pl.lit(number).alias(name) for name, number in self.centres.items()]
-        kept = self.kept(frame).with_columns(centres)
-        rows = kept.with_columns(totals).select(*self.by, *names)
-        scales = tuple(_scale(rows.schema[name]) for name in names)
-        rows = rows.with_columns(_exact(name, rows.schema[name]) for name in names)
+        weight = [WEIGHT] if WEIGHT in frame.columns else []
+        # In one query, so that of the rows that count nothing is copied but what is asked for.
+        kept = (
+            self._kept(frame.lazy())
+            .with_columns(centres)
+            .with_columns(*totals, *values)
+            .select(*weight, *self.by, *names, *(one.meta.output_name() for one in values))
+            .collect()
+        )
+        scales = tuple(_scale(kept.schema[name]) for name in names)
+        rows = kept.select(*self.by, *(_exact(name, kept.schema[name]) for name in names))
         groups, number = grouped(rows, self.by, names)
-        keyed = kept if WEIGHT in kept.columns else kept.clear()
+        keyed = kept if weight else kept.clear()
         return Sums(
             groups=groups,
             scales=scales,
@@ -117,7 +127,7 @@ def _values(kept: pl.DataFrame, values: list[pl.Expr], number: I64Array) -> pl.D
     """Return the rows that quantiles are of."""
     weight = pl.col(WEIGHT) if WEIGHT in kept.columns else pl.lit(0, pl.Int32).alias(WEIGHT)
     rows = kept.with_columns(pl.Series(GROUP, number)).head(kept.height if values else 0)
-    return rows.select(weight, GROUP, *values)
+    return rows.select(weight, GROUP, *(one.meta.output_name() for one in values))
 
 
 def _exact(name: str, dtype: pl.DataType) -> pl.Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -11,9 +11,11 @@ import polars as pl
 
 from qbeast_core.estimate.aggregates import Quantile, Smooth
 from qbeast_core.estimate.dual import Dual
-from qbeast_core.estimate.sample import Sample, by_group
+from qbeast_core.estimate.runs import Runs
+from qbeast_core.estimate.sample import Sample
 from qbeast_core.estimate.sums import GROUP, WEIGHT
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.tree.parallel import CHUNK_ROWS, map_chunks
 
 __all__ = ["Interval", "factor_of", "quantile_interval", "smooth_interval"]
 
@@ -98,11 +100,7 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
     groups = len(sample.whole)
     with np.errstate(invalid="ignore", over="ignore"):
         of = answer.formula(Dual.inputs(sample.totals))
-        residuals = np.zeros(len(sample.group))
-        for number in answer.totals:
-            slopes = of.slopes[:, number] * sample.scale
-            residuals += (slopes if groups == 1 else slopes[sample.group]) * sample.sums[:, number]
-        moments = _moments(sample, of, residuals, groups)
+        moments = _moments(sample, of, answer.totals)
         for number in np.flatnonzero(sample.unseen).tolist():
             moments = moments.with_one_more(of.slopes[:, number] * sample.unseen[number] * sample.scale)
         error = factor * moments.error(sample.probability)
@@ -125,10 +123,16 @@ def _adding(sample: Sample, totals: Sequence[int]) -> I64Array:
     """Return how many sampled keys of each group add something to any of these totals."""
     if 0 in totals:  # rows are counted, of which each key has some
         return sample.entries
-    adds = np.zeros(len(sample.group), np.bool_)
-    for number in totals:
-        adds |= sample.sums[:, number] != 0
-    return by_group(sample.group, adds, len(sample.whole)).astype(np.int64)
+
+    def chunk(start: int, stop: int) -> F64Array:
+        adds = np.zeros(stop - start, np.bool_)
+        for number in totals:
+            adds |= sample.sums[start:stop, number] != 0
+        return Runs.of(sample.group[start:stop]).sums(adds, groups)
+
+    groups = len(sample.whole)
+    found = map_chunks(chunk, len(sample.group), chunk_rows=max(CHUNK_ROWS, groups))
+    return np.sum(found, axis=0).astype(np.int64) if found else np.zeros(groups, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,17 +144,23 @@ class _Moments:
     largest: F64Array
 
     @staticmethod
-    def of(group: I64Array, residuals: F64Array, groups: int) -> _Moments:
-        """Sum up residuals."""
-        squared = residuals * residuals
-        largest = np.zeros(groups)
-        if groups == 1:
-            largest[0] = squared.max(initial=0.0)
-        else:
-            np.maximum.at(largest, group, squared)
-        squares = by_group(group, squared, groups)
-        squared *= residuals
-        return _Moments(squares, by_group(group, squared, groups), largest)
+    def of(group: I64Array, residuals: Callable[[slice, Runs], F64Array], groups: int) -> _Moments:
+        """Sum up residuals, which are made chunk by chunk: so they stay in the caches."""
+
+        def chunk(start: int, stop: int) -> tuple[F64Array, F64Array, F64Array]:
+            here, runs = slice(start, stop), Runs.of(group[start:stop])
+            with np.errstate(invalid="ignore", over="ignore"):  # once more: this may be another thread
+                residual = residuals(here, runs)
+                squared = residual * residual
+                squares, largest = runs.sums(squared, groups), runs.largest(squared, groups)
+                squared *= residual
+                return squares, runs.sums(squared, groups), largest
+
+        found = map_chunks(chunk, len(group), chunk_rows=max(CHUNK_ROWS, groups))
+        if not found:
+            return _Moments(np.zeros(groups), np.zeros(groups), np.zeros(groups))
+        squares, cubes, largest = (np.array(one) for one in zip(*found, strict=True))
+        return _Moments(squares.sum(axis=0), cubes.sum(axis=0), largest.max(axis=0))
 
     def with_one_more(self, residual: F64Array) -> _Moments:
         """Return the moments as though a key of this residual were in the sample of each group."""
@@ -175,15 +185,26 @@ class _Moments:
         return np.divide(self.largest, self.squares, out=np.ones_like(self.squares), where=self.squares > 0)
 
 
-def _moments(sample: Sample, of: Dual, residuals: F64Array, groups: int) -> _Moments:
+def _moments(sample: Sample, of: Dual, totals: Sequence[int]) -> _Moments:
     """Return the moments of the residuals, less the mean over the rows of each key where that is calibrated to."""
-    known = sample.calibration
-    if known is None or known.sampled == 0:
-        return _Moments.of(sample.group, residuals, groups)
-    mean = sample.scale * np.einsum("gt,gt->g", of.slopes, sample.sampled) / known.sampled
-    own = _Moments.of(
-        sample.group, residuals - (mean if groups == 1 else mean[sample.group]) * sample.key_rows, groups
-    )
+    groups, known = len(sample.whole), sample.calibration
+    slopes = {number: of.slopes[:, number] * sample.scale for number in totals}
+    calibrated = known is not None and known.sampled > 0
+    mean = np.zeros(groups)
+    if known is not None and calibrated:
+        mean = sample.scale * np.einsum("gt,gt->g", of.slopes, sample.sampled) / known.sampled
+
+    def residuals(here: slice, runs: Runs) -> F64Array:
+        residual = np.zeros(runs.size)
+        for total, slope in slopes.items():
+            residual += runs.spread(slope) * sample.sums[here, total]
+        if calibrated:
+            residual -= runs.spread(mean) * sample.key_rows[here]
+        return residual
+
+    own = _Moments.of(sample.group, residuals, groups)
+    if known is None or not calibrated:
+        return own
     # Keys that have no row in a group have a residual too: their rows times the mean.
     here = sample.key_powers
     squares, cubes = np.maximum(known.squares - here[0], 0.0), np.maximum(known.cubes - here[1], 0.0)
@@ -219,13 +240,13 @@ def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: flo
     middle = ranks.at(np.full(groups, answer.level))
     below = (value <= middle[group]) - answer.level
     sampled = ordered.select(GROUP, WEIGHT).with_columns(pl.Series("residual", below)).drop_nulls(WEIGHT)
-    by_key = sampled.group_by(GROUP, WEIGHT).agg(pl.col("residual").sum())
+    by_key = sampled.group_by(GROUP, WEIGHT).agg(pl.col("residual").sum()).sort(GROUP)
     of_key = by_key[GROUP].to_numpy().astype(np.int64)
     with np.errstate(divide="ignore", invalid="ignore"):
         residual = sample.scale * by_key["residual"].to_numpy() / ranks.total[of_key]
-    moments = _Moments.of(of_key, residual, groups)
+    moments = _Moments.of(of_key, lambda here, _: residual[here], groups)
     share = factor * moments.error(sample.probability)
-    finite = by_group(group, ~np.isfinite(value), groups) == 0
+    finite = Runs.of(group).sums(~np.isfinite(value), groups) == 0
     low, high = answer.level - share, answer.level + share
     return Interval(
         value=middle,
@@ -243,7 +264,7 @@ class _Ranks:
 
     def __init__(self, group: I64Array, value: F64Array, weight: F64Array, groups: int) -> None:
         self.value, self.sums = value, np.cumsum(weight)
-        self.total = by_group(group, weight, groups)
+        self.total = Runs.of(group).sums(weight, groups)
         self.ends = np.searchsorted(group, np.arange(groups), side="right")
         self.starts = np.searchsorted(group, np.arange(groups), side="left")
 

@@ -10,10 +10,11 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.estimate.aggregates import Aggregates, Quantile
+from qbeast_core.estimate.runs import Runs
 from qbeast_core.estimate.sums import GROUP, VALUE, WEIGHT, KeySizes, Sums, common_groups
-from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.space.arrays import F64Array, I64Array
 
-__all__ = ["Calibration", "Sample", "by_group"]
+__all__ = ["Calibration", "Sample"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +55,7 @@ class Sample:
     sampled : F64Array
         Totals of sampled rows, shape (groups, totals).
     group : I64Array
-        Number of the group of each sampled key and group, shape (entries,).
+        Number of the group of each sampled key and group, ascending, shape (entries,).
     sums : F64Array
         Totals of each, shape (entries, totals).
     key_rows : F64Array
@@ -106,8 +107,10 @@ class Sample:
     def key_powers(self) -> tuple[F64Array, F64Array]:
         """Sums of the squares and of the cubes of the rows of the keys of each group, shape (groups,)."""
         groups = len(self.whole)
-        squares, cubes = (by_group(self.group, self.key_rows**power, groups) for power in (2, 3))
-        return squares, cubes
+        runs, squared = Runs.of(self.group), self.key_rows * self.key_rows
+        squares = runs.sums(squared, groups)
+        squared *= self.key_rows
+        return squares, runs.sums(squared, groups)
 
     @staticmethod
     def of(
@@ -144,7 +147,7 @@ class Sample:
             By numbers of totals, how far from zero values of rows go, where that is known.
         """
         groups, (of_sampled, of_whole) = common_groups([sampled, whole], by)
-        keys = sampled.keys.renumbered(of_sampled)
+        keys = sampled.keys.renumbered(of_sampled).by_group()
         everything = not by and not filtered
         compared = known_rows is not None
         return Sample(
@@ -162,23 +165,6 @@ class Sample:
         )
 
 
-def by_group(group: I64Array, values: F64Array | BoolArray, groups: int) -> F64Array:
-    """Return the sum of values in each group, shape (groups,).
-
-    Parameters
-    ----------
-    group : I64Array
-        Number of the group of each value.
-    values : F64Array or BoolArray
-        Of the same length.
-    groups : int
-        How many there are.
-    """
-    if groups == 1:
-        return np.array([values.sum()], np.float64)
-    return np.bincount(group, values, minlength=groups).astype(np.float64)  # of nothing it gives integers
-
-
 def _placed(totals: F64Array, numbers: I64Array, groups: int) -> F64Array:
     """Return totals in the order of all groups; zeros where there are none."""
     found = np.zeros((groups, totals.shape[1]))
@@ -188,11 +174,12 @@ def _placed(totals: F64Array, numbers: I64Array, groups: int) -> F64Array:
 
 def _calibration(known_rows: int, sizes: KeySizes) -> Calibration:
     rows = sizes.rows.astype(np.float64)
+    squares = rows * rows
     return Calibration(
         rows=known_rows,
         sampled=float(rows.sum()),
-        squares=float(rows @ rows),
-        cubes=float((rows**3).sum()),
+        squares=float(squares.sum()),
+        cubes=float((squares * rows).sum()),
         largest=float(rows.max(initial=0.0) ** 2),
     )
 

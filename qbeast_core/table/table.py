@@ -445,6 +445,7 @@ class Table:
         max_fraction: float = 1.0,
         max_bytes: int | None = None,
         min_group_rows: int = 0,
+        memory_bytes: int | None = None,
     ) -> Estimate:
         """Answer aggregates to a promised error, from as small a sample as that takes.
 
@@ -480,6 +481,10 @@ class Table:
             The same for bytes of data files.
         min_group_rows : int, default 0
             Groups that seem to have fewer rows are listed with their intervals, but not read on for.
+        memory_bytes : int, optional
+            Memory for the sums of sampled keys, 4 MiB or more; by default the environment's ``QBEAST_MEMORY_BYTES``,
+            or half of what the machine or its cgroup has. Where they would take more, everything is read instead,
+            which holds groups alone (and for quantiles, values of rows). A `sample` is held whatever it takes.
 
         Returns
         -------
@@ -516,6 +521,7 @@ class Table:
             max_fraction=max_fraction,
             max_bytes=max_bytes,
             min_group_rows=min_group_rows,
+            memory_bytes=memory_bytes,
         )
         return list(rounds(self._reader, question_of(asked, self.schema)))[-1]
 
@@ -533,6 +539,7 @@ class Table:
         max_fraction: float = 1.0,
         max_bytes: int | None = None,
         min_group_rows: int = 0,
+        memory_bytes: int | None = None,
     ) -> Iterator[Estimate]:
         """Answer aggregates better and better, for those who watch: see `estimate`, which takes the same arguments.
 
@@ -569,6 +576,7 @@ class Table:
             max_fraction=max_fraction,
             max_bytes=max_bytes,
             min_group_rows=min_group_rows,
+            memory_bytes=memory_bytes,
         )
         return rounds(self._reader, question_of(asked, self.schema), progressive=True)
 

@@ -21,6 +21,7 @@ from qbeast_core.query.sql_aggregates import sql_aggregate
 from qbeast_core.query.sql_tokens import SqlRefused
 from qbeast_core.table.data.expressions import Predicate, condition_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
+from qbeast_core.table.engine.choice import EngineChoice
 
 __all__ = ["Asked", "Limits", "Question", "question_of"]
 
@@ -44,6 +45,7 @@ class Asked:
     max_fraction: float = 1.0
     max_bytes: int | None = None
     min_group_rows: int = 0
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,14 @@ class Limits:
         Of the rows, at most.
     max_bytes : int or None
         Of data files, at most.
+    memory_bytes : int
+        That sums of sampled keys may take.
     """
 
     sample: Sample | None
     max_fraction: float
     max_bytes: int | None
+    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -314,6 +319,7 @@ def _limits(asked: Asked) -> Limits:
         asked.sample,
         _between(asked.max_fraction, "max_fraction", closed=True),
         None if most is None else _count(most, "max_bytes", least=1),
+        EngineChoice(memory_bytes=asked.memory_bytes).budget().memory_bytes,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -22,10 +23,11 @@ from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import TaskSums
+from qbeast_core.table.index.key_counts import count_keys
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan_task import ScanTask, read_parts
-from qbeast_core.table.read.split_scan import all_parts, scan_tasks
+from qbeast_core.table.read.scan_task import FileParts, ScanTask, read_parts
+from qbeast_core.table.read.split_scan import all_parts, parts_at_once, scan_tasks
 
 __all__ = ["Reading", "Window"]
 
@@ -38,6 +40,9 @@ _MOST_COUNTED = 0.5
 
 _TASKS_LOOKED_AT = 8
 """Tasks that are read here as well, at most, until a row is found that counts."""
+
+_WORTH_THREADS = 1 << 17
+"""Rows to open from which on several threads read and sum them up."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,6 +129,11 @@ class Reading:
             if None not in far:
                 found[number] = max(one for one in far if one is not None)
         return found
+
+    @cached_property
+    def design_effect(self) -> float:
+        """How clustered samples are."""
+        return count_keys(self.reader.snapshot.files).lower_bound
 
     @cached_property
     def rows_opened(self) -> int:
@@ -248,7 +258,7 @@ class Reading:
             found.extend(self._batches(window))
             self.bytes_opened += window.plan.bytes_opened
         if not found:
-            found = [self._summed(self._no_rows(), by_key=True)]
+            found = [self._row_sums().of(self._no_rows(), sizes=self.is_calibrated)]
         return Sums.together(found, self.question.by, overlap=True)
 
     def _batches(self, window: Window, ask: RowSums | None = None) -> Iterator[Sums]:
@@ -265,7 +275,7 @@ class Reading:
             replace(task, keep=replace(task.keep, weight_column=name))
             for task in scan_tasks(self.reader, window.plan.scan_plan, window.plan.columns)
         ]
-        if ask is None and self._centres is None and self.question.aggregates.centres and tasks:
+        if tasks and not self._has_centres(ask):
             self._find_centres_of(tasks)
         call = TaskSums(ask or self._row_sums(), sizes=window.by_key and self.is_calibrated)
         return engine.map(call, tasks, at_once=1)
@@ -276,16 +286,26 @@ class Reading:
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         condition = self.question.condition
         text = None if condition is None else str(condition)
-        with evaluating(text, "where", "no answer was made"):
-            for frame in read_parts(all_parts(self.reader, plan), keep, self.reader.files):
-                sums = (
-                    self._summed(frame, by_key=window.by_key) if ask is None else ask.of(frame, sizes=False)
-                )
-                yield frame.height, sums
 
-    def _summed(self, frame: pl.DataFrame, *, by_key: bool) -> Sums:
+        def of(parts: FileParts) -> list[tuple[int, Sums]]:
+            frames = read_parts(parts, keep, self.reader.files)
+            return [(frame.height, self._summed(frame, window, ask)) for frame in frames]
+
+        rows = int(plan.selection.rows_opened.sum())
+        threads = pl.thread_pool_size() if rows >= _WORTH_THREADS and self._has_centres(ask) else 1
+        with evaluating(text, "where", "no answer was made"):
+            if threads == 1:
+                yield from of(all_parts(self.reader, plan))
+                return
+            with ThreadPoolExecutor(threads) as pool:
+                for found in pool.map(of, parts_at_once(self.reader, plan, threads=threads)):
+                    yield from found
+
+    def _summed(self, frame: pl.DataFrame, window: Window, ask: RowSums | None) -> Sums:
+        if ask is not None:
+            return ask.of(frame, sizes=False)
         self._find_centres(frame)
-        return self._row_sums().of(frame, sizes=by_key and self.is_calibrated)
+        return self._row_sums().of(frame, sizes=window.by_key and self.is_calibrated)
 
     def _row_sums(self) -> RowSums:
         asked = self.question
@@ -298,9 +318,13 @@ class Reading:
             centres=self._centres or dict.fromkeys(asked.aggregates.centres, 0.0),
         )
 
+    def _has_centres(self, ask: RowSums | None) -> bool:
+        """Tell whether batches can be summed up in any order: the first rows of all are what centres are found in."""
+        return ask is not None or self._centres is not None or not self.question.aggregates.centres
+
     def _find_centres(self, frame: pl.DataFrame) -> None:
         """Find numbers near means, once, in the first rows that count."""
-        if self._centres is not None or not self.question.aggregates.centres:
+        if self._has_centres(None):
             return
         kept = self._row_sums().kept(frame)
         if kept.height:

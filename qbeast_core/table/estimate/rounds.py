@@ -22,7 +22,6 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.reading import Reading, Window
 from qbeast_core.table.estimate.result import Estimate, Facts, estimate_of
-from qbeast_core.table.index.key_counts import count_keys
 from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
 
@@ -36,6 +35,9 @@ _STEP: Final = 2.0
 
 _WORTH: Final = 0.8
 """A round that costs this share of reading everything is not worth its error."""
+
+_COPIES: Final = 4
+"""Of the sums by key, while new ones are put together with those before, and looked at."""
 
 _FEWER_BYTES: Final = 8
 """How often a round is cut until it keeps to the bytes allowed."""
@@ -167,7 +169,8 @@ class _State:
             self.fraction = 1.0
             return
         end = self.within_bytes(end)
-        if end <= self.fraction:
+        if end <= self.fraction or not self.fits(end):
+            self.is_stopped = True
             return
         window = self.window(end)
         if window is not None and window.plan.sample is None:
@@ -185,6 +188,14 @@ class _State:
         return (
             self.everything() if self.is_all(end) else self.reading.between(self.fraction, end, by_key=True)
         )
+
+    def fits(self, end: float) -> bool:
+        """Tell whether the sums of all keys up to a fraction fit in memory; of everything, groups alone are held."""
+        read = self.fraction - self.start
+        if self.is_all(end) or not read:
+            return True
+        held = sum(one.size_bytes for one in self.sampled) * (end - self.start) / read
+        return _COPIES * held <= self.question.limits.memory_bytes
 
     def within_bytes(self, end: float) -> float:
         """Return how far a round may read.
@@ -248,7 +259,7 @@ class _State:
                 bytes_opened=reading.bytes_opened,
                 bytes_total=int(reading.reader.snapshot.files["size_bytes"].sum()),
                 met=self.is_met if asked.has_target else None,
-                design_effect=count_keys(reading.reader.snapshot.files).lower_bound,
+                design_effect=reading.design_effect,
             ),
         )
 
@@ -287,8 +298,12 @@ class _State:
         )
         if len(self.sizes) == 0:
             following = min(_STEP * self.fraction, 1.0)
-        end = min(following if self.progressive else self.worth(min(following, 1.0)), limits.max_fraction)
-        if end <= self.fraction:
+        if not self.fits(following):
+            following = 1.0
+        elif not self.progressive:
+            following = self.worth(min(following, 1.0))
+        end = min(following, limits.max_fraction)
+        if end <= self.fraction or not self.fits(end):
             return None
         return 1.0 if self.question.counts_rows and self.counts(end) else end
 

@@ -73,21 +73,19 @@ class RowFilter:
     def finish(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Keep exactly the rows that sample and filter want, and the columns asked for."""
         columns = list(self.columns)
-        kept: list[pl.Expr] = [] if self.predicate is None else [self.predicate]
-        weights = (
-            None
-            if self.weights.is_full and self.weight_column is None
-            else frame_weights(frame, self.indexed)
-        )
-        if weights is not None and self.weight_column is not None:
-            frame = frame.with_columns(pl.Series(self.weight_column, weights))
-            columns.append(self.weight_column)
-        if weights is not None and not self.weights.is_full:
-            inside = (weights >= self.weights.from_) & (weights <= self.weights.last)
-            kept.append(pl.lit(pl.Series(inside)))
-        if not kept:
-            return frame if frame.columns == columns else frame.select(columns)
-        return frame.lazy().filter(*kept).select(columns).collect()
+        hashed = not self.weights.is_full or self.weight_column is not None
+        if self.predicate is not None:  # before rows are hashed, which costs more than most filters
+            needed = list(dict.fromkeys([*columns, *self.indexed])) if hashed else columns
+            frame = frame.lazy().filter(self.predicate).select(needed).collect()
+        if hashed:
+            weights = frame_weights(frame, self.indexed)
+            if self.weight_column is not None:
+                frame = frame.with_columns(pl.Series(self.weight_column, weights))
+                columns.append(self.weight_column)
+            if not self.weights.is_full:
+                inside = (weights >= self.weights.from_) & (weights <= self.weights.last)
+                return frame.lazy().filter(pl.lit(pl.Series(inside))).select(columns).collect()
+        return frame if frame.columns == columns else frame.select(columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, cast
@@ -11,9 +12,9 @@ import polars as pl
 
 from qbeast_core.errors import refuse
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan_task import FileParts, ScanTask
+from qbeast_core.table.read.scan_task import BATCH_BYTES, FileParts, ScanTask
 
-__all__ = ["OPEN_COST_BYTES", "TASK_BYTES", "all_parts", "file_parts", "scan_tasks"]
+__all__ = ["OPEN_COST_BYTES", "TASK_BYTES", "all_parts", "file_parts", "parts_at_once", "scan_tasks"]
 
 
 OPEN_COST_BYTES: Final = 1 << 20
@@ -74,9 +75,23 @@ def all_parts(reader: Reader, plan: ScanPlan) -> FileParts:
     plan : ScanPlan
         What it opens.
     """
-    return _together(
-        [file_parts(reader, plan, number) for number in np.flatnonzero(plan.selection.opened).tolist()]
-    )
+    return _together([file_parts(reader, plan, number) for number in _opened(plan)])
+
+
+def parts_at_once(reader: Reader, plan: ScanPlan, *, threads: int) -> list[FileParts]:
+    """Return what a read opens in parts for threads, of which as many as there are hold no more than a batch.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the snapshot.
+    plan : ScanPlan
+        What it opens.
+    threads : int
+        How many parts are read at once, 1 or more.
+    """
+    costs = [cost for number in _opened(plan) for _, cost in _pieces(reader, plan, number, sys.maxsize)]
+    return _split(reader, plan, max(int(min(sum(costs), BATCH_BYTES) / threads), 1))
 
 
 def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
@@ -117,11 +132,7 @@ def _split(reader: Reader, plan: ScanPlan, task_bytes: int) -> list[FileParts]:
     A file counts with the share of its bytes that its chosen pages have, and `OPEN_COST_BYTES` besides.
     Files larger than a part are cut between pages where their pages are known.
     """
-    pieces = [
-        piece
-        for number in np.flatnonzero(plan.selection.opened).tolist()
-        for piece in _pieces(reader, plan, number, task_bytes)
-    ]
+    pieces = [piece for number in _opened(plan) for piece in _pieces(reader, plan, number, task_bytes)]
     if not pieces:
         return []
     costs = np.array([cost for _, cost in pieces])
@@ -130,6 +141,11 @@ def _split(reader: Reader, plan: ScanPlan, task_bytes: int) -> list[FileParts]:
     shares = np.minimum(((ends - costs / 2) * (count / ends[-1])).astype(np.int64), count - 1)
     cuts = np.flatnonzero(np.diff(shares)) + 1
     return [_together([pieces[at][0] for at in part]) for part in np.split(np.arange(len(pieces)), cuts)]
+
+
+def _opened(plan: ScanPlan) -> list[int]:
+    numbers: list[int] = np.flatnonzero(plan.selection.opened).tolist()
+    return numbers
 
 
 def _together(parts: Sequence[FileParts]) -> FileParts:

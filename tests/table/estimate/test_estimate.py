@@ -216,6 +216,22 @@ def test_limits_stop_reading_and_say_so(table: qbeast.Table) -> None:
     assert (everything.met, everything.fraction) == (True, 1.0)
 
 
+def test_sums_that_do_not_fit_in_memory_are_not_held(table: qbeast.Table, frame: pl.DataFrame) -> None:
+    """Everything is read instead, of which groups alone are held; or nothing more, where that is not allowed."""
+    asked: dict[str, pl.Expr | str] = {"large": (pl.col("x") > 15).sum(), "sum": pl.col("x").sum()}
+    where = "id >= 0 AND kind IN ('a', 'b', 'c')"
+    free = table.estimate(asked, where=where, error=0.015)
+    assert free.fraction < 0.5
+    bound = table.estimate(asked, where=where, error=0.015, memory_bytes=4 << 20)
+    assert (bound.met, bound.fraction, bound.frame["large"].item()) == (
+        True,
+        1.0,
+        frame.filter(pl.col("x") > 15).height,
+    )
+    short = table.estimate(asked, where=where, error=0.015, memory_bytes=4 << 20, max_fraction=0.45)
+    assert (short.met, short.fraction) == (False, pytest.approx(20_000 / ROWS, rel=0.1))
+
+
 def test_bytes_that_are_used_up_exactly_end_the_reading(table: qbeast.Table) -> None:
     asked: dict[str, pl.Expr | str] = {"mean": pl.col("x").mean()}
     first = next(table.estimates(asked, where="x > 3", error=1e-6))
@@ -311,6 +327,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "fraction": ({"error": 0.1, "max_fraction": 2}, "`max_fraction` must be"),
     "bytes": ({"error": 0.1, "max_bytes": 0}, "`max_bytes` must be"),
     "too few bytes": ({"error": 0.1, "max_bytes": 10}, "max_bytes=10 is too little"),
+    "memory": ({"error": 0.1, "memory_bytes": 1}, "`memory_bytes` must be a whole number of bytes"),
     "sample": ({"sample": 1.5}, "sample must be a fraction"),
     "no sample": ({"sample": 0.0}, "`sample` must hold something"),
     "both": ({"sample": 0.1, "error": 0.1}, "give one of them"),
@@ -383,6 +400,20 @@ def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[s
     here = table.estimate(ASKED, by="kind", where="id > 20000 AND x < 18", **options)
     assert_frame_equal(found.frame, here.frame, rel_tol=1e-9)
     assert (found.rows_read, found.bytes_opened) == (here.rows_read, here.bytes_opened)
+
+
+@pytest.mark.parametrize("options", [{"sample": 0.4}, {"sample": 1.0}, {"error": 0.05}])
+def test_threads_answer_the_same(
+    table: qbeast.Table, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, pl.Expr | str] = {name: one for name, one in ASKED.items() if name != "std"}
+    where = "id > 20000 AND x < 18"
+    one = table.estimate(asked, by="kind", where=where, **options)
+    monkeypatch.setattr("qbeast_core.table.estimate.reading._WORTH_THREADS", 0)
+    monkeypatch.setattr("qbeast_core.table.read.split_scan.OPEN_COST_BYTES", 0)
+    several = table.estimate(asked, by="kind", where=where, **options)
+    assert_frame_equal(several.frame, one.frame, rel_tol=1e-9)
+    assert (several.rows_read, several.bytes_opened) == (one.rows_read, one.bytes_opened)
 
 
 @pytest.mark.parametrize("engine", [None, PartsEngine()])
