@@ -232,7 +232,7 @@ memory_option: Final = click.option(
     *("--memory", "memory_bytes"),
     metavar="SIZE",
     callback=_as_bytes,
-    help="Memory to take, such as 2GiB; by default half of the machine's. More rows go through temporary files.",
+    help="Memory to take, such as 2GiB; by default half of the machine's.",
 )
 
 spill_dir_option: Final = click.option(
