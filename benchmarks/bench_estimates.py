@@ -94,7 +94,7 @@ def _asked(folder: Path, question: Question) -> list[Figure]:
         },
         rounds=3,
     )
-    allowed = found.share * seconds["all"] + 0.05
+    allowed = found.share / exact.share * seconds["all"] + 0.05
     return [
         Figure(
             question.what,

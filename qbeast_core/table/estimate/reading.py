@@ -245,8 +245,8 @@ class Reading:
         """Return how probable it is for a key to lie between two fractions, exactly."""
         return sample_to_weights(sample).probability
 
-    def read(self, window: Window | None) -> Sums:
-        """Read a window, and sum up its rows.
+    def read(self, window: Window | None) -> list[Sums]:
+        """Read a window, and sum up its rows: in at least one part, of which several may hold a key.
 
         Parameters
         ----------
@@ -259,7 +259,7 @@ class Reading:
             self.bytes_opened += window.plan.bytes_opened
         if not found:
             found = [self._row_sums().of(self._no_rows(), sizes=self.is_calibrated)]
-        return Sums.together(found, self.question.by, overlap=True)
+        return found
 
     def _batches(self, window: Window, ask: RowSums | None = None) -> Iterator[Sums]:
         here = self._here(window, ask) if self.engine is None else self._by_tasks(window, self.engine, ask)

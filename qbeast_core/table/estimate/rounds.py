@@ -115,7 +115,7 @@ class _State:
 
     def take_count(self, rows: int) -> None:
         """Add rows that are known by their number alone to what is known; nothing is left to be sampled."""
-        nothing, name = self.reading.read(None), f"{TOTAL}0"
+        (nothing,), name = self.reading.read(None), f"{TOTAL}0"
         known = pl.lit(rows, nothing.groups.schema[name]).alias(name)
         self.whole.append(replace(nothing, groups=nothing.groups.with_columns(known)))
         self.sampled = [nothing]
@@ -123,7 +123,7 @@ class _State:
     def first_end(self) -> float:
         """Return where the first round ends, and read what has no index."""
         limits, reading = self.question.limits, self.reading
-        self.whole.append(reading.read(reading.without_index()))
+        self.whole += reading.read(reading.without_index())
         if limits.sample is not None:
             self.start, end = fractions_of(limits.sample)
             self.fraction = self.start
@@ -175,8 +175,7 @@ class _State:
         window = self.window(end)
         if window is not None and window.plan.sample is None:
             self.sampled = []  # they come again
-        sums = self.reading.read(window)
-        (self.whole if self.is_all(end) else self.sampled).append(sums)
+        (self.whole if self.is_all(end) else self.sampled).extend(self.reading.read(window))
         self.fraction = end
 
     def is_all(self, end: float) -> bool:
@@ -272,7 +271,7 @@ class _State:
         """Return what was read as one sample."""
         asked, reading = self.question, self.reading
         self.whole = [Sums.together(self.whole, asked.by)]
-        self.sampled = [Sums.together(self.sampled or [reading.read(None)], asked.by)]
+        self.sampled = [Sums.together(self.sampled or reading.read(None), asked.by, overlap=True)]
         return Sample.of(
             asked.aggregates,
             asked.by,
