@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.io.footer import PagesUnavailable
@@ -29,6 +29,7 @@ from qbeast_core.io.thrift import (
     write_list,
     write_zigzag,
 )
+from tests.helpers.examples import examples
 from tests.io.frames import weights
 
 ROWS, PAGE_ROWS = 96, 8
@@ -181,15 +182,9 @@ def read_or_refuse(data: bytes) -> None:
     assert (np.diff(found.page_starts, axis=1) > 0).all()
 
 
+@examples(100, slow=20_000)
 @given(edits())
 def test_any_footer_is_read_or_refused(footer: bytes) -> None:
-    read_or_refuse(footed(footer))
-
-
-@pytest.mark.slow
-@given(edits())
-@settings(max_examples=20_000)
-def test_any_of_many_footers_is_read_or_refused(footer: bytes) -> None:
     read_or_refuse(footed(footer))
 
 

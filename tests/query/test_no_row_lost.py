@@ -99,7 +99,7 @@ def own_filters(name: str, dtype: pl.DataType, value: Any) -> list[pl.Expr]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@tries(16, slow=100, parent=SETTINGS)
+@tries(16, slow=50, parent=SETTINGS)
 @given(data=st.data())
 def test_the_own_value_of_a_row_finds_it(family: str, data: st.DataObject) -> None:
     example = data.draw(examples(FAMILIES[family]))

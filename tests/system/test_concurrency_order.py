@@ -13,13 +13,14 @@ import numpy as np
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.commit import commit as commit_module
 from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.append import begin_append, publish_parts
+from tests.helpers.examples import examples
 from tests.helpers.scattering import scatter
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files
 
@@ -198,21 +199,15 @@ def test_blocks_that_a_foreign_delete_left_out_of_order_are_told_and_put_in_orde
         check(path, run.rows)
 
 
-@settings(max_examples=3)
+@pytest.mark.timeout(3000)
+@examples(3, slow=75)
 @given(data=st.data())
 def test_racing_appends_keep_the_order_of_weights(data: st.DataObject) -> None:
     race(data, st.sampled_from(list(APPENDS)))
 
 
-@settings(max_examples=2)
+@pytest.mark.timeout(3000)
+@examples(2, slow=75)
 @given(data=st.data())
 def test_appends_that_race_with_reorganisations_keep_the_order_of_weights(data: st.DataObject) -> None:
     race(data, st.sampled_from([*APPENDS, *OTHERS]))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3000)
-@settings(max_examples=300)
-@given(data=st.data())
-def test_many_races_keep_the_order_of_weights(data: st.DataObject) -> None:
-    race(data, st.sampled_from([*APPENDS, *APPENDS, *OTHERS]))

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 import qbeast
 from tests.helpers import damage as d
+from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import folder, small_files, write
@@ -109,20 +110,13 @@ def check_agreement(case: Case, damage: Damage | None, at: int) -> None:
         assert report.ok == sound, (why, report)
 
 
-@settings(max_examples=10)
+@examples(10, slow=50)
 @given(case=cases(most_rows=80))
 def test_what_is_written_is_sound(case: Case) -> None:
     check_agreement(case, None, 0)
 
 
-@settings(max_examples=20)
+@examples(20, slow=200)
 @given(case=cases(most_frames=2), damage=DAMAGES, at=st.integers(0, 20))
 def test_both_agree_on_spoiled_tables(case: Case, damage: Damage, at: int) -> None:
-    check_agreement(case, damage, at)
-
-
-@pytest.mark.slow
-@settings(max_examples=250)
-@given(case=cases(most_rows=100), damage=st.none() | DAMAGES, at=st.integers(0, 20))
-def test_both_agree_on_many_tables(case: Case, damage: Damage | None, at: int) -> None:
     check_agreement(case, damage, at)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 
 import qbeast
+from tests.helpers.examples import examples
 from tests.helpers.odd_log import Edit, apply, edits
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, sampled, small_files
@@ -116,14 +117,7 @@ def check_mended(path: Path, rows: pl.DataFrame, *, grave: bool) -> None:
         assert not set(table.check().faults["severity"]) & {"error"}, table.check()
 
 
+@examples(3, slow=300, parent=settings(suppress_health_check=list(HealthCheck)))
 @given(changes=edits([*ROWS.columns]))
-@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_an_odd_log_costs_no_row(made: Path, changes: list[Edit]) -> None:
-    check_edited(made, changes)
-
-
-@pytest.mark.slow
-@given(changes=edits([*ROWS.columns]))
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_many_odd_logs_cost_no_row(made: Path, changes: list[Edit]) -> None:
     check_edited(made, changes)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from tests.helpers.changes import spread, written
+from tests.helpers.examples import examples
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
@@ -51,17 +52,10 @@ def check_deletes(case: Case, conditions: list[pl.Expr], sample: Any) -> None:
         check_invariants(path)
 
 
-@given(case=deletes(keyed=True), sample=samples())
-@settings(RELAXED, max_examples=4)
-def test_what_a_filter_keeps_is_what_a_delete_takes(case: tuple[Case, list[pl.Expr]], sample: Any) -> None:
-    check_deletes(*case, sample)
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(3000)
+@examples(4, slow=200, parent=RELAXED)
 @given(case=st.booleans().flatmap(deletes), sample=samples())
-@settings(RELAXED, max_examples=400)
-def test_so_it_is_whatever_the_condition(case: tuple[Case, list[pl.Expr]], sample: Any) -> None:
+def test_what_a_filter_keeps_is_what_a_delete_takes(case: tuple[Case, list[pl.Expr]], sample: Any) -> None:
     check_deletes(*case, sample)
 
 

@@ -16,6 +16,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from tests.helpers.changes import changes, written
+from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import ROW, Case, cases, frames_of, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
@@ -133,17 +134,10 @@ def check_merge(
         check_invariants(path)
 
 
-@given(case=merges(keyed=True), sample=samples())
-@settings(RELAXED, max_examples=5)
-def test_rows_are_merged_as_one_by_one(case: tuple[Any, ...], sample: Any) -> None:
-    check_merge(*case, sample)
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(3000)
+@examples(5, slow=200, parent=RELAXED)
 @given(case=st.booleans().flatmap(merges), sample=samples())
-@settings(RELAXED, max_examples=400)
-def test_so_they_are_whatever_the_clauses(case: tuple[Any, ...], sample: Any) -> None:
+def test_rows_are_merged_as_one_by_one(case: tuple[Any, ...], sample: Any) -> None:
     check_merge(*case, sample)
 
 

@@ -20,6 +20,7 @@ from tests.helpers.change_races import beside, grown
 from tests.helpers.change_races import check as check_beside
 from tests.helpers.change_races import rows as more_rows
 from tests.helpers.changes import spread, written
+from tests.helpers.examples import examples
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW, VALUES, Case, cases, with_key_in_rows
@@ -72,17 +73,10 @@ def check_updates(case: Case, asked: Updates, sample: Any) -> None:
         check_invariants(path)
 
 
-@given(case=updates(keyed=True), sample=samples())
-@settings(RELAXED, max_examples=4)
-def test_what_a_filter_keeps_is_what_an_update_changes(case: tuple[Case, Updates], sample: Any) -> None:
-    check_updates(*case, sample)
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(3000)
+@examples(4, slow=200, parent=RELAXED)
 @given(case=st.booleans().flatmap(updates), sample=samples())
-@settings(RELAXED, max_examples=400)
-def test_so_it_is_whatever_is_set_to_what(case: tuple[Case, Updates], sample: Any) -> None:
+def test_what_a_filter_keeps_is_what_an_update_changes(case: tuple[Case, Updates], sample: Any) -> None:
     check_updates(*case, sample)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.rewrite import optimize
+from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
@@ -81,16 +82,8 @@ def check_case(
 GROUPS = st.sampled_from([1 << 30, 1 << 30, 1, 700, 3000])
 
 
-@given(case=cases(), actions=steps(), sample=samples(), seed=st.integers(0, 9), group_bytes=GROUPS)
-@settings(RELAXED, max_examples=12)
-def test_no_optimize_changes_rows_or_samples_or_breaks_an_invariant(
-    case: Case, actions: list[dict[str, object]], sample: object, seed: int, group_bytes: int
-) -> None:
-    check_case(case, actions, sample, seed, group_bytes)
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(3000)
+@examples(12, slow=200, parent=RELAXED)
 @given(
     case=cases().map(with_key_in_rows) | cases(),
     actions=steps(),
@@ -98,8 +91,7 @@ def test_no_optimize_changes_rows_or_samples_or_breaks_an_invariant(
     seed=st.integers(0, 999),
     group_bytes=GROUPS,
 )
-@settings(RELAXED, max_examples=400)
-def test_no_optimize_of_many_does(
+def test_no_optimize_changes_rows_or_samples_or_breaks_an_invariant(
     case: Case, actions: list[dict[str, object]], sample: object, seed: int, group_bytes: int
 ) -> None:
     check_case(case, actions, sample, seed, group_bytes)

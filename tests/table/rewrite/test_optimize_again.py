@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.rewrite import candidates
+from tests.helpers.examples import examples, is_slow
 from tests.helpers.tables import assert_same_rows, folder, small_files
 
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
@@ -53,36 +54,17 @@ def check_in_shape_afterwards(path: Path, rows: pl.DataFrame) -> None:
     assert_same_rows(table.scan().collect(), rows)
 
 
-APPENDS = st.lists(st.integers(1, 60), min_size=2, max_size=14)
-
-
-@given(
-    kind=st.sampled_from(KINDS),
-    first=st.integers(1, 400),
-    appended=APPENDS,
-    every=st.integers(2, 20),
-    seed=st.integers(0, 9),
-)
-@settings(RELAXED, max_examples=6)
-@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_a_second_optimize_does_nothing(
-    kind: str, first: int, appended: list[int], every: int, seed: int
-) -> None:
-    check_again(kind, [first, *appended], every, seed)
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(3000)
+@examples(6, slow=60, parent=RELAXED)
 @given(
     kind=st.sampled_from(KINDS),
-    first=st.integers(1, 1500),
-    appended=st.lists(st.integers(1, 90), min_size=2, max_size=40),
+    first=st.integers(1, 1500 if is_slow() else 400),
+    appended=st.lists(st.integers(1, 90 if is_slow() else 60), min_size=2, max_size=40 if is_slow() else 14),
     every=st.integers(2, 20),
     seed=st.integers(0, 99),
 )
-@settings(RELAXED, max_examples=60)
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_a_second_optimize_of_many_does_nothing(
+def test_a_second_optimize_does_nothing(
     kind: str, first: int, appended: list[int], every: int, seed: int
 ) -> None:
     check_again(kind, [first, *appended], every, seed)

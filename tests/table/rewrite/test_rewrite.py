@@ -16,6 +16,7 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.rewrite import Rewrite, rewrite
 from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, small_files, write
@@ -60,31 +61,16 @@ def check_change(case: Case, share: float, of_files: float, seed: int, group_byt
             check_invariants(path)
 
 
-@given(
-    case=cases().map(with_key_in_rows),
-    share=st.sampled_from([0.0, 0.1, 0.7, 1.0]),
-    of_files=st.sampled_from([0.2, 0.5, 1.0]),
-    seed=st.integers(0, 99),
-    group_bytes=st.sampled_from([1, 1000, 1 << 30]),
-)
-@settings(RELAXED, max_examples=4)
-def test_rows_deleted_from_some_files_leave_the_rest_in_order(
-    case: Case, share: float, of_files: float, seed: int, group_bytes: int
-) -> None:
-    check_change(case, share, of_files, seed, group_bytes)
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(3000)
+@examples(4, slow=200, parent=RELAXED)
 @given(
-    case=cases() | cases().map(with_key_in_rows),
-    share=st.floats(0.0, 1.0),
-    of_files=st.floats(0.05, 1.0),
+    case=cases().map(with_key_in_rows) | cases(),
+    share=st.sampled_from([0.0, 0.1, 0.7, 1.0]) | st.floats(0.0, 1.0),
+    of_files=st.sampled_from([0.2, 0.5, 1.0]) | st.floats(0.05, 1.0),
     seed=st.integers(0, 9999),
     group_bytes=st.sampled_from([1, 1000, 1 << 30]),
 )
-@settings(RELAXED, max_examples=400)
-def test_so_do_rows_deleted_in_many_ways(
+def test_rows_deleted_from_some_files_leave_the_rest_in_order(
     case: Case, share: float, of_files: float, seed: int, group_bytes: int
 ) -> None:
     check_change(case, share, of_files, seed, group_bytes)
