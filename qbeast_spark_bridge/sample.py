@@ -25,6 +25,7 @@ from qbeast_core.table.engine.tasks.passes import SummaryTask
 from qbeast_core.tree.counted import KEY_BITS, ColumnCounts, counted_summary
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_spark_bridge.schema import numbered, quoted, spark_schema
+from qbeast_spark_bridge.worker.batches import batch_of
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.transport import gathered, in_utc
 
@@ -77,7 +78,7 @@ def send_sample(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
             stream.write_table(rows)
-        yield pa.record_batch([[sink.getvalue().to_pybytes()]], schema=_SENT_SCHEMA)
+        yield batch_of(_SENT_SCHEMA, [sink.getvalue().to_pybytes()])
 
 
 def _collected(sample: DataFrame) -> list[pa.Table]:

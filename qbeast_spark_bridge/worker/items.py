@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from qbeast_spark_bridge.worker.batches import batch_of
+
 __all__ = ["ANSWERS", "answer_items"]
 
 ANSWERS: Final = "number int, answer binary"
@@ -31,4 +33,4 @@ def answer_items(
     for batch in batches:
         for number, item in zip(batch.column("number"), batch.column("item"), strict=True):
             answer = call(pickle.loads(item.as_py()))  # noqa: S301 -- bytes of our own driver
-            yield pa.record_batch([[number.as_py()], [pickle.dumps(answer)]], schema=_ANSWERS_SCHEMA)
+            yield batch_of(_ANSWERS_SCHEMA, [number.as_py()], [pickle.dumps(answer)])

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from qbeast_core.table.dml.key_digest import KeyDigest, digest_of, merge_digests
 from qbeast_core.table.dml.merge_rules import MergeRules
+from qbeast_spark_bridge.worker.batches import batch_of
 from qbeast_spark_bridge.worker.transport import gathered, longs_as_decimals
 
 __all__ = ["DIGESTS", "digest_keys"]
@@ -39,4 +40,4 @@ def digest_keys(
         one = digest_of(rules, pl.DataFrame(longs_as_decimals(table, decimals)))
         found = one if found is None else merge_digests([found, one])
     if found is not None:
-        yield pa.record_batch([[pickle.dumps(found)]], schema=_DIGESTS_SCHEMA)
+        yield batch_of(_DIGESTS_SCHEMA, [pickle.dumps(found)])

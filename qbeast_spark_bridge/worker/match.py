@@ -25,6 +25,7 @@ from qbeast_core.table.dml.merge_rules import MergeRules
 from qbeast_core.table.dml.tasks import MatchRows, join_keys
 from qbeast_core.table.engine.tasks.stored_rows import StoredPart, store_parts, store_rows
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
+from qbeast_spark_bridge.worker.batches import batch_of
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, gathered, longs_as_decimals
 
 __all__ = [
@@ -273,9 +274,7 @@ def _by_bucket(task: MatchTask, rows: pl.DataFrame, kind: int) -> Iterator[pa.Re
 
 
 def _pieces(key: int, file: int, kind: int, data: Sequence[bytes]) -> pa.RecordBatch:
-    columns = [[key] * len(data), [file] * len(data), [kind] * len(data), list(data)]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _PIECES_SCHEMA, strict=True)]
-    return pa.record_batch(arrays, schema=_PIECES_SCHEMA)
+    return batch_of(_PIECES_SCHEMA, [key] * len(data), [file] * len(data), [kind] * len(data), data)
 
 
 def _packed(rows: pl.DataFrame) -> list[bytes]:

@@ -19,6 +19,7 @@ from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
 from qbeast_core.tree.summary_bytes import dump_summary, load_summary
+from qbeast_spark_bridge.worker.batches import batch_of
 from qbeast_spark_bridge.worker.shuffle import packed
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES
 
@@ -91,7 +92,7 @@ def summarise_files(
             # A little more than the share: the merged sample is as thin as the thinnest.
             most = min(max(int(1.05 * share * total.rows), _LEAST_SAMPLE), DOMAIN_LIMITS.rows)
             cut = merge_summaries([total], limits=SampleLimits(most, DOMAIN_LIMITS.size_bytes))
-            yield pa.record_batch([[number], [dump_summary(cut)]], schema=_SUMMARIES_SCHEMA)
+            yield batch_of(_SUMMARIES_SCHEMA, [number], [dump_summary(cut)])
 
 
 def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -104,7 +105,7 @@ def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
                 held = [merge_summaries(held, limits=DOMAIN_LIMITS)]
     if held:
         merged = dump_summary(merge_summaries(held, limits=DOMAIN_LIMITS))
-        yield pa.record_batch([[0], [merged]], schema=_SUMMARIES_SCHEMA)
+        yield batch_of(_SUMMARIES_SCHEMA, [0], [merged])
 
 
 def pack_files(

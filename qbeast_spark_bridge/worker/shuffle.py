@@ -13,6 +13,7 @@ from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.spark_hash import spark_hash
 from qbeast_core.table.engine.tasks.passes import PlaceTask
+from qbeast_spark_bridge.worker.batches import batch_of
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, gathered, longs_as_decimals, pack_rows
 
 __all__ = ["PACKS", "pack_partition", "packed", "task_keys"]
@@ -80,4 +81,4 @@ def packed(job: PlaceTask, keys: I32Array, frames: Iterable[pl.DataFrame]) -> It
     """
     for frame in frames:
         for numbers, packs in pack_rows(frame, job.place(frame), job.file_starts):
-            yield pa.record_batch([pa.array(keys[numbers]), pa.array(numbers), packs], schema=_PACKS_SCHEMA)
+            yield batch_of(_PACKS_SCHEMA, keys[numbers], numbers, packs)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import write_file
+from qbeast_spark_bridge.worker.batches import batch_of
 from qbeast_spark_bridge.worker.transport import unpack_rows
 
 __all__ = ["FILES", "write_partition"]
@@ -47,4 +48,4 @@ def _written(
     while held:
         _, parts = held.popitem()
         files = write_file(job, [rows for rows, _ in parts], [keys for _, keys in parts])
-        yield pa.record_batch([[pickle.dumps(file) for file in files]], schema=_FILES_SCHEMA)
+        yield batch_of(_FILES_SCHEMA, [pickle.dumps(file) for file in files])

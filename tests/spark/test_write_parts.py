@@ -24,6 +24,7 @@ from qbeast_spark_bridge.worker import transport as batches
 from qbeast_spark_bridge.worker import transport as packs
 from qbeast_spark_bridge.worker import write_files
 from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall, note_of
+from qbeast_spark_bridge.worker.items import answer_items
 from qbeast_spark_bridge.worker.transport import longs_as_decimals
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
@@ -172,6 +173,22 @@ def test_modules_of_a_worker_are_left_out_of_collections() -> None:
     frozen, walked = map(int, subprocess.check_output([sys.executable, "-c", code, call], cwd=ROOT).split())
     assert frozen > 20_000
     assert walked < 1_000
+
+
+def test_workers_answer_without_pandas() -> None:
+    """To import it takes a worker longer than a small task."""
+    code = (
+        "import pickle, sys\n"
+        "import pyarrow as pa\n"
+        "from qbeast_spark_bridge.worker.batches import batch_of\n"
+        "schema = pa.schema([('number', pa.int32()), ('item', pa.binary())])\n"
+        "items = batch_of(schema, [0, 1], [pickle.dumps('a'), pickle.dumps('bcd')])\n"
+        "answers = list(pickle.loads(bytes.fromhex(sys.argv[1]))(iter([items])))\n"
+        "print([pickle.loads(one['answer'][0].as_py()) for one in answers], 'pandas' in sys.modules)"
+    )
+    call = pickle.dumps(WorkerCall.of(answer_items, len)).hex()
+    told = subprocess.check_output([sys.executable, "-c", code, call], text=True, cwd=ROOT)
+    assert told.strip() == "[1, 3] False"
 
 
 @pytest.mark.parametrize(
