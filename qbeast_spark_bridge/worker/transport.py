@@ -36,7 +36,8 @@ _PACK_BYTES: Final = 16 << 20
 
 _SENT_BYTES: Final = 8 << 20
 
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+# As Spark compresses what it shuffles: zstd takes twice the time for three fifths of the bytes.
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 _LONG_DIGITS: Final = 18
 
