@@ -27,7 +27,7 @@ from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_core.tree.summary_bytes import load_summary
 from qbeast_spark_bridge.sample import summarise_rows
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
-from qbeast_spark_bridge.settings import chosen, uncounted_batches
+from qbeast_spark_bridge.settings import with_uncounted_batches
 from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
 from qbeast_spark_bridge.worker.items import ANSWERS, answer_items
 from qbeast_spark_bridge.worker.rewrite import (
@@ -132,9 +132,8 @@ class _FrameWorkers:
             pack = WorkerCall.of(
                 pack_partition, (task, task_keys(task.file_count), self.df.columns, decimals)
             )
-            packs = decimals_as_longs(numbered(self.df), decimals).mapInArrow(pack, PACKS)
-            with chosen(spark, uncounted_batches(spark, self.df.schema)):
-                return _written(packs, task)
+            rows = decimals_as_longs(numbered(self.df), decimals)
+            return with_uncounted_batches(rows, lambda some: _written(some.mapInArrow(pack, PACKS), task))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from pyspark.sql.types import BooleanType, DateType, NumericType, TimestampNTZType, TimestampType
+from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives it
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    NumericType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["chosen", "uncounted_batches"]
+__all__ = ["chosen", "with_uncounted_batches"]
+
+_AnswerT = TypeVar("_AnswerT")
 
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+_BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_USUAL_ROWS: Final = "10000"
+_MOST_BYTES: Final = 256 << 20
 _UNCOUNTED: Final = (1 << 31) - 1
 _SHORT: Final = (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType)
+_LONG: Final = (StringType, BinaryType)
+_TOO_LONG: Final = (
+    "qbeast: rows are too long for batches that are not counted; the job is repeated with a count"
+)
 
 
 @contextmanager
@@ -38,21 +57,51 @@ def chosen(spark: SparkSession, settings: Mapping[str, int]) -> Generator[None]:
         yield
 
 
-def uncounted_batches(spark: SparkSession, schema: StructType) -> dict[str, int]:
-    """Return settings under which Spark does not add up the bytes of every row that it hands to Python.
+def with_uncounted_batches(df: DataFrame, job: Callable[[DataFrame], _AnswerT]) -> _AnswerT:
+    """Run a job that hands rows to Python, while Spark does not add up the bytes of every one of them.
 
-    Batches end after a number of rows alone then. So rows that may be long, by text, binary or nested columns, are left
-    to be counted, as are those of a session in which somebody chose how many bytes a batch may have.
+    Batches end after a number of rows alone then. So Spark refuses rows with so much text that a batch of them could
+    have more than 256 MB, and the job is run again with batches that are counted; so are rows with nested columns, and
+    those of a session in which somebody chose how many bytes a batch may have.
 
     Parameters
     ----------
-    spark : SparkSession
-        Classic or Connect.
-    schema : StructType
-        Of the rows.
+    df : DataFrame
+        The rows, of a classic session or of Spark Connect, with column names that need no quoting.
+    job : callable
+        Takes the rows, and leaves nothing behind where it fails before it had all of them.
+
+    Returns
+    -------
+    object
+        What the job returns.
     """
-    is_short = all(isinstance(field.dataType, _SHORT) for field in schema.fields)
-    return {_BATCH_BYTES: _UNCOUNTED} if is_short and spark.conf.get(_BATCH_BYTES, None) is None else {}
+    spark = df.sparkSession
+    guarded = _guarded(df) if spark.conf.get(_BATCH_BYTES, None) is None else None
+    if guarded is None:
+        return job(df)
+    try:
+        with chosen(spark, {_BATCH_BYTES: _UNCOUNTED}):
+            return job(guarded)
+    except Exception as error:
+        if _TOO_LONG not in str(error):
+            raise
+    return job(df)
+
+
+def _guarded(df: DataFrame) -> DataFrame | None:
+    """Return the same rows, of which those that are too long raise an error, or None where nobody can tell."""
+    rows = int(df.sparkSession.conf.get(_BATCH_ROWS, None) or _USUAL_ROWS)
+    kinds = {field.name: field.dataType for field in df.schema.fields}
+    texts = [name for name, kind in kinds.items() if isinstance(kind, _LONG)]
+    if rows <= 0 or not all(isinstance(kind, _SHORT + _LONG) for kind in kinds.values()):
+        return None
+    if not texts:
+        return df
+    length = reduce(add, (F.coalesce(F.octet_length(name).cast("long"), F.lit(0)) for name in texts))
+    first, *_ = texts
+    is_long = length > _MOST_BYTES // rows
+    return df.withColumn(first, F.when(is_long, F.raise_error(F.lit(_TOO_LONG))).otherwise(F.col(first)))
 
 
 def _put_back(spark: SparkSession, name: str, before: str | None) -> None:

@@ -1,4 +1,4 @@
-"""A write asks Spark not to count the bytes of rows that are short, for as long as it takes, and respects who chose."""
+"""A write asks Spark not to count the bytes of rows, as long as they are short, and respects who chose."""
 
 from __future__ import annotations
 
@@ -10,28 +10,34 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_spark_bridge import engine
-from qbeast_spark_bridge.settings import chosen, uncounted_batches
+from qbeast_spark_bridge.settings import chosen, with_uncounted_batches
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MOST = str(2**31 - 1)
+LONG = "x" * 30_000
+"""Of ten thousand such rows a batch would have 300 MB."""
 
 
 @pytest.fixture
 def session(spark: SparkSession) -> Iterator[SparkSession]:
     yield spark
     spark.conf.unset(BYTES)
+    spark.conf.unset(ROWS)
 
 
-def test_rows_that_are_short_are_not_counted_for_as_long_as_they_are_written(
+def test_short_rows_are_not_counted_for_as_long_as_they_are_written(
     session: SparkSession, tmp_path: Path
 ) -> None:
+    rows = session.range(100).selectExpr(
+        "id", "CAST(id AS STRING) AS `a.text`", "CAST(CAST(id AS STRING) AS BINARY) AS bytes"
+    )
     seen: list[str | None] = []
 
     @contextmanager
@@ -40,23 +46,61 @@ def test_rows_that_are_short_are_not_counted_for_as_long_as_they_are_written(
             seen.append(spark.conf.get(BYTES, None))
             yield
 
-    with mock.patch.object(engine, "chosen", looking):
-        bridge.write_table(session.range(100), tmp_path / "t", ["id"])
+    with mock.patch("qbeast_spark_bridge.settings.chosen", looking):
+        bridge.write_table(rows, tmp_path / "t", ["id"])
     assert seen == [MOST]
     assert session.conf.get(BYTES, None) is None
-    assert qbeast.read_table(tmp_path / "t")["id"].sort().to_list() == list(range(100))
+    found = qbeast.read_table(tmp_path / "t").sort("id").select("id", "a.text")
+    assert found.rows() == [(number, str(number)) for number in range(100)]
+
+
+def test_rows_that_turn_out_to_be_long_are_written_with_a_count(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    given = [(1, "short", None), (2, None, LONG)]
+    rows = session.createDataFrame(given, "id long, a string, b string")
+    seen: list[str | None] = []
+
+    def job(some: DataFrame) -> list[tuple[object, ...]]:
+        seen.append(session.conf.get(BYTES, None))
+        return sorted(tuple(row) for row in some.collect())
+
+    assert with_uncounted_batches(rows, job) == given
+    assert seen == [MOST, None]
+    result = bridge.write_table(rows, tmp_path / "t", ["id"])
+    assert session.conf.get(BYTES, None) is None
+    assert qbeast.read_table(tmp_path / "t").sort("id").rows() == given
+    # Nothing of the first attempt is left.
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == result.files == 1
 
 
 def test_rows_of_any_size_and_the_choice_of_others_are_left_alone(session: SparkSession) -> None:
-    def asked(columns: str) -> dict[str, int]:
-        return uncounted_batches(session, session.createDataFrame([], columns).schema)
+    def uncounted(columns: str) -> bool:
+        with mock.patch("qbeast_spark_bridge.settings.chosen", wraps=chosen) as asked:
+            with_uncounted_batches(session.createDataFrame([], columns), lambda rows: rows.columns)
+        return asked.called
 
-    assert asked("a long, b decimal(9, 2), c timestamp, d boolean, e date") == {BYTES: int(MOST)}
-    for other in ("string", "binary", "array<int>", "map<string, int>", "struct<x: int>"):
-        assert asked(f"a long, b {other}") == {}
+    assert uncounted("a long, b decimal(9, 2), c timestamp, d boolean, e date, f string, g binary")
+    for other in ("array<int>", "map<string, int>", "struct<x: int>"):
+        assert not uncounted(f"a long, b {other}")
+    session.conf.set(ROWS, 0)  # batches of any number of rows
+    assert not uncounted("a long")
+    session.conf.unset(ROWS)
     session.conf.set(BYTES, 1 << 20)
-    assert asked("a long") == {}
+    assert not uncounted("a long")
     with suppress(ZeroDivisionError), chosen(session, {BYTES: 7}):
         assert session.conf.get(BYTES) == "7"
         raise ZeroDivisionError
     assert session.conf.get(BYTES) == str(1 << 20)
+
+
+def test_an_error_of_the_job_is_not_taken_for_a_long_row(session: SparkSession) -> None:
+    calls = []
+
+    def failing(rows: DataFrame) -> None:
+        calls.append(rows)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        with_uncounted_batches(session.createDataFrame([], "a string"), failing)
+    assert len(calls) == 1
