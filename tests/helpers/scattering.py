@@ -63,6 +63,9 @@ class PartsEngine:
             answers[number] = sent(sent(call)(sent(items[number])))
         return [answers[number] for number in range(len(items))]
 
+    def has_room(self, size_bytes: int) -> bool:
+        return size_bytes > 0
+
     def _read(self, source: FilesSource) -> list[pl.DataFrame]:
         """Read files from the last to the first, and change their rows in parts."""
         read = [read_files(source.reader, source.numbers[n : n + 1]) for n in range(len(source.numbers))]

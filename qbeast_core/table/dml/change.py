@@ -162,6 +162,7 @@ def _attempt(
         change=plan.change,
         keeps_places=True,
         keeps_keys=plan.keeps_keys,
+        in_place=plan.in_place,
         added=plan.added,
         brings=change.brings,
         data_change=True,
@@ -304,6 +305,8 @@ class ChangePlan:
         What becomes of the rows of the other files.
     keeps_keys : bool
         Whether it leaves the indexed columns of rows as they are.
+    in_place : ndarray of int64
+        Numbers of files of which no row goes, and perhaps no indexed value changes either.
     added : polars.DataFrame or StoredRows or None
         Rows that come, of the table's columns and types.
     deleted, updated : int
@@ -320,6 +323,7 @@ class ChangePlan:
     drops: BoolArray
     change: RowChange | ChangeByFile | None = None
     keeps_keys: bool = False
+    in_place: I64Array = field(default_factory=lambda: np.zeros(0, np.int64))
     added: pl.DataFrame | StoredRows | None = None
     deleted: int = 0
     updated: int = 0

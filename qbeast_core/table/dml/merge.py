@@ -60,6 +60,7 @@ class Merge(Change):
             drops=np.equal(found.counts[1:].sum(axis=0), found.matches.live),
             change=found.change,
             keeps_keys=rules.updates is None or not set(rules.updates.columns) & set(reader.indexed),
+            in_place=found.matches.files[found.counts[1:].sum(axis=0) == 0],
             added=found.added if inserted else None,
             deleted=deleted + not_matched,
             updated=updated,

@@ -35,11 +35,13 @@ class Update(RowsMeant, Change):
         assignments = assignments_of(self.assignments, snapshot, snapshot.schema)
         matches = count_matches(reader, condition, engine)
         updated = int(matches.rows.sum())
+        keeps_keys = not set(assignments.columns) & set(reader.indexed)
         return ChangePlan(
             matches=matches,
             drops=np.zeros(len(matches.files), np.bool_),
             change=UpdatedRows(condition, assignments),
-            keeps_keys=not set(assignments.columns) & set(reader.indexed),
+            keeps_keys=keeps_keys,
+            in_place=matches.files if keeps_keys else matches.files[:0],
             updated=updated,
             parameters={"predicate": orjson.dumps([condition.text]).decode()},
             counts={"numUpdatedRows": updated},

@@ -136,6 +136,10 @@ class LocalEngine:
         most = max(self._budget.memory_bytes // _ONE_CALL_BYTES, 1)
         return self._memory.map(call, items, at_once=min(at_once, most))
 
+    def has_room(self, size_bytes: int) -> bool:
+        """Tell whether so many bytes fit the budget; see `Engine`."""
+        return not self._spills(size_bytes)
+
     def taken(self, source: Source, *, copies: int) -> FrameSource | StreamSource:
         """Return rows in memory where so many copies of them fit the budget; else what reads them again and again.
 

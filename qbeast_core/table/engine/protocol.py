@@ -249,3 +249,7 @@ class Engine(Protocol):
             Whatever a call raised.
         """
         ...
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Tell whether a process may hold rows of so many bytes in calls of `map`."""
+        ...

@@ -37,6 +37,7 @@ from qbeast_core.table.index.design_effect import warn_if_growing
 from qbeast_core.table.index.revision import choose_revision, wish_of_table
 from qbeast_core.table.index.state import IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.rewrite.in_place import change_in_place
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -66,6 +67,8 @@ class Rewrite:
         them; else by those of a fresh tree.
     keeps_keys : bool
         Whether `change` leaves the indexed columns of the rows it returns as they are.
+    in_place : ndarray of int64
+        Those of `files` of which no row goes: where no indexed value changes either, rows keep their places.
     added : polars.DataFrame or StoredRows or None
         More rows, of the table's columns and types.
     brings : {"files", "rows"}
@@ -102,6 +105,7 @@ class Rewrite:
     change: RowChange | ChangeByFile | None = None
     keeps_places: bool = False
     keeps_keys: bool = False
+    in_place: I64Array = field(default_factory=lambda: np.zeros(0, np.int64))
     added: pl.DataFrame | StoredRows | None = None
     brings: Brings = "files"
     data_change: bool = False
@@ -204,7 +208,7 @@ def rewrite(reader: Reader, asked: Rewrite, runtime: Runtime, *, engine: Engine 
             files = len(replaced.adds)
             asked.progress(Progress("commit", files, files, replaced.rows))
     except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
-        delete_data_files(reader.store, rewriter.adds)
+        delete_data_files(reader.store, [*rewriter.adds, *rewriter.in_place.values()])
         raise
     if replaced is None:
         return None
@@ -245,6 +249,7 @@ class _Rewriter:
         self.gone[asked.files] = True
         self.revision, self.is_new = asked.revision, False
         self.out_of_range: _OutOfRangeRows | None = None
+        self.in_place: Mapping[int, AddFile] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -252,6 +257,11 @@ class _Rewriter:
         self.new = new_blocks()
 
     def run(self) -> Replaced | None:
+        self.in_place = change_in_place(self.reader, self.asked.in_place, self.asked.change, self.engine)
+        self.gone[list(self.in_place)] = False  # their blocks stay
+        if self.in_place and not self.gone.any() and self.asked.added is None:
+            self.revision = self.state.newest
+            return self._replaced()
         rows = self._first()
         while True:
             taken = int(self.gone.sum())
@@ -280,7 +290,32 @@ class _Rewriter:
             if plan is not None:
                 self._write(plan)
             count, cubes = count + int(self.new["rows"].sum()), cubes + self.new["cube"].n_unique()
-        return Replaced(self.gone, self.adds, self.revision, self.is_new, count, cubes)
+        return self._with_those_in_place(
+            Replaced(self.gone, self.adds, self.revision, self.is_new, count, cubes)
+        )
+
+    def _with_those_in_place(self, replaced: Replaced) -> Replaced:
+        """Put files beside the others whose rows kept their places; some may have gone with others since."""
+        numbers = [number for number in self.in_place if not self.gone[number]]
+        delete_data_files(
+            self.reader.store, [self.in_place[number] for number in self.in_place if self.gone[number]]
+        )
+        adds = [self.in_place[number] for number in numbers]
+        if not adds:
+            return replaced
+        gone = replaced.gone.copy()
+        gone[numbers] = True
+        blocks = new_blocks(adds)
+        if replaced.is_new:
+            adds = [_of_revision(add, self.state.newest) for add in adds]
+        return replace(
+            replaced,
+            gone=gone,
+            adds=[*adds, *replaced.adds],
+            revision=replaced.revision or self.state.newest,
+            rows=replaced.rows + int(blocks["rows"].sum()),
+            cubes=replaced.cubes + blocks["cube"].n_unique(),
+        )
 
     def _first(self) -> Rows:
         """Take the rows; those that need a new revision are set apart, so that all others stay in theirs."""

@@ -18,7 +18,9 @@ from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U64Array
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
+from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import FileSettings, store_file
+from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
 from qbeast_core.tree.grid import GRID_BITS, child_codes
 from qbeast_core.tree.outline import Outline
@@ -30,6 +32,7 @@ __all__ = [
     "PlacedFile",
     "RowsToPlace",
     "ordered_files",
+    "store_indexed",
     "store_ordered",
     "with_blocks",
     "write_file",
@@ -156,16 +159,7 @@ def store_ordered(task: PlaceTask, file: OrderedRows) -> PlacedFile:
     nodes, weights = nodes_and_weights(task.outline, keys)
     begins: BoolArray = np.concatenate([[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])])
     starts = np.flatnonzero(begins)
-    target, revision = task.target, task.revision
-    add = store_file(
-        rows,
-        weights,
-        page_rows_for(rows.height, cube_size=revision.desired_cube_size),
-        store=target.store,
-        path=f"{uuid.uuid4()}.parquet",
-        settings=FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect),
-        now_ms=lambda: time.time_ns() // 1_000_000,
-    )
+    add = store_indexed(rows, weights, task.target, task.revision, path=f"{uuid.uuid4()}.parquet")
     return PlacedFile(
         add=add,
         nodes=nodes[starts],
@@ -173,6 +167,27 @@ def store_ordered(task: PlaceTask, file: OrderedRows) -> PlacedFile:
         min_weights=weights[starts],
         counts=np.diff(starts, append=rows.height),
         weight_sum=int(weights.sum(dtype=np.int64)),
+    )
+
+
+def store_indexed(
+    rows: pl.DataFrame, weights: I32Array, target: FileTarget, revision: Revision, *, path: str
+) -> AddFile:
+    """Write rows in the order of their file, which have places in a revision; return the file without blocks.
+
+    Raises
+    ------
+    StorageError
+        If the store refuses.
+    """
+    return store_file(
+        rows,
+        weights,
+        page_rows_for(rows.height, cube_size=revision.desired_cube_size),
+        store=target.store,
+        path=path,
+        settings=FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect),
+        now_ms=lambda: time.time_ns() // 1_000_000,
     )
 
 

@@ -1,0 +1,124 @@
+"""One file whose rows get other values and keep their places: workers write it again with the blocks it had."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.log.actions import AddFile
+from qbeast_core.space.arrays import I32Array
+from qbeast_core.spec.block import Block
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks.placed_files import store_indexed
+from qbeast_core.table.engine.tasks.row_change import RowChange
+from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
+from qbeast_core.tree.columns import frame_weights
+
+__all__ = ["ChangeFile", "FileToChange"]
+
+_PLACE: Final = "__qbeast_place"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileToChange:
+    """A live file.
+
+    Attributes
+    ----------
+    parts : FileParts
+        All of it.
+    change : callable
+        What becomes of its rows.
+    blocks : tuple of Block
+        As the log has them, in the order of the file.
+    """
+
+    parts: FileParts
+    change: RowChange
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangeFile:
+    """Writes a file again with its rows changed, if each stays where it is; picklable.
+
+    Attributes
+    ----------
+    files : TableFiles
+        Where the table's files are.
+    keep : RowFilter
+        Reads all columns of all rows.
+    target : FileTarget
+        Where the new file goes.
+    revision : Revision
+        That it is indexed in.
+    operation : str
+        With which the new file's name begins, so that it can be found where nobody was told of it.
+    """
+
+    files: TableFiles = field(repr=False)
+    keep: RowFilter
+    target: FileTarget
+    revision: Revision
+    operation: str
+
+    def __call__(self, file: FileToChange) -> AddFile | None:
+        """Write the file; None, and nothing is written, if a row goes or an indexed value changes.
+
+        Raises
+        ------
+        StorageError
+            If a store refuses.
+        """
+        held: list[pl.DataFrame] = []
+        for rows in _first_alone(read_parts(file.parts, self.keep, self.files)):
+            changed = self._changed(rows, file.change)
+            if changed is None:
+                return None
+            held.append(changed)
+        if not held:
+            return None
+        rows = pl.concat(held, rechunk=True)
+        weights = frame_weights(rows, self.revision.columns)
+        if not _lie_in_blocks(weights, file.blocks):
+            return None
+        path = f"{self.operation}.{uuid.uuid4()}.parquet"
+        add = store_indexed(rows, weights, self.target, self.revision, path=path)
+        return add.model_copy(update={"blocks": file.blocks})
+
+    def _changed(self, rows: pl.DataFrame, change: RowChange) -> pl.DataFrame | None:
+        """Return the rows in their order as they will be, if they all stay, with the indexed values they had."""
+        place = pl.Series(_PLACE, np.arange(rows.height, dtype=np.uint32))
+        changed = change(rows.with_columns(place))
+        if changed.height != rows.height:
+            return None
+        order = np.argsort(changed[_PLACE].to_numpy(), kind="stable")
+        in_order = changed.drop(_PLACE)[pl.Series(order)]
+        indexed = list(self.revision.columns)
+        return in_order if in_order.select(indexed).equals(rows.select(indexed)) else None
+
+
+def _first_alone(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield the first of some frames, by which it mostly shows whether rows stay, and then the others as one."""
+    yield from islice(frames, 1)
+    others = [frame for frame in frames if frame.height]
+    if others:
+        yield pl.concat(others)
+
+
+def _lie_in_blocks(weights: I32Array, blocks: tuple[Block, ...]) -> bool:
+    """Tell whether rows of such weights are those of blocks that lie one behind the other."""
+    ends = np.cumsum([block.element_count for block in blocks])
+    if not len(blocks) or ends[-1] != len(weights):
+        return False
+    falls = np.flatnonzero(weights[1:] < weights[:-1]) + 1
+    starts = np.concatenate([[0], ends[:-1]])
+    lowest = np.array([block.min_weight for block in blocks])
+    return bool(np.isin(falls, starts).all() and (weights[starts] == lowest).all())

@@ -1,0 +1,89 @@
+"""Files whose rows keep their places are written again with the blocks they had; others go the long way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest import mock
+
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.table.engine.tasks import changed_file
+from tests.helpers.invariants import check_invariants
+from tests.helpers.tables import assert_same_rows, small_files
+
+ROWS = pl.DataFrame({"row": range(2000)}).with_columns(
+    key=pl.col("row") * 7919 % 2000, price=(pl.col("row") % 97).cast(pl.Float64), note=pl.lit("as it was")
+)
+BLOCKS = ["cube", "min_weight", "max_weight", "element_count"]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> qbeast.Table:
+    with small_files():
+        qbeast.write_table(ROWS, tmp_path, columns=["key", "price"], cube_size=80)
+    return qbeast.open_table(tmp_path)
+
+
+def blocks(table: qbeast.Table) -> list[tuple[object, ...]]:
+    return sorted(table.blocks().select(BLOCKS).rows())
+
+
+def names(table: qbeast.Table) -> set[str]:
+    return {file.name for file in Path(table.uri).glob("*.parquet")}
+
+
+def test_an_update_of_other_columns_leaves_every_block_as_it_was(table: qbeast.Table) -> None:
+    before, files = blocks(table), names(table)
+    sample = table.scan(sample=0.3).collect()
+    with small_files():
+        result = table.update(pl.col("row") % 150 == 3, {"note": pl.lit("changed")})
+    assert (result.rows_updated, result.rows_copied) == (14, sum(result.plan["rows"]) - 14)
+    assert result.files == result.plan.height > 1
+    assert len(names(table) - files) == result.files
+    assert blocks(table) == before
+    note = pl.when(pl.col("row") % 150 == 3).then(pl.lit("changed")).otherwise(pl.col("note"))
+    assert_same_rows(table.scan().collect(), ROWS.with_columns(note.alias("note")), "row")
+    assert_same_rows(table.scan(sample=0.3).collect(), sample.with_columns(note.alias("note")), "row")
+    check_invariants(Path(table.uri))
+
+
+@pytest.mark.parametrize("new", [0, 40])
+def test_a_merge_moves_the_rows_of_files_alone_whose_indexed_values_change(
+    table: qbeast.Table, new: int
+) -> None:
+    source = ROWS.filter(pl.col("row") % 100 == 7).with_columns(note=pl.lit("merged"))
+    moved = pl.col("row") == source["row"][0]
+    source = source.with_columns(price=pl.when(moved).then(-1.0).otherwise(pl.col("price")))
+    added = ROWS.head(new).with_columns(row=pl.col("row") + 10_000, note=pl.lit("new"))
+    with (
+        small_files(),
+        mock.patch.object(
+            changed_file.ChangeFile, "__call__", autospec=True, side_effect=changed_file.ChangeFile.__call__
+        ) as tried,
+    ):
+        result = table.merge(pl.concat([source, added]), "row")
+    assert tried.call_count == result.plan.filter(action="rewrite").height > 1
+    assert (result.rows_updated, result.rows_inserted) == (source.height, new)
+    rows = pl.concat([ROWS.join(source, on="row", how="anti"), source, added])
+    assert_same_rows(table.scan().collect(), rows, "row")
+    check_invariants(Path(table.uri))
+
+
+def test_of_changes_that_fail_no_file_is_left(table: qbeast.Table) -> None:
+    before = names(table)
+    seen: list[str] = []
+    store = changed_file.store_indexed
+
+    def failing(*given: object, path: str) -> object:
+        seen.append(path)
+        if len(seen) == 3:
+            msg = "the disk is full"
+            raise qbeast.StorageError(msg, path=path)
+        return store(*given, path=path)  # type: ignore[arg-type] # as they came
+
+    with mock.patch.object(changed_file, "store_indexed", failing), pytest.raises(qbeast.StorageError):
+        table.update(pl.col("row") % 150 == 3, {"note": pl.lit("changed")})
+    assert len(seen) >= 3
+    assert names(table) == before
