@@ -210,7 +210,7 @@ def test_workers_that_die_change_a_row_once(job: Job) -> None:
     path = job.tables["dying_merge"]
     assert {file.suffix.removeprefix(".") for file in path.parent.glob("dying_merge.worker dies.*")} == {
         *("digest_keys", "pack_source", "pack_keys", "join_buckets", "judge_files"),
-        *("summarise_files", "pack_files", "write_partition"),
+        *("answer_items", "summarise_files", "pack_files", "write_partition"),
     }
     check_changed(path, merged(before()))
 
