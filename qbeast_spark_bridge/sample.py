@@ -25,9 +25,8 @@ from qbeast_core.table.engine.tasks.passes import SummaryTask
 from qbeast_core.tree.counted import KEY_BITS, ColumnCounts, counted_summary
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_spark_bridge.schema import numbered, quoted, spark_schema
-from qbeast_spark_bridge.worker.batches import batch_of
 from qbeast_spark_bridge.worker.call import WorkerCall
-from qbeast_spark_bridge.worker.transport import gathered, in_utc
+from qbeast_spark_bridge.worker.transport import batch_of, gathered, in_utc
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

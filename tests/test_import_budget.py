@@ -28,6 +28,7 @@ def test_import_loads_nothing_heavy() -> None:
 MOST_MODULES = 70  # of ours: each costs the first task of a session a part of a second
 MOST_OF = {
     "change": 85,  # conditions and values besides
+    "change in place": 80,  # it reads and writes
 }
 WORKERS = {
     "write": ("qbeast_spark_bridge.worker.shuffle", "qbeast_spark_bridge.worker.write_files"),
@@ -37,6 +38,7 @@ WORKERS = {
     "count": ("qbeast_spark_bridge.worker.items", "qbeast_core.table.dml.tasks"),
     "change": ("qbeast_spark_bridge.worker.rewrite", "qbeast_core.table.dml.row_changes"),
     "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_core.carbondata.task"),
+    "change in place": ("qbeast_spark_bridge.worker.items", "qbeast_core.table.engine.tasks.changed_file"),
     "convert": ("qbeast_spark_bridge.worker.items", "qbeast_core.table.maintenance.parquet_folder"),
 }
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from qbeast_spark_bridge.worker.batches import batch_of
+from qbeast_spark_bridge.worker.transport import batch_of
 
 __all__ = ["ANSWERS", "answer_items"]
 

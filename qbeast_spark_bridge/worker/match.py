@@ -25,8 +25,7 @@ from qbeast_core.table.dml.merge_rules import MergeRules
 from qbeast_core.table.dml.tasks import MatchRows, join_keys
 from qbeast_core.table.engine.tasks.stored_rows import StoredPart, store_parts, store_rows
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
-from qbeast_spark_bridge.worker.batches import batch_of
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, gathered, longs_as_decimals
+from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, gathered, longs_as_decimals
 
 __all__ = [
     "PIECES",

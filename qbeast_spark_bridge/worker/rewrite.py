@@ -19,9 +19,8 @@ from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
 from qbeast_core.tree.summary_bytes import dump_summary, load_summary
-from qbeast_spark_bridge.worker.batches import batch_of
 from qbeast_spark_bridge.worker.shuffle import packed
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES
+from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of
 
 __all__ = ["SUMMARIES", "AddedRows", "ChangedRows", "merge_partition", "pack_files", "summarise_files"]
 

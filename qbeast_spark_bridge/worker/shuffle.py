@@ -13,8 +13,13 @@ from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.spark_hash import spark_hash
 from qbeast_core.table.engine.tasks.passes import PlaceTask
-from qbeast_spark_bridge.worker.batches import batch_of
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, gathered, longs_as_decimals, pack_rows
+from qbeast_spark_bridge.worker.transport import (
+    BUFFER_BYTES,
+    batch_of,
+    gathered,
+    longs_as_decimals,
+    pack_rows,
+)
 
 __all__ = ["PACKS", "pack_partition", "packed", "task_keys"]
 

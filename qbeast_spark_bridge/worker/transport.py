@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,7 @@ from qbeast_core.table.data.frames import WEIGHT_COLUMN
 
 __all__ = [
     "BUFFER_BYTES",
+    "batch_of",
     "decimals_as_longs",
     "gathered",
     "in_utc",
@@ -77,6 +78,31 @@ def gathered(
         yield _table(held, names)
 
 
+def batch_of(
+    schema: pa.Schema, *columns: Sequence[int] | I32Array | Sequence[bytes] | pa.Array
+) -> pa.RecordBatch:
+    """Return a batch of values that are at hand.
+
+    It is made of buffers: to see whether a list is one of its own, pyarrow imports pandas, which takes a worker longer
+    than a small task.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Of columns of ``int32`` and ``binary`` alone.
+    columns : sequence of int or bytes, or pyarrow.Array
+        The values of each, none of them null.
+
+    Examples
+    --------
+    >>> schema = pa.schema([("number", pa.int32()), ("item", pa.binary())])
+    >>> batch_of(schema, [1, 2], [b"one", b""]).to_pylist()
+    [{'number': 1, 'item': b'one'}, {'number': 2, 'item': b''}]
+    """
+    arrays = [_array(field.type, values) for field, values in zip(schema, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def in_utc(table: pa.Table) -> pa.Table:
     """Return the rows with timestamps that have a zone labelled UTC, which is what they count.
 
@@ -88,6 +114,17 @@ def in_utc(table: pa.Table) -> pa.Table:
     """
     fields = [_field_in_utc(field) for field in table.schema]
     return table if fields == list(table.schema) else table.cast(pa.schema(fields))
+
+
+def _array(dtype: pa.DataType, values: Any) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values
+    if not pa.types.is_binary(dtype):
+        return pa.Array.from_buffers(dtype, len(values), [None, pa.py_buffer(np.asarray(values, np.int32))])
+    ends = np.cumsum([0, *map(len, values)]).astype(np.int32)
+    return pa.Array.from_buffers(
+        dtype, len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
+    )
 
 
 def _table(held: list[pa.RecordBatch], names: Sequence[str] | None) -> pa.Table:

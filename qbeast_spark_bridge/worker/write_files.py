@@ -12,8 +12,7 @@ import pyarrow as pa
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import write_file
-from qbeast_spark_bridge.worker.batches import batch_of
-from qbeast_spark_bridge.worker.transport import unpack_rows
+from qbeast_spark_bridge.worker.transport import batch_of, unpack_rows
 
 __all__ = ["FILES", "write_partition"]
 

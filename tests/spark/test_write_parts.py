@@ -180,7 +180,7 @@ def test_workers_answer_without_pandas() -> None:
     code = (
         "import pickle, sys\n"
         "import pyarrow as pa\n"
-        "from qbeast_spark_bridge.worker.batches import batch_of\n"
+        "from qbeast_spark_bridge.worker.transport import batch_of\n"
         "schema = pa.schema([('number', pa.int32()), ('item', pa.binary())])\n"
         "items = batch_of(schema, [0, 1], [pickle.dumps('a'), pickle.dumps('bcd')])\n"
         "answers = list(pickle.loads(bytes.fromhex(sys.argv[1]))(iter([items])))\n"

@@ -18,7 +18,7 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
 from qbeast_core.table.dml.match import Matches, count_matches
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine
+from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.row_change import ChangeByFile, RowChange
 from qbeast_core.table.engine.tasks.stored_rows import StoredRows
 from qbeast_core.table.index.state import IndexState
@@ -174,7 +174,6 @@ def _attempt(
         base=snapshot,
         conflict_with=_ConflictWith(reader, change, engine),
         progress=options.progress,
-        group_bytes=GROUP_BYTES,
     )
     replaced = rewrite(seen, asked, runtime, engine=engine)
     newest = None if replaced is None or replaced.outcome is None else replaced.outcome.snapshot
