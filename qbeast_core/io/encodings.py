@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from qbeast_core.io.parquet_write import encode_data_file
 from qbeast_core.io.value_bytes import rows_within
 
-__all__ = ["choose_dictionary", "choose_uncompressed"]
+__all__ = ["choose_dictionary", "choose_uncompressed", "is_few"]
 
 _SAMPLE_ROWS: Final = 16_384
 _MOST_NUMBERS: Final = 256  # above it DELTA_BINARY_PACKED is as small, and needs no dictionary to be read
@@ -52,6 +52,25 @@ def choose_dictionary(frame: pl.DataFrame) -> list[str]:
     sample = frame if step == 1 else frame.gather_every(step)
     leaves = (one for column in sample.get_columns() for one in _leaves(column.name, _some(column)))
     return [path for path, leaf in leaves if _repeats(leaf)]
+
+
+def is_few(values: pl.Series, rows: int) -> bool:
+    """Say whether a column of so many rows deserves a dictionary, as `choose_dictionary` means it.
+
+    Parameters
+    ----------
+    values
+        Its distinct values, null perhaps among them.
+    rows
+        How many there are.
+
+    Examples
+    --------
+    >>> is_few(pl.Series(["a", "b"]), 16), is_few(pl.Series(["a", "b"]), 15)
+    (True, False)
+    """
+    distinct = len(values) - values.null_count()
+    return 0 < distinct * _LEAST_REPEATS <= rows and _fits(values, distinct)
 
 
 def choose_uncompressed(rows: pl.DataFrame, *, page_rows: int, dictionary: Sequence[str]) -> list[str]:
@@ -122,7 +141,13 @@ def _repeats(leaf: pl.Series) -> bool:
     distinct = leaf.n_unique() - (leaf.null_count() > 0)
     if distinct * _LEAST_REPEATS > values:
         return False
-    if is_text:
+    return _fits(leaf, distinct)
+
+
+def _fits(leaf: pl.Series, distinct: int) -> bool:
+    """Say whether the values of a leaf, so many distinct ones, make a dictionary small enough."""
+    dtype = leaf.dtype
+    if isinstance(dtype, pl.String | pl.Binary):
         return distinct <= _MOST_VALUES and bool(_bytes_each(leaf.unique()).sum() <= _MOST_BYTES)
     packed = dtype.is_integer() or dtype.is_temporal() or dtype.is_decimal()
     return bool(distinct <= (_MOST_NUMBERS if packed else _MOST_VALUES))

@@ -58,6 +58,7 @@ def encode_data_file(
     dictionary: Sequence[str] = (),
     uncompressed: Collection[str] = (),
     compression_level: int = 1,
+    values: Mapping[str, pl.Series] | None = None,
 ) -> EncodedFile:
     """Encode rows as a data file, in the order given.
 
@@ -86,6 +87,9 @@ def encode_data_file(
         Dotted leaf columns to store without zstd (see `choose_uncompressed`).
     compression_level
         Of zstd, 1 to 22.
+    values
+        Of columns whose numbers in `frame` are places among a few values, those, null not among them. Such columns
+        are listed in `dictionary`, and not in `statistics`.
 
     Raises
     ------
@@ -100,7 +104,7 @@ def encode_data_file(
     >>> pl.read_parquet(file.data)["city"].to_list(), file.size_bytes == len(file.data)
     (['Oslo', 'Rome', 'Oslo'], True)
     """
-    table = _with_weights(frame, weights, page_rows)
+    table = _with_values(_with_weights(frame, weights, page_rows), {} if values is None else values)
     chosen = set(dictionary)
     known = [name for name in statistics if not _has_nan(table.column(name))]
     known += [WEIGHT_COLUMN] if weights is not None else []
@@ -139,6 +143,15 @@ def _with_weights(frame: pl.DataFrame | Any, weights: I32Array | None, page_rows
     # From its buffer: pa.array of an ndarray imports pandas first, to see whether it is one of its own.
     column: Any = pa.Array.from_buffers(pa.int32(), len(high), [None, pa.py_buffer(high)])
     return table.append_column(WEIGHT_COLUMN, column)
+
+
+def _with_values(table: Any, values: Mapping[str, pl.Series]) -> Any:
+    """Return the same table with dictionaries: places among values become such values."""
+    for name, known in values.items():
+        places = table.column(name).combine_chunks()
+        column = pa.DictionaryArray.from_arrays(places, known.to_arrow(compat_level=pl.CompatLevel.oldest()))
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table
 
 
 def _has_nan(column: Any) -> bool:

@@ -73,7 +73,12 @@ def leaf_column(leaf: Leaf) -> pl.Expr:
     return column
 
 
-def file_stats(frame: pl.DataFrame | pl.LazyFrame, *, columns: Sequence[Leaf] | None = None) -> str:
+def file_stats(
+    frame: pl.DataFrame | pl.LazyFrame,
+    *,
+    columns: Sequence[Leaf] | None = None,
+    few: Mapping[str, pl.Series] | None = None,
+) -> str:
     """Return the ``stats`` text of an add action for a file of these rows.
 
     Numbers, dates, timestamps and strings get bounds; other types a null count only. Strings are cut after 32
@@ -87,23 +92,33 @@ def file_stats(frame: pl.DataFrame | pl.LazyFrame, *, columns: Sequence[Leaf] | 
         The rows of the file, in the types of the table; of a lazy frame few are in memory at a time.
     columns : sequence of Leaf, optional
         The leaves to describe (`stats_columns`); default: the first 32.
+    few : mapping of str to polars.Series, optional
+        The distinct values of columns of which `frame` tells but where they are null.
 
     Examples
     --------
     >>> file_stats(pl.DataFrame({"x": [1.5, None, float("nan")], "s": ["b", "a", "b"]}))
     '{"numRecords":3,"minValues":{"x":1.5,"s":"a"},"maxValues":{"s":"b"},"nullCount":{"x":1,"s":0}}'
     """
-    schema = frame.collect_schema()
+    distinct = {} if few is None else few
+    schema = pl.Schema({**frame.collect_schema(), **{name: one.dtype for name, one in distinct.items()}})
     leaves = stats_columns(schema, {}) if columns is None else list(columns)
     known = dict(leaves_of(schema))
     dtypes = [known[leaf] for leaf in leaves]
-    asked = [one for i, leaf in enumerate(leaves) for one in _questions(str(i), leaf_column(leaf), dtypes[i])]
-    asked.append(pl.len().alias("rows"))
+    asked, asked_of_few = [pl.len().alias("rows")], [pl.lit(0)]
+    for i, (leaf, dtype) in enumerate(zip(leaves, dtypes, strict=True)):
+        asked.append(leaf_column(leaf).null_count().alias(f"{i}.nulls"))
+        if leaf[0] in distinct:
+            asked_of_few += _bounds(str(i), pl.lit(distinct[leaf[0]]), dtype)
+        else:
+            asked += _bounds(str(i), leaf_column(leaf), dtype)
     if isinstance(frame, pl.LazyFrame):
         frame = frame.select(asked).collect(engine="streaming")
         answers = frame.row(0, named=True)
     else:
         answers = frame.select(asked).row(0, named=True)
+    if distinct:
+        answers |= pl.select(asked_of_few).row(0, named=True)
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
@@ -128,8 +143,7 @@ def _parse_names(text: str) -> Iterator[Leaf]:
             parts = []
 
 
-def _questions(key: str, column: pl.Expr, dtype: pl.DataType) -> Iterator[pl.Expr]:
-    yield column.null_count().alias(f"{key}.nulls")
+def _bounds(key: str, column: pl.Expr, dtype: pl.DataType) -> Iterator[pl.Expr]:
     if dtype.is_temporal():
         # As integers: Python's own types end at the year 9999.
         column = column.dt.cast_time_unit("us") if isinstance(dtype, pl.Datetime) else column

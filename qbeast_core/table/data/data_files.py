@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import as_completed
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -77,8 +77,22 @@ class FileSettings:
         configuration: Mapping[str, str],
         *,
         dialect: BlocksDialect,
+        size_bytes: int | None = None,
     ) -> FileSettings:
         """Derive the settings from the rows, some of which are encoded to see where they are many, and the table.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame
+            The rows, or some from all over them.
+        indexed : tuple of str
+            Indexed columns.
+        configuration : Mapping of str to str
+            The table's properties.
+        dialect : BlocksDialect
+            Of the table.
+        size_bytes : int, optional
+            Of all rows in memory; by default of `frame`.
 
         Raises
         ------
@@ -90,7 +104,7 @@ class FileSettings:
         listed += [(name,) for name in indexed if (name,) not in listed]
         dictionary = choose_dictionary(frame)
         uncompressed: list[str] = []
-        if frame.estimated_size() > _WORTH_TRYING_BYTES:
+        if (frame.estimated_size() if size_bytes is None else size_bytes) > _WORTH_TRYING_BYTES:
             # Rows from all over the input, each once, in no order: that is how a file will hold them.
             some = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
             rows, order = np.unique(some, return_inverse=True)
@@ -98,6 +112,11 @@ class FileSettings:
                 RowSource(frame).take(rows, order), page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary
             )
         return FileSettings(dictionary, uncompressed, indexed, listed, dialect != "qbeast-spark")
+
+    def with_dictionary(self, names: Collection[str], *, among: Collection[str]) -> FileSettings:
+        """Return settings where of some columns the named ones, and no others, get a dictionary."""
+        kept = [path for path in self.dictionary if path not in among]
+        return replace(self, dictionary=[*kept, *names])
 
 
 def store_file(
@@ -109,6 +128,7 @@ def store_file(
     path: str,
     settings: FileSettings,
     now_ms: Callable[[], int],
+    values: Mapping[str, pl.Series] | None = None,
 ) -> AddFile:
     """Encode and store rows in the order given.
 
@@ -128,6 +148,9 @@ def store_file(
         How it is encoded.
     now_ms : callable
         The clock, milliseconds since 1970 UTC.
+    values : mapping of str to polars.Series, optional
+        Of columns whose numbers in `rows` are places among a few values, those: each is there, null is none of them.
+        Such columns have a dictionary.
 
     Returns
     -------
@@ -147,6 +170,7 @@ def store_file(
         statistics=settings.statistics,
         dictionary=settings.dictionary,
         uncompressed=settings.uncompressed,
+        values=values,
     )
     store.put(path, encoded.data)
     tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights))}
@@ -163,7 +187,7 @@ def store_file(
         path=path,
         size=encoded.size_bytes,
         modification_time=now_ms(),
-        stats=file_stats(rows, columns=settings.stats_columns),
+        stats=file_stats(rows, columns=settings.stats_columns, few=values),
         tags=tags,
         has_hidden_weights=settings.hidden_weights,
     )

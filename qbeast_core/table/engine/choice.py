@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -21,7 +21,7 @@ from qbeast_core.table.engine.protocol import AnswerT, FilesSource, FrameSource,
 from qbeast_core.table.engine.spill.files import spool
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.spill.rows import Spill, spilled_rows
-from qbeast_core.table.engine.stream import FilesStream, FrameStream, StreamSource
+from qbeast_core.table.engine.stream import FilesStream, FrameStream, StreamSource, handed_over
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 
@@ -251,7 +251,7 @@ class LocalEngine:
         row_bytes = size_bytes / max(sum(batch.height for batch in held), 1)
         if stream.is_one_shot:
             spill = self.spill
-            rows = chain(_handed_over(held), batches)
+            rows = chain(handed_over(held), batches)
             stream = spool(rows, stream.empty, spill.folder, spill.told)
         return _Repeatable(stream, stream, row_bytes)
 
@@ -266,9 +266,3 @@ class _Repeatable:
     source: Source
     stream: StreamSource | None = None
     row_bytes: float = 0.0
-
-
-def _handed_over(held: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield frames and forget them."""
-    while held:
-        yield held.pop(0)

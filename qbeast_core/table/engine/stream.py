@@ -23,6 +23,7 @@ __all__ = [
     "FrameStream",
     "RowsLike",
     "StreamSource",
+    "handed_over",
     "source_of",
     "within",
 ]
@@ -102,6 +103,12 @@ def within(frame: pl.DataFrame, size_bytes: int) -> Iterator[pl.DataFrame]:
     if frame.height:
         row_bytes = max(frame.estimated_size() / frame.height, 1.0)
         yield from frame.iter_slices(max(int(size_bytes / row_bytes), 1))
+
+
+def handed_over(held: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield frames and forget them."""
+    while held:
+        yield held.pop(0)
 
 
 class FrameStream:

@@ -18,12 +18,22 @@ from qbeast_core.table.engine.spill.ahead import map_ahead
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.stream import within
 
-__all__ = ["LoadedRows", "PlacedBatch", "SpilledRange", "SpilledRows", "as_it_is", "scatter", "spool"]
+__all__ = [
+    "LoadedRows",
+    "PlacedBatch",
+    "SpilledRange",
+    "SpilledRows",
+    "as_it_is",
+    "sampled",
+    "scatter",
+    "spool",
+]
 
 BatchT = TypeVar("BatchT")
 
 _KEYS: Final = "sort key"  # the last column, found by its place: others may have any name
 _PLAIN: Final = pa.ipc.IpcWriteOptions()  # to pack what is read back at once takes more time than it saves
+_SAMPLED_BATCHES: Final = 64
 _FAST: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _SMALL: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))  # what stays until the call ends
 
@@ -90,15 +100,14 @@ class LoadedRows:
         table = pa.concat_tables(tables)
         tables.clear()
         place = len(schema)
-        return LoadedRows(table.remove_column(place), table.column(place).to_numpy(), schema)
+        return LoadedRows(table.remove_column(place), _numbers(table.column(place)), schema)
 
     def take(self, places: I64Array, names: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return some rows in some order, all columns by default; beside them one column more is held at a time."""
+        """Return some rows in some order, all columns by default; beside them one column is held twice at a time."""
         wanted, order = list(self.schema) if names is None else list(names), pl.Series(places)
-        columns = [
-            _frame(self.table.select([name]), self.schema).to_series().gather(order) for name in wanted
-        ]
-        return pl.DataFrame(columns)
+        # In one piece: to look for each row's piece takes longer, and a text is a piece more to look up.
+        whole = (_frame(self.table.select([name]).combine_chunks(), self.schema) for name in wanted)
+        return pl.DataFrame([frame.to_series()[order] for frame in whole])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,12 +155,11 @@ class SpilledRange:
     def keys(self) -> U64Array:
         """Return the sort keys of all rows, as they came; nothing else is unpacked."""
         columns = [table.column(0) for table in _read(self.folder, self.path, [len(self.schema)])]
-        return np.concatenate([np.zeros(0, np.uint64), *(column.to_numpy() for column in columns)])
+        return np.concatenate([np.zeros(0, np.uint64), *map(_numbers, columns)])
 
     def delete(self) -> None:
         """Make room."""
-        with suppress(FileNotFoundError), self.folder.writing():
-            Path(self.path).unlink()
+        _delete(self.folder, self.path)
 
 
 def spool(
@@ -183,6 +191,24 @@ def spool(
     return SpilledRows(folder, path, empty)
 
 
+def sampled(
+    batches: Iterable[pl.DataFrame], found: list[pl.DataFrame], *, total: int, rows: int
+) -> Iterator[pl.DataFrame]:
+    """Yield batches of `total` rows, and copy about `rows` from all over them to a list: they keep no batch in memory.
+
+    Of many batches some are looked at, for that costs by the batch.
+    """
+    seen = wanted = 0
+    for batch in batches:
+        if seen >= wanted:
+            stride = max(batch.height, total // _SAMPLED_BATCHES, 1)
+            some = batch.gather_every(max(batch.height * total // (stride * rows), 1))
+            found.append(_frame(_table(some), batch.schema))
+            wanted += stride
+        seen += batch.height
+        yield batch
+
+
 def scatter(
     batches: Iterable[BatchT],
     placed: Callable[[BatchT], PlacedBatch],
@@ -193,6 +219,7 @@ def scatter(
     told: Callable[[int], None],
     packed: bool,
     at_once: int,
+    buffer_bytes: int,
 ) -> list[SpilledRange]:
     """Write rows to a spill file for each range of sort keys.
 
@@ -214,6 +241,8 @@ def scatter(
         Whether to spare the disk.
     at_once : int
         Batches that are placed at the same time.
+    buffer_bytes : int
+        Of each file, that are written at once.
 
     Raises
     ------
@@ -223,19 +252,20 @@ def scatter(
     options = _FAST if packed else _PLAIN
     firsts = np.array([some[0] for some in starts[1:]], np.uint64)
     paths = [folder.new_path() for _ in starts]
-    sizes = [0] * len(starts)
+    sizes = [0.0] * len(starts)
     with ExitStack() as stack:
-        writers = [stack.enter_context(_Writer(folder, path, told, options)) for path in paths]
+        writers = [stack.enter_context(_Writer(folder, path, told, options, buffer_bytes)) for path in paths]
         sorting = map_ahead(lambda batch: _by_range(placed(batch), firsts), batches, at_once=at_once)
         with closing(sorting) as tables:
-            for table, ends in tables:
+            for batch, ends in tables:
+                # To ask each slice for its size takes longer than to write it.
+                row_bytes = batch.nbytes / max(batch.num_rows, 1)
                 for number, (first, end) in enumerate(pairwise(ends)):
                     if first < end:
-                        part = table.slice(first, end - first)
-                        sizes[number] += part.nbytes
-                        writers[number].write(part)
+                        sizes[number] += (end - first) * row_bytes
+                        writers[number].write(batch.slice(first, end - first))
     return [
-        SpilledRange(folder, path, some, schema, size)
+        SpilledRange(folder, path, some, schema, int(size))
         for path, some, size in zip(paths, starts, sizes, strict=True)
         if size
     ]
@@ -244,8 +274,16 @@ def scatter(
 class _Writer:
     """A file of Arrow batches; one that got none is not made."""
 
-    def __init__(self, folder: SpillFolder, path: str, told: Callable[[int], None], options: Any) -> None:
+    def __init__(
+        self,
+        folder: SpillFolder,
+        path: str,
+        told: Callable[[int], None],
+        options: Any,
+        buffer_bytes: int | None = None,
+    ) -> None:
         self._folder, self._path, self._told, self._options = folder, path, told, options
+        self._buffer_bytes = buffer_bytes
         self._file: Any = None
         self._stream: Any = None
         self._size = 0
@@ -253,29 +291,36 @@ class _Writer:
     def __enter__(self) -> Self:
         return self
 
-    def write(self, table: Any) -> None:
+    def write(self, rows: Any) -> None:
         with self._folder.writing():
             if self._stream is None:
-                self._file = pa.OSFile(self._path, "wb")
-                self._stream = pa.ipc.new_stream(self._file, table.schema, options=self._options)
-            self._stream.write_table(table)
+                self._file = pa.output_stream(self._path, buffer_size=self._buffer_bytes)
+                self._stream = pa.ipc.new_stream(self._file, rows.schema, options=self._options)
+            self._stream.write(rows)
             self._tell()
 
     def __exit__(self, kind: object, *_error: object) -> None:
         if self._stream is None:
             return
         try:
-            if kind is None:
-                with self._folder.writing():
+            with self._folder.writing():
+                if kind is None:
                     self._stream.close()
                     self._tell()
+                self._file.close()
         finally:
-            self._file.close()
+            if kind is not None:
+                _delete(self._folder, self._path)
 
     def _tell(self) -> None:
         size = self._file.tell()
         self._told(size - self._size)
         self._size = size
+
+
+def _delete(folder: SpillFolder, path: str) -> None:
+    with suppress(FileNotFoundError), folder.writing():
+        Path(path).unlink()
 
 
 def _read(folder: SpillFolder, path: str, fields: Sequence[int] | None) -> Iterator[Any]:
@@ -311,7 +356,12 @@ def _by_range(batch: PlacedBatch, firsts: U64Array) -> tuple[Any, list[int]]:
 def _with_keys(frame: pl.DataFrame, keys: U64Array) -> Any:
     # From its buffer: pa.array of an ndarray imports pandas first, to see whether it is one of its own.
     column: Any = pa.Array.from_buffers(pa.uint64(), len(keys), [None, pa.py_buffer(keys)])
-    return _table(frame).append_column(_KEYS, column)
+    table = _table(frame).append_column(_KEYS, column)
+    return pa.RecordBatch.from_arrays([one.combine_chunks() for one in table.columns], schema=table.schema)
+
+
+def _numbers(column: Any) -> U64Array:
+    return pl.Series(column).to_numpy()  # to_numpy of pyarrow imports pandas first
 
 
 def _frame(table: Any, schema: pl.Schema) -> pl.DataFrame:

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Final, TypeVar
 
 import numpy as np
 import polars as pl
 
+from qbeast_core.io.value_bytes import refuse_huge_values
 from qbeast_core.space.arrays import U64Array
-from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.data.data_files import FileSettings, delete_data_files
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.protocol import Rows
 from qbeast_core.table.engine.spill.ahead import map_ahead
-from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, SpilledRows, as_it_is, scatter
+from qbeast_core.table.engine.spill.codes import Codes, TooManyValuesError, columns_to_code
+from qbeast_core.table.engine.spill.files import (
+    PlacedBatch,
+    SpilledRange,
+    SpilledRows,
+    as_it_is,
+    sampled,
+    scatter,
+)
 from qbeast_core.table.engine.spill.folder import SpillFolder
-from qbeast_core.table.engine.stream import StreamSource
+from qbeast_core.table.engine.stream import StreamSource, handed_over
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
-from qbeast_core.table.engine.tasks.placed_files import OrderedRows, PlacedFile, ordered_files, store_ordered
+from qbeast_core.table.engine.tasks.placed_files import (
+    OrderedRows,
+    PlacedFile,
+    ordered_files,
+    store_ordered,
+)
 from qbeast_core.table.runtime import Progress, ProgressCallback
 from qbeast_core.tree.summary import IndexSummary, merge_summaries
 
@@ -31,9 +47,12 @@ BatchT = TypeVar("BatchT")
 
 _MOST_OPEN: Final = 256
 _LEAST_SLICE_BYTES: Final = 1 << 14
+_LEAST_BUFFER_BYTES: Final = 1 << 12
+_MOST_BUFFER_BYTES: Final = 1 << 18
 _OFFSET_BYTES: Final = 8  # of a text besides its own
 _KEY_BYTES: Final = 8
 _LEAST_FILE_ROWS: Final = 64
+_SAMPLED_ROWS: Final = 1 << 14
 _FILLED: Final = 0.8  # of what a writer may load: the parts of a cut are not of one size
 
 
@@ -84,6 +103,9 @@ class Spill:
             told=self.told,
             packed=packed,
             at_once=at_once,
+            buffer_bytes=min(
+                max(self.budget.batch_bytes // len(groups), _LEAST_BUFFER_BYTES), _MOST_BUFFER_BYTES
+            ),
         )
 
 
@@ -116,7 +138,7 @@ def spilled_rows(
     )
     spilled_row_bytes = row_bytes + _OFFSET_BYTES * texts + _KEY_BYTES
     most_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), _LEAST_FILE_ROWS)
-    workers = _Threads(stream, target, spill, progress)
+    workers = _Threads(stream, target, spill, progress, row_bytes=row_bytes)
     return DistributedRows(workers, target, progress, row_bytes=row_bytes, most_file_rows=most_rows)
 
 
@@ -129,8 +151,11 @@ class _Threads:
         target: FileTarget,
         spill: Spill,
         progress: ProgressCallback | None,
+        *,
+        row_bytes: float,
     ) -> None:
         self._stream, self._target, self._spill, self._progress = stream, target, spill, progress
+        self._row_bytes = row_bytes
 
     @property
     def advice(self) -> str:
@@ -161,31 +186,65 @@ class _Threads:
         return merge_summaries([found, *waiting], limits=limits)
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
-        is_spooled = isinstance(self._stream, SpilledRows)  # then the disk holds the rows already
-        budget, files = self._spill.budget, _Files(task, self._spill, packed=is_spooled)
-
-        def placed(batch: pl.DataFrame) -> PlacedBatch:
-            frame = task.fit(batch)
-            return PlacedBatch(frame, task.place(frame))
-
+        written: list[PlacedFile] = []
         try:
             if task.file_count:
-                batches = self._stream.batches(None, size_bytes=budget.batch_bytes)
-                ranges = self._spill.scatter(
-                    batches,
-                    placed,
-                    task.file_starts,
-                    task.target.shape.schema,
-                    packed=files.packed,
-                    at_once=budget.cores,
-                )
-                with closing(map_ahead(files.write, ranges, at_once=budget.writers)) as writing:
+                files, ranges = self._scatter(task, written)
+                with closing(map_ahead(files.write, ranges, at_once=self._spill.budget.writers)) as writing:
                     for _ in writing:
-                        self._tell(files.written, task)
+                        self._tell(written, task)
         except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
-            delete_data_files(task.target.store, [file.add for file in files.written])
+            delete_data_files(task.target.store, [file.add for file in written])
             raise
-        return files.written
+        return written
+
+    def _scatter(self, task: PlaceTask, written: list[PlacedFile]) -> tuple[_Files, list[SpilledRange]]:
+        """Put the rows by file; begin again where a column proves to have many values, which is rare."""
+        plain = set(task.revision.columns)  # children are found by their values, and pages tell their bounds
+        while True:
+            try:
+                return self._scatter_once(task, plain, written)
+            except TooManyValuesError as error:
+                plain.add(error.name)
+
+    def _scatter_once(
+        self, task: PlaceTask, plain: Collection[str], written: list[PlacedFile]
+    ) -> tuple[_Files, list[SpilledRange]]:
+        is_spooled = isinstance(self._stream, SpilledRows)  # then the disk holds the rows already
+        found: list[pl.DataFrame] = []
+        codes, batches = self._coded(task, plain)
+        ranges = self._spill.scatter(
+            sampled(batches, found, total=task.rows, rows=self._sampled_rows),
+            partial(_placed, task, codes),
+            task.file_starts,
+            codes.schema,
+            packed=is_spooled,
+            at_once=self._spill.budget.cores,
+        )
+        settings = FileSettings.of(
+            task.fit(pl.concat(found)),
+            task.revision.columns,
+            task.target.configuration,
+            dialect=task.target.dialect,
+            size_bytes=int(task.rows * self._row_bytes),
+        )
+        return _Files(task, self._spill, codes, settings, written, packed=is_spooled), ranges
+
+    def _coded(self, task: PlaceTask, plain: Collection[str]) -> tuple[Codes, Iterator[pl.DataFrame]]:
+        """Read the first rows; return codes for columns that have few values in them, and all rows."""
+        most_bytes = self._spill.budget.batch_bytes
+        batches = self._stream.batches(None, size_bytes=most_bytes)
+        held = [next(batches, self._stream.empty)]
+        names = columns_to_code(task.fit(held[0]), besides=plain)
+        return Codes(task.target.shape.schema, names, most_bytes=most_bytes), chain(
+            handed_over(held), batches
+        )
+
+    @property
+    def _sampled_rows(self) -> int:
+        """How many rows to look at to see how files are encoded: as many as there is room for."""
+        most = int(self._spill.budget.sample.size_bytes / max(self._row_bytes, 1.0))
+        return max(min(_SAMPLED_ROWS, most), 1)
 
     def _tell(self, written: Sequence[PlacedFile], task: PlaceTask) -> None:
         if self._progress is not None:
@@ -193,12 +252,27 @@ class _Threads:
             self._progress(Progress("write", len(written), total, task.rows))
 
 
+def _placed(task: PlaceTask, codes: Codes, batch: pl.DataFrame) -> PlacedBatch:
+    rows = task.fit(batch)
+    refuse_huge_values(rows)
+    return PlacedBatch(codes.code(rows), task.place(rows))
+
+
 class _Files:
     """Writes data files of spilled rows; `written` are those that stand, in no order."""
 
-    def __init__(self, task: PlaceTask, spill: Spill, *, packed: bool) -> None:
-        self._task, self._spill, self.packed = task, spill, packed
-        self.written: list[PlacedFile] = []
+    def __init__(
+        self,
+        task: PlaceTask,
+        spill: Spill,
+        codes: Codes,
+        settings: FileSettings,
+        written: list[PlacedFile],
+        *,
+        packed: bool,
+    ) -> None:
+        self._task, self._spill, self._codes, self._settings = task, spill, codes, settings
+        self._written, self._packed = written, packed
 
     def write(self, part: SpilledRange) -> None:
         """Write the files of a range; where it is more than may be held, cut it first, and delete it."""
@@ -209,7 +283,7 @@ class _Files:
         starts = part.starts if len(part.starts) > 1 else _cut(part, self._spill.wanted(part.size_bytes))
         if len(starts) > 1:
             batches = part.batches(size_bytes=self._spill.budget.batch_bytes)
-            smaller = self._spill.scatter(batches, as_it_is, starts, part.schema, packed=self.packed)
+            smaller = self._spill.scatter(batches, as_it_is, starts, part.schema, packed=self._packed)
             part.delete()
             for one in smaller:
                 self.write(one)
@@ -226,8 +300,13 @@ class _Files:
                 ordered += ordered_files(self._task, rows, rows.keys, places=places)
             del rows
             while ordered:
-                self.written.append(store_ordered(self._task, ordered.pop(0)))
+                self._written.append(self._stored(ordered.pop(0)))
         part.delete()
+
+    def _stored(self, file: OrderedRows) -> PlacedFile:
+        rows, values = self._codes.of_file(file.rows)
+        settings = self._settings.with_dictionary(values, among=self._codes.names)
+        return store_ordered(self._task, replace(file, rows=rows, values=values), settings=settings)
 
 
 def _cut(part: SpilledRange, pieces: int) -> U64Array:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
@@ -92,11 +92,14 @@ class OrderedRows:
         Their sort keys.
     children : ndarray of int64, shape (rows,)
         0 for rows of the node's own block, else 1 + the code of its nameless child.
+    values : mapping of str to polars.Series
+        Of columns whose numbers are places among a few values, those; see `store_file`.
     """
 
     rows: pl.DataFrame
     keys: U64Array
     children: I64Array
+    values: Mapping[str, pl.Series] = field(default_factory=dict[str, pl.Series])
 
 
 def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
@@ -147,8 +150,17 @@ def ordered_files(
     ]
 
 
-def store_ordered(task: PlaceTask, file: OrderedRows) -> PlacedFile:
+def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings | None = None) -> PlacedFile:
     """Write a file under a new name.
+
+    Parameters
+    ----------
+    task : PlaceTask
+        By which its rows were placed.
+    file : OrderedRows
+        Its rows.
+    settings : FileSettings, optional
+        How it is encoded; by default as these rows alone would have it.
 
     Raises
     ------
@@ -159,7 +171,15 @@ def store_ordered(task: PlaceTask, file: OrderedRows) -> PlacedFile:
     nodes, weights = nodes_and_weights(task.outline, keys)
     begins: BoolArray = np.concatenate([[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])])
     starts = np.flatnonzero(begins)
-    add = store_indexed(rows, weights, task.target, task.revision, path=f"{uuid.uuid4()}.parquet")
+    add = store_indexed(
+        rows,
+        weights,
+        task.target,
+        task.revision,
+        path=f"{uuid.uuid4()}.parquet",
+        settings=settings,
+        values=file.values,
+    )
     return PlacedFile(
         add=add,
         nodes=nodes[starts],
@@ -171,23 +191,50 @@ def store_ordered(task: PlaceTask, file: OrderedRows) -> PlacedFile:
 
 
 def store_indexed(
-    rows: pl.DataFrame, weights: I32Array, target: FileTarget, revision: Revision, *, path: str
+    rows: pl.DataFrame,
+    weights: I32Array,
+    target: FileTarget,
+    revision: Revision,
+    *,
+    path: str,
+    settings: FileSettings | None = None,
+    values: Mapping[str, pl.Series] | None = None,
 ) -> AddFile:
     """Write rows in the order of their file, which have places in a revision; return the file without blocks.
+
+    Parameters
+    ----------
+    rows : polars.DataFrame
+        Of the table's types.
+    weights : ndarray of int32, shape (rows,)
+        Theirs.
+    target : FileTarget
+        Where the file goes.
+    revision : Revision
+        That the rows are indexed in.
+    path : str
+        Name of the file, not used before.
+    settings : FileSettings, optional
+        How it is encoded; by default as these rows alone would have it.
+    values : mapping of str to polars.Series, optional
+        See `store_file`.
 
     Raises
     ------
     StorageError
         If the store refuses.
     """
+    if settings is None:
+        settings = FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect)
     return store_file(
         rows,
         weights,
         page_rows_for(rows.height, cube_size=revision.desired_cube_size),
         store=target.store,
         path=path,
-        settings=FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect),
+        settings=settings,
         now_ms=lambda: time.time_ns() // 1_000_000,
+        values=values,
     )
 
 
