@@ -129,7 +129,7 @@ class Codes:
         with self._lock:
             known = self._values[name]
             values = values.cast(known.type)
-            places = pc.index_in(values, value_set=known)
+            places = _places(values, known)
             if places.null_count:
                 known = pa.concat_arrays([known, values.filter(places.is_null())])
                 self._values[name] = known
@@ -138,7 +138,7 @@ class Codes:
                     or sum(one.nbytes for one in self._values.values()) > self._most_bytes
                 ):
                     raise TooManyValuesError(name)
-                places = pc.index_in(values, value_set=known)
+                places = _places(values, known)
         return pl.Series(places).to_numpy().astype(np.uint16)  # pyarrow's own imports pandas first
 
 
@@ -149,6 +149,11 @@ def _is_large(dtype: pl.DataType) -> bool:
 
 def _arrow(column: pl.Series) -> Any:
     return column.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def _places(values: Any, known: Any) -> Any:
+    # By its name: the functions of this module are made when it is imported, and have no types.
+    return pc.call_function("index_in", [values], pc.SetLookupOptions(value_set=known))
 
 
 def _taken(numbers: npt.NDArray[np.uint16], places: pl.Series) -> pl.Series:
