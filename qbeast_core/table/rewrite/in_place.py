@@ -96,8 +96,8 @@ def _keep_rules(reader: Reader, newest: Revision) -> BoolArray:
 def _blocks(reader: Reader, numbers: I64Array) -> dict[int, tuple[Block, ...]]:
     """Return the blocks of files, in their order."""
     found: dict[int, list[Block]] = {number: [] for number in numbers.tolist()}
+    of_files = reader.index_state.blocks.filter(pl.col("file").is_in(numbers.tolist()))
     columns = ["file", "cube", "min_weight", "max_weight", "rows"]
-    for file, cube, low, high, rows in reader.index_state.blocks.select(columns).iter_rows():
-        if file in found:
-            found[file].append(Block(cube=cube, min_weight=low, max_weight=high, element_count=rows))
+    for file, cube, low, high, rows in of_files.select(columns).iter_rows():
+        found[file].append(Block(cube=cube, min_weight=low, max_weight=high, element_count=rows))
     return {number: tuple(blocks) for number, blocks in found.items()}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import polars as pl
 import pytest
@@ -52,13 +52,13 @@ def state_of(*files: File, cube_size: int = 10**9, no_files: bool = False) -> In
     frame = frame.clear() if no_files else frame
     one = revision().model_copy(update={"desired_cube_size": cube_size})
     other = revision(50.0, number=2).model_copy(update={"desired_cube_size": cube_size})
-    snapshot = SimpleNamespace(
+    snapshot = Mock(
         files=frame,
         data_paths=frame["path"].to_list(),
         schema=pl.Schema({"price": pl.Float64}),
-        config=SimpleNamespace(revisions={1: one, 2: other}),
+        config=Mock(revisions={1: one, 2: other}),
     )
-    return IndexState(snapshot)  # type: ignore[arg-type] # all of a snapshot that is asked for
+    return IndexState(snapshot)
 
 
 def chosen(state: IndexState, scope: Scope = ALL) -> dict[int, str]:
