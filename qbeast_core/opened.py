@@ -62,10 +62,9 @@ def _open_newest(
 ) -> Table:
     """Return a table at its newest version, from memory as far as it is there.
 
-    The last few local tables stay in memory, as far as they take little of it (`KEPT_SHARE`): log, blocks and the
-    tails of files that were read. The log is
-    looked at every time, so a new version, or another table in the same place, is seen at once. Tables in
-    object stores are loaded anew: nothing cheap tells whether one was replaced.
+    The last few local tables stay in memory, as far as they take little of it (`KEPT_SHARE`): log, blocks and the tails
+    of files that were read. The log is looked at every time, so a new version, or another table in the same place, is
+    seen at once. Tables in object stores are loaded anew: nothing cheap tells whether one was replaced.
     """
     uri = resolve_location(path)
     key = None if is_address(uri) else (uri, allow_absolute_paths)

@@ -83,7 +83,7 @@ def with_uncounted_batches(df: DataFrame, job: Callable[[DataFrame], _AnswerT]) 
     try:
         with chosen(spark, {_BATCH_BYTES: _UNCOUNTED}):
             return job(guarded)
-    except Exception as error:
+    except Exception as error:  # of Spark, Connect or Py4J; all but this one is raised again
         if _TOO_LONG not in str(error):
             raise
     return job(df)

@@ -26,6 +26,11 @@ def machine_bytes(root: Path = Path("/")) -> int:
     ----------
     root : Path
         Below which ``proc`` and ``sys`` are.
+
+    Examples
+    --------
+    >>> machine_bytes() > 1 << 20
+    True
     """
     limits = [int(text) for text in _limits(root) if text.isdecimal()]
     return min([_physical_bytes(), *limits])

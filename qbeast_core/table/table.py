@@ -42,7 +42,7 @@ from qbeast_core.table.engine.stream import RowsLike, source_of
 from qbeast_core.table.estimate.question import Asked, question_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
-from qbeast_core.table.index.key_counts import count_keys
+from qbeast_core.table.index.carried import counts_of
 from qbeast_core.table.inspect.history import history_frame
 from qbeast_core.table.inspect.metrics import Metrics, build_metrics
 from qbeast_core.table.inspect.plot import PlotKind, PlotOptions, plot_table
@@ -180,7 +180,7 @@ class Table:
 
         Above 2 a sample is clustered: index a column of many values as well.
         """
-        return count_keys(self._snapshot.files).design_effect
+        return counts_of(self._snapshot).design_effect
 
     def refresh(self) -> Table:
         """Return the table's newest version; this very object if there is none newer, which is cheap."""

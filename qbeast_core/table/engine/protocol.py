@@ -251,5 +251,11 @@ class Engine(Protocol):
         ...
 
     def has_room(self, size_bytes: int) -> bool:
-        """Tell whether a process may hold rows of so many bytes in calls of `map`."""
+        """Tell whether a process may hold rows of so many bytes in calls of `map`.
+
+        Parameters
+        ----------
+        size_bytes : int
+            In memory, of all calls that are made at once.
+        """
         ...

@@ -23,7 +23,7 @@ from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import TaskSums
-from qbeast_core.table.index.key_counts import count_keys
+from qbeast_core.table.index.carried import counts_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import FileParts, ScanTask, read_parts
@@ -133,7 +133,7 @@ class Reading:
     @cached_property
     def design_effect(self) -> float:
         """How clustered samples are."""
-        return count_keys(self.reader.snapshot.files).lower_bound
+        return counts_of(self.reader.snapshot).lower_bound
 
     @cached_property
     def rows_opened(self) -> int:

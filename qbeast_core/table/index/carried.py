@@ -34,6 +34,11 @@ def blocks_of(snapshot: Snapshot, tags: Callable[[], _Tags]) -> LiveBlocks:
         The version.
     tags : callable
         Gives what its tags say, as `qbeast_core.query.tags.decode_tags` does.
+
+    Returns
+    -------
+    LiveBlocks
+        The same object each time.
     """
     found = _BLOCKS.get(snapshot)
     if found is None:
@@ -43,7 +48,13 @@ def blocks_of(snapshot: Snapshot, tags: Callable[[], _Tags]) -> LiveBlocks:
 
 
 def counts_of(snapshot: Snapshot) -> KeyCounts:
-    """Return how often index keys repeat in a version, which is counted once; to count on, copy it."""
+    """Return how often index keys repeat in a version, which is counted once; to count on, copy it.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The version.
+    """
     found = _COUNTS.get(snapshot)
     if found is None:
         found = _COUNTS[snapshot] = count_keys(snapshot.files)
@@ -69,7 +80,13 @@ def carry_blocks(before: Snapshot, after: Snapshot, adds: Sequence[AddFile]) -> 
 
 
 def carry_counts(before: Snapshot, after: Snapshot, adds: Sequence[AddFile]) -> None:
-    """Know how often keys repeat in a version by the one before, and the tags of files that were added."""
+    """Know how often keys repeat in a version by the one before, and the tags of files that were added.
+
+    Parameters
+    ----------
+    before, after, adds
+        As for `carry_blocks`. Where `after` has other files besides, or a file does not tell, nothing is known.
+    """
     sketches = [parse_keys((add.tags or {}).get(KEYS_TAG)) for add in adds]
     if after.files.height != before.files.height + len(adds) or None in sketches:
         return

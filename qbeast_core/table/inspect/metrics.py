@@ -13,7 +13,7 @@ from qbeast_core.errors import refuse
 from qbeast_core.html import html_of
 from qbeast_core.query.live_blocks import characters_per_level
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
-from qbeast_core.table.index.key_counts import count_keys
+from qbeast_core.table.index.carried import counts_of
 from qbeast_core.table.index.state import IndexState
 
 __all__ = ["Distribution", "LevelMetrics", "Metrics", "RevisionMetrics", "build_metrics", "fewest_levels"]
@@ -337,7 +337,7 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
             for number in numbers
             if revision in {None, number}
         ),
-        design_effect=count_keys(snapshot.files).design_effect,
+        design_effect=counts_of(snapshot).design_effect,
     )
 
 

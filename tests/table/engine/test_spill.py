@@ -21,6 +21,7 @@ import qbeast
 from qbeast_core.table.engine import budget
 from qbeast_core.table.engine.budget import LEAST_BYTES
 from qbeast_core.table.engine.spill import files as spill_files
+from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.tree.summary import SampleLimits
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
@@ -253,6 +254,30 @@ def test_a_full_disk_is_one_error_and_nothing_is_left(
         assert caught.value.path == str(tmp_path)
     assert sorted(table.rglob("*")) == before
     assert [one.name for one in tmp_path.iterdir()] == ["t"]
+
+
+def test_a_file_that_cannot_be_ended_is_closed_and_deleted(
+    rows: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, told = spill_files._Writer, [0]  # noqa: SLF001 -- the last bytes of a file find the disk full
+    files: list[Any] = []
+
+    def full(self: Any) -> None:
+        files.append(self._file)
+        if len(files) == told[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(writer, "_tell", full)
+    spilled = SpillFolder(tmp_path)
+    spill_files.spool([rows.head(3)], rows.clear(), spilled, lambda _: None)
+    told[0] = len(files)
+    files.clear()
+    others = set(spilled.path.iterdir())
+    with pytest.raises(qbeast.StorageError, match="has no room left"):
+        spill_files.spool([rows.head(3)], rows.clear(), spilled, lambda _: None)
+    assert files[-1].closed
+    assert set(spilled.path.iterdir()) == others
+    spilled.close()
 
 
 @pytest.mark.parametrize("stage", ["read", "plan", "write", "commit"])

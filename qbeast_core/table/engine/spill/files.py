@@ -194,9 +194,27 @@ def spool(
 def sampled(
     batches: Iterable[pl.DataFrame], found: list[pl.DataFrame], *, total: int, rows: int
 ) -> Iterator[pl.DataFrame]:
-    """Yield batches of `total` rows, and copy about `rows` from all over them to a list: they keep no batch in memory.
+    """Yield batches, and copy some rows from all over them to a list: they keep no batch in memory.
 
     Of many batches some are looked at, for that costs by the batch.
+
+    Parameters
+    ----------
+    batches : iterable of polars.DataFrame
+        The rows.
+    found : list of polars.DataFrame
+        Grows by the copies, while batches are taken.
+    total : int
+        Rows of all batches.
+    rows : int
+        About so many are copied.
+
+    Examples
+    --------
+    >>> found = []
+    >>> parts = list(sampled([pl.DataFrame({"x": range(100)})] * 3, found, total=300, rows=6))
+    >>> len(parts), pl.concat(found)["x"].to_list()
+    (3, [0, 50, 0, 50, 0, 50])
     """
     seen = wanted = 0
     for batch in batches:
@@ -302,14 +320,18 @@ class _Writer:
     def __exit__(self, kind: object, *_error: object) -> None:
         if self._stream is None:
             return
+        is_whole = False
         try:
             with self._folder.writing():
                 if kind is None:
                     self._stream.close()
                     self._tell()
                 self._file.close()
+                is_whole = kind is None
         finally:
-            if kind is not None:
+            if not is_whole:
+                with suppress(OSError):  # it cannot write what it holds; closed it is
+                    self._file.close()
                 _delete(self._folder, self._path)
 
     def _tell(self) -> None:
