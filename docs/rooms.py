@@ -38,11 +38,13 @@ ROOMS = {
     "index": "live blocks, revisions",
     "snapshot": "a version, as its log tells it",
     "data": "rows in files; no log",
-    "progress": "callbacks and bars",
-    "runtime": "clock, ids, steps",
 }
 BELOW = [
-    [("b", "carbondata", "files of CarbonData as Arrow"), ("b", "estimate", "intervals and rules (pure)")],
+    [
+        ("b", "carbondata", "files of CarbonData as Arrow"),
+        ("b", "estimate", "intervals and rules (pure)"),
+        ("b", "progress", "callbacks and bars"),
+    ],
     [
         ("b", "query", "read planning (pure)"),
         ("b", "log", "the Delta log as values (pure)"),
@@ -50,7 +52,10 @@ BELOW = [
     ],
     [("b", "tree", "the OTree on NumPy and Polars (pure)")],
     [("b", "space", "hashes, weights, coordinates, cubes (pure NumPy)")],
-    [("b", "spec · errors", "the format as frozen values; one tree of errors")],
+    [
+        ("b", "spec · errors", "the format as frozen values; one tree of errors"),
+        ("b", "runtime", "clock, ids, steps"),
+    ],
 ]
 FONT = 'font-family="system-ui, sans-serif" font-size="13"'
 STYLE = (

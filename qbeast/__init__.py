@@ -50,6 +50,7 @@ from qbeast_core.errors import (
     UnsupportedTableError,
     VersionNotFoundError,
 )
+from qbeast_core.runtime import Progress
 from qbeast_core.table.check.faults import CheckReport
 from qbeast_core.table.check.repair import RepairResult
 from qbeast_core.table.dml.change import ChangeResult
@@ -63,7 +64,6 @@ from qbeast_core.table.maintenance.vacuum import VacuumResult
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.rewrite.optimize import OptimizeResult
-from qbeast_core.table.runtime import Progress
 from qbeast_core.table.table import Table
 from qbeast_core.table.write.suggest import SuggestedColumns, suggest_columns
 from qbeast_core.table.write.write import WriteResult

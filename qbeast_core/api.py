@@ -12,8 +12,10 @@ import polars as pl
 
 from qbeast_core.io.location import resolve_location
 from qbeast_core.opened import open_version
+from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.fractions import Sample
 from qbeast_core.renamed import renamed
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
@@ -23,10 +25,8 @@ from qbeast_core.table.engine.stream import RowsLike, source_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
-from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.read.reader import different_names
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT
-from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.table import Table
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode

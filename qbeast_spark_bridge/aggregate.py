@@ -16,7 +16,7 @@ from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.estimate.question import Asked, question_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
-from qbeast_spark_bridge.engine import SparkEngine
+from qbeast_spark_bridge.engine.engine import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,17 +16,17 @@ from qbeast_core.carbondata.snapshot import Segment
 from qbeast_core.carbondata.task import carbon_tasks
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.progress import ProgressLike, callback_of, shows_progress
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.engine.protocol import Source
-from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.read.split_scan import TASK_BYTES
-from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
-from qbeast_spark_bridge.engine import SparkEngine, SparkSource
+from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource
+from qbeast_spark_bridge.engine.tasks import arrow_schema, rows_of_tasks
 from qbeast_spark_bridge.predicates.predicates import understand
 from qbeast_spark_bridge.schema import nullable_schema, quoted, spark_schema
-from qbeast_spark_bridge.tasks import arrow_schema, rows_of_tasks
 from qbeast_spark_bridge.worker.read_task import ReadTask
 
 if TYPE_CHECKING:

@@ -11,17 +11,17 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.opened import open_reader
+from qbeast_core.progress import ProgressLike, callback_of, shows_progress
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult, run_change
 from qbeast_core.table.dml.delete import Delete
-from qbeast_core.table.dml.merge import Merge
-from qbeast_core.table.dml.merge_clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
+from qbeast_core.table.dml.merge.clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
+from qbeast_core.table.dml.merge.merge import Merge
 from qbeast_core.table.dml.update import Update
-from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import metadata_of
-from qbeast_spark_bridge.engine import SparkEngine, persisted
-from qbeast_spark_bridge.match import SparkMergeSource
+from qbeast_spark_bridge.engine.engine import SparkEngine, persisted
+from qbeast_spark_bridge.engine.match import SparkMergeSource
 from qbeast_spark_bridge.predicates.given import Given
 from qbeast_spark_bridge.schema import collated_columns, spark_schema
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from qbeast_core.io.location import resolve_location
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
-from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import WriteOptions, metadata_of
-from qbeast_spark_bridge.engine import SparkEngine
+from qbeast_spark_bridge.engine.engine import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

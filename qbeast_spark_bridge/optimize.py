@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qbeast_core.opened import open_reader
-from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
+from qbeast_core.progress import ProgressLike, callback_of, shows_progress
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
-from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import metadata_of
-from qbeast_spark_bridge.engine import SparkEngine
+from qbeast_spark_bridge.engine.engine import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

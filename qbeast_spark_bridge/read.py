@@ -25,10 +25,10 @@ from qbeast_core.table.data.foreign_schema import taken_name
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sample_of_rows, sampling_weight, warn_if_empty
+from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
 from qbeast_spark_bridge.predicates.predicates import keep_where, understand
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
 from qbeast_spark_bridge.settings import chosen
-from qbeast_spark_bridge.tasks import rows_of_tasks, tasks_of
 
 __all__ = ["read_table"]
 

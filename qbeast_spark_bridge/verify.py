@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from qbeast_core.opened import open_reader
+from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import CheckReport
-from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
-from qbeast_spark_bridge.engine import SparkEngine
+from qbeast_spark_bridge.engine.engine import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

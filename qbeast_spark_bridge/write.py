@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qbeast_core.errors import InvalidInputError, refuse
+from qbeast_core.progress import ProgressLike, callback_of, shows_progress
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
-from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 from qbeast_core.table.write.write import WriteResult, write_rows
-from qbeast_spark_bridge.engine import SparkEngine, SparkSource, persisted
+from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource, persisted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -17,6 +18,10 @@ MODULES = sorted(
     for path in (ROOT / package).rglob("*.py")
 )
 MOST_LINES = 600
+MOST_FILES = 12
+MOST_ENTRIES = 15
+ROOMS = ("qbeast_core/table", "qbeast_spark_bridge")
+TABLE = ROOT / "qbeast_core" / "table"
 MOST_FUNCTION_LINES = 40
 WHOLE = {"qbeast_core/table/table.py"}  # one public class: its length is docstrings
 
@@ -106,6 +111,19 @@ def _listed(tree: ast.Module) -> frozenset[str]:
 def test_a_module_is_one_small_idea() -> None:
     long = {file.name: file.lines for file in map(_file, MODULES) if file.lines > MOST_LINES}
     assert set(long) <= WHOLE, f"two ideas in one file? {long}"
+
+
+def test_a_room_holds_a_dozen_files() -> None:
+    """More are a hall: some of them belong together, in a room of their own."""
+    rooms = Counter(path.parent for path in MODULES if path.name != "__init__.py")
+    files = {str(room.relative_to(ROOT)): number for room, number in rooms.items()}
+    assert not {
+        room: number for room, number in files.items() if room.startswith(ROOMS) and number > MOST_FILES
+    }
+    top = {path.relative_to(TABLE).parts[0] for path in MODULES if path.is_relative_to(TABLE)} - {
+        "__init__.py"
+    }
+    assert len(top) <= MOST_ENTRIES
 
 
 def test_functions_are_short() -> None:

@@ -27,6 +27,7 @@ def test_import_loads_nothing_heavy() -> None:
 
 MOST_MODULES = 70  # of ours: each costs the first task of a session a part of a second
 MOST_OF = {
+    "match": 80,  # conditions of clauses and keys besides
     "change": 85,  # conditions and values besides
     "change in place": 80,  # it reads and writes
 }
@@ -35,7 +36,8 @@ WORKERS = {
     "append": ("qbeast_spark_bridge.worker.append",),
     "rewrite": ("qbeast_spark_bridge.worker.rewrite",),
     "read": ("qbeast_spark_bridge.worker.read_task",),
-    "count": ("qbeast_spark_bridge.worker.items", "qbeast_core.table.dml.tasks"),
+    "count": ("qbeast_spark_bridge.worker.items", "qbeast_core.table.dml.count_rows"),
+    "match": ("qbeast_spark_bridge.worker.match",),
     "change": ("qbeast_spark_bridge.worker.rewrite", "qbeast_core.table.dml.row_changes"),
     "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_core.carbondata.task"),
     "change in place": ("qbeast_spark_bridge.worker.items", "qbeast_core.table.engine.tasks.changed_file"),

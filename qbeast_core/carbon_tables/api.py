@@ -10,12 +10,12 @@ import polars as pl
 
 from qbeast_core.carbon_tables.importing import ImportResult, WhichSegments, import_table
 from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, OpenOptions, open_carbon_table
+from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.renamed import renamed
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.engine.choice import EngineChoice, EngineName
-from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 

@@ -21,9 +21,11 @@ from qbeast_core.html import html_of
 from qbeast_core.io.pages import PageReader
 from qbeast_core.optional import require
 from qbeast_core.plain_text import first_line
+from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.fractions import Sample
 from qbeast_core.query.sql_statement import refuse_statement
 from qbeast_core.renamed import renamed
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.check import check_table
@@ -33,9 +35,9 @@ from qbeast_core.table.data.expressions import Predicate, Value, evaluating, fil
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult, run_change
 from qbeast_core.table.dml.delete import Delete
-from qbeast_core.table.dml.merge import Merge
-from qbeast_core.table.dml.merge_clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
-from qbeast_core.table.dml.merge_stream import local_merge_source
+from qbeast_core.table.dml.merge.clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
+from qbeast_core.table.dml.merge.merge import Merge
+from qbeast_core.table.dml.merge.stream import local_merge_source
 from qbeast_core.table.dml.update import Update
 from qbeast_core.table.engine.choice import EngineChoice, EngineName, LocalEngine
 from qbeast_core.table.engine.stream import RowsLike, source_of
@@ -51,7 +53,6 @@ from qbeast_core.table.maintenance.metadata import add_columns, set_properties
 from qbeast_core.table.maintenance.restore import RestoreResult, restore
 from qbeast_core.table.maintenance.vacuum import VacuumResult, vacuum
 from qbeast_core.table.maintenance.widen import widen_columns
-from qbeast_core.table.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.table.read.arrow_stream import arrow_stream
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.heights import known_rows
@@ -60,7 +61,6 @@ from qbeast_core.table.read.scan import scan, warn_if_empty
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
-from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh, travel
 from qbeast_core.table.write.options import metadata_of

@@ -12,9 +12,9 @@ from qbeast_core.query.fractions import sample_to_weights
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
 from qbeast_spark_bridge.datasource.options import ReadOptions
+from qbeast_spark_bridge.engine.tasks import plan_tasks
 from qbeast_spark_bridge.predicates.predicates import from_sql
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, spark_schema
-from qbeast_spark_bridge.tasks import plan_tasks
 from qbeast_spark_bridge.worker.read_task import ReadTask
 
 __all__ = ["SourcePlan"]

@@ -11,9 +11,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
-from qbeast_core.table.runtime import RUNTIME
 
 __all__ = ["PART_BYTES", "delete_parts", "write_rows"]
 

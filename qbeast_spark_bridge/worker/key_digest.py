@@ -9,8 +9,8 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.table.dml.key_digest import KeyDigest, digest_of, merge_digests
-from qbeast_core.table.dml.merge_rules import MergeRules
+from qbeast_core.table.dml.merge.key_digest import KeyDigest, digest_of, merge_digests
+from qbeast_core.table.dml.merge.rules import MergeRules
 from qbeast_spark_bridge.worker.transport import batch_of, gathered, longs_as_decimals
 
 __all__ = ["DIGESTS", "digest_keys"]

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.dml.key_digest import key_hashes
-from qbeast_core.table.dml.merge_rules import MergeRules
-from qbeast_core.table.dml.tasks import MatchRows, join_keys
+from qbeast_core.table.dml.merge.key_digest import key_hashes
+from qbeast_core.table.dml.merge.match_rows import MatchRows, join_keys
+from qbeast_core.table.dml.merge.rules import MergeRules
 from qbeast_core.table.engine.tasks.stored_rows import StoredPart, store_parts, store_rows
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, gathered, longs_as_decimals

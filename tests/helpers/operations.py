@@ -12,7 +12,7 @@ import polars as pl
 from deltalake import write_deltalake
 
 import qbeast
-from qbeast_core.table.runtime import RUNTIME
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.append import begin_append, publish_parts
 from tests.golden.appends import copy_of

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.live_files import read_files
 from qbeast_core.table.engine.protocol import FilesSource
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, write_file
-from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows
 from qbeast_core.tree.columns import frame_weights

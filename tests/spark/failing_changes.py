@@ -17,7 +17,7 @@ import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_core.errors import QbeastError
 from qbeast_core.table.dml import change
-from qbeast_spark_bridge import engine, match
+from qbeast_spark_bridge.engine import engine, match
 from qbeast_spark_bridge.worker.call import WorkerCall
 from tests.helpers.tables import small_files
 

@@ -21,8 +21,8 @@ from pyspark.taskcontext import TaskContext
 import qbeast_spark_bridge as bridge
 from qbeast_core.errors import QbeastError
 from qbeast_core.table.write import write as write_module
-from qbeast_spark_bridge import engine
-from qbeast_spark_bridge import sample as pass_one
+from qbeast_spark_bridge.engine import engine
+from qbeast_spark_bridge.engine import sample as pass_one
 from qbeast_spark_bridge.worker import rewrite as rewrite_work
 from qbeast_spark_bridge.worker import shuffle as pass_two
 from qbeast_spark_bridge.worker import write_files

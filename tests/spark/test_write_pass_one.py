@@ -12,7 +12,7 @@ from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.table.engine.tasks.passes import SummaryTask
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.summary import KEY_COLUMN, IndexSummary, summarise
-from qbeast_spark_bridge import sample as pass_one
+from qbeast_spark_bridge.engine import sample as pass_one
 from qbeast_spark_bridge.schema import empty_frame
 from tests.spark.frames import EVERY_TYPE, INDEXABLE, of_spark
 

@@ -9,7 +9,7 @@ from unittest import mock
 import polars as pl
 
 import qbeast
-from qbeast_spark_bridge import engine
+from qbeast_spark_bridge.engine import engine
 from tests.helpers.invariants import check_invariants
 from tests.helpers.tables import assert_same_rows, small_files
 

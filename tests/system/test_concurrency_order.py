@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.commit import commit as commit_module
-from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.write.append import begin_append, publish_parts
 from tests.helpers.examples import examples
 from tests.helpers.scattering import scatter

@@ -12,9 +12,9 @@ from qbeast_core.cli.jobs.write import readable
 from qbeast_core.cli.sources import SourceFormat, SourceOptions, read_sources, types_by_name
 from qbeast_core.cli.standard_input import standard_input
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.runtime import ProgressCallback
 from qbeast_core.table.dml.change import ChangeResult
 from qbeast_core.table.engine.choice import EngineChoice
-from qbeast_core.table.runtime import ProgressCallback
 
 __all__ = ["delete", "merge", "update"]
 

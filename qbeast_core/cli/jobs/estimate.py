@@ -12,7 +12,7 @@ from qbeast_core.cli.grid import frame_grid
 from qbeast_core.cli.jobs.opening import on_table
 from qbeast_core.cli.screen import remark
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.table.runtime import ProgressCallback
+from qbeast_core.runtime import ProgressCallback
 
 __all__ = ["estimate"]
 

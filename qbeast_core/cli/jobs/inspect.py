@@ -13,7 +13,7 @@ from qbeast_core.cli.files import fresh_file
 from qbeast_core.cli.grid import grid, size_text
 from qbeast_core.cli.jobs.opening import on_table
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.table.runtime import ProgressCallback
+from qbeast_core.runtime import ProgressCallback
 from qbeast_core.table.snapshot.log_files import read_history
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.grid import size_text
 from qbeast_core.cli.jobs.opening import on_table, working
 from qbeast_core.cli.sources import types_by_name
-from qbeast_core.table.runtime import ProgressCallback
+from qbeast_core.runtime import ProgressCallback
 
 if TYPE_CHECKING:
     from qbeast_core.spec.block import BlocksDialect

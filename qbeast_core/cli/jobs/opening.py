@@ -15,8 +15,8 @@ import click
 import qbeast
 from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.wording import spoken
-from qbeast_core.table.progress import terminal_bar
-from qbeast_core.table.runtime import ProgressCallback
+from qbeast_core.progress import terminal_bar
+from qbeast_core.runtime import ProgressCallback
 
 __all__ = ["on_table", "working"]
 

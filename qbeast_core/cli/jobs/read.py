@@ -15,10 +15,10 @@ from qbeast_core.cli.grid import frame_grid, grid, size_text, type_text
 from qbeast_core.cli.jobs.opening import on_table, working
 from qbeast_core.cli.screen import remark
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.runtime import ProgressCallback
 from qbeast_core.table.data.expressions import evaluating, filter_of
 from qbeast_core.table.read.reader import different_names
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT
-from qbeast_core.table.runtime import ProgressCallback
 
 __all__ = ["explain", "sample", "show", "sql"]
 

@@ -12,6 +12,7 @@ import polars as pl
 from qbeast_core.errors import QbeastError, UnsupportedTableError
 from qbeast_core.io.store import Store
 from qbeast_core.query.live_blocks import LiveBlocks
+from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.table.check.copies import copy_faults, revisions_with_copies
 from qbeast_core.table.check.faults import CheckReport, Fault, fault_frame
 from qbeast_core.table.check.log import check_log, read_layout
@@ -19,7 +20,6 @@ from qbeast_core.table.check.rows import CheckFiles, FileCheck, Placement, check
 from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.runtime import Progress, ProgressCallback
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 __all__ = ["check_table"]

@@ -18,6 +18,7 @@ from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.repaired_settings import repaired_settings
 from qbeast_core.results import Result
+from qbeast_core.runtime import ProgressCallback
 from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.check.check import check_table
@@ -28,7 +29,6 @@ from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.runtime import ProgressCallback
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 __all__ = ["RepairResult", "plan_repair", "repair_table"]

@@ -19,10 +19,10 @@ from qbeast_core.io.store import Store
 from qbeast_core.io.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.stats import file_stats, stats_columns
+from qbeast_core.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import PageLayout, dump_layout
-from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys
 from qbeast_core.tree.pack import RowNumbers

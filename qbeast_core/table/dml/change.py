@@ -14,6 +14,7 @@ from qbeast_core.errors import CommitConflictError, UnsupportedTableError
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
 from qbeast_core.logs import LOG
 from qbeast_core.results import RewriteResult
+from qbeast_core.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
 from qbeast_core.table.dml.match import Matches, count_matches
@@ -24,7 +25,6 @@ from qbeast_core.table.engine.tasks.stored_rows import StoredRows
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, rewrite
-from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import check_metadata, check_txn, is_applied
 

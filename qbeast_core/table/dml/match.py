@@ -10,7 +10,7 @@ import numpy as np
 
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition
-from qbeast_core.table.dml.tasks import AT_ONCE, CountRows
+from qbeast_core.table.dml.count_rows import AT_ONCE, CountRows
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts

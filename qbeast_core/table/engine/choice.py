@@ -14,6 +14,7 @@ import polars as pl
 from qbeast_core.errors import refuse
 from qbeast_core.logs import LOG
 from qbeast_core.results import FilesResult
+from qbeast_core.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.engine.budget import LEAST_BYTES, Budget, bytes_of_text
 from qbeast_core.table.engine.live_files import rows_and_bytes
 from qbeast_core.table.engine.memory import MemoryEngine
@@ -23,7 +24,6 @@ from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.spill.rows import Spill, spilled_rows
 from qbeast_core.table.engine.stream import FilesStream, FrameStream, StreamSource, handed_over
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 
 __all__ = ["EngineChoice", "EngineName", "LocalEngine"]
 

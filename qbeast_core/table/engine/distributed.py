@@ -11,6 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.log.actions import AddFile
+from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import delete_data_files
@@ -18,7 +19,6 @@ from qbeast_core.table.engine.protocol import PlannedRows
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask, sort_keys
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, with_blocks
-from qbeast_core.table.runtime import Progress, ProgressCallback
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.design_effect import design_effect
 from qbeast_core.tree.existing import ExistingTree

@@ -11,6 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError, InvalidInputError
 from qbeast_core.log.actions import AddFile
+from qbeast_core.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import FileSettings, write_data_files
@@ -28,7 +29,6 @@ from qbeast_core.table.engine.protocol import (
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.row_change import ChangeByFile
 from qbeast_core.table.engine.tasks.stored_rows import frames_of
-from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.design_effect import design_effect
 from qbeast_core.tree.existing import ExistingTree

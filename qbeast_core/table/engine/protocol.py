@@ -14,6 +14,7 @@ import polars as pl
 
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.rebase import dialect_of
+from qbeast_core.runtime import ProgressCallback, Runtime
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import FrameLike, to_frame
@@ -21,7 +22,6 @@ from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.row_change import ChangeByFile, RowChange
 from qbeast_core.table.engine.tasks.stored_rows import StoredRows
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.runtime import ProgressCallback, Runtime
 from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.summary import IndexSummary

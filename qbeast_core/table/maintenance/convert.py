@@ -24,6 +24,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.results import Result
+from qbeast_core.runtime import Runtime
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.revision import staging_revision
@@ -35,7 +36,6 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.revision import check_columns, resolve_specs
 from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, ParquetFolder, find_parquet
 from qbeast_core.table.read.scan_task import open_files
-from qbeast_core.table.runtime import Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions, check_options
 from qbeast_core.tree.evolve import default_cube_size

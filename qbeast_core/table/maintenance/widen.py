@@ -13,11 +13,11 @@ import polars as pl
 from qbeast_core.errors import CommitConflictError, InvalidInputError, UnsupportedTableError
 from qbeast_core.hints import Message, call, did_you_mean, named
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.runtime import Runtime
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.maintenance.metadata import publish_metadata, types_of
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.rewrite import Rewrite, rewrite
-from qbeast_core.table.runtime import Runtime
 from qbeast_core.table.snapshot.evolved import with_schema
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 

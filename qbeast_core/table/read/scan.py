@@ -13,11 +13,11 @@ from polars.io.plugins import register_io_source
 from qbeast_core.errors import EmptySampleWarning, InvalidInputError, refuse
 from qbeast_core.hints import Message, argument
 from qbeast_core.query.fractions import Sample, fractions_of, sample_to_weights
+from qbeast_core.runtime import caller_stacklevel
 from qbeast_core.table.read.heights import heights
 from qbeast_core.table.read.reader import Reader, ScanPlan, tell_of_read
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
-from qbeast_core.table.runtime import caller_stacklevel
 
 __all__ = [
     "SAMPLING_WEIGHT",

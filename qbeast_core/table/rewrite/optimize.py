@@ -13,6 +13,7 @@ import polars as pl
 from qbeast_core.errors import CommitConflictError, InvalidInputError, changed_before, refuse
 from qbeast_core.hints import Message, argument, call
 from qbeast_core.results import RewriteResult
+from qbeast_core.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.table.engine.memory import MEMORY
@@ -21,7 +22,6 @@ from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.candidates import Choice, Scope, choose_files
 from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, rewrite
-from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import check_metadata
 

@@ -17,6 +17,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import removes_of
 from qbeast_core.log.protocol import Brings, check_writable
 from qbeast_core.logs import LOG
+from qbeast_core.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, publish
@@ -38,7 +39,6 @@ from qbeast_core.table.index.revision import choose_revision, wish_of_table
 from qbeast_core.table.index.state import IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.in_place import change_in_place
-from qbeast_core.table.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 __all__ = ["Replaced", "Rewrite", "refuse_copies", "rewrite"]

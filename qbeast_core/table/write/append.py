@@ -11,6 +11,7 @@ from qbeast_core.errors import CommitConflictError, TableNotFoundError
 from qbeast_core.io.location import resolve_location
 from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.data.data_files import delete_data_files
@@ -18,7 +19,6 @@ from qbeast_core.table.data.frames import to_frame
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
 from qbeast_core.table.index.design_effect import warn_if_growing
 from qbeast_core.table.index.fit import fit_blocks
-from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.plan import prepare, rows_intent

@@ -16,11 +16,11 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, refuse
 from qbeast_core.hints import Message, argument, did_you_mean, named
+from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.schema import SchemaMode
-from qbeast_core.table.runtime import Progress, ProgressCallback
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.target import Mode, check_mode
 from qbeast_core.tree.columns import to_index_column

@@ -14,6 +14,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rebase import found_dialect
 from qbeast_core.log.schema import noted_fields, schema_to_delta
+from qbeast_core.runtime import Runtime
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
@@ -21,7 +22,6 @@ from qbeast_core.table.data.schema import fit_frame, merged_schema
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.index.revision import check_columns, resolve_specs, specs_of_table
 from qbeast_core.table.index.state import IndexState
-from qbeast_core.table.runtime import Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
 from qbeast_core.tree.evolve import IndexWish

@@ -18,6 +18,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.logs import LOG
 from qbeast_core.results import FilesResult
+from qbeast_core.runtime import Progress, Runtime
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
@@ -32,7 +33,6 @@ from qbeast_core.table.index.design_effect import (
 )
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
-from qbeast_core.table.runtime import Progress, Runtime
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.creation import MOST_CREATIONS, goes_on, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied, report_progress

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.table.runtime import RUNTIME
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.write.append import begin_append, publish_parts
 from qbeast_core.tree.columns import frame_weights
 from tests.helpers.invariants import check_invariants

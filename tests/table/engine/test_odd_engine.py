@@ -13,18 +13,18 @@ import polars as pl
 import pytest
 
 import qbeast
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.dml.change import ChangeOptions, run_change
 from qbeast_core.table.dml.delete import Delete
-from qbeast_core.table.dml.merge import Merge
-from qbeast_core.table.dml.merge_clauses import Clauses
-from qbeast_core.table.dml.merge_source import FrameMergeSource
+from qbeast_core.table.dml.merge.clauses import Clauses
+from qbeast_core.table.dml.merge.merge import Merge
+from qbeast_core.table.dml.merge.source import FrameMergeSource
 from qbeast_core.table.dml.update import Update
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.maintenance.convert import convert
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
-from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.options import WriteOptions
 from tests.helpers.invariants import check_invariants

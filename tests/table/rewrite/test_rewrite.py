@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.rewrite import Rewrite, rewrite
-from qbeast_core.table.runtime import RUNTIME
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants

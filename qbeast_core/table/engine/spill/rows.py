@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.io.value_bytes import refuse_huge_values
+from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.table.data.data_files import FileSettings, delete_data_files
 from qbeast_core.table.engine.budget import Budget
@@ -38,7 +39,6 @@ from qbeast_core.table.engine.tasks.placed_files import (
     ordered_files,
     store_ordered,
 )
-from qbeast_core.table.runtime import Progress, ProgressCallback
 from qbeast_core.tree.summary import IndexSummary, merge_summaries
 
 __all__ = ["Spill", "spilled_rows"]

@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
+from qbeast_core.runtime import Runtime
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import FileSettings, delete_data_files, store_file, write_data_files
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.runtime import Runtime
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.outside import rows_outside

@@ -1,4 +1,4 @@
-"""What workers are sent to do with rows of files before a change: count those that are meant, or match them."""
+"""What workers are sent to do with rows of files before a merge: match them with those of its source."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import I64Array
-from qbeast_core.table.data.expressions import evaluating
-from qbeast_core.table.dml.merge_clauses import Clauses, MergeConditions
+from qbeast_core.table.dml.count_rows import AT_ONCE
+from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 
-__all__ = ["AT_ONCE", "ROW", "SOURCE_ROW", "CountRows", "MatchRows", "Verdict", "join_keys", "judge"]
-
-AT_ONCE: Final = 8
-"""Files that one process reads at the same time."""
+__all__ = ["ROW", "SOURCE_ROW", "MatchRows", "Verdict", "join_keys", "judge"]
 
 ROW: Final = "__qbeast_row"
 """Name of a column that numbers the rows of the table that are looked at."""
@@ -30,30 +27,6 @@ SOURCE_ROW: Final = "__qbeast_source_row"
 _FILE: Final = "__qbeast_file"
 _SAME: Final = "__qbeast_same"
 _FATE: Final = "__qbeast_is_updated"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CountRows:
-    """Counts the rows that a read keeps of a file, of which it holds some at a time.
-
-    Attributes
-    ----------
-    files : TableFiles
-        Where they are.
-    keep : RowFilter
-        The read.
-    text : str or None
-        The condition, for messages.
-    """
-
-    files: TableFiles = field(repr=False)
-    keep: RowFilter
-    text: str | None
-
-    def __call__(self, parts: FileParts) -> int:
-        """Count the rows of what is opened of one file; raises as `evaluating` does."""
-        with evaluating(self.text):
-            return sum(frame.height for frame in read_parts(parts, self.keep, self.files))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

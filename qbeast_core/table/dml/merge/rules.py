@@ -14,9 +14,9 @@ from qbeast_core.errors import SchemaMismatchError
 from qbeast_core.hints import Message, argument
 from qbeast_core.io.store import open_store
 from qbeast_core.table.data.schema import fit_frame
-from qbeast_core.table.dml.merge_clauses import Clauses, MergeConditions
+from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
+from qbeast_core.table.dml.merge.match_rows import ROW, SOURCE_ROW, judge
 from qbeast_core.table.dml.row_changes import Assignments
-from qbeast_core.table.dml.tasks import ROW, SOURCE_ROW, judge
 from qbeast_core.table.engine.tasks.row_change import ChangeByFile
 from qbeast_core.table.engine.tasks.stored_rows import load_rows
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from qbeast_core.query.atoms import compare, is_in
 from qbeast_core.query.nodes import Node, Nothing, Operand, Unknown, all_of
-from qbeast_core.table.dml.merge_rules import MergeRules
+from qbeast_core.table.dml.merge.rules import MergeRules
 from qbeast_core.table.read.scan_task import RowFilter
 from qbeast_core.tree.columns import frame_weights
 

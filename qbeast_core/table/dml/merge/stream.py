@@ -13,7 +13,8 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.space.arrays import BoolArray, I64Array
-from qbeast_core.table.dml.key_digest import (
+from qbeast_core.table.dml.match import Matches, live_rows
+from qbeast_core.table.dml.merge.key_digest import (
     KeyDigest,
     digest_of,
     key_filter,
@@ -21,16 +22,15 @@ from qbeast_core.table.dml.key_digest import (
     key_nodes,
     merge_digests,
 )
-from qbeast_core.table.dml.match import Matches, live_rows
-from qbeast_core.table.dml.merge_rules import MergedFiles, MergeRules
-from qbeast_core.table.dml.merge_source import (
+from qbeast_core.table.dml.merge.match_rows import MatchRows, join_keys
+from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
+from qbeast_core.table.dml.merge.source import (
     MOST_ROWS_MATCHED,
     FoundMatches,
     FrameMergeSource,
     MergeSource,
     scan_plan,
 )
-from qbeast_core.table.dml.tasks import MatchRows, join_keys
 from qbeast_core.table.engine.choice import LocalEngine
 from qbeast_core.table.engine.protocol import Engine, FrameSource, Source
 from qbeast_core.table.engine.spill.ahead import map_ahead

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.runtime import ProgressCallback, Runtime
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.protocol import AnswerT, FilesSource, ItemT, Rows, Source
 from qbeast_core.table.engine.target import FileTarget
@@ -22,10 +23,9 @@ from qbeast_core.table.engine.tasks.stored_rows import StoredRows
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import TASK_BYTES, file_parts, scan_tasks
-from qbeast_core.table.runtime import ProgressCallback, Runtime
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_core.tree.summary_bytes import load_summary
-from qbeast_spark_bridge.sample import summarise_rows
+from qbeast_spark_bridge.engine.sample import summarise_rows
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
 from qbeast_spark_bridge.settings import with_uncounted_batches
 from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall

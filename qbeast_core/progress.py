@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar, cast
 
 from qbeast_core.html import bar
 from qbeast_core.optional import require
-from qbeast_core.table.runtime import Progress, ProgressCallback, ProgressStage
+from qbeast_core.runtime import Progress, ProgressCallback, ProgressStage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

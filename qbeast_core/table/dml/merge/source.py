@@ -16,8 +16,8 @@ from qbeast_core.query.select import select
 from qbeast_core.query.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.dml.match import UNKNOWN, Matches, live_rows
-from qbeast_core.table.dml.merge_rules import MergedRows, MergeRules
-from qbeast_core.table.dml.tasks import MatchRows
+from qbeast_core.table.dml.merge.match_rows import MatchRows
+from qbeast_core.table.dml.merge.rules import MergedRows, MergeRules
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.row_change import ChangeByFile, RowChange
 from qbeast_core.table.engine.tasks.stored_rows import StoredRows

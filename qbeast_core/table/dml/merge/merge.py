@@ -14,10 +14,10 @@ from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.dml.change import Change, ChangedBy, ChangePlan
-from qbeast_core.table.dml.merge_clauses import Clauses
-from qbeast_core.table.dml.merge_rules import MergeRules, fit_source
-from qbeast_core.table.dml.merge_schema import evolved
-from qbeast_core.table.dml.merge_source import MergeSource
+from qbeast_core.table.dml.merge.clauses import Clauses
+from qbeast_core.table.dml.merge.rules import MergeRules, fit_source
+from qbeast_core.table.dml.merge.schema import evolved
+from qbeast_core.table.dml.merge.source import MergeSource
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.dml.values import assignments_of, required_columns
 from qbeast_core.table.engine.protocol import Engine

@@ -11,9 +11,9 @@ import polars as pl
 
 import qbeast
 from qbeast_core.io.store import open_store
-from qbeast_core.table.dml import merge_rules
-from qbeast_core.table.dml.merge_clauses import Clauses
-from qbeast_core.table.dml.merge_rules import MergedFiles, MergeRules
+from qbeast_core.table.dml.merge import rules as merge_rules
+from qbeast_core.table.dml.merge.clauses import Clauses
+from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.tasks.stored_rows import store_rows
 from tests.helpers.tables import assert_same_rows

@@ -15,15 +15,15 @@ from qbeast_core.errors import InputChangedError, InvalidInputError, StorageErro
 from qbeast_core.io.store import Store
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.data_files import delete_files
-from qbeast_core.table.dml.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests
 from qbeast_core.table.dml.match import Matches, live_rows
-from qbeast_core.table.dml.merge_rules import MergedFiles, MergeRules
-from qbeast_core.table.dml.merge_source import FoundMatches, scan_plan
+from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests
+from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
+from qbeast_core.table.dml.merge.source import FoundMatches, scan_plan
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.stored_rows import StoredRows, stored_by
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
-from qbeast_spark_bridge.engine import spread
+from qbeast_spark_bridge.engine.engine import spread
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered, quoted, spark_schema
 from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
 from qbeast_spark_bridge.worker.key_digest import DIGESTS, digest_keys

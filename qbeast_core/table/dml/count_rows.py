@@ -1,0 +1,38 @@
+"""What workers are sent to do with a file before a change: count the rows that are meant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from qbeast_core.table.data.expressions import evaluating
+from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
+
+__all__ = ["AT_ONCE", "CountRows"]
+
+AT_ONCE: Final = 8
+"""Files that one process reads at the same time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountRows:
+    """Counts the rows that a read keeps of a file, of which it holds some at a time.
+
+    Attributes
+    ----------
+    files : TableFiles
+        Where they are.
+    keep : RowFilter
+        The read.
+    text : str or None
+        The condition, for messages.
+    """
+
+    files: TableFiles = field(repr=False)
+    keep: RowFilter
+    text: str | None
+
+    def __call__(self, parts: FileParts) -> int:
+        """Count the rows of what is opened of one file; raises as `evaluating` does."""
+        with evaluating(self.text):
+            return sum(frame.height for frame in read_parts(parts, self.keep, self.files))
