@@ -80,8 +80,9 @@ class IndexPlan:
         """Return the plan of one file, 0 <= `number` < `file_count`."""
         packed = self.packed
         rows = self.rows_by_file[packed.file_starts[number] : packed.file_starts[number + 1]]
-        order = order_in_file(self.row_cube[rows], self.weights[rows])
-        weights = self.weights[rows[order]]
+        weights = self.weights[rows]
+        order = order_in_file(self.row_cube[rows], weights)
+        weights = weights[order]
         first, last = packed.file_first_block[number], packed.file_first_block[number + 1]
         starts = packed.block_starts[first : last + 1]
         cubes = packed.block_cube[first:last]
