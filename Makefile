@@ -16,10 +16,13 @@ DELTA   := 4.2
 # Object stores that are no mocks: what `make test-all` runs against where there are Go and Node.
 GO_STORES   := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 NODE_STORES := azurite@3.35.0
-# Warnings of the build backend about editable installs tell a user of this project nothing.
-PIP     := PYTHONWARNINGS=ignore $(BIN)/python -m pip --quiet --disable-pip-version-check
+# Warnings of the build backend about editable installs tell a user of this project nothing. What has to be built is
+# packed without compression: PySpark comes as a source, and its jars are compressed already.
+PIP     := PYTHONWARNINGS=ignore DIST_EXTRA_CONFIG='$(CURDIR)/.ci/wheels.cfg' \
+           $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Most installed modules are never imported; what is gets compiled by its first import, once for all processes.
-INSTALL  = $(PIP) install --no-compile -c constraints.txt --build-constraint constraints.txt -e . $(addprefix --group ,$(1))
+PINNED  := $(PIP) install --no-compile -c constraints.txt --build-constraint constraints.txt
+INSTALL  = $(PINNED) -e . $(addprefix --group ,$(1))
 
 # Hundreds of processes import the packages: each would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -137,8 +140,10 @@ $(VENV)/.demo: $(VENV)/.pip pyproject.toml
 	$(call INSTALL,demo)
 	@touch $@
 
+# PySpark alone takes as long as all others together: it is put beside them; what it needs comes with its group.
 $(VENV)/.dev: $(VENV)/.pip pyproject.toml
-	$(call INSTALL,test lint docs demo spark $(JDK))
+	$(PINNED) --no-deps pyspark & pyspark=$$!; $(call INSTALL,test lint docs demo $(JDK)); others=$$?; wait $$pyspark && exit $$others
+	$(call INSTALL,spark)
 	@touch $@
 
 $(VENV)/.demo-spark: $(VENV)/.pip pyproject.toml
