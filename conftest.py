@@ -1,4 +1,4 @@
-"""What tests and doctests run under: `--slow`, `--connect`, Hypothesis profiles, no fork, a directory of their own."""
+"""What tests and doctests run under: `--slow`, `--connect`, Hypothesis profiles, no fork, no disk to wait for."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ def _no_fork() -> NoReturn:
     raise AssertionError(message)
 
 
+def _no_fsync(file: int) -> None:
+    """Wait for no disk: tests end processes, but no machines. That a store waits, tests/io/test_local_store.py asks."""
+    os.fstat(file)  # no file is an error still
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
     parser.addoption("--connect", action="store_true", help="run the tests of Spark through Spark Connect")
@@ -42,17 +47,22 @@ def pytest_configure(config: pytest.Config) -> None:
     multiprocessing.set_start_method("spawn", force=True)
     patch = pytest.MonkeyPatch()
     patch.setattr(os, "fork", _no_fork)
+    patch.setattr(os, "fsync", _no_fsync)
     config.add_cleanup(patch.undo)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Spare the garbage collector what is loaded to find the tests, now and whenever it runs later: all of it stays."""
+    """Spare the garbage collector what is loaded to find the tests, now and whenever it runs later: all of it stays.
+
+    It runs seldom, too: what tests leave in circles is little, and to look for it is a twentieth of their time.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000)
         gc.enable()
 
 
