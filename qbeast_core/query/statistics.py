@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
@@ -29,7 +30,7 @@ _COUNTS = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class Statistics:
     """Typed statistics of files.
 
@@ -80,13 +81,17 @@ class Statistics:
 
     def _field(self, struct: str, column: str, dtype: pl.DataType) -> pl.Expr:
         """Take one column out of a struct of statistics; nulls where it is missing or of another kind."""
-        stored = self.files.schema.get(struct)
-        if isinstance(stored, pl.Struct):
-            kind = next((field.dtype for field in stored.fields if field.name == column), None)
-            if isinstance(kind, pl.DataType) and _same_kind(kind, dtype):
-                return pl.col(struct).struct.field(column).cast(dtype, strict=False)
+        kind = self._kinds.get((struct, column))
+        if isinstance(kind, pl.DataType) and _same_kind(kind, dtype):
+            return pl.col(struct).struct.field(column).cast(dtype, strict=False)
         # As many as there are files, also where nothing else is asked for.
         return pl.repeat(None, pl.len(), dtype=dtype)
+
+    @cached_property
+    def _kinds(self) -> dict[tuple[str, str], object]:
+        """Types of the fields of statistics: Polars makes the types of a frame anew whenever they are asked for."""
+        structs = {name: kind for name, kind in self.files.schema.items() if isinstance(kind, pl.Struct)}
+        return {(name, field.name): field.dtype for name, kind in structs.items() for field in kind.fields}
 
 
 def known_text_high(high: pl.Expr) -> pl.Expr:
