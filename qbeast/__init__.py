@@ -10,7 +10,9 @@ the bytes. Every Delta reader still reads the tables.
 81
 """
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 from qbeast_core.api import (
     convert_table,
@@ -21,10 +23,6 @@ from qbeast_core.api import (
     upgrade_table,
     write_table,
 )
-from qbeast_core.carbon_tables.api import import_carbondata, open_carbondata, read_carbondata, scan_carbondata
-from qbeast_core.carbon_tables.explain import CarbonPlan
-from qbeast_core.carbon_tables.importing import ImportResult
-from qbeast_core.carbon_tables.table import CarbonTable
 from qbeast_core.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -67,6 +65,17 @@ from qbeast_core.table.rewrite.optimize import OptimizeResult
 from qbeast_core.table.table import Table
 from qbeast_core.table.write.suggest import SuggestedColumns, suggest_columns
 from qbeast_core.table.write.write import WriteResult
+
+if TYPE_CHECKING:
+    from qbeast_core.carbon_tables.api import (
+        import_carbondata,
+        open_carbondata,
+        read_carbondata,
+        scan_carbondata,
+    )
+    from qbeast_core.carbon_tables.explain import CarbonPlan
+    from qbeast_core.carbon_tables.importing import ImportResult
+    from qbeast_core.carbon_tables.table import CarbonTable
 
 try:
     __version__ = version("qbeast")
@@ -131,3 +140,25 @@ __all__ = [
     "upgrade_table",
     "write_table",
 ]
+
+_CARBONDATA = {
+    "CarbonPlan": "explain",
+    "CarbonTable": "table",
+    "ImportResult": "importing",
+    "import_carbondata": "api",
+    "open_carbondata": "api",
+    "read_carbondata": "api",
+    "scan_carbondata": "api",
+}
+
+if not TYPE_CHECKING:  # type checkers are to miss a name that is not there
+
+    def __getattr__(name: str) -> object:
+        """Import what is asked for: few who import this package have tables of CarbonData."""
+        if name not in _CARBONDATA:
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        return getattr(import_module(f"qbeast_core.carbon_tables.{_CARBONDATA[name]}"), name)
+
+    def __dir__() -> list[str]:
+        return [*globals(), *_CARBONDATA]
