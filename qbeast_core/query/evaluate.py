@@ -28,10 +28,13 @@ def evaluate(node: Node, size: int, of_atom: Callable[[Atom], BoolArray]) -> Boo
         return np.ones(size, np.bool_)
     if isinstance(node, Nothing):
         return np.zeros(size, np.bool_)
-    if isinstance(node, And):
-        every: BoolArray = np.logical_and.reduce([evaluate(child, size, of_atom) for child in node.children])
-        return every
-    if isinstance(node, Or):
-        some: BoolArray = np.logical_or.reduce([evaluate(child, size, of_atom) for child in node.children])
-        return some
+    if isinstance(node, (And, Or)):
+        decided = isinstance(node, Or)
+        found = np.full(size, not decided, np.bool_)
+        for child in node.children:
+            one = evaluate(child, size, of_atom)
+            found = found | one if decided else found & one
+            if (found == decided).all():
+                break  # the others change nothing
+        return found
     return of_atom(node)

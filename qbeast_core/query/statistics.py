@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 import polars as pl
 
@@ -14,6 +15,9 @@ __all__ = ["Statistics", "known_text_high"]
 
 _SAFE_DIGITS = 15
 """Decimals of more digits may have lost some in a writer that goes through float64."""
+
+_FEW_FILES: Final = 1_000
+"""Up to so many files the bounds of a column are kept: a query costs more than the work on them."""
 
 _PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _ABOVE_CUT_TEXT = "\U0010ffff" * 8
@@ -51,6 +55,9 @@ class Statistics:
     foreign: pl.Series
     rows: I64Array
     doubtful: pl.Series
+    _known: dict[Operand, pl.DataFrame] = field(
+        default_factory=dict[Operand, pl.DataFrame], init=False, repr=False
+    )
 
     def may_match(self, atom: Atom) -> BoolArray:
         """Tell for every file whether a row of it can match; True where nothing is known, shape (files,)."""
@@ -65,6 +72,14 @@ class Statistics:
 
     def _bounds(self, operand: Operand) -> pl.DataFrame:
         """Give bounds that really hold, in the type that is compared, and the numbers of rows and nulls."""
+        found = self._known.get(operand)
+        if found is None:
+            found = self._made(operand)
+            if self.files.height <= _FEW_FILES:
+                self._known[operand] = found
+        return found
+
+    def _made(self, operand: Operand) -> pl.DataFrame:
         counted = self._counted(
             nulls=self._field("null_count", operand.column, pl.Int64()),
             low=self._field("min", operand.column, operand.dtype),
