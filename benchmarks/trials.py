@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.estimate.aggregates import Smooth, recognise
+from qbeast_core.estimate.aggregates import TOTAL, Smooth, recognise
 from qbeast_core.estimate.batch import RowSums
 from qbeast_core.estimate.intervals import Interval, factor_of, quantile_interval, smooth_interval
 from qbeast_core.estimate.rules import WIDENED, Target, is_met, is_reliable, next_fraction
-from qbeast_core.estimate.sample import Calibration, Sample
-from qbeast_core.estimate.sums import GROUP, WEIGHT, KeySizes, KeySums, Sums
+from qbeast_core.estimate.sample import Calibration, Keys, Sample
+from qbeast_core.estimate.sums import GROUP, WEIGHT, KeySizes, Sums, totals_of
 
 ASKED = {"sum": pl.col("x").sum(), "mean": pl.col("x").sum() / pl.len()}
 ANSWERS = {
@@ -73,9 +73,7 @@ def sample_of(sums: np.ndarray, rows: np.ndarray, fraction: float, known: float 
         groups=pl.DataFrame({GROUP: [0]}),
         whole=np.zeros((1, 2)),
         sampled=values.sum(axis=0)[None, :],
-        group=np.zeros(len(rows), np.int64),
-        sums=values,
-        key_rows=rows if known else np.zeros(len(rows)),
+        every=lambda: Keys(np.zeros(len(rows), np.int64), values, rows if known else np.zeros(len(rows)), 1),
         calibration=None if known is None else _calibration(rows, known),
         values=(),
     )
@@ -138,25 +136,21 @@ class Population:
     def sample(self, drawn: np.ndarray, fraction: float) -> Sample:
         """Return the rows whose number in [0, 1) lies below a fraction, as a sample."""
         inside = drawn < fraction
-        keys, every = self.every.keys, self.every
-        kept = inside[keys.weight]
-        numbers, totals = keys.group[kept], keys.totals[kept]
-        names = [name for name in every.groups.columns if name not in self.by]
-        of_group = np.zeros((every.groups.height, totals.shape[1]))
-        np.add.at(of_group, numbers, totals / np.array(every.scales))
-        exact = pl.DataFrame({name: of_group[:, at] for at, name in enumerate(names)})
+        every = self.every
+        entries = every.entries.filter(pl.Series(inside).gather(every.entries[WEIGHT]))
+        totals = [name for name in entries.columns if name.startswith(TOTAL)]
         part = Sums(
-            groups=every.groups.select(self.by).hstack(exact) if self.by else exact,
+            groups=totals_of(entries, self.by, totals),
             scales=every.scales,
-            keys=KeySums(keys.weight[kept], numbers, totals),
-            sizes=KeySizes.of(np.flatnonzero(inside).astype(np.int32)) if self.known else self.nothing.sizes,
+            entries=entries,
+            sizes=KeySizes(np.flatnonzero(inside).astype(np.int32)) if self.known else self.nothing.sizes,
             rows=every.rows.filter(pl.Series(inside).gather(every.rows[WEIGHT])),
         )
         return Sample.of(
             self.aggregates,
             self.by,
             part,
-            replace(self.nothing, groups=self.nothing.groups.cast(part.groups.schema)),
+            self.nothing,
             probability=fraction,
             known_rows=self.rows if self.known else None,
             filtered=self.filtered,

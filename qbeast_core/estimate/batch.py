@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.estimate.aggregates import TOTAL
-from qbeast_core.estimate.sums import GROUP, VALUE, WEIGHT, KeySizes, KeySums, Sums, grouped
-from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.estimate.sums import VALUE, WEIGHT, KeySizes, Sums, totals_of
+from qbeast_core.space.arrays import I32Array
 
 __all__ = ["Lookup", "RowSums"]
 
@@ -93,16 +93,14 @@ class RowSums:
             .select(*weight, *self.by, *names, *(one.meta.output_name() for one in values))
             .collect()
         )
-        scales = tuple(_scale(kept.schema[name]) for name in names)
-        rows = kept.select(*self.by, *(_exact(name, kept.schema[name]) for name in names))
-        groups, number = grouped(rows, self.by, names)
-        keyed = kept if weight else kept.clear()
+        rows = kept.select(*weight, *self.by, *(_exact(name, kept.schema[name]) for name in names))
+        by_key = pl.DataFrame(schema={WEIGHT: pl.Int32, **rows.schema}) if not weight else rows
         return Sums(
-            groups=groups,
-            scales=scales,
-            keys=_keys(keyed, rows.select(names), number, scales),
-            sizes=KeySizes.of(_weights(frame) if sizes else _NO_WEIGHTS),
-            rows=_values(kept, values, number),
+            groups=totals_of(rows, self.by, names),
+            scales=tuple(_scale(kept.schema[name]) for name in names),
+            entries=by_key,
+            sizes=KeySizes(_weights(frame) if sizes else _NO_WEIGHTS),
+            rows=_values(kept, self.by, values),
         )
 
 
@@ -113,21 +111,11 @@ def _weights(frame: pl.DataFrame) -> I32Array:
     return frame[WEIGHT].to_numpy() if WEIGHT in frame.columns else _NO_WEIGHTS
 
 
-def _keys(kept: pl.DataFrame, totals: pl.DataFrame, number: I64Array, scales: tuple[float, ...]) -> KeySums:
-    """Return sums by key; of no rows where keys are not told apart."""
-    rows = totals.head(kept.height).select(pl.all().cast(pl.Float64).fill_null(0.0))
-    sums = np.asfortranarray(rows.to_numpy(writable=True))
-    for at, scale in enumerate(scales):
-        if scale != 1.0:
-            sums[:, at] *= scale
-    return KeySums(_weights(kept).copy(), number[: kept.height].copy(), sums).added_up()
-
-
-def _values(kept: pl.DataFrame, values: list[pl.Expr], number: I64Array) -> pl.DataFrame:
+def _values(kept: pl.DataFrame, by: Sequence[str], values: list[pl.Expr]) -> pl.DataFrame:
     """Return the rows that quantiles are of."""
     weight = pl.col(WEIGHT) if WEIGHT in kept.columns else pl.lit(0, pl.Int32).alias(WEIGHT)
-    rows = kept.with_columns(pl.Series(GROUP, number)).head(kept.height if values else 0)
-    return rows.select(weight, GROUP, *(one.meta.output_name() for one in values))
+    rows = kept if values else kept.clear()
+    return rows.select(weight, *by, *(one.meta.output_name() for one in values))
 
 
 def _exact(name: str, dtype: pl.DataType) -> pl.Expr:

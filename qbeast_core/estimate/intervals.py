@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -12,12 +13,16 @@ import polars as pl
 from qbeast_core.estimate.aggregates import Quantile, Smooth
 from qbeast_core.estimate.dual import Dual
 from qbeast_core.estimate.runs import Runs
-from qbeast_core.estimate.sample import Sample
+from qbeast_core.estimate.sample import Calibration, Keys, Part, Sample
 from qbeast_core.estimate.sums import GROUP, WEIGHT
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.tree.parallel import CHUNK_ROWS, map_chunks
 
 __all__ = ["Interval", "factor_of", "quantile_interval", "smooth_interval"]
+
+_LIGHT: Final = 1 / 400
+"""Of the squares of some keys, what one key may bring at most where they stand for all: their sum is then off by 5 % at
+most (one standard error), and keys that were not looked at hide less."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,10 +94,11 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
     --------
     >>> import polars as pl
     >>> from qbeast_core.estimate.aggregates import recognise
+    >>> from qbeast_core.estimate.sample import Keys
     >>> asked = recognise({"n": pl.len()}, lambda expr: pl.Int64())
     >>> keys = Sample(probability=0.1, groups=pl.DataFrame({"g": [0]}), whole=np.zeros((1, 1)),
-    ...     sampled=np.array([[900.0]]), group=np.zeros(900, np.int64), sums=np.ones((900, 1)),
-    ...     key_rows=np.zeros(900), calibration=None, values=())
+    ...     sampled=np.array([[900.0]]), calibration=None, values=(),
+    ...     every=lambda: Keys(np.zeros(900, np.int64), np.ones((900, 1)), np.zeros(900), 1))
     >>> found = smooth_interval(keys, asked.answers[0], 2.0)
     >>> found.value, found.half_width.round(), found.keys
     (array([9000.]), array([588.]), array([900]))
@@ -100,7 +106,8 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
     groups = len(sample.whole)
     with np.errstate(invalid="ignore", over="ignore"):
         of = answer.formula(Dual.inputs(sample.totals))
-        moments = _moments(sample, of, answer.totals)
+        found = _told(sample, of, answer.totals)
+        moments = found.moments
         for number in np.flatnonzero(sample.unseen).tolist():
             moments = moments.with_one_more(of.slopes[:, number] * sample.unseen[number] * sample.scale)
         error = factor * moments.error(sample.probability)
@@ -112,27 +119,50 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
         value=of.value,
         low=np.where(finite, of.value - error, np.nan),
         high=np.where(finite, of.value + error, np.nan),
-        keys=_adding(sample, answer.totals),
+        keys=found.keys,
         largest_share=moments.largest_share,
         exact=exact & finite,
         finite=finite,
     )
 
 
-def _adding(sample: Sample, totals: Sequence[int]) -> I64Array:
-    """Return how many sampled keys of each group add something to any of these totals."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Told:
+    """What sampled keys tell of an answer: its moments, and how many of them add something, shape (groups,)."""
+
+    moments: _Moments
+    keys: I64Array
+
+
+def _told(sample: Sample, of: Dual, totals: Sequence[int]) -> _Told:
+    """Look at some keys where these tell enough, else at all."""
+    residuals = _Residuals.of(sample, of, totals)
+    part = sample.part
+    if part is not None:
+        moments = residuals.moments(part.keys, part.share)
+        heaviest = residuals.heaviest(part) ** 2
+        drawn = part.share < 1.0
+        if (heaviest <= _LIGHT * moments.squares * part.share)[drawn].all():
+            largest = np.where(drawn, heaviest, moments.largest)
+            seen = _adding(part.keys, totals) / part.share
+            return _Told(replace(moments, largest=largest), seen.astype(np.int64))
+    keys = sample.keys
+    return _Told(residuals.moments(keys, np.ones(keys.groups)), _adding(keys, totals).astype(np.int64))
+
+
+def _adding(keys: Keys, totals: Sequence[int]) -> F64Array | I64Array:
+    """Return how many keys of each group add something to any of these totals."""
     if 0 in totals:  # rows are counted, of which each key has some
-        return sample.entries
+        return keys.entries
 
     def chunk(start: int, stop: int) -> F64Array:
         adds = np.zeros(stop - start, np.bool_)
         for number in totals:
-            adds |= sample.sums[start:stop, number] != 0
-        return Runs.of(sample.group[start:stop]).sums(adds, groups)
+            adds |= keys.sums[start:stop, number] != 0
+        return Runs.of(keys.group[start:stop]).sums(adds, keys.groups)
 
-    groups = len(sample.whole)
-    found = map_chunks(chunk, len(sample.group), chunk_rows=max(CHUNK_ROWS, groups))
-    return np.sum(found, axis=0).astype(np.int64) if found else np.zeros(groups, np.int64)
+    found = map_chunks(chunk, len(keys.group), chunk_rows=max(CHUNK_ROWS, keys.groups))
+    return np.sum(found, axis=0) if found else np.zeros(keys.groups)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,34 +215,67 @@ class _Moments:
         return np.divide(self.largest, self.squares, out=np.ones_like(self.squares), where=self.squares > 0)
 
 
-def _moments(sample: Sample, of: Dual, totals: Sequence[int]) -> _Moments:
-    """Return the moments of the residuals, less the mean over the rows of each key where that is calibrated to."""
-    groups, known = len(sample.whole), sample.calibration
-    slopes = {number: of.slopes[:, number] * sample.scale for number in totals}
-    calibrated = known is not None and known.sampled > 0
-    mean = np.zeros(groups)
-    if known is not None and calibrated:
-        mean = sample.scale * np.einsum("gt,gt->g", of.slopes, sample.sampled) / known.sampled
+@dataclass(frozen=True, slots=True, eq=False)
+class _Residuals:
+    """What an answer changes by if a key counts once more, by its totals and its rows, for every group.
 
-    def residuals(here: slice, runs: Runs) -> F64Array:
-        residual = np.zeros(runs.size)
-        for total, slope in slopes.items():
-            residual += runs.spread(slope) * sample.sums[here, total]
-        if calibrated:
-            residual -= runs.spread(mean) * sample.key_rows[here]
-        return residual
+    Attributes
+    ----------
+    slopes : dict of int to F64Array
+        By each total.
+    mean : F64Array
+        By each row, of those that totals are calibrated to.
+    known : Calibration or None
+        None: they are not.
+    """
 
-    own = _Moments.of(sample.group, residuals, groups)
-    if known is None or not calibrated:
-        return own
-    # Keys that have no row in a group have a residual too: their rows times the mean.
-    here = sample.key_powers
-    squares, cubes = np.maximum(known.squares - here[0], 0.0), np.maximum(known.cubes - here[1], 0.0)
-    return _Moments(
-        own.squares + mean**2 * squares,
-        own.cubes - mean**3 * cubes,
-        np.maximum(own.largest, mean**2 * np.minimum(known.largest, squares)),
-    )
+    slopes: dict[int, F64Array]
+    mean: F64Array
+    known: Calibration | None
+
+    @staticmethod
+    def of(sample: Sample, of: Dual, totals: Sequence[int]) -> _Residuals:
+        known, mean = sample.calibration, np.zeros(len(sample.whole))
+        if known is not None and known.sampled > 0:
+            mean = sample.scale * np.einsum("gt,gt->g", of.slopes, sample.sampled) / known.sampled
+        else:
+            known = None
+        return _Residuals({one: of.slopes[:, one] * sample.scale for one in totals}, mean, known)
+
+    def moments(self, keys: Keys, share: F64Array) -> _Moments:
+        """Return the moments of all sampled keys, of which these are a share of each group."""
+
+        def residuals(here: slice, runs: Runs) -> F64Array:
+            residual = np.zeros(runs.size)
+            for total, slope in self.slopes.items():
+                residual += runs.spread(slope) * keys.sums[here, total]
+            if self.known is not None:
+                residual -= runs.spread(self.mean) * keys.rows[here]
+            return residual
+
+        own, known = _Moments.of(keys.group, residuals, keys.groups), self.known
+        own = _Moments(own.squares / share, own.cubes / share, own.largest)
+        if known is None:
+            return own
+        # Keys that have no row in a group have a residual too: their rows times the mean.
+        squares, cubes = (
+            np.maximum(0.0, all_ - here / share)
+            for all_, here in zip((known.squares, known.cubes), keys.powers, strict=True)
+        )
+        mean = self.mean
+        return _Moments(
+            own.squares + mean**2 * squares,
+            own.cubes - mean**3 * cubes,
+            np.maximum(own.largest, mean**2 * np.minimum(known.largest, squares)),
+        )
+
+    def heaviest(self, part: Part) -> F64Array:
+        """Return how large a residual of a sampled key may be, seen or not: of rows in the group, and of others."""
+        low = high = -self.mean
+        for total, slope in self.slopes.items():
+            ends = slope * part.least[:, total], slope * part.most[:, total]
+            low, high = low + np.minimum(*ends), high + np.maximum(*ends)
+        return part.most_rows * np.abs([low, high, self.mean]).max(axis=0)
 
 
 def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: float) -> Interval:

@@ -1,20 +1,44 @@
-"""What is known of groups: sums of each sampled key, and totals of what was read whole."""
+"""What is known of groups: totals of the sample and of what was read whole, and sums of each sampled key."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Final
 
 import numpy as np
 import polars as pl
 
 from qbeast_core.estimate.aggregates import Aggregates, Quantile
 from qbeast_core.estimate.runs import Runs
-from qbeast_core.estimate.sums import GROUP, VALUE, WEIGHT, KeySizes, Sums, common_groups
-from qbeast_core.space.arrays import F64Array, I64Array
+from qbeast_core.estimate.sums import (
+    GROUP,
+    VALUE,
+    WEIGHT,
+    CountedKeys,
+    KeySizes,
+    KeySums,
+    Sums,
+    common_groups,
+    numbers_of,
+)
+from qbeast_core.query.weights import WeightRange
+from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 
-__all__ = ["Calibration", "Sample"]
+__all__ = ["Calibration", "Keys", "Part", "Sample"]
+
+_PART_ROWS: Final = 1 << 16
+"""Sampled rows whose keys tell a variance well enough where none of them is heavy."""
+
+_WORTH_PART: Final = 2
+"""How many times that many rows there are at least where a part is looked at."""
+
+_SMALL_ROWS: Final = 2_000
+"""Of groups with fewer rows in the part, all keys are looked at."""
+
+_MOST_SMALL: Final = 8
+"""Groups of which that is done, at most: of more, the part is not much less than all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +65,64 @@ class Calibration:
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+class Keys:
+    """Totals of each sampled key in each group.
+
+    Attributes
+    ----------
+    group : I64Array
+        Number of the group, ascending, shape (entries,).
+    sums : F64Array
+        Shape (entries, totals).
+    rows : F64Array
+        Rows of the key in all groups, shape (entries,); zeros without calibration.
+    groups : int
+        How many there are.
+    """
+
+    group: I64Array
+    sums: F64Array
+    rows: F64Array
+    groups: int
+
+    @cached_property
+    def entries(self) -> I64Array:
+        """How many keys each group has, shape (groups,)."""
+        return np.bincount(self.group, minlength=self.groups).astype(np.int64)
+
+    @cached_property
+    def powers(self) -> tuple[F64Array, F64Array]:
+        """Sums of the squares and of the cubes of the rows of the keys of each group, shape (groups,)."""
+        runs, squared = Runs.of(self.group), self.rows * self.rows
+        squares = runs.sums(squared, self.groups)
+        squared *= self.rows
+        return squares, runs.sums(squared, self.groups)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some of the sampled keys, drawn by their weights, and what is known of the others.
+
+    Attributes
+    ----------
+    keys : Keys
+        Some, or all, of each group.
+    share : F64Array
+        How probable it was for a key of the sample to be among them, in (0, 1], shape (groups,).
+    least, most : F64Array
+        What one sampled row adds to each total, shape (groups, totals).
+    most_rows : int
+        That a sampled key has.
+    """
+
+    keys: Keys
+    share: F64Array
+    least: F64Array
+    most: F64Array
+    most_rows: int
+
+
+@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class Sample:
     """What is known of groups: a sample of keys, and totals of the rest that was read whole.
 
@@ -54,16 +136,14 @@ class Sample:
         Totals of rows that were read whole, shape (groups, totals).
     sampled : F64Array
         Totals of sampled rows, shape (groups, totals).
-    group : I64Array
-        Number of the group of each sampled key and group, ascending, shape (entries,).
-    sums : F64Array
-        Totals of each, shape (entries, totals).
-    key_rows : F64Array
-        Rows of the key in all groups, shape (entries,); zeros without calibration.
+    every : callable
+        Gives all sampled keys; asked where a part of them does not tell enough.
     calibration : Calibration or None
         None: how many rows there are is not known, or not compared.
     values : tuple of polars.DataFrame
         For each quantile the rows that count: `GROUP`, `WEIGHT` (null: read whole), ``value``.
+    part : Part or None
+        None: all keys are looked at.
     ungrouped : bool
         Whether the rows that are calibrated to are one group, so that it has so many.
     unseen : F64Array
@@ -74,11 +154,10 @@ class Sample:
     groups: pl.DataFrame
     whole: F64Array
     sampled: F64Array
-    group: I64Array
-    sums: F64Array
-    key_rows: F64Array
+    every: Callable[[], Keys]
     calibration: Calibration | None
     values: tuple[pl.DataFrame, ...]
+    part: Part | None = None
     ungrouped: bool = False
     unseen: F64Array = field(default_factory=lambda: np.zeros(0))
 
@@ -99,18 +178,9 @@ class Sample:
         return found
 
     @cached_property
-    def entries(self) -> I64Array:
-        """How many keys each group has, shape (groups,)."""
-        return np.bincount(self.group, minlength=len(self.whole)).astype(np.int64)
-
-    @cached_property
-    def key_powers(self) -> tuple[F64Array, F64Array]:
-        """Sums of the squares and of the cubes of the rows of the keys of each group, shape (groups,)."""
-        groups = len(self.whole)
-        runs, squared = Runs.of(self.group), self.key_rows * self.key_rows
-        squares = runs.sums(squared, groups)
-        squared *= self.key_rows
-        return squares, runs.sums(squared, groups)
+    def keys(self) -> Keys:
+        """All sampled keys."""
+        return self.every()
 
     @staticmethod
     def of(
@@ -124,6 +194,7 @@ class Sample:
         filtered: bool,
         counted: bool = False,
         farthest: Mapping[int, float] | None = None,
+        weights: WeightRange | None = None,
     ) -> Sample:
         """Return columns as arrays, with numbers for groups.
 
@@ -145,24 +216,73 @@ class Sample:
             Whether `known_rows` are those that it keeps.
         farthest : mapping of int to float, optional
             By numbers of totals, how far from zero values of rows go, where that is known.
+        weights : WeightRange, optional
+            Those of the keys that are in the sample; None: all keys are looked at.
         """
         groups, (of_sampled, of_whole) = common_groups([sampled, whole], by)
-        keys = sampled.keys.renumbered(of_sampled).by_group()
         everything = not by and not filtered
-        compared = known_rows is not None
+        looked_at = _Looked(sampled, groups, tuple(by), sampled.sizes.counted(), known_rows is not None)
+        rows = _placed(sampled.totals(), of_sampled, groups.height)
+        least, most = (_placed(one, of_sampled, groups.height) for one in sampled.extremes())
         return Sample(
             probability=probability,
             groups=groups,
             whole=_placed(whole.totals(), of_whole, groups.height),
-            sampled=_placed(sampled.totals(), of_sampled, groups.height),
-            group=keys.group,
-            sums=keys.totals,
-            key_rows=sampled.sizes.looked_up(keys.weight) if compared else np.zeros(len(keys.weight)),
-            calibration=None if known_rows is None else _calibration(known_rows, sampled.sizes),
-            values=_values(aggregates.quantiles, (sampled.rows, of_sampled), (whole.rows, of_whole)),
+            sampled=rows,
+            every=partial(looked_at.keys, sampled.entries),
+            calibration=None if known_rows is None else _calibration(known_rows, looked_at.sizes),
+            values=_values(aggregates.quantiles, by, groups, sampled.rows, whole.rows),
+            part=None if weights is None else looked_at.part(rows[:, 0], weights, least, most),
             ungrouped=everything or (counted and not by),
-            unseen=_unseen(keys.totals, farthest or {}) if everything else np.zeros(0),
+            unseen=_unseen(np.maximum(np.abs(least), np.abs(most)), farthest or {}) if everything else np.zeros(0),
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Looked:
+    """Looks at sampled rows key by key."""
+
+    sampled: Sums
+    groups: pl.DataFrame
+    by: tuple[str, ...]
+    sizes: CountedKeys
+    calibrated: bool
+
+    def keys(self, entries: pl.DataFrame) -> Keys:
+        """Add up rows by key."""
+        found = KeySums.of(entries, self.groups, self.by, self.sampled.scales).by_group()
+        rows = self.sizes.looked_up(found.weight) if self.calibrated else np.zeros(len(found.weight))
+        return Keys(found.group, found.totals, rows, self.groups.height)
+
+    def part(self, rows: F64Array, weights: WeightRange, least: F64Array, most: F64Array) -> Part | None:
+        """Look at the keys of the first weights, and at all of small groups; None: that would be most of them."""
+        if rows.sum() < _WORTH_PART * _PART_ROWS or weights.is_empty:
+            return None
+        width = max(round((weights.to - weights.from_) * _PART_ROWS / rows.sum()), 1)
+        share = width / (weights.to - weights.from_)
+        small = rows * share < _SMALL_ROWS
+        if small.sum() > _MOST_SMALL:
+            return None
+        first = pl.col(WEIGHT) < weights.from_ + width
+        keys = self.keys(self.sampled.entries.filter(pl.any_horizontal(first, *self._all_of(small))))
+        return Part(keys, np.where(small, 1.0, share), least, most, self._most_rows())
+
+    def _all_of(self, small: BoolArray) -> list[pl.Expr]:
+        """Return expressions that keep the rows of these groups."""
+        chosen = self.groups.filter(pl.Series(small)).select(self.by)
+        return [
+            pl.all_horizontal(
+                pl.col(one.name).eq_missing(pl.lit(one).first()) for one in chosen.slice(at, 1).get_columns()
+            )
+            for at in range(chosen.height)
+        ]
+
+    def _most_rows(self) -> int:
+        """Return how many rows a key has at most."""
+        counted = (
+            self.sizes if self.calibrated else KeySizes(self.sampled.entries[WEIGHT].to_numpy()).counted()
+        )
+        return int(counted.rows.max(initial=0))
 
 
 def _placed(totals: F64Array, numbers: I64Array, groups: int) -> F64Array:
@@ -172,7 +292,7 @@ def _placed(totals: F64Array, numbers: I64Array, groups: int) -> F64Array:
     return found
 
 
-def _calibration(known_rows: int, sizes: KeySizes) -> Calibration:
+def _calibration(known_rows: int, sizes: CountedKeys) -> Calibration:
     rows = sizes.rows.astype(np.float64)
     squares = rows * rows
     return Calibration(
@@ -184,23 +304,24 @@ def _calibration(known_rows: int, sizes: KeySizes) -> Calibration:
     )
 
 
-def _unseen(sums: F64Array, farthest: Mapping[int, float]) -> F64Array:
-    """Return what lies farther from zero than any sampled row is known to: of keys of many rows, means are known."""
-    found = np.zeros(sums.shape[1])
+def _unseen(seen: F64Array, farthest: Mapping[int, float]) -> F64Array:
+    """Return what lies farther from zero than any sampled row is known to."""
+    found = np.zeros(seen.shape[1])
     for number, far in farthest.items():
-        means = np.abs(sums[:, number]) / np.maximum(sums[:, 0], 1.0)
-        found[number] = far if means.max(initial=0.0) < far * (1 - 1e-9) else 0.0
+        found[number] = far if seen[:, number].max(initial=0.0) < far * (1 - 1e-9) else 0.0
     return found
 
 
-def _values(quantiles: Sequence[Quantile], *parts: tuple[pl.DataFrame, I64Array]) -> tuple[pl.DataFrame, ...]:
+def _values(
+    quantiles: Sequence[Quantile], by: Sequence[str], groups: pl.DataFrame, *parts: pl.DataFrame
+) -> tuple[pl.DataFrame, ...]:
     """Return the rows that count for each quantile: sampled ones, and those that were read whole."""
     if not quantiles:
         return ()
-    (sampled, _), (whole, _) = parts
-    numbers = [new[rows[GROUP].to_numpy()] for rows, new in parts]
+    sampled, whole = (
+        rows.with_columns(pl.Series(GROUP, numbers_of(rows, groups, by), pl.Int64)) for rows in parts
+    )
     rows = pl.concat([sampled, whole.with_columns(pl.lit(None, pl.Int32).alias(WEIGHT))])
-    rows = rows.with_columns(pl.Series(GROUP, np.concatenate(numbers), pl.Int64))
     return tuple(
         rows.select(GROUP, WEIGHT, value=pl.col(f"{VALUE}{at}")).drop_nulls("value")
         for at in range(len(quantiles))

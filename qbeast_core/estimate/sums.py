@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -13,7 +13,18 @@ from qbeast_core.estimate.aggregates import TOTAL
 from qbeast_core.estimate.runs import run_starts
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array
 
-__all__ = ["GROUP", "VALUE", "WEIGHT", "KeySizes", "KeySums", "Sums", "common_groups", "grouped"]
+__all__ = [
+    "GROUP",
+    "VALUE",
+    "WEIGHT",
+    "CountedKeys",
+    "KeySizes",
+    "KeySums",
+    "Sums",
+    "common_groups",
+    "numbers_of",
+    "totals_of",
+]
 
 WEIGHT: Final = "__qbeast_key_weight"
 """The column that tells keys apart: rows with one weight are in a sample together, whatever their keys."""
@@ -23,6 +34,10 @@ VALUE: Final = "__qbeast_value_"
 
 GROUP: Final = "__qbeast_group"
 """The column with the number of a group."""
+
+_LEAST: Final = "__qbeast_least_"
+_MOST: Final = "__qbeast_most_"
+"""What the columns of the least and the largest value of a row are called, with the number of the total after it."""
 
 _ROW: Final = "__qbeast_row"
 
@@ -47,6 +62,32 @@ class KeySums:
     weight: I32Array
     group: I64Array
     totals: F64Array
+
+    @staticmethod
+    def of(
+        entries: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str], scales: Sequence[float]
+    ) -> KeySums:
+        """Add up rows.
+
+        Parameters
+        ----------
+        entries : polars.DataFrame
+            `WEIGHT`, the columns of groups, and totals.
+        groups : polars.DataFrame
+            Every group once, in the order of their numbers.
+        by : sequence of str
+            The columns of groups.
+        scales : sequence of float
+            Units of the totals.
+        """
+        names = [f"{TOTAL}{at}" for at in range(len(scales))]
+        floats = entries.select(pl.col(names).cast(pl.Float64).fill_null(0.0))
+        sums = np.asfortranarray(floats.to_numpy(writable=True))
+        for at, scale in enumerate(scales):
+            if scale != 1.0:
+                sums[:, at] *= scale
+        weights, numbers = entries[WEIGHT].to_numpy(), numbers_of(entries, groups, by)
+        return KeySums(weights.copy(), numbers.copy(), sums).added_up()
 
     def added_up(self) -> KeySums:
         """Return each key once in a group; most keys have one row, and stay where they are."""
@@ -84,14 +125,59 @@ class KeySums:
             np.take(self.totals[:, at], order, out=totals[:, at], mode="clip")  # which looks at no bounds
         return KeySums(self.weight[order], self.group[order], totals)
 
-    def renumbered(self, numbers: I64Array) -> KeySums:
-        """Return the same with other numbers of groups, `numbers[old]`."""
-        return KeySums(self.weight, numbers[self.group], self.totals)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySizes:
     """Rows of each key, those included that a filter leaves out.
+
+    Attributes
+    ----------
+    weight : I32Array
+        Shape (entries,).
+    rows : I64Array or None
+        That each stands for, shape (entries,); None: one each.
+    """
+
+    weight: I32Array
+    rows: I64Array | None = None
+
+    @staticmethod
+    def together(parts: Sequence[KeySizes]) -> KeySizes:
+        """Put parts together, as they are; a key may be in several.
+
+        Parameters
+        ----------
+        parts : sequence of KeySizes
+            At least one.
+        """
+        weights = np.concatenate([one.weight for one in parts])
+        if all(one.rows is None for one in parts):
+            return KeySizes(weights)
+        rows = [np.ones(len(one.weight), np.int64) if one.rows is None else one.rows for one in parts]
+        return KeySizes(weights, np.concatenate(rows))
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that they take."""
+        return self.weight.nbytes + (0 if self.rows is None else self.rows.nbytes)
+
+    def counted(self) -> CountedKeys:
+        """Return each key once, and all its rows."""
+        weights, rows = self.weight, self.rows
+        if rows is not None and rows.sum() <= _FEW_REPEAT * len(rows):
+            weights, rows = np.repeat(weights, rows), None
+        if rows is None:
+            ordered = np.sort(weights)
+            starts = run_starts(ordered)
+            return CountedKeys(ordered[starts], np.diff(starts, append=len(ordered)))
+        order = np.argsort(weights, kind="stable")
+        starts = run_starts(weights[order])
+        return CountedKeys(weights[order][starts], np.add.reduceat(rows[order], starts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountedKeys:
+    """Rows of each key.
 
     Attributes
     ----------
@@ -103,28 +189,6 @@ class KeySizes:
 
     weight: I32Array
     rows: I64Array
-
-    @staticmethod
-    def of(weights: I32Array, rows: I64Array | None = None) -> KeySizes:
-        """Count rows.
-
-        Parameters
-        ----------
-        weights : I32Array
-            In any order.
-        rows : I64Array, optional
-            That each stands for; one by default.
-        """
-        if rows is not None and rows.sum() <= _FEW_REPEAT * len(rows):
-            weights, rows = np.repeat(weights, rows), None
-        if rows is None:
-            ordered = np.sort(weights)
-            starts = run_starts(ordered)
-            return KeySizes(ordered[starts], np.diff(np.append(starts, len(ordered))))
-        order = np.argsort(weights, kind="stable")
-        starts = run_starts(weights[order])
-        sums = np.add.reduceat(rows[order], starts) if len(starts) else rows
-        return KeySizes(weights[order][starts], sums)
 
     def looked_up(self, weight: I32Array) -> F64Array:
         """Return the rows of keys that are among these, shape (entries,)."""
@@ -142,26 +206,27 @@ class Sums:
     Attributes
     ----------
     groups : polars.DataFrame
-        One row a group: its columns, and exact totals in units of `scales`. Without columns of groups, one row.
+        One row a group: its columns, exact totals in units of `scales`, and the least and the largest that one row
+        adds to each. Without columns of groups, one row.
     scales : tuple of float
         Units of the totals: decimals are summed as integers.
-    keys : KeySums
-        Without entries where keys are not told apart. A group's number is its row of `groups`.
+    entries : polars.DataFrame
+        `WEIGHT`, the columns of groups and exact totals, of rows or of keys; none where keys are not told apart.
     sizes : KeySizes
         Without keys where they are not needed.
     rows : polars.DataFrame
-        `WEIGHT`, `GROUP`, and values of rows for quantiles.
+        `WEIGHT`, the columns of groups, and values of rows for quantiles.
     """
 
     groups: pl.DataFrame
     scales: tuple[float, ...]
-    keys: KeySums
+    entries: pl.DataFrame
     sizes: KeySizes
     rows: pl.DataFrame
 
     @staticmethod
-    def together(parts: Sequence[Sums], by: Sequence[str], *, overlap: bool = False) -> Sums:
-        """Put sums together.
+    def together(parts: Sequence[Sums], by: Sequence[str]) -> Sums:
+        """Put sums together; a key may be in several.
 
         Parameters
         ----------
@@ -169,35 +234,34 @@ class Sums:
             Of one question, at least one.
         by : sequence of str
             The columns of groups.
-        overlap : bool
-            Whether a key may be in several.
         """
         if len(parts) == 1:
             return parts[0]
-        names = [f"{TOTAL}{at}" for at in range(len(parts[0].scales))]
-        groups, number = grouped(pl.concat([one.groups for one in parts]), by, names)
-        numbers = np.split(number, np.cumsum([one.groups.height for one in parts])[:-1])
-        keys = [one.keys.renumbered(new) for one, new in zip(parts, numbers, strict=True)]
-        every = KeySums(
-            np.concatenate([one.weight for one in keys]),
-            np.concatenate([one.group for one in keys]),
-            np.asfortranarray(np.concatenate([one.totals for one in keys])),
-        )
-        weights = np.concatenate([one.sizes.weight for one in parts])
-        rows = np.concatenate([one.sizes.rows for one in parts])
         return Sums(
-            groups=groups,
+            groups=_added(pl.concat([one.groups for one in parts]), by),
             scales=parts[0].scales,
-            keys=every.added_up() if overlap else every,
-            sizes=KeySizes.of(weights, rows),
-            rows=pl.concat([_renumbered(one.rows, new) for one, new in zip(parts, numbers, strict=True)]),
+            entries=pl.concat([one.entries for one in parts]),
+            sizes=KeySizes.together([one.sizes for one in parts]),
+            rows=pl.concat([one.rows for one in parts]),
         )
+
+    def by_key(self, by: Sequence[str]) -> Sums:
+        """Return the same with one entry for each key of a group, which are fewer where keys have many rows.
+
+        Parameters
+        ----------
+        by : sequence of str
+            The columns of groups.
+        """
+        totals = [name for name in self.entries.columns if name.startswith(TOTAL)]
+        entries = self.entries.group_by(WEIGHT, *by).agg(pl.col(totals).sum()).select(self.entries.columns)
+        sizes = self.sizes.counted()
+        return replace(self, entries=entries, sizes=KeySizes(sizes.weight, sizes.rows))
 
     @property
     def size_bytes(self) -> int:
         """Memory that what is held for each key takes."""
-        held = (self.keys.weight, self.keys.group, self.keys.totals, self.sizes.weight, self.sizes.rows)
-        return sum(one.nbytes for one in held) + int(self.rows.estimated_size())
+        return int(self.entries.estimated_size() + self.rows.estimated_size()) + self.sizes.size_bytes
 
     def totals(self) -> F64Array:
         """Return the totals of each group, shape (groups, totals)."""
@@ -206,41 +270,72 @@ class Sums:
         found *= np.array(self.scales)
         return found
 
+    def extremes(self) -> tuple[F64Array, F64Array]:
+        """Return the least and the largest that a row adds to each total, shape (groups, totals)."""
+        least, most = (
+            self.groups.select(
+                pl.col(f"{kind}{at}").cast(pl.Float64).fill_null(0.0) * scale
+                for at, scale in enumerate(self.scales)
+            ).to_numpy()
+            for kind in (_LEAST, _MOST)
+        )
+        return least, most
 
-def grouped(frame: pl.DataFrame, by: Sequence[str], summed: Sequence[str]) -> tuple[pl.DataFrame, I64Array]:
-    """Find groups.
+
+def totals_of(rows: pl.DataFrame, by: Sequence[str], summed: Sequence[str]) -> pl.DataFrame:
+    """Return totals of groups, with the extremes of what rows add.
 
     Parameters
     ----------
-    frame : polars.DataFrame
+    rows : polars.DataFrame
         Rows.
     by : sequence of str
         Columns of groups; none: all rows are one group.
     summed : sequence of str
-        Columns that are summed.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row a group, with sums.
-    I64Array
-        The number of each row's group, shape (rows,).
+        Columns that are summed: `TOTAL`, with numbers from 0.
 
     Examples
     --------
-    >>> rows = pl.DataFrame({"kind": ["a", "a"], "x": [1, 2]})
-    >>> grouped(rows, ["kind"], ["x"])[0].rows(), grouped(rows, ["kind"], ["x"])[1]
-    ([('a', 3)], array([0, 0]))
+    >>> rows = pl.DataFrame({"kind": ["a", "a"], f"{TOTAL}0": [1, 2]})
+    >>> totals_of(rows, ["kind"], [f"{TOTAL}0"]).rows()
+    [('a', 3, 1, 2)]
+    """
+    found = [pl.col(summed).sum()]
+    for at, name in enumerate(summed):
+        added = pl.col(name).fill_null(0)
+        found += [added.min().alias(f"{_LEAST}{at}"), added.max().alias(f"{_MOST}{at}")]
+    return rows.group_by(by).agg(found) if by else rows.select(found)
+
+
+def _added(groups: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Add up totals of parts."""
+    found = [pl.col(f"^{TOTAL}.*$").sum(), pl.col(f"^{_LEAST}.*$").min(), pl.col(f"^{_MOST}.*$").max()]
+    return (groups.group_by(by).agg(found) if by else groups.select(found)).select(groups.columns)
+
+
+def numbers_of(rows: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str]) -> I64Array:
+    """Return the number of each row's group.
+
+    Parameters
+    ----------
+    rows : polars.DataFrame
+        With the columns of groups.
+    groups : polars.DataFrame
+        Every group once, in the order of their numbers.
+    by : sequence of str
+        The columns of groups.
+
+    Examples
+    --------
+    >>> rows, groups = pl.DataFrame({"kind": ["a", None, "a"]}), pl.DataFrame({"kind": ["a", None]})
+    >>> numbers_of(rows, groups, ["kind"])
+    array([0, 1, 0])
     """
     if not by:
-        return frame.select(pl.col(summed).sum()), np.zeros(frame.height, np.int64)
-    found = (
-        frame.select(*by, *summed).with_row_index(_ROW).group_by(by).agg(pl.col(summed).sum(), pl.col(_ROW))
-    )
-    rows = found[_ROW]
-    number = np.empty(frame.height, np.int64)
-    number[rows.explode().to_numpy()] = np.repeat(np.arange(found.height), rows.list.len().to_numpy())
-    return found.drop(_ROW), number
+        return np.zeros(rows.height, np.int64)
+    numbered = groups.select(by).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(_ROW))
+    found = rows.select(by).join(numbered, on=by, how="left", nulls_equal=True, maintain_order="left")
+    return found[_ROW].to_numpy()
 
 
 def common_groups(parts: Sequence[Sums], by: Sequence[str]) -> tuple[pl.DataFrame, list[I64Array]]:
@@ -255,16 +350,8 @@ def common_groups(parts: Sequence[Sums], by: Sequence[str]) -> tuple[pl.DataFram
     """
     if not by:
         return pl.DataFrame({GROUP: [0]}), [np.zeros(1, np.int64) for _ in parts]
-    groups, number = grouped(pl.concat([one.groups.select(by) for one in parts]), by, ())
-    ordered = groups.with_row_index(_ROW).sort(by, nulls_last=True)
-    rank = np.empty(groups.height, np.int64)
-    rank[ordered[_ROW].to_numpy()] = np.arange(groups.height)
-    cuts = np.cumsum([one.groups.height for one in parts])[:-1]
-    return ordered.drop(_ROW).with_row_index(GROUP), np.split(rank[number], cuts)
-
-
-def _renumbered(rows: pl.DataFrame, numbers: I64Array) -> pl.DataFrame:
-    return rows.with_columns(pl.Series(GROUP, numbers[rows[GROUP].to_numpy()], pl.Int64))
+    every = pl.concat([one.groups.select(by) for one in parts]).unique().sort(by, nulls_last=True)
+    return every.with_row_index(GROUP), [numbers_of(one.groups, every, by) for one in parts]
 
 
 def _repeats(weight: I32Array) -> I64Array:

@@ -89,7 +89,7 @@ def test_what_was_read_whole_adds_no_variance() -> None:
     alone = sample_of({"s": SUM}, rows, weights, 0.1, known=False)
     both = sample_of({"s": SUM}, rows, weights, 0.1, known=False, whole=rows.head(1000))
     assert both.totals[0, 1] - alone.totals[0, 1] == pytest.approx(rows.head(1000)["x"].sum())
-    assert np.sort(both.sums[:, 1]).tolist() == np.sort(alone.sums[:, 1]).tolist()
+    assert np.sort(both.keys.sums[:, 1]).tolist() == np.sort(alone.keys.sums[:, 1]).tolist()
 
 
 ESTIMANDS: dict[str, tuple[pl.Expr, Callable[[pl.DataFrame], float]]] = {

@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal
 
 from qbeast_core.estimate.aggregates import TOTAL
 from qbeast_core.estimate.batch import RowSums
-from qbeast_core.estimate.sums import WEIGHT, KeySizes, Sums, common_groups
+from qbeast_core.estimate.sums import WEIGHT, KeySizes, KeySums, Sums, common_groups
 
 SUM = [f"{TOTAL}{at}" for at in range(2)]
 
@@ -32,25 +32,33 @@ def test_they_are_those_of_a_group_by(by: tuple[str, ...]) -> None:
     asked = RowSums((pl.lit(1), pl.col("cents")), (), by, pl.col("cents") > 2000, None, {})
     for seed in range(40):
         batches = [rows(100 * seed + at) for at in range(seed % 3 + 1)]
-        found = Sums.together([asked.of(one, sizes=True) for one in batches], by, overlap=True)
+        batches_summed = [asked.of(one, sizes=True) for one in batches]
+        rows_together = Sums.together(batches_summed, by)
+        keys_together = Sums.together([one.by_key(by) for one in batches_summed], by)
         every = pl.concat(batches)
         kept = every.filter(pl.col("cents") > 2000)
         expected = kept.group_by(WEIGHT, *by).agg(
             pl.len().cast(pl.Float64).alias(SUM[0]), pl.col("cents").sum().cast(pl.Float64).alias(SUM[1])
         )
-        groups, (numbers,) = common_groups([found], by)
-        keys = pl.DataFrame(
-            {WEIGHT: found.keys.weight, SUM[0]: found.keys.totals[:, 0], SUM[1]: found.keys.totals[:, 1]}
-        ).with_columns(groups[name].gather(numbers[found.keys.group]) for name in by)
-        assert_frame_equal(keys.select(expected.columns), expected, check_row_order=False)
-        assert found.totals().sum(axis=0).tolist() == [kept.height, float(kept["cents"].sum() or 0)]
-        sizes = every.group_by(WEIGHT).len().sort(WEIGHT)
-        assert (found.sizes.weight.tolist(), found.sizes.rows.tolist()) == (
-            sizes[WEIGHT].to_list(),
-            sizes["len"].to_list(),
-        )
+        for found in (rows_together, keys_together):
+            groups, _ = common_groups([found], by)
+            added = KeySums.of(found.entries, groups, by, found.scales)
+            keys = pl.DataFrame(
+                {WEIGHT: added.weight, SUM[0]: added.totals[:, 0], SUM[1]: added.totals[:, 1]}
+            ).with_columns(groups[name].gather(added.group) for name in by)
+            assert_frame_equal(keys.select(expected.columns), expected, check_row_order=False)
+            assert found.totals().sum(axis=0).tolist() == [kept.height, float(kept["cents"].sum() or 0)]
+            assert found.extremes()[1].max(axis=0, initial=0.0).tolist() == [
+                float(kept.height > 0),
+                float(kept["cents"].max() or 0),
+            ]
+            sizes, counted = every.group_by(WEIGHT).len().sort(WEIGHT), found.sizes.counted()
+            assert (counted.weight.tolist(), counted.rows.tolist()) == (
+                sizes[WEIGHT].to_list(),
+                sizes["len"].to_list(),
+            )
 
 
 def test_sizes_are_found_again() -> None:
-    sizes = KeySizes.of(np.array([5, -3, 5, 9, 5, 9], np.int32))
+    sizes = KeySizes(np.array([5, -3, 5, 9, 5, 9], np.int32)).counted()
     assert sizes.looked_up(np.array([9, 5, -3, 5], np.int32)).tolist() == [2, 3, 1, 3]

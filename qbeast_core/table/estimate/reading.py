@@ -17,7 +17,7 @@ from qbeast_core.query.fractions import Sample, sample_to_weights
 from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.rest import parse_rest
 from qbeast_core.query.select import match
-from qbeast_core.query.weights import ALL_WEIGHTS
+from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
@@ -40,6 +40,9 @@ _MOST_COUNTED = 0.5
 
 _TASKS_LOOKED_AT = 8
 """Tasks that are read here as well, at most, until a row is found that counts."""
+
+_MANY_ROWS = 2.0
+"""Design effect from which on rows are added up by key as they are read: that takes less memory then."""
 
 _WORTH_THREADS = 1 << 17
 """Rows to open from which on several threads read and sum them up."""
@@ -241,9 +244,9 @@ class Reading:
         return self._windows[kind]
 
     @staticmethod
-    def probability(sample: Sample) -> float:
-        """Return how probable it is for a key to lie between two fractions, exactly."""
-        return sample_to_weights(sample).probability
+    def weights(sample: Sample) -> WeightRange:
+        """Return the weights of the keys between two fractions."""
+        return sample_to_weights(sample)
 
     def read(self, window: Window | None) -> list[Sums]:
         """Read a window, and sum up its rows: in at least one part, of which several may hold a key.
@@ -305,7 +308,8 @@ class Reading:
         if ask is not None:
             return ask.of(frame, sizes=False)
         self._find_centres(frame)
-        return self._row_sums().of(frame, sizes=window.by_key and self.is_calibrated)
+        found = self._row_sums().of(frame, sizes=window.by_key and self.is_calibrated)
+        return found.by_key(self.question.by) if window.by_key and self.design_effect >= _MANY_ROWS else found
 
     def _row_sums(self) -> RowSums:
         asked = self.question

@@ -230,7 +230,7 @@ class _State:
         asked, reading = self.question, self.reading
         if probability is None:
             read = (self.start, self.fraction)
-            probability = reading.probability(read) if self.fraction > self.start else 0.0
+            probability = reading.weights(read).probability if self.fraction > self.start else 0.0
             if reading.counted == 0 or reading.between(0.0, 1.0, by_key=False) is None:
                 probability = 1.0  # no file with an index holds a row that counts
         sample = self.sample(probability)
@@ -271,7 +271,7 @@ class _State:
         """Return what was read as one sample."""
         asked, reading = self.question, self.reading
         self.whole = [Sums.together(self.whole, asked.by)]
-        self.sampled = [Sums.together(self.sampled or reading.read(None), asked.by, overlap=True)]
+        self.sampled = [Sums.together(self.sampled or reading.read(None), asked.by)]
         return Sample.of(
             asked.aggregates,
             asked.by,
@@ -282,6 +282,7 @@ class _State:
             filtered=bool(asked.conditions),
             counted=reading.counted is not None,
             farthest=reading.farthest,
+            weights=reading.weights((self.start, self.fraction)),
         )
 
     def next_end(self) -> float | None:

@@ -32,4 +32,4 @@ class TaskSums:
         for frame in task.read():
             rows += frame.height
             found.append(self.row_sums.of(frame, sizes=self.sizes))
-        return rows, Sums.together(found, self.row_sums.by, overlap=True)
+        return rows, Sums.together(found, self.row_sums.by).by_key(self.row_sums.by)
