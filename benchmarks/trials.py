@@ -14,6 +14,7 @@ from qbeast_core.estimate.intervals import Interval, factor_of, quantile_interva
 from qbeast_core.estimate.rules import WIDENED, Target, is_met, is_reliable, next_fraction
 from qbeast_core.estimate.sample import Calibration, Keys, Sample
 from qbeast_core.estimate.sums import GROUP, WEIGHT, KeySizes, Sums, totals_of
+from qbeast_core.query.fractions import sample_to_weights
 
 ASKED = {"sum": pl.col("x").sum(), "mean": pl.col("x").sum() / pl.len()}
 ANSWERS = {
@@ -137,13 +138,16 @@ class Population:
         """Return the rows whose number in [0, 1) lies below a fraction, as a sample."""
         inside = drawn < fraction
         every = self.every
+        # As uniform as hashes are: so a part of the keys can be looked at by weights, as `estimate` does.
+        weights = pl.Series(WEIGHT, np.floor(drawn * 2**32) - 2**31).cast(pl.Int32)
         entries = every.entries.filter(pl.Series(inside).gather(every.entries[WEIGHT]))
+        entries = entries.with_columns(weights.gather(entries[WEIGHT]))
         totals = [name for name in entries.columns if name.startswith(TOTAL)]
         part = Sums(
             groups=totals_of(entries, self.by, totals),
             scales=every.scales,
             entries=entries,
-            sizes=KeySizes(np.flatnonzero(inside).astype(np.int32)) if self.known else self.nothing.sizes,
+            sizes=KeySizes(weights.to_numpy()[inside]) if self.known else self.nothing.sizes,
             rows=every.rows.filter(pl.Series(inside).gather(every.rows[WEIGHT])),
         )
         return Sample.of(
@@ -154,6 +158,7 @@ class Population:
             probability=fraction,
             known_rows=self.rows if self.known else None,
             filtered=self.filtered,
+            weights=sample_to_weights(fraction),
         )
 
     def intervals(self, sample: Sample, factor: float) -> list[Interval]:

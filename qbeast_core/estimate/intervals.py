@@ -275,7 +275,8 @@ class _Residuals:
         for total, slope in self.slopes.items():
             ends = slope * part.least[:, total], slope * part.most[:, total]
             low, high = low + np.minimum(*ends), high + np.maximum(*ends)
-        return part.most_rows * np.abs([low, high, self.mean]).max(axis=0)
+        farthest: F64Array = np.maximum(np.maximum(np.abs(low), np.abs(high)), np.abs(self.mean))
+        return part.most_rows * farthest
 
 
 def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: float) -> Interval:

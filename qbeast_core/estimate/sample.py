@@ -234,7 +234,9 @@ class Sample:
             values=_values(aggregates.quantiles, by, groups, sampled.rows, whole.rows),
             part=None if weights is None else looked_at.part(rows[:, 0], weights, least, most),
             ungrouped=everything or (counted and not by),
-            unseen=_unseen(np.maximum(np.abs(least), np.abs(most)), farthest or {}) if everything else np.zeros(0),
+            unseen=_unseen(np.maximum(np.abs(least), np.abs(most)), farthest or {})
+            if everything
+            else np.zeros(0),
         )
 
 

@@ -12,6 +12,7 @@ from qbeast_core.estimate.batch import RowSums
 from qbeast_core.estimate.intervals import Interval, quantile_interval, smooth_interval
 from qbeast_core.estimate.sample import Sample
 from qbeast_core.estimate.sums import WEIGHT
+from qbeast_core.query.fractions import sample_to_weights
 
 
 def asked(exprs: Mapping[str, pl.Expr], rows: pl.DataFrame) -> Aggregates:
@@ -34,8 +35,12 @@ def sample_of(
     where: pl.Expr | None = None,
     known: bool = True,
     whole: pl.DataFrame | None = None,
+    part: bool = False,
 ) -> Sample:
-    """A sample of keys: rows of one weight are in it together, and it holds each weight with this probability."""
+    """A sample of keys: rows of one weight are in it together, and it holds each weight with this probability.
+
+    With `part`, some of the keys may stand for all, as in `estimate`.
+    """
     aggregates = asked(exprs, rows)
     centres = {name: rows.select(one).item() or 0.0 for name, one in aggregates.centres.items()}
     quantiles = tuple(one.values for one in aggregates.quantiles)
@@ -51,6 +56,7 @@ def sample_of(
         probability=fraction,
         known_rows=rows.height if known else None,
         filtered=where is not None,
+        weights=sample_to_weights(fraction) if part else None,
     )
 
 
@@ -64,9 +70,10 @@ def intervals(
     by: Sequence[str] = (),
     where: pl.Expr | None = None,
     known: bool = True,
+    part: bool = False,
 ) -> dict[str, Interval]:
     """The intervals of a sample."""
-    drawn = sample_of(exprs, rows, weights, fraction, by=by, where=where, known=known)
+    drawn = sample_of(exprs, rows, weights, fraction, by=by, where=where, known=known, part=part)
     found: dict[str, Interval] = {}
     for one in asked(exprs, rows).answers:
         if isinstance(one, Smooth):

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from benchmarks.trials import Kept, Population, trials
+from qbeast_core.estimate import sample as estimate_sample
 
 KEYS = 40_000
 
@@ -93,6 +94,19 @@ def test_every_estimand_keeps_the_promise(
     kept = population(by, where).promised(0.1, confidence)
     least = confidence - 2 * (confidence * (1 - confidence) / 1000) ** 0.5
     assert min(kept.shares.values()) >= least, kept
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", BY, ids=str)
+@pytest.mark.parametrize("where", WHERE, ids=str)
+def test_the_promise_is_kept_where_a_part_of_the_keys_tells_the_variance(
+    by: tuple[str, ...], where: pl.Expr | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above, with parts so small that their variances are worse than in use."""
+    monkeypatch.setattr(estimate_sample, "_PART_ROWS", 1_000)
+    monkeypatch.setattr(estimate_sample, "_SMALL_ROWS", 200)
+    kept = population(by, where).promised(0.1, 0.95)
+    assert min(kept.shares.values()) >= 0.95 - 2 * (0.95 * 0.05 / 1000) ** 0.5, kept
 
 
 @pytest.mark.slow

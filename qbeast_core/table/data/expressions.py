@@ -328,6 +328,8 @@ def _checked(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> 
 
 def _is_by_row(expr: pl.Expr, schema: pl.Schema) -> bool:
     """Ask the engine: it moves a limit below an expression just where every row stands for itself."""
+    if expr.meta.is_column():
+        return True
     if not expr.meta.root_names():
         return bool(pl.select(expr).height == 1 and expr.meta.is_row_separable() and _is_value(expr))
     limits: list[int | None] = []

@@ -71,11 +71,15 @@ def rounds(
     end = state.first_end()
     while True:
         state.read_to(end)
-        yield state.estimate()
+        state.look()
+        if progressive:
+            yield state.estimate()
         following = state.next_end()
         if following is None:
-            return
+            break
         end = following
+    if not progressive:
+        yield state.estimate()
 
 
 @dataclass(eq=False)
@@ -88,6 +92,7 @@ class _State:
     fraction: float = 0.0
     whole: list[Sums] = field(default_factory=list[Sums])
     sampled: list[Sums] = field(default_factory=list[Sums])
+    seen: Sample = field(init=False)
     intervals: list[Interval] = field(default_factory=list[Interval])
     sizes: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
     is_met: bool = False
@@ -111,7 +116,8 @@ class _State:
     def known(self) -> Estimate:
         """Answer by the log alone."""
         self.take_count(known_rows(self.reading.reader) or 0)
-        return self.estimate(probability=1.0)
+        self.look(probability=1.0)
+        return self.estimate()
 
     def take_count(self, rows: int) -> None:
         """Add rows that are known by their number alone to what is known; nothing is left to be sampled."""
@@ -225,15 +231,15 @@ class _State:
         self.is_stopped = True
         return self.fraction
 
-    def estimate(self, probability: float | None = None) -> Estimate:
-        """Return what is known now."""
+    def look(self, probability: float | None = None) -> None:
+        """Find intervals from what is known now."""
         asked, reading = self.question, self.reading
         if probability is None:
             read = (self.start, self.fraction)
             probability = reading.weights(read).probability if self.fraction > self.start else 0.0
             if reading.counted == 0 or reading.between(0.0, 1.0, by_key=False) is None:
                 probability = 1.0  # no file with an index holds a row that counts
-        sample = self.sample(probability)
+        sample = self.seen = self.sample(probability)
         factor = factor_of(
             asked.confidence,
             answers=max(len(sample.whole), 1) * len(asked.aggregates.answers) if asked.simultaneous else 1,
@@ -246,9 +252,13 @@ class _State:
         # No group at all was seen, but there may be some.
         unseen = len(rows) == 0 and probability < 1.0
         self.is_met = not unseen and all(bool((one | ~self.sizes).all()) for one in met)
+
+    def estimate(self) -> Estimate:
+        """Return what was found at the last look."""
+        asked, reading = self.question, self.reading
         return estimate_of(
             asked,
-            sample,
+            self.seen,
             self.intervals,
             Facts(
                 uri=reading.reader.snapshot.uri,
