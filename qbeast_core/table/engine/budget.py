@@ -74,7 +74,7 @@ class Budget:
         return SampleLimits(min(rows, DOMAIN_LIMITS.rows), min(size_bytes, DOMAIN_LIMITS.size_bytes))
 
 
-def bytes_of_text(text: str, *, argument: str) -> int:
+def bytes_of_text(text: str, *, argument: str, outcome: str = "nothing was written") -> int:
     """Return the bytes that a text means, as ``2GiB``, ``512 MB`` (of 1,024) or a plain number.
 
     Parameters
@@ -83,6 +83,8 @@ def bytes_of_text(text: str, *, argument: str) -> int:
         The text.
     argument : str
         What is to blame if it means none.
+    outcome : str
+        What is still true then.
 
     Raises
     ------
@@ -96,6 +98,6 @@ def bytes_of_text(text: str, *, argument: str) -> int:
     """
     found = _SIZE.fullmatch(text)
     if found is None:
-        msg = f"{argument} is no size: {text!r}; nothing was written. Say 2GiB, 512MB or a number of bytes."
+        msg = f"{argument} is no size: {text!r}; {outcome}. Say 2GiB, 512MB or a number of bytes."
         raise InvalidInputError(msg, argument=argument)
     return int(float(found[1]) * (1 << _UNITS[found[2].lower()]))

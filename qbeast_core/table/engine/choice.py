@@ -59,8 +59,13 @@ class EngineChoice:
     memory_bytes: int | None = None
     spill_dir: str | os.PathLike[str] | None = None
 
-    def budget(self) -> Budget:
+    def budget(self, *, outcome: str = _OUTCOME) -> Budget:
         """Return the memory there is.
+
+        Parameters
+        ----------
+        outcome : str
+            What an error says is still true.
 
         Raises
         ------
@@ -69,18 +74,18 @@ class EngineChoice:
         """
         if self.engine not in ("auto", "memory", "spill"):
             what = 'must be "auto", "memory" or "spill"'
-            refuse("engine", what, _OUTCOME, given=self.engine, known=("auto", "memory", "spill"))
+            refuse("engine", what, outcome, given=self.engine, known=("auto", "memory", "spill"))
         if not isinstance(cast("object", self.spill_dir), str | os.PathLike | None):
-            refuse("spill_dir", "must be a folder", _OUTCOME, given=self.spill_dir)
+            refuse("spill_dir", "must be a folder", outcome, given=self.spill_dir)
         told = os.environ.get(_MEMORY_VARIABLE)
         size = cast("object", self.memory_bytes)  # callers without a type checker pass anything
         if size is None and told:
-            size = bytes_of_text(told, argument=_MEMORY_VARIABLE)
+            size = bytes_of_text(told, argument=_MEMORY_VARIABLE, outcome=outcome)
         if size is None:
             return Budget.of()
         if isinstance(size, bool) or not isinstance(size, int) or size < LEAST_BYTES:
             what = f"must be a whole number of bytes, at least {LEAST_BYTES:,} (4 MiB)"
-            refuse("memory_bytes", what, _OUTCOME, given=size)
+            refuse("memory_bytes", what, outcome, given=size)
         return Budget.of(size)
 
     @property

@@ -319,7 +319,7 @@ def _limits(asked: Asked) -> Limits:
         asked.sample,
         _between(asked.max_fraction, "max_fraction", closed=True),
         None if most is None else _count(most, "max_bytes", least=1),
-        EngineChoice(memory_bytes=asked.memory_bytes).budget().memory_bytes,
+        EngineChoice(memory_bytes=asked.memory_bytes).budget(outcome=_NOTHING).memory_bytes,
     )
 
 

@@ -377,8 +377,19 @@ def test_bad_input_is_refused(table: qbeast.Table, case: str) -> None:
     options, message = WRONG[case]
     asked = options.get("aggregates", {"m": pl.col("x").mean()})
     rest = {name: one for name, one in options.items() if name != "aggregates"}
-    with pytest.raises(qbeast.InvalidInputError, match=message):
+    with pytest.raises(qbeast.InvalidInputError, match=message) as refused:
         table.estimate(asked, **rest)
+    assert "nothing was written" not in str(refused.value)
+
+
+def test_an_environment_without_a_budget_is_refused(
+    table: qbeast.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QBEAST_MEMORY_BYTES", "much")
+    with pytest.raises(
+        qbeast.InvalidInputError, match="QBEAST_MEMORY_BYTES is no size: 'much'; nothing was read"
+    ):
+        table.estimate({"m": pl.col("x").mean()}, error=0.1)
 
 
 def test_an_answer_shows_itself(table: qbeast.Table) -> None:
