@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.estimate.aggregates import Aggregates, Quantile
+from qbeast_core.estimate.aggregates import TOTAL, Aggregates, Quantile
 from qbeast_core.estimate.runs import Runs
 from qbeast_core.estimate.sums import (
     GROUP,
@@ -280,11 +280,12 @@ class _Looked:
         ]
 
     def _most_rows(self) -> int:
-        """Return how many rows a key has at most."""
-        counted = (
-            self.sizes if self.calibrated else KeySizes(self.sampled.entries[WEIGHT].to_numpy()).counted()
-        )
-        return int(counted.rows.max(initial=0))
+        """Return how many rows a key has at most, those that do not count included where they are known."""
+        sizes = self.sizes
+        if not self.calibrated:  # an entry may be a row, or all rows of a key in a group
+            entries = self.sampled.entries.select(WEIGHT, pl.col(f"{TOTAL}0").cast(pl.Int64))
+            sizes = KeySizes(*(one.to_numpy() for one in entries)).counted()
+        return int(sizes.rows.max(initial=0))
 
 
 def _placed(totals: F64Array, numbers: I64Array, groups: int) -> F64Array:

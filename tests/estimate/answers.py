@@ -36,10 +36,12 @@ def sample_of(
     known: bool = True,
     whole: pl.DataFrame | None = None,
     part: bool = False,
+    summed: bool = False,
 ) -> Sample:
     """A sample of keys: rows of one weight are in it together, and it holds each weight with this probability.
 
-    With `part`, some of the keys may stand for all, as in `estimate`.
+    With `part`, some of the keys may stand for all, as in `estimate`; `summed`: rows are added up by key as they are
+    read, as tasks do.
     """
     aggregates = asked(exprs, rows)
     centres = {name: rows.select(one).item() or 0.0 for name, one in aggregates.centres.items()}
@@ -48,10 +50,11 @@ def sample_of(
     inside = weights < fraction * 2**32 - 2**31
     drawn = rows.with_columns(pl.Series(WEIGHT, weights, pl.Int32)).filter(pl.Series(inside))
     rest = (rows.clear() if whole is None else whole).with_columns(pl.lit(0, pl.Int32).alias(WEIGHT))
+    sampled = sums.of(drawn, sizes=known)
     return Sample.of(
         aggregates,
         by,
-        sums.of(drawn, sizes=known),
+        sampled.by_key(by) if summed else sampled,
         sums.of(rest, sizes=False),
         probability=fraction,
         known_rows=rows.height if known else None,
@@ -71,9 +74,12 @@ def intervals(
     where: pl.Expr | None = None,
     known: bool = True,
     part: bool = False,
+    summed: bool = False,
 ) -> dict[str, Interval]:
     """The intervals of a sample."""
-    drawn = sample_of(exprs, rows, weights, fraction, by=by, where=where, known=known, part=part)
+    drawn = sample_of(
+        exprs, rows, weights, fraction, by=by, where=where, known=known, part=part, summed=summed
+    )
     found: dict[str, Interval] = {}
     for one in asked(exprs, rows).answers:
         if isinstance(one, Smooth):

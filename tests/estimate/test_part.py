@@ -84,9 +84,14 @@ def test_heavy_keys_outside_of_the_part_are_not_missed() -> None:
     assert found.largest_share[0] > 0.2
 
 
-def test_a_key_of_many_rows_is_not_missed() -> None:
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("summed", [True, False])
+def test_a_key_of_many_rows_is_not_missed(*, summed: bool, known: bool) -> None:
     values = np.random.default_rng(4).normal(50, 10, ROWS)
     rows, weights = drawn(values)
     weights[:5_000] = round(0.8 * 2**32 - 2**31) - 1  # the last one of the sample
-    found = intervals({"sum": ASKED["sum"]}, rows, weights, FRACTION, part=True, known=False)["sum"]
-    assert found.largest_share[0] > 0.9
+    asked, options = {"sum": ASKED["sum"]}, {"known": known, "summed": summed}
+    found = intervals(asked, rows, weights, FRACTION, part=True, **options)["sum"]
+    every = intervals(asked, rows, weights, FRACTION, **options)["sum"]
+    assert found.largest_share == pytest.approx(every.largest_share)
+    assert known or found.largest_share[0] > 0.9

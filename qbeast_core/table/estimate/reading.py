@@ -13,11 +13,11 @@ import polars as pl
 from qbeast_core.estimate.batch import RowSums
 from qbeast_core.estimate.sums import WEIGHT, Sums
 from qbeast_core.query.counting import RowCount, count_rows
-from qbeast_core.query.fractions import Sample, sample_to_weights
+from qbeast_core.query.fractions import Sample
 from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.rest import parse_rest
 from qbeast_core.query.select import match
-from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
+from qbeast_core.query.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
@@ -243,11 +243,6 @@ class Reading:
             self._windows[kind] = Window(read, kind.by_key) if opened.any() else None
         return self._windows[kind]
 
-    @staticmethod
-    def weights(sample: Sample) -> WeightRange:
-        """Return the weights of the keys between two fractions."""
-        return sample_to_weights(sample)
-
     def read(self, window: Window | None) -> list[Sums]:
         """Read a window, and sum up its rows: in at least one part, of which several may hold a key.
 
@@ -289,10 +284,15 @@ class Reading:
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         condition = self.question.condition
         text = None if condition is None else str(condition)
+        # Asked before there are threads, of which each would count keys.
+        by_key = ask is None and window.by_key and self.design_effect >= _MANY_ROWS
 
         def of(parts: FileParts) -> list[tuple[int, Sums]]:
-            frames = read_parts(parts, keep, self.reader.files)
-            return [(frame.height, self._summed(frame, window, ask)) for frame in frames]
+            found: list[tuple[int, Sums]] = []
+            for frame in read_parts(parts, keep, self.reader.files):
+                sums = self._summed(frame, window, ask)
+                found.append((frame.height, sums.by_key(self.question.by) if by_key else sums))
+            return found
 
         rows = int(plan.selection.rows_opened.sum())
         threads = pl.thread_pool_size() if rows >= _WORTH_THREADS and self._has_centres(ask) else 1
@@ -308,8 +308,7 @@ class Reading:
         if ask is not None:
             return ask.of(frame, sizes=False)
         self._find_centres(frame)
-        found = self._row_sums().of(frame, sizes=window.by_key and self.is_calibrated)
-        return found.by_key(self.question.by) if window.by_key and self.design_effect >= _MANY_ROWS else found
+        return self._row_sums().of(frame, sizes=window.by_key and self.is_calibrated)
 
     def _row_sums(self) -> RowSums:
         asked = self.question

@@ -16,7 +16,7 @@ from qbeast_core.estimate.intervals import Interval, factor_of, quantile_interva
 from qbeast_core.estimate.rules import WIDENED, Target, is_met, next_fraction
 from qbeast_core.estimate.sample import Sample
 from qbeast_core.estimate.sums import Sums
-from qbeast_core.query.fractions import fractions_of
+from qbeast_core.query.fractions import fractions_of, sample_to_weights
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
@@ -236,7 +236,7 @@ class _State:
         asked, reading = self.question, self.reading
         if probability is None:
             read = (self.start, self.fraction)
-            probability = reading.weights(read).probability if self.fraction > self.start else 0.0
+            probability = sample_to_weights(read).probability if self.fraction > self.start else 0.0
             if reading.counted == 0 or reading.between(0.0, 1.0, by_key=False) is None:
                 probability = 1.0  # no file with an index holds a row that counts
         sample = self.seen = self.sample(probability)
@@ -292,7 +292,7 @@ class _State:
             filtered=bool(asked.conditions),
             counted=reading.counted is not None,
             farthest=reading.farthest,
-            weights=reading.weights((self.start, self.fraction)),
+            weights=sample_to_weights((self.start, self.fraction)),
         )
 
     def next_end(self) -> float | None:
