@@ -237,6 +237,8 @@ class Life(Known):
             assert_same_rows(found, wanted, "id")
 
 
+# Of the sweep. A part takes half a minute, so no process is left alone with much of it at the end.
+LIVES, PARTS = 600, 20
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
 pytestmark = [
     pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
@@ -249,10 +251,11 @@ class TestLife(Life.TestCase):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(PARTS))
 def test_many_lives(part: int) -> None:
     one = type(f"Life{part}", (Life,), {})
     if settings().derandomize:
         seed(part)(one)  # else all parts were the same; by chance they differ
-    run_state_machine_as_test(one, settings=settings(RELAXED, max_examples=150, stateful_step_count=8))
+    run_state_machine_as_test(
+        one, settings=settings(RELAXED, max_examples=LIVES // PARTS, stateful_step_count=8)
+    )
