@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +83,9 @@ class Golden:
         return [[json.loads(line) for line in path.read_text("utf-8").splitlines()] for path in log]
 
 
-@lru_cache(maxsize=4)
+@cache
 def open_golden(golden: Golden) -> qbeast.Table:
-    """Open a golden table; one that was opened just now is not opened again."""
+    """Open a golden table, once: every test goes through all of them."""
     return qbeast.open_table(golden.path)
 
 
