@@ -9,6 +9,7 @@ fault in them can cost pruning but no row.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -78,6 +79,8 @@ _COUNTED: Final = {
 _TEXTS: Final = pl.Schema(dict.fromkeys(TAG_COLUMNS, pl.String()))
 SPELLED_DIFFERENTLY: Final = "[^A-Za-z0-9_./-]"
 """A character that some writers escape in a path, and others do not."""
+_STRANGE: Final = re.compile(SPELLED_DIFFERENTLY)
+_FEW_PATHS: Final = 1_000
 # What a checkpoint derives from other fields; an add of a commit has no such keys.
 _DERIVED: Final = ("stats_parsed", "partitionValues_parsed")
 
@@ -162,7 +165,10 @@ def needs_removes(listed: pl.DataFrame) -> bool:
     >>> [needs_removes(pl.DataFrame({"path": [path]})) for path in ("k/part-0.parquet", "a%2Bb.parquet")]
     [False, True]
     """
-    return listed["path"].str.contains(SPELLED_DIFFERENTLY).any()
+    paths = listed["path"]
+    if len(paths) <= _FEW_PATHS:  # a query takes longer than to look at them
+        return any(map(_STRANGE.search, paths.to_list()))
+    return paths.str.contains(SPELLED_DIFFERENTLY).any()
 
 
 def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
