@@ -54,9 +54,10 @@ def compare_statistics(
     """
     hidden_rows = bool(file["has_deletion_vector"][0])  # their statistics need not be exact
     known = frozenset(found.columns)
+    null_counts, lows, highs = (_fields(file.get_column(side)) for side in ("null_count", "min", "max"))
     for i, (leaf, _) in enumerate(leaves_of(schema)):
         shown = ".".join(leaf)
-        nulls = _field(file, "null_count", leaf)
+        nulls = null_counts.get(leaf)
         if (
             nulls is not None
             and nulls[0] is not None
@@ -67,7 +68,7 @@ def compare_statistics(
             yield Fault("stats-nulls", message)
         if f"{i}.min" not in known:
             continue
-        low, high = _field(file, "min", leaf), _field(file, "max", leaf)
+        low, high = lows.get(leaf), highs.get(leaf)
         above_nan = ours and f"{i}.nan" in known and found[f"{i}.nan"][0] is True
         if above_nan and high is not None and high.is_not_nan().fill_null(value=False)[0]:
             message = f"{shown!r} holds NaN, which is above {high[0]}, its largest value by the statistics"
@@ -80,18 +81,25 @@ def compare_statistics(
                 yield Fault("stats-bounds", message)
 
 
-def _field(file: pl.DataFrame, side: str, leaf: Leaf) -> pl.Series | None:
-    """Take one leaf out of a struct of statistics; None where there is none."""
-    column = file.get_column(side)
-    for name in leaf:
-        if not isinstance(column.dtype, pl.Struct) or name not in pl.Schema(column.dtype.to_schema()):
-            return None
-        column = column.struct.field(name)
-    return None if column.dtype == _NOTHING or isinstance(column.dtype, pl.Struct) else column
+def _fields(column: pl.Series, leaf: Leaf = ()) -> dict[Leaf, pl.Series]:
+    """Return the leaves of a struct of statistics, taken out at once: a query a leaf takes longer than to compare it."""
+    if not isinstance(column.dtype, pl.Struct):
+        return {leaf: column}
+    if column.dtype == _NOTHING:
+        return {}
+    found: dict[Leaf, pl.Series] = {}
+    for field in column.struct.unnest().get_columns():
+        found |= _fields(field, (*leaf, field.name))
+    return found
 
 
 def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> bool:
     """Tell whether a bound holds, as far as it is one; what is not known encloses everything."""
+    if bound.dtype == value.dtype and (value.dtype.is_integer() or value.dtype == pl.Date):
+        logged_value, held_value = bound[0], value[0]
+        if logged_value is None or held_value is None:
+            return True
+        return bool(logged_value <= held_value if side == "min" else logged_value >= held_value)
     frame = pl.DataFrame({"bound": bound, "value": value})
     logged, held = pl.col("bound"), pl.col("value")
     dtype = value.dtype
