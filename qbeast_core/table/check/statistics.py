@@ -82,7 +82,7 @@ def compare_statistics(
 
 
 def _fields(column: pl.Series, leaf: Leaf = ()) -> dict[Leaf, pl.Series]:
-    """Return the leaves of a struct of statistics, taken out at once: a query a leaf takes longer than to compare it."""
+    """Return the leaves of a struct of statistics, taken out at once: a query for each takes long."""
     if not isinstance(column.dtype, pl.Struct):
         return {leaf: column}
     if column.dtype == _NOTHING:
