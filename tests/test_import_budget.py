@@ -32,11 +32,6 @@ def test_import_loads_nothing_heavy() -> None:
 
 
 MOST_MODULES = 70  # of ours: each costs the first task of a session a part of a second
-MOST_OF = {
-    "match": 80,  # conditions of clauses and keys besides
-    "change": 85,  # conditions and values besides
-    "change in place": 80,  # it reads and writes
-}
 WORKERS = {
     "write": ("qbeast_spark_bridge.worker.shuffle", "qbeast_spark_bridge.worker.write_files"),
     "append": ("qbeast_spark_bridge.worker.append",),
@@ -82,7 +77,7 @@ def test_a_worker_opens_no_log_and_imports_few_of_our_modules(
     assert set(WORKERS[task]) <= set(names)
     assert not set(FORBIDDEN) & {name.partition(".")[0] for name in names}
     ours = [name for name in names if name.partition(".")[0] in OURS]
-    assert len(ours) <= MOST_OF.get(task, MOST_MODULES), sorted(ours)
+    assert len(ours) <= MOST_MODULES, sorted(ours)
 
 
 def imported(lists: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import Cubes
-from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
-from qbeast_core.tree.build import TreeBuilder
-from qbeast_core.tree.existing import ExistingLevel, ExistingTree
+from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.tree.file_order import file_order
-from qbeast_core.tree.grid import GRID_BITS, child_codes
+from qbeast_core.tree.grid import GRID_BITS
 
-__all__ = ["Outline", "OutlineLevel", "draw_outline"]
+__all__ = ["Outline", "OutlineLevel"]
 
 _MOST_LOOKED_UP: Final = 1 << 22
 _CHUNK_ROWS: Final = 1 << 14
@@ -169,49 +167,6 @@ class Outline:
         return tables
 
 
-def draw_outline(
-    cells: list[U32Array],
-    weights: I32Array,
-    *,
-    rows_each: float,
-    cube_size: int,
-    existing: ExistingTree | None = None,
-    smallest_block_rows: int = 0,
-) -> Outline:
-    """Draw the tree of many rows from a uniform sample of them.
-
-    Thresholds and leaves come from the sampled counts; with a sample of share p, the rows of a cube of n rows
-    are known to about ``1 / sqrt(p * n)``. Where every row is in the sample this is the tree of `assign_rows`.
-
-    Parameters
-    ----------
-    cells : list of ndarray of uint32, each of shape (sample,)
-        One finest-grid cell per indexed column.
-    weights : ndarray of int32, shape (sample,)
-        The sampled rows' weights.
-    rows_each : float
-        Rows that each of them stands for, at least 1.
-    cube_size, existing, smallest_block_rows
-        As for `assign_rows`.
-
-    Returns
-    -------
-    Outline
-        With all live cubes that rows can reach, so that format 8 holds wherever a row goes.
-    """
-    builder = TreeBuilder(
-        cells,
-        weights,
-        cube_size,
-        existing=existing,
-        smallest_block_rows=smallest_block_rows,
-        rows_each=rows_each,
-    )
-    builder.build()
-    levels = _levels(builder) if builder.levels else [_blank(np.zeros(1, np.int64))]
-    return Outline(len(cells), tuple(levels))
-
-
 def _codes_at(cells: list[U32Array], rows: I64Array, depth: int) -> I64Array:
     """Return the child codes of some rows at `depth`."""
     shift = np.uint32(GRID_BITS - depth)
@@ -220,78 +175,3 @@ def _codes_at(cells: list[U32Array], rows: I64Array, depth: int) -> I64Array:
         codes <<= 1
         codes |= ((column[rows] >> shift) & np.uint32(1)).astype(np.int64)
     return codes
-
-
-def _levels(builder: TreeBuilder) -> list[OutlineLevel]:
-    """Join the sampled nodes and the live ones that lie below open nodes, level by level."""
-    dimensions = len(builder.cells)
-    live = builder.tree.levels
-    sampled = _sampled_levels(builder)
-    levels: list[OutlineLevel] = []
-    # Where each node of the level above stands in the outline; -1: nowhere, or closed.
-    sampled_at = live_at = np.zeros(1, np.int64)
-    for depth in range(max(len(sampled), len(live))):
-        none = (np.zeros(0, np.int64), np.zeros(0, np.int32))
-        parents, codes, thresholds = sampled[depth] if depth < len(sampled) else (none[0], *none)
-        sampled_keys = _keys(sampled_at, parents, codes, dimensions)
-        here = live[depth] if depth < len(live) else None
-        known = none[0] if here is None else here.keys
-        live_keys = _keys(live_at, known >> dimensions, known & ((1 << dimensions) - 1), dimensions)
-        found = np.unique(np.concatenate([sampled_keys, live_keys]))
-        found = found[found >= 0]
-        if not len(found):
-            break
-        sampled_at, live_at = _places(found, sampled_keys), _places(found, live_keys)
-        level = _blank(found)
-        if here is not None:
-            bounds = _live_bounds(here, depth)
-            _put(level.thresholds, live_at, bounds)
-            _put(level.live_below, live_at, here.has_descendants)
-        _put(level.thresholds, sampled_at, thresholds)
-        levels.append(level)
-        closed = level.thresholds == MAX_WEIGHT  # nothing lies below a leaf
-        sampled_at, live_at = (
-            np.where((at >= 0) & ~closed[np.maximum(at, 0)], at, -1) for at in (sampled_at, live_at)
-        )
-    return levels
-
-
-def _sampled_levels(builder: TreeBuilder) -> list[tuple[I64Array, I64Array, I32Array]]:
-    """Return each level's parents (positions in the level above), child codes and thresholds."""
-    thresholds = builder.final_thresholds(builder.counts() > 0)
-    levels: list[tuple[I64Array, I64Array, I32Array]] = []
-    first = above = 0
-    for level in builder.levels:
-        size = len(level.rows)
-        parents = level.parent - above if level.depth else np.zeros(1, np.int64)
-        codes = child_codes(level.cells.astype(np.uint64)) if level.depth else np.zeros(1, np.int64)
-        levels.append((parents, codes, thresholds[first : first + size]))
-        above, first = first, first + size
-    return levels
-
-
-def _live_bounds(level: ExistingLevel, depth: int) -> I32Array:
-    """Bound what no sampled row announced: a cube with blocks takes it, one without keeps under those below it."""
-    if depth >= GRID_BITS:
-        return np.full(len(level.keys), MAX_WEIGHT, np.int32)
-    below = np.maximum(level.lowest_below.astype(np.int64) - 1, MIN_WEIGHT)
-    return np.where(level.has_blocks, MAX_WEIGHT, below).astype(np.int32)
-
-
-def _keys(at: I64Array, parents: I64Array, codes: I64Array, dimensions: int) -> I64Array:
-    """Return the keys of nodes in the outline; -1 where the parent is not there, or closed."""
-    places = at[parents]
-    return np.where(places >= 0, (places << dimensions) | codes, -1)
-
-
-def _places(found: I64Array, keys: I64Array) -> I64Array:
-    return np.where(keys >= 0, np.searchsorted(found, np.maximum(keys, 0)), -1)
-
-
-def _blank(keys: I64Array) -> OutlineLevel:
-    return OutlineLevel(keys, np.full(len(keys), MAX_WEIGHT, np.int32), np.zeros(len(keys), np.bool_))
-
-
-def _put(target: np.ndarray[Any, Any], places: I64Array, values: np.ndarray[Any, Any]) -> None:
-    kept = places >= 0
-    target[places[kept]] = values[kept]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from qbeast_core.space.arrays import I32Array, I64Array
-from qbeast_core.tree.build import Assignment
+
+if TYPE_CHECKING:  # workers that write files draw no tree
+    from qbeast_core.tree.build import Assignment
 
 __all__ = [
     "CubeNumbers",

@@ -9,15 +9,13 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import I32Array, U32Array
-from qbeast_core.space.coordinates import to_coordinates
+from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.tree.build import assign_rows
-from qbeast_core.tree.columns import to_index_column
+from qbeast_core.tree.cells import grid_columns
 from qbeast_core.tree.existing import ExistingTree
-from qbeast_core.tree.grid import grid
 from qbeast_core.tree.pack import (
     CubeNumbers,
     PackedFiles,
@@ -27,9 +25,8 @@ from qbeast_core.tree.pack import (
     page_rows_for,
     rows_by_file,
 )
-from qbeast_core.tree.parallel import map_chunks
 
-__all__ = ["FilePlan", "IndexPlan", "grid_columns", "plan_index", "smallest_block_rows"]
+__all__ = ["FilePlan", "IndexPlan", "plan_index", "smallest_block_rows"]
 
 _PAGES_OF_APPENDED_BLOCK: Final = 4
 
@@ -159,23 +156,3 @@ def smallest_block_rows(rows: int, *, cube_size: int) -> int:
     Blocks of less than some pages cost a sample a page each and save a filter nothing.
     """
     return min(_PAGES_OF_APPENDED_BLOCK * page_rows_for(rows, cube_size=cube_size), cube_size)
-
-
-def grid_columns(frame: pl.DataFrame, revision: Revision) -> list[U32Array]:
-    """Return the finest-grid cell of every row along each indexed column of `revision`.
-
-    Returns
-    -------
-    list of ndarray of uint32, each of shape (rows,)
-        See `qbeast_core.tree.grid.grid`.
-    """
-    columns = [frame.get_column(name) for name in revision.columns]
-    cells = [np.empty(frame.height, np.uint32) for _ in columns]
-
-    def chunk(start: int, stop: int) -> None:
-        for column, space, out in zip(columns, revision.transformations, cells, strict=True):
-            values = to_index_column(column.slice(start, stop - start))
-            out[start:stop] = grid(to_coordinates(space, values))
-
-    map_chunks(chunk, frame.height)
-    return cells

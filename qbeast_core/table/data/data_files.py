@@ -7,7 +7,7 @@ from concurrent.futures import as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import polars as pl
@@ -27,7 +27,9 @@ from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys
 from qbeast_core.tree.pack import RowNumbers
 from qbeast_core.tree.parallel import workers
-from qbeast_core.tree.plan import FilePlan, IndexPlan
+
+if TYPE_CHECKING:  # workers that write a file planned elsewhere need no tree
+    from qbeast_core.tree.plan import FilePlan, IndexPlan
 
 __all__ = ["FileSettings", "RowSource", "delete_data_files", "delete_files", "store_file", "write_data_files"]
 

@@ -14,8 +14,6 @@ from polars.io.plugins import register_io_source
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.hints import Message, did_you_mean, named, nearest
 from qbeast_core.plain_text import first_line
-from qbeast_core.query.sql_expressions import sql_expression
-from qbeast_core.query.sql_tokens import SqlRefused
 
 __all__ = [
     "Condition",
@@ -294,6 +292,10 @@ def _expression(given: object, schema: pl.Schema, asked: _Asked) -> pl.Expr:
         return given
     if not isinstance(given, str):
         asked.refuse(f"must be a Polars expression or SQL text, not {type(given).__name__}")
+    # Workers of Spark evaluate what was understood before, and do without the grammar of SQL.
+    from qbeast_core.query.sql_expressions import sql_expression  # noqa: PLC0415 -- see above
+    from qbeast_core.query.sql_tokens import SqlRefused  # noqa: PLC0415 -- as above
+
     try:
         return sql_expression(given, schema)
     except (SqlRefused, pl.exceptions.PolarsError, UnicodeEncodeError) as error:  # half a surrogate pair

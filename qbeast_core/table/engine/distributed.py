@@ -19,13 +19,15 @@ from qbeast_core.table.engine.protocol import PlannedRows
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask, sort_keys
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, with_blocks
+from qbeast_core.tree.cells import grid_columns
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.design_effect import design_effect
+from qbeast_core.tree.draw import draw_outline
 from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.key_sketch import KeySketch
-from qbeast_core.tree.outline import Outline, draw_outline
+from qbeast_core.tree.outline import Outline
 from qbeast_core.tree.pack import pack_files, rows_per_file
-from qbeast_core.tree.plan import grid_columns, smallest_block_rows
+from qbeast_core.tree.plan import smallest_block_rows
 from qbeast_core.tree.summary import IndexSummary
 
 __all__ = ["DistributedRows", "PlacementPlan", "Workers"]

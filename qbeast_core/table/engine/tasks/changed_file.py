@@ -16,7 +16,7 @@ from qbeast_core.space.arrays import I32Array
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.engine.tasks.placed_files import store_indexed
+from qbeast_core.table.engine.tasks.indexed_file import store_indexed
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 from qbeast_core.tree.columns import frame_weights

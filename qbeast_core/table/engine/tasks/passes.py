@@ -12,9 +12,9 @@ from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import ArrowStream
 from qbeast_core.table.engine.target import FileTarget, RowShape
+from qbeast_core.tree.cells import grid_columns
 from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.outline import Outline
-from qbeast_core.tree.plan import grid_columns
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, summarise
 
 __all__ = ["PlaceTask", "SummaryTask", "nodes_and_weights", "sort_keys"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,21 +17,18 @@ from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U64Array
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
-from qbeast_core.spec.revision import Revision
-from qbeast_core.table.data.data_files import FileSettings, store_file
-from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.data.data_files import FileSettings
+from qbeast_core.table.engine.tasks.indexed_file import store_indexed
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
+from qbeast_core.tree.cells import grid_columns
 from qbeast_core.tree.grid import GRID_BITS, child_codes
 from qbeast_core.tree.outline import Outline
-from qbeast_core.tree.pack import page_rows_for
-from qbeast_core.tree.plan import grid_columns
 
 __all__ = [
     "OrderedRows",
     "PlacedFile",
     "RowsToPlace",
     "ordered_files",
-    "store_indexed",
     "store_ordered",
     "with_blocks",
     "write_file",
@@ -187,54 +183,6 @@ def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings 
         min_weights=weights[starts],
         counts=np.diff(starts, append=rows.height),
         weight_sum=int(weights.sum(dtype=np.int64)),
-    )
-
-
-def store_indexed(
-    rows: pl.DataFrame,
-    weights: I32Array,
-    target: FileTarget,
-    revision: Revision,
-    *,
-    path: str,
-    settings: FileSettings | None = None,
-    values: Mapping[str, pl.Series] | None = None,
-) -> AddFile:
-    """Write rows in the order of their file, which have places in a revision; return the file without blocks.
-
-    Parameters
-    ----------
-    rows : polars.DataFrame
-        Of the table's types.
-    weights : ndarray of int32, shape (rows,)
-        Theirs.
-    target : FileTarget
-        Where the file goes.
-    revision : Revision
-        That the rows are indexed in.
-    path : str
-        Name of the file, not used before.
-    settings : FileSettings, optional
-        How it is encoded; by default as these rows alone would have it.
-    values : mapping of str to polars.Series, optional
-        See `store_file`.
-
-    Raises
-    ------
-    StorageError
-        If the store refuses.
-    """
-    if settings is None:
-        settings = FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect)
-    return store_file(
-        rows,
-        weights,
-        page_rows_for(rows.height, cube_size=revision.desired_cube_size),
-        store=target.store,
-        path=path,
-        settings=settings,
-        now_ms=lambda: time.time_ns() // 1_000_000,
-        values=values,
     )
 
 
