@@ -41,6 +41,8 @@ class Interval:
         Whether the value has no error.
     finite : BoolArray
         False where rows hold NaN or infinities, which no bound holds for.
+    skewness : F64Array
+        By which share standard errors are wider for it, 0 and more; it falls as the root of the sampled keys grows.
     """
 
     value: F64Array
@@ -50,6 +52,7 @@ class Interval:
     largest_share: F64Array
     exact: BoolArray
     finite: BoolArray
+    skewness: F64Array
 
     @property
     def half_width(self) -> F64Array:
@@ -123,6 +126,7 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
         largest_share=moments.largest_share,
         exact=exact & finite,
         finite=finite,
+        skewness=moments.skewness,
     )
 
 
@@ -205,9 +209,14 @@ class _Moments:
         Of skewed values a sample holds the heavy ones rarely: where it lacks them, the error seems small too. The
         skewness of the estimate itself, which falls as more keys are sampled, says by how much.
         """
-        with np.errstate(divide="ignore", invalid="ignore"):
-            skewness = np.abs(self.cubes) / self.squares**1.5
-        return np.sqrt((1 - probability) * self.squares) * (1 + np.nan_to_num(skewness, nan=0.0))
+        return np.sqrt((1 - probability) * self.squares) * (1 + self.skewness)
+
+    @property
+    def skewness(self) -> F64Array:
+        """That of the estimate, without its sign."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            found = np.abs(self.cubes) / self.squares**1.5
+        return np.nan_to_num(found, nan=0.0)
 
     @property
     def largest_share(self) -> F64Array:
@@ -320,6 +329,7 @@ def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: flo
         largest_share=moments.largest_share,
         exact=np.zeros(groups, np.bool_),
         finite=finite,
+        skewness=moments.skewness,
     )
 
 
@@ -350,4 +360,4 @@ def _known_quantile(rows: pl.DataFrame, answer: Quantile, groups: int) -> Interv
     value[of[GROUP].to_numpy().astype(np.int64)] = of["value"].to_numpy()
     every = np.ones(groups, np.bool_)
     zeros = np.zeros(groups)
-    return Interval(value, value, value, zeros.astype(np.int64), zeros, every, every)
+    return Interval(value, value, value, zeros.astype(np.int64), zeros, every, every, zeros)

@@ -27,6 +27,9 @@ _ALL: Final = 0.5
 _MARGIN: Final = 1.1
 """What a fraction is read beyond the one that the variance asks for, since that is estimated too."""
 
+_STEPS: Final = 6
+"""By which that fraction is found to a hundredth: each is nearer to it than the one before."""
+
 _LEAST_GROWTH, _MOST_GROWTH = 1.25, 50.0
 
 
@@ -100,7 +103,7 @@ def next_fraction(
     Examples
     --------
     >>> one = Interval(np.array([100.0]), np.array([90.0]), np.array([110.0]), np.array([500]), np.zeros(1),
-    ...     np.zeros(1, bool), np.ones(1, bool))
+    ...     np.zeros(1, bool), np.ones(1, bool), np.zeros(1))
     >>> round(next_fraction(0.01, one, Target(0.05), np.ones(1, bool)), 3)  # half as wide: four times as much
     0.043
     """
@@ -108,9 +111,8 @@ def next_fraction(
     if not short.any():
         return fraction
     width, enough = found.half_width[short], target.width(found.value[short])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        odds = (1 - fraction) / fraction * (enough / width) ** 2
-        by_width = np.where(np.isnan(odds), 0.0, _MARGIN / (1 + odds))
+    by_width = _MARGIN * _fraction_of_width(fraction, width, found.skewness[short], enough)
+    with np.errstate(divide="ignore"):
         by_keys = fraction * _MARGIN * LEAST_KEYS / np.maximum(found.keys[short], 1)
     # How heavy a tail is, nobody knows: as much again is read, and looked at.
     by_share = np.where(found.largest_share[short] > MOST_SHARE, 2 * fraction, 0.0)
@@ -118,3 +120,14 @@ def next_fraction(
     needed = float(np.max([by_width, by_keys, by_share]))
     grown = min(max(needed, _LEAST_GROWTH * fraction), most_growth * fraction)
     return grown if grown <= _ALL else 1.0
+
+
+def _fraction_of_width(fraction: float, width: F64Array, skewness: F64Array, enough: F64Array) -> F64Array:
+    """Return the fractions at which widths are enough: they and the skewness in them fall as more is read."""
+    needed = np.full(len(width), fraction)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds = (1 - fraction) / fraction * (enough / width) ** 2
+        for _ in range(_STEPS):
+            narrower = (1 + skewness * np.sqrt(fraction / needed)) / (1 + skewness)
+            needed = np.where(np.isnan(odds), 0.0, 1 / (1 + odds / narrower**2))
+    return needed

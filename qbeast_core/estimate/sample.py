@@ -285,7 +285,7 @@ class _Looked:
         if not self.calibrated:  # an entry may be a row, or all rows of a key in a group
             entries = self.sampled.entries.select(WEIGHT, pl.col(f"{TOTAL}0").cast(pl.Int64))
             sizes = KeySizes(*(one.to_numpy() for one in entries)).counted()
-        return int(sizes.rows.max(initial=0))
+        return sizes.largest
 
 
 def _placed(totals: F64Array, numbers: I64Array, groups: int) -> F64Array:
@@ -296,14 +296,12 @@ def _placed(totals: F64Array, numbers: I64Array, groups: int) -> F64Array:
 
 
 def _calibration(known_rows: int, sizes: CountedKeys) -> Calibration:
-    rows = sizes.rows.astype(np.float64)
-    squares = rows * rows
     return Calibration(
         rows=known_rows,
-        sampled=float(rows.sum()),
-        squares=float(squares.sum()),
-        cubes=float((squares * rows).sum()),
-        largest=float(rows.max(initial=0.0) ** 2),
+        sampled=sizes.power(1),
+        squares=sizes.power(2),
+        cubes=sizes.power(3),
+        largest=float(sizes.largest) ** 2,
     )
 
 
