@@ -85,19 +85,16 @@ class RowSums:
         names = [one.meta.output_name() for one in totals]
         centres = [pl.lit(number).alias(name) for name, number in self.centres.items()]
         weight = [WEIGHT] if WEIGHT in frame.columns else []
+        summed = self._kept(frame.lazy()).with_columns(centres).with_columns(*totals, *values)
+        types = summed.select(names).collect_schema()
+        exact = (_exact(name, types[name]) for name in names)
         # In one query, so that of the rows that count nothing is copied but what is asked for.
-        kept = (
-            self._kept(frame.lazy())
-            .with_columns(centres)
-            .with_columns(*totals, *values)
-            .select(*weight, *self.by, *names, *(one.meta.output_name() for one in values))
-            .collect()
-        )
-        rows = kept.select(*weight, *self.by, *(_exact(name, kept.schema[name]) for name in names))
+        kept = summed.select(*weight, *self.by, *exact, *(one.meta.output_name() for one in values)).collect()
+        rows = kept.select(*weight, *self.by, *names)
         by_key = pl.DataFrame(schema={WEIGHT: pl.Int32, **rows.schema}) if not weight else rows
         return Sums(
             groups=totals_of(rows, self.by, names),
-            scales=tuple(_scale(kept.schema[name]) for name in names),
+            scales=tuple(_scale(types[name]) for name in names),
             entries=by_key,
             sizes=KeySizes(_weights(frame) if sizes else _NO_WEIGHTS),
             rows=_values(kept, self.by, values),

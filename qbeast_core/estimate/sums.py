@@ -382,7 +382,8 @@ def _repeats(weight: I32Array) -> I64Array:
 
 def _repeated(weight: I32Array) -> I32Array:
     """Return, ascending, what of some keys is there once more, as often as it is."""
-    ordered = pl.Series(weight).sort(multithreaded=False).to_numpy()  # twice as fast as NumPy's
+    # Twice as fast as NumPy.
+    ordered: I32Array = pl.Series(weight).sort(multithreaded=False).to_numpy()
     return ordered[1:][ordered[1:] == ordered[:-1]]
 
 

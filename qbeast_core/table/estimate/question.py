@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from typing import Any, Final, NoReturn, cast
@@ -135,6 +135,19 @@ class Question:
             both &= one
         return both
 
+    def left(self, schema: pl.Schema) -> Question:
+        """Return the same of rows that meet `pushed` already, with the columns that it needs of these.
+
+        Parameters
+        ----------
+        schema : polars.Schema
+            The table's columns.
+        """
+        left = tuple(one for one in self.conditions if not set(one.meta.root_names()) <= set(schema))
+        looked_at = _columns(self.aggregates, self.by, left, self.lookup)
+        own = tuple(name for name in looked_at if name in schema)
+        return replace(self, conditions=left, columns=own or self.columns[:1])
+
 
 def question_of(asked: Asked, schema: pl.Schema) -> Question:
     """Understand a request, or refuse it.
@@ -156,9 +169,7 @@ def question_of(asked: Asked, schema: pl.Schema) -> Question:
     by = _by(asked.by, joined)
     aggregates = _aggregates(asked.aggregates, joined, by)
     conditions = _conditions(asked.where, joined, frozenset(schema))
-    looked_at = [*aggregates.columns, *by, *(lookup.on if lookup else ())]
-    looked_at += [name for one in conditions for name in one.meta.root_names()]
-    own = [name for name in dict.fromkeys(looked_at) if name in schema]
+    own = [name for name in _columns(aggregates, by, conditions, lookup) if name in schema]
     return Question(
         aggregates=aggregates,
         by=by,
@@ -171,6 +182,15 @@ def question_of(asked: Asked, schema: pl.Schema) -> Question:
         limits=_limits(asked),
         columns=tuple(own or list(schema)[:1]),
     )
+
+
+def _columns(
+    aggregates: Aggregates, by: Sequence[str], conditions: Sequence[pl.Expr], lookup: Lookup | None
+) -> list[str]:
+    """Return what is looked at, each column once."""
+    named = [*aggregates.columns, *by, *(lookup.on if lookup else ())]
+    named += [name for one in conditions for name in one.meta.root_names()]
+    return list(dict.fromkeys(named))
 
 
 def _refuse(name: str, *what: str | Hint, cure: str = "") -> NoReturn:

@@ -58,10 +58,13 @@ class Window:
         What is opened.
     by_key : bool
         Whether keys are told apart.
+    left : Question
+        What is asked of the rows that the plan gives.
     """
 
     plan: Plan
     by_key: bool
+    left: Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,8 @@ class Reading:
         plan = ScanPlan(found.undecided, ALL_WEIGHTS, None)
         columns = tuple(dict.fromkeys(condition.meta.root_names()))
         read = Plan(self.reader, plan, None, columns)
-        return found, Window(read, by_key=False) if found.undecided.opened.any() else None
+        left = replace(asked, columns=columns)
+        return found, Window(read, by_key=False, left=left) if found.undecided.opened.any() else None
 
     def _counted_rows(self, found: RowCount, window: Window) -> int | None:
         """Read what is not decided; None if that is not what was planned, so that rows might be counted twice."""
@@ -214,6 +218,11 @@ class Reading:
         """What plans reads of all rows, and of those that the index leaves of them."""
         pushed = self.question.pushed(self.reader.snapshot.schema)
         return self.reader.planner(None), self.reader.planner(pushed)
+
+    @cached_property
+    def _left(self) -> Question:
+        """What is asked of rows that the conditions on the table's own columns have kept."""
+        return self.question.left(self.reader.snapshot.schema)
 
     def without_index(self) -> Window | None:
         """Return the read of all rows without index; None if there are none."""
@@ -240,7 +249,8 @@ class Reading:
             opened = plan.selection.opened & (self.unplaced != kind.indexed)
             chosen = replace(plan, selection=replace(plan.selection, opened=opened))
             read = Plan(self.reader, chosen, kind.sample, self.question.columns)
-            self._windows[kind] = Window(read, kind.by_key) if opened.any() else None
+            left = self._left if kind.pushed else self.question
+            self._windows[kind] = Window(read, kind.by_key, left) if opened.any() else None
         return self._windows[kind]
 
     def read(self, window: Window | None) -> list[Sums]:
@@ -256,7 +266,7 @@ class Reading:
             found.extend(self._batches(window))
             self.bytes_opened += window.plan.bytes_opened
         if not found:
-            found = [self._row_sums().of(self._no_rows(), sizes=self.is_calibrated)]
+            found = [self._row_sums(self.question).of(self._no_rows(), sizes=self.is_calibrated)]
         return found
 
     def _batches(self, window: Window, ask: RowSums | None = None) -> Iterator[Sums]:
@@ -271,16 +281,16 @@ class Reading:
         name = WEIGHT if window.by_key else None
         tasks = [
             replace(task, keep=replace(task.keep, weight_column=name))
-            for task in scan_tasks(self.reader, window.plan.scan_plan, window.plan.columns)
+            for task in scan_tasks(self.reader, window.plan.scan_plan, window.left.columns)
         ]
         if tasks and not self._has_centres(ask):
-            self._find_centres_of(tasks)
-        call = TaskSums(ask or self._row_sums(), sizes=window.by_key and self.is_calibrated)
+            self._find_centres_of(tasks, window.left)
+        call = TaskSums(ask or self._row_sums(window.left), sizes=window.by_key and self.is_calibrated)
         return engine.map(call, tasks, at_once=1)
 
     def _here(self, window: Window, ask: RowSums | None) -> Iterator[tuple[int, Sums]]:
         plan = window.plan.scan_plan
-        keep = self.reader.row_filter(plan, window.plan.columns)
+        keep = self.reader.row_filter(plan, window.left.columns)
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         condition = self.question.condition
         text = None if condition is None else str(condition)
@@ -307,11 +317,10 @@ class Reading:
     def _summed(self, frame: pl.DataFrame, window: Window, ask: RowSums | None) -> Sums:
         if ask is not None:
             return ask.of(frame, sizes=False)
-        self._find_centres(frame)
-        return self._row_sums().of(frame, sizes=window.by_key and self.is_calibrated)
+        self._find_centres(frame, window.left)
+        return self._row_sums(window.left).of(frame, sizes=window.by_key and self.is_calibrated)
 
-    def _row_sums(self) -> RowSums:
-        asked = self.question
+    def _row_sums(self, asked: Question) -> RowSums:
         return RowSums(
             totals=asked.aggregates.totals,
             quantiles=tuple(one.values for one in asked.aggregates.quantiles),
@@ -325,20 +334,20 @@ class Reading:
         """Tell whether batches can be summed up in any order: the first rows of all are what centres are found in."""
         return ask is not None or self._centres is not None or not self.question.aggregates.centres
 
-    def _find_centres(self, frame: pl.DataFrame) -> None:
+    def _find_centres(self, frame: pl.DataFrame, asked: Question) -> None:
         """Find numbers near means, once, in the first rows that count."""
         if self._has_centres(None):
             return
-        kept = self._row_sums().kept(frame)
+        kept = self._row_sums(asked).kept(frame)
         if kept.height:
             found = kept.select(**self.question.aggregates.centres)
             self._centres = {name: found[name].item() or 0.0 for name in found.columns}
 
-    def _find_centres_of(self, tasks: Sequence[ScanTask]) -> None:
+    def _find_centres_of(self, tasks: Sequence[ScanTask], asked: Question) -> None:
         """Find them for all tasks of this read and of later ones, whose sums are added: in the first few, or zeros."""
         for task in tasks[:_TASKS_LOOKED_AT]:
             for frame in task.read():
-                self._find_centres(frame)
+                self._find_centres(frame, asked)
                 if self._centres is not None:
                     return
         self._centres = dict.fromkeys(self.question.aggregates.centres, 0.0)
