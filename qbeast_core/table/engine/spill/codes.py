@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from qbeast_core.io.encodings import choose_dictionary, is_few
 
@@ -152,7 +151,9 @@ def _arrow(column: pl.Series) -> Any:
 
 
 def _places(values: Any, known: Any) -> Any:
-    # By its name: the functions of this module are made when it is imported, and have no types.
+    import pyarrow.compute as pc  # noqa: PLC0415 - it makes hundreds of functions, and only what is spilled needs one
+
+    # By its name: the functions of this module have no types.
     return pc.call_function("index_in", [values], pc.SetLookupOptions(value_set=known))
 
 
