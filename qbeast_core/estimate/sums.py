@@ -382,9 +382,9 @@ def _repeats(weight: I32Array) -> I64Array:
 
 def _repeated(weight: I32Array) -> I32Array:
     """Return, ascending, what of some keys is there once more, as often as it is."""
-    # Twice as fast as NumPy.
-    ordered: I32Array = pl.Series(weight).sort(multithreaded=False).to_numpy()
-    return ordered[1:][ordered[1:] == ordered[:-1]]
+    ordered: I32Array = pl.Series(weight).sort(multithreaded=False).to_numpy()  # twice as fast as NumPy's
+    again: I32Array = ordered[1:][ordered[1:] == ordered[:-1]]
+    return again
 
 
 def _among(weight: I32Array, some: I32Array) -> tuple[I64Array, I64Array]:
