@@ -40,3 +40,10 @@ def four() -> Iterator[Pool]:
     """Four other processes; they are kept, for each takes a second to load what it runs."""
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         yield pool
+
+
+@pytest.fixture(scope="session")
+def two() -> Iterator[Pool]:
+    """Two other processes, kept as well, for tests that are far from those that need four."""
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        yield pool

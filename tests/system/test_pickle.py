@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import io
-import multiprocessing
 import pickle  # what joblib, Dask and Spark send values with
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +74,9 @@ def work(table: qbeast.Table, lazy: pl.LazyFrame, plan: Any) -> tuple[int, int, 
     return table.version, lazy.collect().height, plan.rows_opened
 
 
-def test_another_process_takes_all_of_them(table: qbeast.Table) -> None:
+def test_another_process_takes_all_of_them(table: qbeast.Table, four: Pool) -> None:
     lazy, plan = table.scan().filter(LOW), table.explain(LOW)
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found = pool.apply(work, (table, lazy, plan))
+    found = four.apply(work, (table, lazy, plan))
     assert found == (0, lazy.collect().height, plan.rows_opened)
 
 

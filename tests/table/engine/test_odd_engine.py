@@ -37,12 +37,12 @@ ODD = PartsEngine(flush_rows=7, part_rows=1)
 
 
 @pytest.fixture
-def written_twice_elsewhere(four: Pool) -> Place:
+def written_twice_elsewhere(two: Pool) -> Place:
     """Place all rows in another process, twice; the first answers are lost, their files are orphans."""
 
     def place(task: PlaceTask, parts: Sequence[pl.DataFrame]) -> Sequence[PlacedFile]:
-        four.apply(write_parts, (task, parts))
-        return four.apply(write_parts, (task, parts))
+        two.apply(write_parts, (task, parts))
+        return two.apply(write_parts, (task, parts))
 
     return place
 

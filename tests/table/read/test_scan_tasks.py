@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
-from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +37,11 @@ def read(task: bytes) -> pl.DataFrame:
     return pl.concat(pickle.loads(task).read())  # noqa: S301 - of this test
 
 
-def test_other_processes_return_every_row_once(table: qbeast.Table) -> None:
+def test_other_processes_return_every_row_once(table: qbeast.Table, two: Pool) -> None:
     tasks = table.scan_tasks(task_bytes=100_000)
     assert len(tasks) > 2
     assert {path for task in tasks for path in task.paths} == set(table.explain().files["path"])
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        found = pl.concat(pool.map(read, map(pickle.dumps, tasks)))
+    found = pl.concat(two.map(read, map(pickle.dumps, tasks), chunksize=1))
     assert_same_rows(found, table.scan().collect(), key="id")
 
 
