@@ -74,10 +74,12 @@ pytest: $(VENV)/.dev ## the tests alone, without those of Spark
 pytest-all: $(VENV)/.dev ## the tests with the slow sweeps
 	$(BIN)/python -m pytest $(STEAL) --ignore=tests/spark --ignore=tests/interop --slow
 
-# A session of each kind at once, each in a process of its own: a session takes 2 GB and most of a minute to warm up.
-# Both are told of, and a failure of either is one. What is asked of both, and what of Spark Connect alone.
-ON_BOTH  = @$(BIN)/python -m pytest tests/spark $(1) --connect $(2) >$(VENV)/connect.log 2>&1 & connect=$$!; \
-	$(BIN)/python -m pytest tests/spark $(1); classic=$$?; \
+# A session of each kind at once, each in a process of its own, and one JVM for both: it takes 2 GB and most of a minute
+# to warm up. Both are told of, and a failure of either is one. What is asked of both, and what of Spark Connect alone.
+SHARED   = --server=$(VENV)/server
+ON_BOTH  = @rm -f $(VENV)/server; \
+	$(BIN)/python -m pytest tests/spark $(SHARED) $(1) --connect $(2) >$(VENV)/connect.log 2>&1 & connect=$$!; \
+	$(BIN)/python -m pytest tests/spark $(SHARED) $(1); classic=$$?; \
 	wait $$connect; connect=$$?; cat $(VENV)/connect.log; exit $$((classic | connect))
 
 spark: $(VENV)/.dev ## the tests of Spark, on a classic session and, where it may differ, on Spark Connect

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import tempfile
 from collections.abc import Generator
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -39,6 +40,8 @@ def _no_fsync(file: int) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
     parser.addoption("--connect", action="store_true", help="run the tests of Spark through Spark Connect")
+    said = "share a JVM: the classic session leaves its server's port in this file, and --connect takes it from there"
+    parser.addoption("--server", type=Path, help=said)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from qbeast_core.tree.summary import IndexSummary
+
+# Sessions of one JVM share tables and cached plans, and a process with the other kind of session may use it too.
+OWN = os.getpid()
 
 
 def check(path: Path, wanted: pl.DataFrame, key: str = "row") -> None:
@@ -80,14 +84,16 @@ def test_zone_and_ansi_and_adaptive_plans_do_not_matter(spark: SparkSession, tmp
 
 
 def test_char_and_varchar_are_strings(spark: SparkSession, tmp_path: Path) -> None:
-    spark.sql("CREATE TABLE padded (row BIGINT, c CHAR(4), v VARCHAR(9)) USING parquet")
+    name = f"padded_{OWN}"
+    spark.sql(f"CREATE TABLE {name} (row BIGINT, c CHAR(4), v VARCHAR(9)) USING parquet")
     try:
-        spark.sql("INSERT INTO padded SELECT id, concat('c', id % 3), concat('v', id) FROM range(9)")
-        df = spark.table("padded")
+        rows = spark.range(9).selectExpr("id", "concat('c', id % 3)", "concat('v', id)")
+        rows.write.insertInto(name)
+        df = spark.table(name)
         bridge.write_table(df, tmp_path / "t", ["c", "v"])
         check(tmp_path / "t", of_spark(df))
     finally:
-        spark.sql("DROP TABLE padded")
+        spark.sql(f"DROP TABLE {name}")
 
 
 @pytest.mark.parametrize("parts", [1, 10])
@@ -214,7 +220,8 @@ def shaken(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @pytest.mark.connect
 def test_rows_that_change_between_the_passes_are_refused_or_held(spark: SparkSession, tmp_path: Path) -> None:
-    df = numbers(spark).mapInArrow(shaken, "row bigint, a bigint, b double, noise double")
+    rows = numbers(spark, first=OWN)
+    df = rows.mapInArrow(shaken, "row bigint, a bigint, b double, noise double")
     with pytest.raises(qbeast.InputChangedError, match="persist"):
         bridge.write_table(df, tmp_path / "t", ["noise"])
     assert not list(tmp_path.rglob("*.parquet"))
@@ -222,12 +229,12 @@ def test_rows_that_change_between_the_passes_are_refused_or_held(spark: SparkSes
     check(tmp_path / "t", qbeast.read_table(tmp_path / "t"))
     assert not df.storageLevel.useMemory
     bridge.write_table(df, tmp_path / "u", ["a"])  # what is not indexed may be random
-    assert_same_rows(qbeast.read_table(tmp_path / "u").drop("noise"), of_spark(numbers(spark)))
+    assert_same_rows(qbeast.read_table(tmp_path / "u").drop("noise"), of_spark(rows))
 
 
 @pytest.mark.connect
 def test_a_frame_that_is_persisted_stays_so(spark: SparkSession, tmp_path: Path) -> None:
-    df = numbers(spark, 50).persist()
+    df = numbers(spark, 50, first=OWN).persist()
     try:
         bridge.write_table(df, tmp_path / "t", ["a"], persist=True)
         assert df.storageLevel.useMemory
