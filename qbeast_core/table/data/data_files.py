@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import as_completed
+from concurrent.futures import Executor, Future, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,7 +15,8 @@ import polars as pl
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.encodings import choose_dictionary, choose_uncompressed
-from qbeast_core.io.parquet_write import encode_data_file
+from qbeast_core.io.few_values import place_values, used_values
+from qbeast_core.io.parquet_write import EncodedFile, encode_data_file
 from qbeast_core.io.store import Store
 from qbeast_core.io.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.log.actions import AddFile
@@ -31,7 +33,15 @@ from qbeast_core.tree.parallel import workers
 if TYPE_CHECKING:  # workers that write a file planned elsewhere need no tree
     from qbeast_core.tree.plan import FilePlan, IndexPlan
 
-__all__ = ["FileSettings", "RowSource", "delete_data_files", "delete_files", "store_file", "write_data_files"]
+__all__ = [
+    "CodedRows",
+    "FileSettings",
+    "RowSource",
+    "delete_data_files",
+    "delete_files",
+    "store_file",
+    "write_data_files",
+]
 
 
 _RULES: Final = "1"
@@ -164,6 +174,23 @@ def store_file(
     StorageError
         If the store refuses.
     """
+    add, encoded = _encoded(
+        rows, weights, page_rows, path=path, settings=settings, now_ms=now_ms, values=values
+    )
+    store.put(path, encoded.data)
+    return add
+
+
+def _encoded(
+    rows: pl.DataFrame,
+    weights: I32Array,
+    page_rows: int,
+    *,
+    path: str,
+    settings: FileSettings,
+    now_ms: Callable[[], int],
+    values: Mapping[str, pl.Series] | None,
+) -> tuple[AddFile, EncodedFile]:
     page_rows = page_rows_within(rows, page_rows)
     encoded = encode_data_file(
         rows,
@@ -174,7 +201,6 @@ def store_file(
         uncompressed=settings.uncompressed,
         values=values,
     )
-    store.put(path, encoded.data)
     tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights))}
     if encoded.tail_bytes:
         tags["qbeast.layout"] = dump_layout(
@@ -185,7 +211,7 @@ def store_file(
                 has_hidden_weights=settings.hidden_weights,
             )
         )
-    return AddFile(
+    add = AddFile(
         path=path,
         size=encoded.size_bytes,
         modification_time=now_ms(),
@@ -193,10 +219,11 @@ def store_file(
         tags=tags,
         has_hidden_weights=settings.hidden_weights,
     )
+    return add, encoded
 
 
 def write_data_files(
-    frame: pl.DataFrame,
+    source: CodedRows,
     plan: IndexPlan,
     *,
     store: Store,
@@ -207,12 +234,12 @@ def write_data_files(
 ) -> list[AddFile]:
     """Write every file of the plan and return what a commit has to say about them.
 
-    Files are encoded and stored by `writers` at a time, so memory beyond `frame` is that of some files. If one
-    fails, those written are deleted again as far as the store lets us.
+    Files are encoded by `writers` at a time, while as many others are on their way to the store, so memory beyond the
+    source is that of some files. If one fails, those written are deleted again as far as the store lets us.
 
     Parameters
     ----------
-    frame : polars.DataFrame
+    source : CodedRows
         The rows, of the table's types.
     plan : IndexPlan
         Where they go.
@@ -223,7 +250,7 @@ def write_data_files(
     runtime : Runtime
         Clock and ids.
     writers : int
-        Files that are encoded and stored at the same time.
+        Files that are encoded at the same time.
     progress : callable, optional
         Told after every file.
 
@@ -237,17 +264,20 @@ def write_data_files(
     StorageError
         If the store refuses; the table is as it was.
     """
-    source = RowSource(frame)
     paths = [f"{runtime.new_id()}.parquet" for _ in range(plan.file_count)]
     done = 0
-    with workers(writers, rows=frame.height, calls=plan.file_count) as pool:
+    with (
+        workers(writers, rows=source.height, calls=plan.file_count) as senders,
+        workers(writers, rows=source.height, calls=plan.file_count) as pool,
+    ):
+        send = _Sender(store, senders, most=writers)
         jobs = [
             pool.submit(
                 _write_one,
                 source,
                 plan.file,
                 number,
-                store=store,
+                send=send,
                 path=path,
                 settings=settings,
                 runtime=runtime,
@@ -256,17 +286,18 @@ def write_data_files(
         ]
         try:
             for job in as_completed(jobs):
-                job.result()
+                job.result()[1].result()
                 done += 1
                 if progress is not None:
-                    progress(Progress("write", done, plan.file_count, frame.height))
+                    progress(Progress("write", done, plan.file_count, source.height))
         except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
             for job in jobs:
                 job.cancel()
             pool.shutdown(wait=True)
+            senders.shutdown(wait=True)
             delete_files(store, paths)
             raise
-    return [job.result() for job in jobs]
+    return [job.result()[0] for job in jobs]
 
 
 def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
@@ -282,27 +313,42 @@ def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
     delete_files(store, [add.path for add in adds])
 
 
+class _Sender:
+    """Stores files while others are encoded: who encodes does not wait for the store until too many are under way."""
+
+    def __init__(self, store: Store, senders: Executor, *, most: int) -> None:
+        self._store, self._senders = store, senders
+        self._room = BoundedSemaphore(most)
+
+    def __call__(self, path: str, data: bytes) -> Future[None]:
+        self._room.acquire()
+        sent = self._senders.submit(self._store.put, path, data)
+        sent.add_done_callback(lambda _: self._room.release())
+        return sent
+
+
 def _write_one(
-    source: RowSource,
+    source: CodedRows,
     plan_of: Callable[[int], FilePlan],
     number: int,
     *,
-    store: Store,
+    send: _Sender,
     path: str,
     settings: FileSettings,
     runtime: Runtime,
-) -> AddFile:
+) -> tuple[AddFile, Future[None]]:
     file = plan_of(number)
-    add = store_file(
-        source.take(file.rows, file.order),
+    rows, values = source.take(file.rows, file.order)
+    add, encoded = _encoded(
+        rows,
         file.weights,
         file.page_rows,
-        store=store,
         path=path,
         settings=settings,
         now_ms=runtime.now_ms,
+        values=values,
     )
-    return add.model_copy(update={"blocks": file.blocks})
+    return add.model_copy(update={"blocks": file.blocks}), send(path, encoded.data)
 
 
 def delete_files(store: Store, paths: Iterable[str]) -> None:
@@ -318,6 +364,61 @@ def delete_files(store: Store, paths: Iterable[str]) -> None:
     for path in paths:
         with suppress(StorageError):  # what cannot be deleted stays an orphan that vacuum removes
             store.delete(path)
+
+
+class CodedRows:
+    """Rows to write files of, some columns as places among few values: a file's rows are then taken and encoded sooner.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        The rows.
+    settings : FileSettings
+        Of the files: columns that get a dictionary and no statistics of pages are tried.
+    """
+
+    def __init__(self, frame: pl.DataFrame, settings: FileSettings) -> None:
+        self.height = frame.height
+        self._names = frame.columns
+        self._places: dict[str, pl.Series] = {}
+        self._values: dict[str, pl.Series] = {}
+        tried = set(settings.dictionary).difference(settings.statistics)
+        for column in frame.get_columns():
+            name = column.name
+            if name not in tried or frame.height <= _FEW_ROWS:
+                continue
+            found = place_values(column, column.gather_every(max(frame.height // _TRIED_ROWS, 1)))
+            if found is not None:
+                self._places[name], self._values[name] = found
+        self._others = RowSource(frame.drop(self._places))
+
+    def take(self, rows: RowNumbers, order: RowNumbers) -> tuple[pl.DataFrame, dict[str, pl.Series]]:
+        """Return some rows in some order as `store_file` takes them.
+
+        Parameters
+        ----------
+        rows : ndarray of integers, shape (n,)
+            Row numbers of the frame, ascending.
+        order : ndarray of integers, shape (m,)
+            Places in `rows`.
+
+        Returns
+        -------
+        rows : polars.DataFrame
+            All columns.
+        values : dict of str to polars.Series
+            Of those whose numbers are places among few values, these.
+        """
+        taken, values = self._others.take(rows, order), {}
+        places: list[pl.Series] = []
+        for name, column in self._places.items():
+            some, known = used_values(column[pl.Series(rows)][pl.Series(order)], self._values[name])
+            if len(known):
+                values[name] = known
+            else:
+                some = known.clear(len(some))
+            places.append(some.alias(name))
+        return taken.hstack(places).select(self._names), values
 
 
 class RowSource:

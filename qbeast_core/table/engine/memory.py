@@ -10,11 +10,12 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InputChangedError, InvalidInputError
+from qbeast_core.io.machine import give_back_memory
 from qbeast_core.log.actions import AddFile
 from qbeast_core.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.data.data_files import FileSettings, write_data_files
+from qbeast_core.table.data.data_files import CodedRows, FileSettings, write_data_files
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.live_files import read_files, rows_and_bytes
 from qbeast_core.table.engine.protocol import (
@@ -35,7 +36,7 @@ from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.key_total import KeyTotal
 from qbeast_core.tree.pack import rows_per_file
-from qbeast_core.tree.parallel import workers
+from qbeast_core.tree.parallel import CHUNK_ROWS, workers
 from qbeast_core.tree.plan import IndexPlan, plan_index
 from qbeast_core.tree.plan_part import plan_parts
 from qbeast_core.tree.summary import IndexSummary, summarise
@@ -44,6 +45,8 @@ __all__ = ["MEMORY", "FileRows", "MemoryEngine"]
 
 
 _CHUNKS: Final = 4
+
+_Coded = tuple[FileSettings, CodedRows]
 
 
 class MemoryEngine:
@@ -165,21 +168,25 @@ class _Rows:
         with workers(2, rows=keys.height, calls=2) as aside:  # while the plan is made
             effect = aside.submit(design_effect, weights)
             held = self.rows.held
-            trial = None if held is None else aside.submit(self.settings, held, revision)
+            trial = None if held is None else aside.submit(self.coded, held, revision)
             plan = plan_index(
                 keys, revision, weights, existing=tree, file_rows=rows_per_file(self.rows.row_bytes)
             )
-            return _Plan(self, plan, effect.result(), None if trial is None else trial.result())
+            found = _Plan(self, plan, effect.result(), None if trial is None else trial.result())
+        if keys.height > CHUNK_ROWS:  # files are written next, which takes more memory than anything else
+            give_back_memory()
+        return found
 
-    def settings(self, rows: pl.DataFrame, revision: Revision) -> FileSettings:
+    def coded(self, rows: pl.DataFrame, revision: Revision) -> _Coded:
         """Choose how files of such rows are encoded."""
         target = self.target
-        return FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect)
+        settings = FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect)
+        return settings, CodedRows(rows, settings)
 
 
 class _Plan:
-    def __init__(self, rows: _Rows, plan: IndexPlan, effect: float, settings: FileSettings | None) -> None:
-        self._rows, self._plan, self._settings = rows, plan, settings
+    def __init__(self, rows: _Rows, plan: IndexPlan, effect: float, coded: _Coded | None) -> None:
+        self._rows, self._plan, self._coded = rows, plan, coded
         self.design_effect = effect
 
     @property
@@ -202,19 +209,20 @@ class _Plan:
 
     def write(self) -> Iterator[Sequence[AddFile]]:
         rows = self._rows.rows
-        if rows.held is not None:
-            yield self._write(rows.held, self._plan)
+        if self._coded is not None:
+            yield self._write(self._coded, self._plan)
             return
         total = len(self._plan.weights)
         for places, part in plan_parts(self._plan, most_rows=rows.group_rows):
-            yield self._write(rows.take(places, total), part)
+            yield self._write(self._rows.coded(rows.take(places, total), part.revision), part)
 
-    def _write(self, rows: pl.DataFrame, plan: IndexPlan) -> list[AddFile]:
+    def _write(self, coded: _Coded, plan: IndexPlan) -> list[AddFile]:
+        settings, source = coded
         return write_data_files(
-            rows,
+            source,
             plan,
             store=self._rows.target.store,
-            settings=self._settings or self._rows.settings(rows, plan.revision),
+            settings=settings,
             runtime=self._rows.runtime,
             writers=self._rows.writers,
             progress=self._rows.progress,

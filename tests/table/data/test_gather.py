@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbeast_core.table.data.data_files import RowSource
+from qbeast_core.table.data.data_files import CodedRows, FileSettings, RowSource
 from tests.helpers.strategies import VALUES, frames_of
 
 SCHEMA = {f"c{number}": dtype for number, dtype in enumerate(VALUES)}
@@ -39,3 +39,32 @@ def test_decimals_keep_their_digits(dtype):
     frame = pl.concat([pl.DataFrame({"d": values[:30]}), pl.DataFrame({"d": values[30:]})], rechunk=False)
     rows, order = np.arange(0, 100, 3, dtype=np.uint32), np.arange(33, -1, -1, dtype=np.uint32)
     assert RowSource(frame).take(rows, order).equals(frame[pl.Series(rows[order])])
+
+
+def test_columns_of_few_values_come_as_places_among_those_of_the_rows():
+    rng = np.random.default_rng(0)
+    height = 70_000
+    frame = pl.DataFrame(
+        {
+            "kind": pl.Series(["a", "bb", None, "ccc"]).gather(np.minimum(np.arange(height) // 20_000, 3)),
+            "price": pl.Series(rng.integers(0, 50, height)).cast(pl.Decimal(15, 2)),
+            "key": rng.integers(0, 9, height).astype(str),
+            "n": np.arange(height),
+        }
+    )
+    wanted = FileSettings(["kind", "price", "key"], [], ("key",), [], hidden_weights=True)
+    source = CodedRows(frame, wanted)
+    for first, last in [(0, 30_000), (40_000, 60_000), (50_000, 70_000)]:
+        rows = np.arange(first, last, 2, dtype=np.uint32)
+        order = rng.permutation(len(rows)).astype(np.uint32)
+        taken, values = source.take(rows, order)
+        plain = frame[pl.Series(rows[order])]
+        assert taken.columns == frame.columns
+        decoded = [
+            values[one.name].gather(one).alias(one.name) if one.name in values else one for one in taken
+        ]
+        assert pl.DataFrame(decoded).equals(plain)
+        assert "key" not in values  # it has statistics of pages
+        assert values.keys() == ({"price"} if first == 40_000 else {"kind", "price"})
+        for name, some in values.items():
+            assert set(some) == set(plain[name].drop_nulls())

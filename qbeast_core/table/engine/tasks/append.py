@@ -15,7 +15,13 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.runtime import Runtime
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.data.data_files import FileSettings, delete_data_files, store_file, write_data_files
+from qbeast_core.table.data.data_files import (
+    CodedRows,
+    FileSettings,
+    delete_data_files,
+    store_file,
+    write_data_files,
+)
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.tree.columns import frame_weights
@@ -128,7 +134,12 @@ class AppendTask:
         plan = plan_index(frame, revision, weights, existing=self.tree, file_rows=_file_rows(frame))
         writers = min(_MOST_WRITERS, os.cpu_count() or 1)
         return write_data_files(
-            frame, plan, store=self.target.store, settings=settings, runtime=runtime, writers=writers
+            CodedRows(frame, settings),
+            plan,
+            store=self.target.store,
+            settings=settings,
+            runtime=runtime,
+            writers=writers,
         )
 
     def _stage(
