@@ -115,7 +115,8 @@ def write_table(
     memory_bytes : int, optional
         What the call may add to the memory of the process, about, 4 MiB or more; by default the environment's
         ``QBEAST_MEMORY_BYTES`` (such as ``2GiB``), or half of what the machine or its cgroup has. Rows are held
-        within it; what Python and its libraries need to work at all, some 100 MiB, comes on top.
+        within it; what Python and its libraries need to work at all, some 100 MiB, and what a query takes that
+        gives the rows come on top.
     spill_dir : path-like, optional
         A folder for temporary files, twice the size of the rows at most; by default the environment's
         ``QBEAST_SPILL_DIR``, or the system's. They are removed when the call ends, and those that a killed
