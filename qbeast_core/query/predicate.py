@@ -24,9 +24,10 @@ from qbeast_core.query.nodes import (
 from qbeast_core.query.preimages import preimage
 from qbeast_core.query.terms import BOUNDS, COMPARISONS, Term
 
-__all__ = ["conjuncts", "parse_predicate"]
+__all__ = ["compares_values", "conjuncts", "parse_predicate"]
 
 _CONNECTIVES = {"And": True, "LogicalAnd": True, "Or": False, "LogicalOr": False}
+_COMPARING: Final = {*_CONNECTIVES, *COMPARISONS}
 _FEW: Final = 50
 _NAN = pl.Series([float("nan")])
 _INFINITIES = pl.Series([float("-inf"), float("inf")])
@@ -67,6 +68,44 @@ def parse_predicate(predicate: pl.Expr, schema: pl.Schema) -> Node:
         return _parse(Term(tree, predicate, schema), negated=False)
     except RecursionError:
         return Unknown()
+
+
+def compares_values(predicate: pl.Expr) -> bool:
+    """Tell whether a filter compares columns as they are with values, and does nothing else with them.
+
+    Of others Polars may leave out row groups that hold such rows: it computes with bounds in their own type, where 127
+    and 1 is -128 of Int8.
+
+    Parameters
+    ----------
+    predicate : polars.Expr
+        A boolean expression.
+
+    Examples
+    --------
+    >>> compares_values(pl.col("a").is_in([1, 2]) | (pl.col("b") > 3) & pl.col("c").is_null())
+    True
+    >>> compares_values(pl.col("a") + 1 > 2), compares_values(pl.col("s").str.starts_with("x"))
+    (False, False)
+    """
+    try:
+        waiting = [orjson.loads(predicate.meta.serialize(format="json"))]
+    except (
+        pl.exceptions.PolarsError,
+        orjson.JSONDecodeError,
+    ):  # holds a Python function, or is nested too deep
+        return False
+    while waiting:
+        match waiting.pop():
+            case {"Column": str()} | {"Literal": _}:
+                pass
+            case {"BinaryExpr": {"left": left, "op": str(op), "right": right}} if op in _COMPARING:
+                waiting += (left, right)
+            case {"Function": {"input": list(inputs), "function": {"Boolean": _}}}:
+                waiting += inputs
+            case _:
+                return False
+    return True
 
 
 def conjuncts(predicate: pl.Expr) -> list[pl.Expr]:

@@ -23,6 +23,7 @@ def scan_files(
     *,
     storage_options: dict[str, str] | None = None,
     row_index: str | None = None,
+    use_bounds: bool = True,
 ) -> pl.LazyFrame:
     """Return a scan of whole files in the table's types; missing columns are null.
 
@@ -38,6 +39,8 @@ def scan_files(
         For object stores.
     row_index : str, optional
         Name of a column with the row's number in its file; then only one file may be given.
+    use_bounds : bool, default True
+        Whether Polars may leave out row groups by their bounds, see `qbeast_core.query.predicate.compares_values`.
 
     Raises
     ------
@@ -61,6 +64,7 @@ def scan_files(
         glob=False,
         hive_partitioning=False,
         row_index_name=row_index,
+        use_statistics=use_bounds,
     )
     return lazy.select(*columns, *([row_index] if row_index else []))
 
@@ -73,6 +77,7 @@ def scan_without_rows(
     schema: pl.Schema,
     *,
     storage_options: dict[str, str] | None = None,
+    use_bounds: bool = True,
 ) -> pl.LazyFrame:
     """Return a scan of one whole file without some of its rows.
 
@@ -81,7 +86,9 @@ def scan_without_rows(
     dropped : ndarray of int64, shape (n,)
         Numbers of the rows to leave out, counted from 0 in the file.
     """
-    lazy = scan_files(store, [path], columns, schema, storage_options=storage_options, row_index=_ROW)
+    lazy = scan_files(
+        store, [path], columns, schema, storage_options=storage_options, row_index=_ROW, use_bounds=use_bounds
+    )
     gone = pl.Series(dropped, dtype=pl.get_index_type())
     return lazy.filter(~pl.col(_ROW).is_in(gone.implode())).drop(_ROW)
 

@@ -30,7 +30,7 @@ from qbeast_core.query.blocks import BlockTable
 from qbeast_core.query.build import build_block_table, files_that_may_match
 from qbeast_core.query.fractions import Sample, sample_to_weights
 from qbeast_core.query.nodes import Node, Unknown
-from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.query.predicate import compares_values, parse_predicate
 from qbeast_core.query.select import Matches, Selection, match
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import I64Array
@@ -277,6 +277,7 @@ class Reader:
             indexed=self.indexed,
             weights=plan.weights,
             predicate=plan.predicate,
+            compares_values=plan.predicate is not None and compares_values(plan.predicate),
         )
 
     def request(self, selection: Selection, number: int) -> PageRequest | None:

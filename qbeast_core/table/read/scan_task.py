@@ -54,6 +54,8 @@ class RowFilter:
         Of the rows.
     weight_column : str or None
         Return the rows' weights besides, in a column of this name.
+    compares_values : bool
+        Whether the predicate does nothing else, so that row groups of whole files may be left out by their bounds.
     """
 
     columns: tuple[str, ...]
@@ -62,6 +64,7 @@ class RowFilter:
     weights: WeightRange
     predicate: pl.Expr | None = None
     weight_column: str | None = None
+    compares_values: bool = False
 
     @property
     def needed(self) -> list[str]:
@@ -263,7 +266,14 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
     options = dict(files.storage_options)
 
     def scan(paths: list[str]) -> pl.LazyFrame:
-        return scan_files(files.store, paths, keep.needed, keep.schema, storage_options=options)
+        return scan_files(
+            files.store,
+            paths,
+            keep.needed,
+            keep.schema,
+            storage_options=options,
+            use_bounds=keep.compares_values,
+        )
 
     if parts.pages:
         frames = files.pages.read_batches(
@@ -277,7 +287,15 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
     if parts.whole:
         yield from _collected(scan(list(parts.whole)), keep, limit, parts.whole, scan)
     for path, rows in parts.hiding:
-        lazy = scan_without_rows(files.store, path, rows, keep.needed, keep.schema, storage_options=options)
+        lazy = scan_without_rows(
+            files.store,
+            path,
+            rows,
+            keep.needed,
+            keep.schema,
+            storage_options=options,
+            use_bounds=keep.compares_values,
+        )
         yield from _collected(lazy, keep, limit, [path], scan)
 
 
