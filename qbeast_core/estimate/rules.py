@@ -27,8 +27,8 @@ _ALL: Final = 0.5
 _MARGIN: Final = 1.1
 """What a fraction is read beyond the one that the variance asks for, since that is estimated too."""
 
-_STEPS: Final = 6
-"""By which that fraction is found to a hundredth: each is nearer to it than the one before."""
+_HALVINGS: Final = 16
+"""By which that fraction is found to a thousandth, between the one that was read and everything."""
 
 _LEAST_GROWTH, _MOST_GROWTH = 1.25, 50.0
 
@@ -124,10 +124,13 @@ def next_fraction(
 
 def _fraction_of_width(fraction: float, width: F64Array, skewness: F64Array, enough: F64Array) -> F64Array:
     """Return the fractions at which widths are enough: they and the skewness in them fall as more is read."""
-    needed = np.full(len(width), fraction)
+    least, most = np.full(len(width), fraction), np.ones(len(width))
     with np.errstate(divide="ignore", invalid="ignore"):
-        odds = (1 - fraction) / fraction * (enough / width) ** 2
-        for _ in range(_STEPS):
-            narrower = (1 + skewness * np.sqrt(fraction / needed)) / (1 + skewness)
-            needed = np.where(np.isnan(odds), 0.0, 1 / (1 + odds / narrower**2))
-    return needed
+        wanted = enough / width  # NaN, where nothing is known of a width, asks for nothing
+    for _ in range(_HALVINGS):
+        middle = np.sqrt(least * most)
+        share = np.sqrt((1 / middle - 1) / (1 / fraction - 1))
+        share *= (1 + skewness * np.sqrt(fraction / middle)) / (1 + skewness)
+        is_wide = share > wanted
+        least, most = np.where(is_wide, middle, least), np.where(is_wide, most, middle)
+    return most

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from qbeast_core.estimate.dual import Dual
-from qbeast_core.estimate.intervals import factor_of
+from qbeast_core.estimate.intervals import Interval, factor_of
 from qbeast_core.estimate.rules import LEAST_KEYS, Target, is_met, is_reliable, next_fraction
 from tests.estimate.answers import intervals, sample_of
 
@@ -176,6 +176,27 @@ def test_values_that_are_all_the_same_in_the_sample_are_not_taken_for_exact() ->
     found = intervals({"m": MEAN}, rows, weights, 0.2)["m"]
     assert (found.value[0], found.half_width[0], found.exact[0]) == (1.0, 0.0, False)
     assert not is_reliable(found).any()
+
+
+@pytest.mark.parametrize("target", [Target(), Target(0.1)])
+def test_what_is_wrong_with_keys_alone_does_not_ask_for_everything(target: Target) -> None:
+    """Without a target, and where all values are the same, any width is enough: as much again is read."""
+    rows = pl.DataFrame({"x": [1.0] * 9_999 + [1e9]})
+    weights = np.arange(-(2**31), 2**31, 2**32 // 10_000).astype(np.int32)[:10_000]
+    found = intervals({"m": MEAN}, rows, weights, 0.2)["m"]
+    assert next_fraction(0.2, found, target, np.ones(1, np.bool_)) == 0.4
+
+
+@pytest.mark.parametrize("skewness", [0.0, 0.13, 1.0, 5.0, 30.0])
+@pytest.mark.parametrize("enough", [0.05, 0.1, 0.5])
+def test_skewness_is_taken_to_fall_as_more_is_read(skewness: float, enough: float) -> None:
+    """At the fraction that is named, less its margin, errors by the same variance and skewness are what is enough."""
+    one, no, read = np.ones(1), np.zeros(1, np.bool_), 1e-3
+    width = np.array([10.0])
+    found = Interval(100 * one, 100 - width, 100 + width, 500 * one, 0 * one, no, ~no, skewness * one)
+    fraction = next_fraction(read, found, Target(absolute=10 * enough), ~no, most_growth=1e6) / 1.1
+    falls = (1 + skewness * np.sqrt(read / fraction)) / (1 + skewness)
+    assert np.sqrt((1 / fraction - 1) / (1 / read - 1)) * falls == pytest.approx(enough, rel=2e-3)
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
