@@ -24,7 +24,7 @@ from qbeast_core.query.nodes import (
 from qbeast_core.query.preimages import preimage
 from qbeast_core.query.terms import BOUNDS, COMPARISONS, Term
 
-__all__ = ["compares_values", "conjuncts", "parse_predicate"]
+__all__ = ["conjuncts", "parse_predicate", "understand"]
 
 _CONNECTIVES = {"And": True, "LogicalAnd": True, "Or": False, "LogicalOr": False}
 _COMPARING: Final = {*_CONNECTIVES, *COMPARISONS}
@@ -58,43 +58,40 @@ def parse_predicate(predicate: pl.Expr, schema: pl.Schema) -> Node:
     >>> parse_predicate(pl.col("x") > pl.lit(None, dtype=pl.Int64), schema)
     Nothing()
     """
-    try:
-        tree = orjson.loads(predicate.meta.serialize(format="json"))
-    except pl.exceptions.PolarsError:  # holds a Python function
-        return _split(predicate, schema)
-    except orjson.JSONDecodeError:  # nested deeper than its limit
-        return Unknown()
-    try:
-        return _parse(Term(tree, predicate, schema), negated=False)
-    except RecursionError:
-        return Unknown()
+    return understand(predicate, schema)[0]
 
 
-def compares_values(predicate: pl.Expr) -> bool:
-    """Tell whether a filter compares columns as they are with values, and does nothing else with them.
+def understand(predicate: pl.Expr, schema: pl.Schema) -> tuple[Node, bool]:
+    """Return what `parse_predicate` does, and whether a filter compares columns with values and does nothing else.
 
-    Of others Polars may leave out row groups that hold such rows: it computes with bounds in their own type, where 127
-    and 1 is -128 of Int8.
+    Of others Polars may leave out row groups that hold rows it keeps: it computes with bounds in their own type, where
+    127 and 1 is -128 of Int8.
 
     Parameters
     ----------
-    predicate : polars.Expr
-        A boolean expression.
+    predicate, schema
+        As for `parse_predicate`.
 
     Examples
     --------
-    >>> compares_values(pl.col("a").is_in([1, 2]) | (pl.col("b") > 3) & pl.col("c").is_null())
-    True
-    >>> compares_values(pl.col("a") + 1 > 2), compares_values(pl.col("s").str.starts_with("x"))
-    (False, False)
+    >>> schema = pl.Schema({"a": pl.Int8, "s": pl.String})
+    >>> [understand(one, schema)[1] for one in (pl.col("a").is_in([1, 2]) | pl.col("s").is_null(), pl.col("a") + 1 > 2)]
+    [True, False]
     """
     try:
-        waiting = [orjson.loads(predicate.meta.serialize(format="json"))]
-    except (
-        pl.exceptions.PolarsError,
-        orjson.JSONDecodeError,
-    ):  # holds a Python function, or is nested too deep
-        return False
+        tree = orjson.loads(predicate.meta.serialize(format="json"))
+    except pl.exceptions.PolarsError:  # holds a Python function
+        return _split(predicate, schema), False
+    except orjson.JSONDecodeError:  # nested deeper than its limit
+        return Unknown(), False
+    try:
+        return _parse(Term(tree, predicate, schema), negated=False), _compares(tree)
+    except RecursionError:
+        return Unknown(), False
+
+
+def _compares(tree: object) -> bool:
+    waiting = [tree]
     while waiting:
         match waiting.pop():
             case {"Column": str()} | {"Literal": _}:

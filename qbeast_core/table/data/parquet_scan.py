@@ -40,7 +40,7 @@ def scan_files(
     row_index : str, optional
         Name of a column with the row's number in its file; then only one file may be given.
     use_bounds : bool, default True
-        Whether Polars may leave out row groups by their bounds, see `qbeast_core.query.predicate.compares_values`.
+        Whether Polars may leave out row groups by their bounds, see `qbeast_core.query.predicate.understand`.
 
     Raises
     ------

@@ -30,7 +30,7 @@ from qbeast_core.query.blocks import BlockTable
 from qbeast_core.query.build import build_block_table, files_that_may_match
 from qbeast_core.query.fractions import Sample, sample_to_weights
 from qbeast_core.query.nodes import Node, Unknown
-from qbeast_core.query.predicate import compares_values, parse_predicate
+from qbeast_core.query.predicate import understand
 from qbeast_core.query.select import Matches, Selection, match
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import I64Array
@@ -62,11 +62,14 @@ class ScanPlan:
         Of the sample.
     predicate : polars.Expr or None
         Of the rows.
+    compares_values : bool
+        Whether it does nothing else, see `qbeast_core.query.predicate.understand`.
     """
 
     selection: Selection
     weights: WeightRange
     predicate: pl.Expr | None
+    compares_values: bool = False
 
 
 class Reader:
@@ -240,16 +243,19 @@ class Reader:
             Rows to keep.
         """
         refuse_forked(self.snapshot.uri)
-        matches: list[Matches] = []
+        understood: list[tuple[Matches, bool]] = []
 
         def plan(sample: Sample | None) -> ScanPlan:
             weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
             if not weights.is_full:
                 refuse_lost_columns(self.snapshot.uri, self.latest.columns, self.snapshot.schema, done="read")
-            if not matches:
-                node = Unknown() if predicate is None else parse_predicate(predicate, self.snapshot.schema)
-                matches.append(match(self._blocks_for(node), node))
-            return ScanPlan(matches[0].within(weights), weights, predicate)
+            if not understood:
+                node, compares = (
+                    (Unknown(), False) if predicate is None else understand(predicate, self.snapshot.schema)
+                )
+                understood.append((match(self._blocks_for(node), node), compares))
+            matches, compares = understood[0]
+            return ScanPlan(matches.within(weights), weights, predicate, compares)
 
         return plan
 
@@ -277,7 +283,7 @@ class Reader:
             indexed=self.indexed,
             weights=plan.weights,
             predicate=plan.predicate,
-            compares_values=plan.predicate is not None and compares_values(plan.predicate),
+            compares_values=plan.compares_values,
         )
 
     def request(self, selection: Selection, number: int) -> PageRequest | None:
