@@ -163,21 +163,24 @@ class KeySizes:
 
     def by_key(self) -> KeySizes:
         """Return each key once, ascending."""
+        return KeySizes(*self._each())
+
+    def _each(self) -> tuple[I32Array, I64Array]:
+        """Return each key once, ascending, and all its rows."""
         if self.rows is None:
-            return KeySizes(*np.unique(self.weight, return_counts=True))
+            return np.unique(self.weight, return_counts=True)
         order = np.argsort(self.weight, kind="stable")
         ordered = self.weight[order]
         starts = run_starts(ordered)
-        return KeySizes(ordered[starts], np.add.reduceat(self.rows[order], starts))
+        return ordered[starts], np.add.reduceat(self.rows[order], starts)
 
     def counted(self) -> CountedKeys:
         """Count the rows of each key."""
         rows = self.rows
         if rows is not None and rows.sum() > _FEW_REPEAT * len(rows):
-            keys = self.by_key()
-            counts = np.ones(len(keys.weight), np.int64) if keys.rows is None else keys.rows
+            keys, counts = self._each()
             more = counts > 1
-            return CountedKeys(keys.weight[more], counts[more], int((~more).sum()))
+            return CountedKeys(keys[more], counts[more], int((~more).sum()))
         weights = self.weight if rows is None else np.repeat(self.weight, rows)
         repeated = _repeated(weights)
         starts = run_starts(repeated)

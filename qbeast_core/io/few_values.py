@@ -30,8 +30,8 @@ _WORD: Final = (1 << 64) - 1
 def place_values(column: pl.Series, some: pl.Series) -> tuple[pl.Series, pl.Series] | None:
     """Return the place of each row's value among the few values of a column, and these.
 
-    A value is found by one multiplication and one look at a table, and compared: a third of the time that a hash table
-    takes, and less than it takes to move texts.
+    A value is found by two multiplications and one look at a table, and compared: in half of the time that a hash table
+    takes, or less.
 
     Parameters
     ----------
@@ -81,6 +81,13 @@ def used_values(places: pl.Series, values: pl.Series) -> tuple[pl.Series, pl.Ser
     places, values
         As `place_values` gives them; of some of the rows.
 
+    Returns
+    -------
+    places : polars.Series
+        Of UInt8, null where they were.
+    values : polars.Series
+        In order; each is there.
+
     Examples
     --------
     >>> rows, values = used_values(pl.Series([2, None, 0], dtype=pl.UInt8), pl.Series(["a", "b", "c"]))
@@ -88,11 +95,10 @@ def used_values(places: pl.Series, values: pl.Series) -> tuple[pl.Series, pl.Ser
     ([1, None, 0], ['a', 'c'])
     """
     used = np.zeros(len(values), np.bool_)
-    known = places.fill_null(0) if places.null_count() else places
-    used[(places.drop_nulls() if places.null_count() else places).to_numpy()] = True
+    used[places.drop_nulls().to_numpy()] = True
     if used.all():
         return places, values
-    fewer = pl.Series(places.name, (np.cumsum(used) - 1).astype(np.uint8)[known.to_numpy()])
+    fewer = pl.Series(places.name, (np.cumsum(used) - 1).astype(np.uint8)[places.fill_null(0).to_numpy()])
     if places.null_count():
         fewer = fewer.set(places.is_null(), None)
     return fewer, values.filter(pl.Series(used))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbeast_core.tree import pack
 from qbeast_core.tree.file_order import file_order
 from qbeast_core.tree.grid import grid
 from qbeast_core.tree.pack import order_in_file, pack_files, page_rows_for, rows_by_file
@@ -124,8 +125,10 @@ def test_files_hold_every_row_once_and_blocks_cross_no_file(counts, file_rows):
     assert held.tolist() == counts
 
 
+@pytest.mark.parametrize("chunk_rows", [64, 1 << 16])
 @pytest.mark.parametrize("file_rows", [50, 700, 10_000])
-def test_rows_are_ordered_by_cube_and_weight_across_files(file_rows):
+def test_rows_are_ordered_by_cube_and_weight_across_files(file_rows, chunk_rows, monkeypatch):
+    monkeypatch.setattr(pack, "CHUNK_ROWS", chunk_rows)  # of rows that are sorted by file at once, at least
     rng = np.random.default_rng(3)
     weights = rng.integers(MIN, MAX, 3000).astype(np.int32)
     weights[:200] = 5

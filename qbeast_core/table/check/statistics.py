@@ -95,6 +95,7 @@ def _fields(column: pl.Series, leaf: Leaf = ()) -> dict[Leaf, pl.Series]:
 
 def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> bool:
     """Tell whether a bound holds, as far as it is one; what is not known encloses everything."""
+    # Most bounds are of these types, and a query takes longer than to compare two values.
     if bound.dtype == value.dtype and (value.dtype.is_integer() or value.dtype == pl.Date):
         logged_value, held_value = bound[0], value[0]
         if logged_value is None or held_value is None:

@@ -382,11 +382,11 @@ class CodedRows:
         self._names = frame.columns
         self._places: dict[str, pl.Series] = {}
         self._values: dict[str, pl.Series] = {}
-        tried = set(settings.dictionary).difference(settings.statistics)
-        for column in frame.get_columns():
-            name = column.name
-            if name not in tried or frame.height <= _FEW_ROWS:
-                continue
+        tried = (
+            set(settings.dictionary).difference(settings.statistics) if frame.height > _FEW_ROWS else set()
+        )
+        for name in filter(tried.__contains__, frame.columns):
+            column = frame[name]
             found = place_values(column, column.gather_every(max(frame.height // _TRIED_ROWS, 1)))
             if found is not None:
                 self._places[name], self._values[name] = found
@@ -397,10 +397,8 @@ class CodedRows:
 
         Parameters
         ----------
-        rows : ndarray of integers, shape (n,)
-            Row numbers of the frame, ascending.
-        order : ndarray of integers, shape (m,)
-            Places in `rows`.
+        rows, order
+            As for `RowSource.take`.
 
         Returns
         -------

@@ -178,7 +178,7 @@ class _Rows:
         return found
 
     def coded(self, rows: pl.DataFrame, revision: Revision) -> _Coded:
-        """Choose how files of such rows are encoded."""
+        """Choose how files of such rows are encoded, and put columns of few values into numbers."""
         target = self.target
         settings = FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect)
         return settings, CodedRows(rows, settings)

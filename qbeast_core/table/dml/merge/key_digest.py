@@ -125,8 +125,8 @@ def key_hashes(rows: pl.DataFrame, names: Sequence[str]) -> npt.NDArray[np.uint3
 def key_filter(rules: MergeRules, keep: RowFilter, digest: KeyDigest) -> RowFilter:
     """Return a read of keys without those that surely match nothing."""
     tests = [_can_match(name, one) for name, one in zip(rules.clauses.keys, digest.columns, strict=True)]
-    all_may = pl.all_horizontal(tests)
-    return RowFilter(keep.columns, keep.schema, keep.indexed, keep.weights, all_may, compares_values=True)
+    predicate = pl.all_horizontal(tests)
+    return RowFilter(keep.columns, keep.schema, keep.indexed, keep.weights, predicate, compares_values=True)
 
 
 def key_nodes(rules: MergeRules, digest: KeyDigest) -> list[Node]:
