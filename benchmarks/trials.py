@@ -140,13 +140,15 @@ class Population:
         every = self.every
         # As uniform as hashes are: so a part of the keys can be looked at by weights, as `estimate` does.
         weights = pl.Series(WEIGHT, np.floor(drawn * 2**32) - 2**31).cast(pl.Int32)
-        entries = every.entries.filter(pl.Series(inside).gather(every.entries[WEIGHT]))
+        entries = every.entries.collect()
+        entries = entries.filter(pl.Series(inside).gather(entries[WEIGHT]))
         entries = entries.with_columns(weights.gather(entries[WEIGHT]))
         totals = [name for name in entries.columns if name.startswith(TOTAL)]
         part = Sums(
-            groups=totals_of(entries, self.by, totals),
+            groups=totals_of(entries.lazy(), self.by, totals),
             scales=every.scales,
-            entries=entries,
+            entries=entries.lazy(),
+            entries_bytes=int(entries.estimated_size()),
             sizes=KeySizes(weights.to_numpy()[inside]) if self.known else self.nothing.sizes,
             rows=every.rows.filter(pl.Series(inside).gather(every.rows[WEIGHT])),
         )

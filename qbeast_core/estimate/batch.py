@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,9 @@ from qbeast_core.estimate.sums import VALUE, WEIGHT, KeySizes, Sums, totals_of
 from qbeast_core.space.arrays import I32Array
 
 __all__ = ["Lookup", "RowSums"]
+
+_VALUE_BYTES: Final = 16
+"""Memory of a 128-bit integer, or of the view of a text: of a value, about."""
 
 _SHORT: Final = (pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
 
@@ -84,20 +87,26 @@ class RowSums:
         values = [expr.alias(f"{VALUE}{at}") for at, expr in enumerate(self.quantiles)]
         names = [one.meta.output_name() for one in totals]
         centres = [pl.lit(number).alias(name) for name, number in self.centres.items()]
-        weight = [WEIGHT] if WEIGHT in frame.columns else []
-        summed = self._kept(frame.lazy()).with_columns(centres).with_columns(*totals, *values)
+        by_key = WEIGHT in frame.columns
+        one_key = [] if by_key else [pl.lit(0, pl.Int32).alias(WEIGHT)]
+        summed = self._kept(frame.lazy()).with_columns(*centres, *one_key).with_columns(*totals, *values)
         types = summed.select(names).collect_schema()
-        exact = (_exact(name, types[name]) for name in names)
-        # In one query, so that of the rows that count nothing is copied but what is asked for.
-        kept = summed.select(*weight, *self.by, *exact, *(one.meta.output_name() for one in values)).collect()
-        rows = kept.select(*weight, *self.by, *names)
-        by_key = pl.DataFrame(schema={WEIGHT: pl.Int32, **rows.schema}) if not weight else rows
+        # A query, not its rows: they are asked for of some keys, and memory that is new costs more than they do.
+        entries = summed.select(WEIGHT, *self.by, *(_exact(name, types[name]) for name in names))
+        groups = totals_of(entries, self.by, names)
+        entries_bytes = int(groups[names[0]].sum()) * _VALUE_BYTES * len(entries.collect_schema())
+        if not by_key or frame.estimated_size() > entries_bytes:
+            made = (entries if by_key else entries.clear()).collect()
+            entries, entries_bytes = made.lazy(), int(made.estimated_size())
+        no_rows = pl.DataFrame(schema=entries.select(WEIGHT, *self.by).collect_schema())
+        of_values = summed.select(WEIGHT, *self.by, *(one.meta.output_name() for one in values))
         return Sums(
-            groups=totals_of(rows, self.by, names),
+            groups=groups,
             scales=tuple(_scale(types[name]) for name in names),
-            entries=by_key,
+            entries=entries,
+            entries_bytes=entries_bytes,
             sizes=KeySizes(_weights(frame) if sizes else _NO_WEIGHTS),
-            rows=_values(kept, self.by, values),
+            rows=of_values.collect() if values else no_rows,
         )
 
 
@@ -106,13 +115,6 @@ _NO_WEIGHTS: Final = np.zeros(0, np.int32)
 
 def _weights(frame: pl.DataFrame) -> I32Array:
     return frame[WEIGHT].to_numpy() if WEIGHT in frame.columns else _NO_WEIGHTS
-
-
-def _values(kept: pl.DataFrame, by: Sequence[str], values: list[pl.Expr]) -> pl.DataFrame:
-    """Return the rows that quantiles are of."""
-    weight = pl.col(WEIGHT) if WEIGHT in kept.columns else pl.lit(0, pl.Int32).alias(WEIGHT)
-    rows = kept if values else kept.clear()
-    return rows.select(weight, *by, *(one.meta.output_name() for one in values))
 
 
 def _exact(name: str, dtype: pl.DataType) -> pl.Expr:

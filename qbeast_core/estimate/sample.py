@@ -25,6 +25,7 @@ from qbeast_core.estimate.sums import (
 )
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.tree.parallel import workers
 
 __all__ = ["Calibration", "Keys", "Part", "Sample"]
 
@@ -221,18 +222,22 @@ class Sample:
         """
         groups, (of_sampled, of_whole) = common_groups([sampled, whole], by)
         everything = not by and not filtered
-        looked_at = _Looked(sampled, groups, tuple(by), sampled.sizes.counted(), known_rows is not None)
         rows = _placed(sampled.totals(), of_sampled, groups.height)
         least, most = (_placed(one, of_sampled, groups.height) for one in sampled.extremes())
+        # Keys are counted by one core while the others add up those of the part.
+        with workers(1, rows=len(sampled.sizes.weight), calls=2) as pool:
+            sizes = pool.submit(sampled.sizes.counted).result
+            looked_at = _Looked(sampled, groups, tuple(by), sizes, known_rows is not None)
+            part = None if weights is None else looked_at.part(rows[:, 0], weights, least, most)
         return Sample(
             probability=probability,
             groups=groups,
             whole=_placed(whole.totals(), of_whole, groups.height),
             sampled=rows,
             every=partial(looked_at.keys, sampled.entries),
-            calibration=None if known_rows is None else _calibration(known_rows, looked_at.sizes),
+            calibration=None if known_rows is None else _calibration(known_rows, sizes()),
             values=_values(aggregates.quantiles, by, groups, sampled.rows, whole.rows),
-            part=None if weights is None else looked_at.part(rows[:, 0], weights, least, most),
+            part=part,
             ungrouped=everything or (counted and not by),
             unseen=_unseen(np.maximum(np.abs(least), np.abs(most)), farthest or {})
             if everything
@@ -247,13 +252,13 @@ class _Looked:
     sampled: Sums
     groups: pl.DataFrame
     by: tuple[str, ...]
-    sizes: CountedKeys
+    sizes: Callable[[], CountedKeys]
     calibrated: bool
 
-    def keys(self, entries: pl.DataFrame) -> Keys:
+    def keys(self, entries: pl.LazyFrame) -> Keys:
         """Add up rows by key."""
         found = KeySums.of(entries, self.groups, self.by, self.sampled.scales).by_group()
-        rows = self.sizes.looked_up(found.weight) if self.calibrated else np.zeros(len(found.weight))
+        rows = self.sizes().looked_up(found.weight) if self.calibrated else np.zeros(len(found.weight))
         return Keys(found.group, found.totals, rows, self.groups.height)
 
     def part(self, rows: F64Array, weights: WeightRange, least: F64Array, most: F64Array) -> Part | None:
@@ -274,18 +279,25 @@ class _Looked:
         chosen = self.groups.filter(pl.Series(small)).select(self.by)
         return [
             pl.all_horizontal(
-                pl.col(one.name).eq_missing(pl.lit(one).first()) for one in chosen.slice(at, 1).get_columns()
+                pl.col(one.name).eq_missing(_value(one)) for one in chosen.slice(at, 1).get_columns()
             )
             for at in range(chosen.height)
         ]
 
     def _most_rows(self) -> int:
         """Return how many rows a key has at most, those that do not count included where they are known."""
-        sizes = self.sizes
+        sizes = self.sizes()
         if not self.calibrated:  # an entry may be a row, or all rows of a key in a group
-            entries = self.sampled.entries.select(WEIGHT, pl.col(f"{TOTAL}0").cast(pl.Int64))
+            entries = self.sampled.entries.select(WEIGHT, pl.col(f"{TOTAL}0").cast(pl.Int64)).collect()
             sizes = KeySizes(*(one.to_numpy() for one in entries)).counted()
         return sizes.largest
+
+
+def _value(one: pl.Series) -> pl.Expr:
+    """Return the only value of a column; Polars filters before it computes where that is a plain literal."""
+    if one.dtype.is_numeric() or isinstance(one.dtype, (pl.String, pl.Boolean, pl.Date)):
+        return pl.lit(one.item(), dtype=one.dtype)
+    return pl.lit(one).first()  # Python would round others, or does not know them
 
 
 def _placed(totals: F64Array, numbers: I64Array, groups: int) -> F64Array:

@@ -65,13 +65,13 @@ class KeySums:
 
     @staticmethod
     def of(
-        entries: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str], scales: Sequence[float]
+        entries: pl.LazyFrame, groups: pl.DataFrame, by: Sequence[str], scales: Sequence[float]
     ) -> KeySums:
         """Add up rows.
 
         Parameters
         ----------
-        entries : polars.DataFrame
+        entries : polars.LazyFrame
             `WEIGHT`, the columns of groups, and totals.
         groups : polars.DataFrame
             Every group once, in the order of their numbers.
@@ -81,13 +81,14 @@ class KeySums:
             Units of the totals.
         """
         names = [f"{TOTAL}{at}" for at in range(len(scales))]
-        floats = entries.select(pl.col(names).cast(pl.Float64).fill_null(0.0))
-        sums = np.asfortranarray(floats.to_numpy(writable=True))
+        floats = pl.col(names).cast(pl.Float64).fill_null(0.0)
+        rows = _numbered(entries, groups, by).select(WEIGHT, _ROW, floats).collect()
+        sums = rows.select(names).to_numpy(order="fortran", writable=True)
         for at, scale in enumerate(scales):
             if scale != 1.0:
                 sums[:, at] *= scale
-        weights, numbers = entries[WEIGHT].to_numpy(), numbers_of(entries, groups, by)
-        return KeySums(weights.copy(), numbers.copy(), sums).added_up()
+        weights, numbers = (rows[name].to_numpy(writable=True) for name in (WEIGHT, _ROW))
+        return KeySums(weights, numbers, sums).added_up()
 
     def added_up(self) -> KeySums:
         """Return each key once in a group; most keys have one row, and stay where they are."""
@@ -234,8 +235,11 @@ class Sums:
         adds to each. Without columns of groups, one row.
     scales : tuple of float
         Units of the totals: decimals are summed as integers.
-    entries : polars.DataFrame
-        `WEIGHT`, the columns of groups and exact totals, of rows or of keys; none where keys are not told apart.
+    entries : polars.LazyFrame
+        `WEIGHT`, the columns of groups and exact totals, of rows or of keys; none where keys are not told apart. A
+        query over rows in memory: those of some keys cost little.
+    entries_bytes : int
+        Memory that all of them take, about; the rows in memory take no more.
     sizes : KeySizes
         Without keys where they are not needed.
     rows : polars.DataFrame
@@ -244,7 +248,8 @@ class Sums:
 
     groups: pl.DataFrame
     scales: tuple[float, ...]
-    entries: pl.DataFrame
+    entries: pl.LazyFrame
+    entries_bytes: int
     sizes: KeySizes
     rows: pl.DataFrame
 
@@ -265,6 +270,7 @@ class Sums:
             groups=_added(pl.concat([one.groups for one in parts]), by),
             scales=parts[0].scales,
             entries=pl.concat([one.entries for one in parts]),
+            entries_bytes=sum(one.entries_bytes for one in parts),
             sizes=KeySizes.together([one.sizes for one in parts]),
             rows=pl.concat([one.rows for one in parts]),
         )
@@ -277,40 +283,44 @@ class Sums:
         by : sequence of str
             The columns of groups.
         """
-        totals = [name for name in self.entries.columns if name.startswith(TOTAL)]
-        entries = self.entries.group_by(WEIGHT, *by).agg(pl.col(totals).sum()).select(self.entries.columns)
-        return replace(self, entries=entries, sizes=self.sizes.by_key())
+        names = self.entries.collect_schema().names()
+        totals = [name for name in names if name.startswith(TOTAL)]
+        entries = self.entries.group_by(WEIGHT, *by).agg(pl.col(totals).sum()).select(names).collect()
+        return replace(
+            self,
+            entries=entries.lazy(),
+            entries_bytes=int(entries.estimated_size()),
+            sizes=self.sizes.by_key(),
+        )
 
     @property
     def size_bytes(self) -> int:
         """Memory that what is held for each key takes."""
-        return int(self.entries.estimated_size() + self.rows.estimated_size()) + self.sizes.size_bytes
+        return self.entries_bytes + int(self.rows.estimated_size()) + self.sizes.size_bytes
 
     def totals(self) -> F64Array:
         """Return the totals of each group, shape (groups, totals)."""
-        names = [f"{TOTAL}{at}" for at in range(len(self.scales))]
-        found: F64Array = self.groups.select(pl.col(names).cast(pl.Float64)).to_numpy(writable=True)
-        found *= np.array(self.scales)
-        return found
+        return self._floats(TOTAL)
 
     def extremes(self) -> tuple[F64Array, F64Array]:
         """Return the least and the largest that a row adds to each total, shape (groups, totals)."""
-        least, most = (
-            self.groups.select(
-                pl.col(f"{kind}{at}").cast(pl.Float64).fill_null(0.0) * scale
-                for at, scale in enumerate(self.scales)
-            ).to_numpy()
-            for kind in (_LEAST, _MOST)
-        )
-        return least, most
+        return self._floats(_LEAST), self._floats(_MOST)
+
+    def _floats(self, kind: str) -> F64Array:
+        """Return columns of groups, 0.0 for nulls; without a query, which takes longer than a few groups."""
+        found = np.empty((self.groups.height, len(self.scales)))
+        for at, scale in enumerate(self.scales):
+            found[:, at] = self.groups[f"{kind}{at}"].cast(pl.Float64).to_numpy() * scale
+            found[self.groups[f"{kind}{at}"].is_null().to_numpy(), at] = 0.0
+        return found
 
 
-def totals_of(rows: pl.DataFrame, by: Sequence[str], summed: Sequence[str]) -> pl.DataFrame:
+def totals_of(rows: pl.LazyFrame, by: Sequence[str], summed: Sequence[str]) -> pl.DataFrame:
     """Return totals of groups, with the extremes of what rows add.
 
     Parameters
     ----------
-    rows : polars.DataFrame
+    rows : polars.LazyFrame
         Rows.
     by : sequence of str
         Columns of groups; none: all rows are one group.
@@ -319,7 +329,7 @@ def totals_of(rows: pl.DataFrame, by: Sequence[str], summed: Sequence[str]) -> p
 
     Examples
     --------
-    >>> rows = pl.DataFrame({"kind": ["a", "a"], f"{TOTAL}0": [1, 2]})
+    >>> rows = pl.LazyFrame({"kind": ["a", "a"], f"{TOTAL}0": [1, 2]})
     >>> totals_of(rows, ["kind"], [f"{TOTAL}0"]).rows()
     [('a', 3, 1, 2)]
     """
@@ -327,7 +337,7 @@ def totals_of(rows: pl.DataFrame, by: Sequence[str], summed: Sequence[str]) -> p
     for at, name in enumerate(summed):
         added = pl.col(name).fill_null(0)
         found += [added.min().alias(f"{_LEAST}{at}"), added.max().alias(f"{_MOST}{at}")]
-    return rows.group_by(by).agg(found) if by else rows.select(found)
+    return (rows.group_by(by).agg(found) if by else rows.select(found)).collect()
 
 
 def _added(groups: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
@@ -354,11 +364,17 @@ def numbers_of(rows: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str]) -> I
     >>> numbers_of(rows, groups, ["kind"])
     array([0, 1, 0])
     """
+    if not rows.height:
+        return np.zeros(0, np.int64)
+    return _numbered(rows.lazy(), groups, by).select(_ROW).collect()[_ROW].to_numpy()
+
+
+def _numbered(rows: pl.LazyFrame, groups: pl.DataFrame, by: Sequence[str]) -> pl.LazyFrame:
+    """Return rows with the numbers of their groups."""
     if not by:
-        return np.zeros(rows.height, np.int64)
-    numbered = groups.select(by).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(_ROW))
-    found = rows.select(by).join(numbered, on=by, how="left", nulls_equal=True, maintain_order="left")
-    return found[_ROW].to_numpy()
+        return rows.with_columns(pl.lit(0, pl.Int64).alias(_ROW))
+    numbers = groups.lazy().select(*by, pl.int_range(pl.len(), dtype=pl.Int64).alias(_ROW))
+    return rows.join(numbers, on=by, how="left", nulls_equal=True, maintain_order="left")
 
 
 def common_groups(parts: Sequence[Sums], by: Sequence[str]) -> tuple[pl.DataFrame, list[I64Array]]:
@@ -373,8 +389,9 @@ def common_groups(parts: Sequence[Sums], by: Sequence[str]) -> tuple[pl.DataFram
     """
     if not by:
         return pl.DataFrame({GROUP: [0]}), [np.zeros(1, np.int64) for _ in parts]
-    every = pl.concat([one.groups.select(by) for one in parts]).unique().sort(by, nulls_last=True)
-    return every.with_row_index(GROUP), [numbers_of(one.groups, every, by) for one in parts]
+    found = pl.concat([one.groups.lazy().select(by) for one in parts]).unique().sort(by, nulls_last=True)
+    every = found.with_row_index(GROUP).collect()
+    return every, [numbers_of(one.groups, every, by) for one in parts]
 
 
 def _repeats(weight: I32Array) -> I64Array:

@@ -245,9 +245,8 @@ def _conform(frame: pl.DataFrame, columns: Sequence[str], schema: pl.Schema) -> 
     """Give the frame exactly these columns and data types."""
     found = frame.schema  # once: Polars makes it anew each time
     if columns and list(found) != list(columns):  # select([]) would drop the rows
-        missing = [name for name in columns if name not in found]
-        frame = frame.with_columns(pl.lit(None, dtype=schema[name]).alias(name) for name in missing)
-        frame = frame.select(columns)
+        missing = [pl.lit(None, dtype=schema[name]).alias(name) for name in columns if name not in found]
+        frame = (frame.with_columns(missing) if missing else frame)[list(columns)]
         found = frame.schema
     other = {name: schema[name] for name in columns if found[name] != schema[name]}
     return frame.cast(other) if other else frame  # type: ignore[arg-type]

@@ -39,11 +39,10 @@ def test_it_tells_what_all_keys_tell(by: list[str], key_rows: int, *, known: boo
     some = intervals(ASKED, rows, weights, FRACTION, part=True, **options)
     every = intervals(ASKED, rows, weights, FRACTION, **options)
     for name, one in some.items():
-        assert one.value.tolist() == every[name].value.tolist()
+        assert one.value == pytest.approx(every[name].value, rel=1e-12)  # threads add floats in any order
         assert one.half_width == pytest.approx(every[name].half_width, rel=0.06), name
-        assert (
-            one.half_width[part.share == 1.0].tolist() == every[name].half_width[part.share == 1.0].tolist()
-        )
+        whole = part.share == 1.0
+        assert one.half_width[whole] == pytest.approx(every[name].half_width[whole], rel=1e-9)
         assert one.keys == pytest.approx(every[name].keys, rel=0.05)
         assert (one.largest_share >= 0.9 * every[name].largest_share).all()
         assert (one.largest_share < 0.01)[part.share < 1.0].all()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -26,8 +25,8 @@ from qbeast_core.table.estimate.task import TaskSums
 from qbeast_core.table.index.carried import counts_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan_task import FileParts, ScanTask, read_parts
-from qbeast_core.table.read.split_scan import all_parts, parts_at_once, scan_tasks
+from qbeast_core.table.read.scan_task import ScanTask, read_parts
+from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 
 __all__ = ["Reading", "Window"]
 
@@ -43,9 +42,6 @@ _TASKS_LOOKED_AT = 8
 
 _MANY_ROWS = 2.0
 """Design effect from which on rows are added up by key as they are read: that takes less memory then."""
-
-_WORTH_THREADS = 1 << 17
-"""Rows to open from which on several threads read and sum them up."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,25 +290,12 @@ class Reading:
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         condition = self.question.condition
         text = None if condition is None else str(condition)
-        # Asked before there are threads, of which each would count keys.
         by_key = ask is None and window.by_key and self.design_effect >= _MANY_ROWS
-
-        def of(parts: FileParts) -> list[tuple[int, Sums]]:
-            found: list[tuple[int, Sums]] = []
-            for frame in read_parts(parts, keep, self.reader.files):
-                sums = self._summed(frame, window, ask)
-                found.append((frame.height, sums.by_key(self.question.by) if by_key else sums))
-            return found
-
-        rows = int(plan.selection.rows_opened.sum())
-        threads = pl.thread_pool_size() if rows >= _WORTH_THREADS and self._has_centres(ask) else 1
         with evaluating(text, "where", "no answer was made"):
-            if threads == 1:
-                yield from of(all_parts(self.reader, plan))
-                return
-            with ThreadPoolExecutor(threads) as pool:
-                for found in pool.map(of, parts_at_once(self.reader, plan, threads=threads)):
-                    yield from found
+            # One batch at a time: Polars has threads of its own for each, and more of ours are in their way.
+            for frame in read_parts(all_parts(self.reader, plan), keep, self.reader.files):
+                sums = self._summed(frame, window, ask)
+                yield frame.height, sums.by_key(self.question.by) if by_key else sums
 
     def _summed(self, frame: pl.DataFrame, window: Window, ask: RowSums | None) -> Sums:
         if ask is not None:

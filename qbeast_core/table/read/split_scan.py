@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, cast
@@ -12,9 +11,9 @@ import polars as pl
 
 from qbeast_core.errors import refuse
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan_task import BATCH_BYTES, FileParts, ScanTask
+from qbeast_core.table.read.scan_task import FileParts, ScanTask
 
-__all__ = ["OPEN_COST_BYTES", "TASK_BYTES", "all_parts", "file_parts", "parts_at_once", "scan_tasks"]
+__all__ = ["OPEN_COST_BYTES", "TASK_BYTES", "all_parts", "file_parts", "scan_tasks"]
 
 
 OPEN_COST_BYTES: Final = 1 << 20
@@ -76,22 +75,6 @@ def all_parts(reader: Reader, plan: ScanPlan) -> FileParts:
         What it opens.
     """
     return _together([file_parts(reader, plan, number) for number in _opened(plan)])
-
-
-def parts_at_once(reader: Reader, plan: ScanPlan, *, threads: int) -> list[FileParts]:
-    """Return what a read opens in parts for threads, of which as many as there are hold no more than a batch.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    plan : ScanPlan
-        What it opens.
-    threads : int
-        How many parts are read at once, 1 or more.
-    """
-    costs = [cost for number in _opened(plan) for _, cost in _pieces(reader, plan, number, sys.maxsize)]
-    return _split(reader, plan, max(int(min(sum(costs), BATCH_BYTES) / threads), 1))
 
 
 def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:

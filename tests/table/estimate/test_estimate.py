@@ -413,20 +413,6 @@ def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[s
     assert (found.rows_read, found.bytes_opened) == (here.rows_read, here.bytes_opened)
 
 
-@pytest.mark.parametrize("options", [{"sample": 0.4}, {"sample": 1.0}, {"error": 0.05}])
-def test_threads_answer_the_same(
-    table: qbeast.Table, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: dict[str, pl.Expr | str] = {name: one for name, one in ASKED.items() if name != "std"}
-    where = "id > 20000 AND x < 18"
-    one = table.estimate(asked, by="kind", where=where, **options)
-    monkeypatch.setattr("qbeast_core.table.estimate.reading._WORTH_THREADS", 0)
-    monkeypatch.setattr("qbeast_core.table.read.split_scan.OPEN_COST_BYTES", 0)
-    several = table.estimate(asked, by="kind", where=where, **options)
-    assert_frame_equal(several.frame, one.frame, rel_tol=1e-9)
-    assert (several.rows_read, several.bytes_opened) == (one.rows_read, one.bytes_opened)
-
-
 @pytest.mark.parametrize("engine", [None, PartsEngine()])
 def test_variances_keep_their_digits_where_the_first_rows_do_not_count(
     tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch
