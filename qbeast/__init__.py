@@ -49,22 +49,9 @@ from qbeast_core.errors import (
     VersionNotFoundError,
 )
 from qbeast_core.runtime import Progress
-from qbeast_core.table.check.faults import CheckReport
-from qbeast_core.table.check.repair import RepairResult
-from qbeast_core.table.dml.change import ChangeResult
-from qbeast_core.table.estimate.result import Estimate
-from qbeast_core.table.inspect.metrics import Metrics
-from qbeast_core.table.maintenance.convert import ConvertResult
-from qbeast_core.table.maintenance.dialect import DialectResult
-from qbeast_core.table.maintenance.restore import RestoreResult
-from qbeast_core.table.maintenance.upgrade import UpgradeResult
-from qbeast_core.table.maintenance.vacuum import VacuumResult
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.table.rewrite.optimize import OptimizeResult
 from qbeast_core.table.table import Table
-from qbeast_core.table.write.suggest import SuggestedColumns, suggest_columns
-from qbeast_core.table.write.write import WriteResult
 
 if TYPE_CHECKING:
     from qbeast_core.carbon_tables.api import (
@@ -76,6 +63,19 @@ if TYPE_CHECKING:
     from qbeast_core.carbon_tables.explain import CarbonPlan
     from qbeast_core.carbon_tables.importing import ImportResult
     from qbeast_core.carbon_tables.table import CarbonTable
+    from qbeast_core.table.check.faults import CheckReport
+    from qbeast_core.table.check.repair import RepairResult
+    from qbeast_core.table.dml.change import ChangeResult
+    from qbeast_core.table.estimate.result import Estimate
+    from qbeast_core.table.inspect.metrics import Metrics
+    from qbeast_core.table.maintenance.convert import ConvertResult
+    from qbeast_core.table.maintenance.dialect import DialectResult
+    from qbeast_core.table.maintenance.restore import RestoreResult
+    from qbeast_core.table.maintenance.upgrade import UpgradeResult
+    from qbeast_core.table.maintenance.vacuum import VacuumResult
+    from qbeast_core.table.rewrite.optimize import OptimizeResult
+    from qbeast_core.table.write.suggest import SuggestedColumns, suggest_columns
+    from qbeast_core.table.write.write import WriteResult
 
 try:
     __version__ = version("qbeast")
@@ -141,24 +141,38 @@ __all__ = [
     "write_table",
 ]
 
-_CARBONDATA = {
-    "CarbonPlan": "explain",
-    "CarbonTable": "table",
-    "ImportResult": "importing",
-    "import_carbondata": "api",
-    "open_carbondata": "api",
-    "read_carbondata": "api",
-    "scan_carbondata": "api",
+_LATER = {
+    "CarbonPlan": "carbon_tables.explain",
+    "CarbonTable": "carbon_tables.table",
+    "ChangeResult": "table.dml.change",
+    "CheckReport": "table.check.faults",
+    "ConvertResult": "table.maintenance.convert",
+    "DialectResult": "table.maintenance.dialect",
+    "Estimate": "table.estimate.result",
+    "ImportResult": "carbon_tables.importing",
+    "Metrics": "table.inspect.metrics",
+    "OptimizeResult": "table.rewrite.optimize",
+    "RepairResult": "table.check.repair",
+    "RestoreResult": "table.maintenance.restore",
+    "SuggestedColumns": "table.write.suggest",
+    "UpgradeResult": "table.maintenance.upgrade",
+    "VacuumResult": "table.maintenance.vacuum",
+    "WriteResult": "table.write.write",
+    "import_carbondata": "carbon_tables.api",
+    "open_carbondata": "carbon_tables.api",
+    "read_carbondata": "carbon_tables.api",
+    "scan_carbondata": "carbon_tables.api",
+    "suggest_columns": "table.write.suggest",
 }
 
 if not TYPE_CHECKING:  # type checkers are to miss a name that is not there
 
     def __getattr__(name: str) -> object:
-        """Import what is asked for: few who import this package have tables of CarbonData."""
-        if name not in _CARBONDATA:
+        """Import what is asked for: a program needs few of the operations, and their modules are a third of all."""
+        if name not in _LATER:
             msg = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(msg)
-        return getattr(import_module(f"qbeast_core.carbon_tables.{_CARBONDATA[name]}"), name)
+        return getattr(import_module(f"qbeast_core.{_LATER[name]}"), name)
 
     def __dir__() -> list[str]:
-        return [*globals(), *_CARBONDATA]
+        return [*globals(), *_LATER]

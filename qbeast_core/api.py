@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -20,17 +21,19 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
-from qbeast_core.table.engine.choice import EngineChoice, EngineName
-from qbeast_core.table.engine.stream import RowsLike, source_of
-from qbeast_core.table.estimate.result import Estimate
-from qbeast_core.table.maintenance.convert import ConvertResult, convert
-from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
 from qbeast_core.table.read.reader import different_names
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT
 from qbeast_core.table.table import Table
-from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
-from qbeast_core.table.write.target import Mode
-from qbeast_core.table.write.write import WriteResult, write_rows
+
+if TYPE_CHECKING:
+    from qbeast_core.table.engine.choice import EngineName
+    from qbeast_core.table.engine.stream import RowsLike
+    from qbeast_core.table.estimate.result import Estimate
+    from qbeast_core.table.maintenance.convert import ConvertResult
+    from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
+    from qbeast_core.table.write.options import ColumnStats
+    from qbeast_core.table.write.target import Mode
+    from qbeast_core.table.write.write import WriteResult
 
 __all__ = [
     "convert_table",
@@ -161,6 +164,11 @@ def write_table(
     >>> result.version, result.rows, result.transformers
     (1, 3, {'fare': 'linear', 'km': 'linear'})
     """
+    from qbeast_core.table.engine.choice import EngineChoice
+    from qbeast_core.table.engine.stream import source_of
+    from qbeast_core.table.write.options import WriteOptions, metadata_of
+    from qbeast_core.table.write.write import write_rows
+
     options = WriteOptions(
         columns=columns,
         mode=mode,
@@ -507,6 +515,10 @@ def convert_table(
     >>> qbeast.read_table("plain", sample=0.1).height
     81
     """
+    from qbeast_core.table.engine.choice import EngineChoice
+    from qbeast_core.table.maintenance.convert import convert
+    from qbeast_core.table.write.options import WriteOptions, metadata_of
+
     options = WriteOptions(
         columns=columns,
         cube_size=cube_size,
@@ -573,6 +585,8 @@ def upgrade_table(
     >>> qbeast.upgrade_table("new").upgraded
     False
     """
+    from qbeast_core.table.maintenance.upgrade import upgrade
+
     return upgrade(
         resolve_location(path), replicated=replicated, storage_options=storage_options, dry_run=dry_run
     )

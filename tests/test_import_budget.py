@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import qbeast
+
 ROOT = Path(__file__).parent.parent
 HEAVY = {
     "duckdb",
@@ -30,6 +32,26 @@ def test_import_loads_nothing_heavy() -> None:
     assert not [
         name for name in names if name.startswith(("qbeast_core.carbondata", "qbeast_core.carbon_tables"))
     ]
+
+
+def test_import_loads_no_operation() -> None:
+    """A third of all modules; each operation loads its own when it is called."""
+    names = imported({"": ["qbeast"]})[""]
+    rooms = ("check", "commit", "dml", "engine", "estimate", "inspect", "maintenance", "rewrite", "write")
+    assert not [
+        name for name in names if name.startswith(tuple(f"qbeast_core.table.{room}" for room in rooms))
+    ]
+
+
+def test_every_name_is_there() -> None:
+    for name in qbeast.__all__:
+        assert getattr(qbeast, name) is not None
+        assert name in dir(qbeast)
+
+
+def test_a_name_that_is_not_there_is_told() -> None:
+    with pytest.raises(AttributeError, match="module 'qbeast' has no attribute 'write'"):
+        qbeast.write  # noqa: B018 - asked for
 
 
 MOST_MODULES = 70  # of ours: each costs the first task of a session a part of a second

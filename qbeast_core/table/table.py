@@ -28,31 +28,9 @@ from qbeast_core.renamed import renamed
 from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.check.check import check_table
-from qbeast_core.table.check.faults import CheckReport
-from qbeast_core.table.check.repair import RepairResult, repair_table
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.data.frames import FrameLike
-from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult, run_change
-from qbeast_core.table.dml.delete import Delete
-from qbeast_core.table.dml.merge.clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
-from qbeast_core.table.dml.merge.merge import Merge
-from qbeast_core.table.dml.merge.stream import local_merge_source
-from qbeast_core.table.dml.update import Update
-from qbeast_core.table.engine.choice import EngineChoice, EngineName, LocalEngine
-from qbeast_core.table.engine.stream import RowsLike, source_of
-from qbeast_core.table.estimate.question import Asked, question_of
-from qbeast_core.table.estimate.result import Estimate
-from qbeast_core.table.estimate.rounds import rounds
 from qbeast_core.table.index.carried import counts_of
-from qbeast_core.table.inspect.history import history_frame
-from qbeast_core.table.inspect.metrics import Metrics, build_metrics
-from qbeast_core.table.inspect.plot import PlotKind, PlotOptions, plot_table
-from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease, switch_dialect
-from qbeast_core.table.maintenance.metadata import add_columns, set_properties
-from qbeast_core.table.maintenance.restore import RestoreResult, restore
-from qbeast_core.table.maintenance.vacuum import VacuumResult, vacuum
-from qbeast_core.table.maintenance.widen import widen_columns
 from qbeast_core.table.read.arrow_stream import arrow_stream
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.heights import known_rows
@@ -60,10 +38,8 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan import scan, warn_if_empty
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
-from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh, travel
-from qbeast_core.table.write.options import metadata_of
 
 __all__ = ["Table"]
 
@@ -508,6 +484,9 @@ class Table:
         >>> abs(found.frame["mean"] / 499.5 - 1).max() < 0.02
         True
         """
+        from qbeast_core.table.estimate.question import Asked, question_of
+        from qbeast_core.table.estimate.rounds import rounds
+
         asked = Asked(
             aggregates=aggregates,
             by=by,
@@ -564,6 +543,9 @@ class Table:
         >>> [step.met for step in steps][-1], len(steps) > 1
         (True, True)
         """
+        from qbeast_core.table.estimate.question import Asked, question_of
+        from qbeast_core.table.estimate.rounds import rounds
+
         asked = Asked(
             aggregates=aggregates,
             by=by,
@@ -716,6 +698,8 @@ class Table:
         if type(limit) not in {int, type(None)} or (limit is not None and limit < 0):
             msg = f"limit must be a whole number, 0 or more, not {limit!r}; nothing was read"
             raise InvalidInputError(msg, argument="limit")
+        from qbeast_core.table.inspect.history import history_frame
+
         return history_frame(read_history(self._reader.store, version=self.version, limit=limit))
 
     def metrics(self, *, revision: int | None = None) -> Metrics:
@@ -746,6 +730,8 @@ class Table:
         >>> found.rows, found.cubes, found.height, found.min_height, found.fan_out
         (20000, 7, 3, 3, 2.0)
         """
+        from qbeast_core.table.inspect.metrics import build_metrics
+
         return build_metrics(self._reader.index_state, revision)
 
     @shows_progress("checking")
@@ -784,6 +770,8 @@ class Table:
         Check of ...ids, version 0 (log and data): 1 files, 1 blocks, 1,000 rows
           sound: no fault
         """
+        from qbeast_core.table.check.check import check_table
+
         return check_table(self._reader, data=data, progress=callback_of(progress))
 
     @shows_progress("repairing")
@@ -826,6 +814,8 @@ class Table:
         >>> qbeast.open_table("ids").repair(dry_run=True)
         Repair, version 0: 0 file(s) would be mended
         """
+        from qbeast_core.table.check.repair import repair_table
+
         newest = self._newest()
         reader = self._reader.at(newest)
         result, made = repair_table(reader, dry_run=dry_run, progress=callback_of(progress))
@@ -887,6 +877,8 @@ class Table:
         >>> figure = qbeast.open_table("prices").plot("space", where="id < 3000")
         >>> figure.savefig("space.png")
         """
+        from qbeast_core.table.inspect.plot import PlotOptions, plot_table
+
         options = PlotOptions(
             columns=columns,
             predicate=filter_of(where, self._snapshot.schema),
@@ -993,6 +985,10 @@ class Table:
         >>> table.optimize().optimized
         False
         """
+        from qbeast_core.table.engine.choice import EngineChoice
+        from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
+        from qbeast_core.table.write.options import metadata_of
+
         options = OptimizeOptions(
             revision=revision,
             files=files,
@@ -1081,6 +1077,9 @@ class Table:
         >>> table.delete("price > 50").rows_deleted, table.scan().collect().height, table.version
         (460, 540, 1)
         """
+        from qbeast_core.table.dml.delete import Delete
+        from qbeast_core.table.engine.choice import EngineChoice
+
         options = _options(dry_run, txn, commit_metadata, progress)
         return self._run(Delete(where), EngineChoice(engine, memory_bytes, spill_dir), options)
 
@@ -1151,12 +1150,17 @@ class Table:
         >>> table.scan().filter(pl.col("price") > 50, pl.col("price") % 2 == 1).collect().height
         0
         """
+        from qbeast_core.table.dml.update import Update
+        from qbeast_core.table.engine.choice import EngineChoice
+
         options = _options(dry_run, txn, commit_metadata, progress)
         return self._run(Update(where, assignments), EngineChoice(engine, memory_bytes, spill_dir), options)
 
     def _run(
         self, change: Change | Callable[[LocalEngine], Change], choice: EngineChoice, options: ChangeOptions
     ) -> ChangeResult:
+        from qbeast_core.table.dml.change import Change, run_change
+
         with choice.opened() as local:
             told = replace(options, progress=local.telling(options.progress))
             asked = change if isinstance(change, Change) else change(local)
@@ -1286,6 +1290,12 @@ class Table:
         >>> sorted(table.scan().collect().rows())
         [(2, 15, None), (3, 33, None), (4, 40, 'last'), (5, None, 'new')]
         """
+        from qbeast_core.table.dml.merge.clauses import Clauses
+        from qbeast_core.table.dml.merge.merge import Merge
+        from qbeast_core.table.dml.merge.stream import local_merge_source
+        from qbeast_core.table.engine.choice import EngineChoice
+        from qbeast_core.table.engine.stream import source_of
+
         clauses = Clauses(
             on=on,
             when_matched=when_matched,
@@ -1361,6 +1371,8 @@ class Table:
         >>> len(table.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False).files)
         2
         """
+        from qbeast_core.table.maintenance.vacuum import vacuum
+
         return vacuum(
             self._snapshot,
             retention_hours=retention_hours,
@@ -1407,6 +1419,8 @@ class Table:
         >>> table.restore(0).version, table.scan().collect()["day"].to_list()
         (3, [0])
         """
+        from qbeast_core.table.maintenance.restore import restore
+
         if cast("object", version) is None:
             refuse("version", "must be a number or a time", "nothing was changed", given=version)
         number, moment = travel(version)
@@ -1457,6 +1471,8 @@ class Table:
         >>> table.switch_dialect("qbeast-spark", jvm="0.8").retagged_files
         1
         """
+        from qbeast_core.table.maintenance.dialect import switch_dialect
+
         result, outcome = switch_dialect(self._newest(), dialect, jvm=jvm)
         self._move_to(outcome.snapshot)
         return result
@@ -1493,6 +1509,8 @@ class Table:
         >>> table.set_properties({"owner": "us"}), table.properties
         (1, {'owner': 'us'})
         """
+        from qbeast_core.table.maintenance.metadata import set_properties
+
         outcome = set_properties(self._newest(), properties)
         self._move_to(outcome.snapshot)
         return outcome.version
@@ -1532,6 +1550,8 @@ class Table:
         >>> table.add_columns({"note": pl.String}), table.scan().collect().rows()
         (1, [(1, None)])
         """
+        from qbeast_core.table.maintenance.metadata import add_columns
+
         outcome = add_columns(self._newest(), columns)
         self._move_to(outcome.snapshot)
         return outcome.version
@@ -1574,6 +1594,9 @@ class Table:
         >>> table.widen_columns({"n": pl.Int64}), table.scan().collect().rows()
         (2, [(1, 7)])
         """
+        from qbeast_core.table.engine.choice import EngineChoice
+        from qbeast_core.table.maintenance.widen import widen_columns
+
         with EngineChoice().opened() as local:
             newest = widen_columns(self._reader, columns, RUNTIME, engine=local)
         self._move_to(newest)
@@ -1592,6 +1615,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from qbeast_core.table.check.faults import CheckReport
+    from qbeast_core.table.check.repair import RepairResult
+    from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult
+    from qbeast_core.table.dml.merge.clauses import WhenMatched, WhenNew, WhenNotMatchedBySource
+    from qbeast_core.table.engine.choice import EngineChoice, EngineName, LocalEngine
+    from qbeast_core.table.engine.stream import RowsLike
+    from qbeast_core.table.estimate.result import Estimate
+    from qbeast_core.table.inspect.metrics import Metrics
+    from qbeast_core.table.inspect.plot import PlotKind
+    from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease
+    from qbeast_core.table.maintenance.restore import RestoreResult
+    from qbeast_core.table.maintenance.vacuum import VacuumResult
+    from qbeast_core.table.rewrite.optimize import OptimizeResult
+
 
 def _options(
     dry_run: bool,  # noqa: FBT001 - handed on
@@ -1599,5 +1636,8 @@ def _options(
     commit_metadata: Mapping[str, str] | None,
     progress: ProgressLike,
 ) -> ChangeOptions:
+    from qbeast_core.table.dml.change import ChangeOptions
+    from qbeast_core.table.write.options import metadata_of
+
     metadata = metadata_of(commit_metadata)
     return ChangeOptions(dry_run=dry_run, txn=txn, commit_metadata=metadata, progress=callback_of(progress))
