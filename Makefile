@@ -36,7 +36,7 @@ BESIDE   = @$(MAKE) --no-print-directory $(1) >$(VENV)/$(1).log 2>&1 & beside=$$
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark docs pictures notebooks test test-all pytest pytest-all spark spark-all stores interop bench bench-large \
+.PHONY: help demo demo-spark docs pictures notebooks test test-all pytest pytest-all spark spark-all interop jvm-all stores bench bench-large \
         checks lint types mypy pyright format install clean
 
 help: ## list these targets
@@ -63,7 +63,8 @@ notebooks: $(VENV)/.dev ## run the notebooks of examples/ and keep what their ce
 test: checks ## everything CI runs: style, layers, types, documentation, tests
 	$(call BESIDE,spark,pytest)
 
-test-all: checks stores pytest-all spark-all interop ## the same with slow sweeps, a cluster, older PySparks, Spark's Delta
+test-all: checks stores ## the same with slow sweeps, a cluster, older PySparks, Spark's Delta
+	$(call BESIDE,jvm-all,pytest-all)
 
 # Each worker begins with files of its own, whose tests share what they made, and takes over from others when it is done.
 STEAL    = -n $(WORKERS) --dist worksteal
@@ -94,6 +95,8 @@ spark-all: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) ## with
 
 interop: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done ## Spark's own Delta on our tables (needs Maven Central)
 	PYTHONPATH=$(VENV)/pyspark-$(DELTA) EXPECTED_PYSPARK=$(DELTA) $(BIN)/python -m pytest tests/interop --slow
+
+jvm-all: spark-all interop ## both of these
 
 stores: $(VENV)/stores/.done ## servers of S3 and Azure for the tests, as far as Go and Node are there
 
