@@ -95,8 +95,10 @@ class RowSums:
         entries = summed.select(WEIGHT, *self.by, *(_exact(name, types[name]) for name in names))
         groups = totals_of(entries, self.by, names)
         entries_bytes = int(groups[names[0]].sum()) * _VALUE_BYTES * len(entries.collect_schema())
-        if not by_key or frame.estimated_size() > entries_bytes:
-            made = (entries if by_key else entries.clear()).collect()
+        if not by_key:
+            entries, entries_bytes = pl.LazyFrame(schema=entries.collect_schema()), 0
+        elif frame.estimated_size() > entries_bytes:
+            made = entries.collect()
             entries, entries_bytes = made.lazy(), int(made.estimated_size())
         no_rows = pl.DataFrame(schema=entries.select(WEIGHT, *self.by).collect_schema())
         of_values = summed.select(WEIGHT, *self.by, *(one.meta.output_name() for one in values))

@@ -194,7 +194,7 @@ class Sample:
         known_rows: int | None,
         filtered: bool,
         counted: bool = False,
-        farthest: Mapping[int, float] | None = None,
+        farthest: Callable[[], Mapping[int, float]] = dict,
         weights: WeightRange | None = None,
     ) -> Sample:
         """Return columns as arrays, with numbers for groups.
@@ -215,8 +215,8 @@ class Sample:
             Whether rows are left out by a filter.
         counted : bool
             Whether `known_rows` are those that it keeps.
-        farthest : mapping of int to float, optional
-            By numbers of totals, how far from zero values of rows go, where that is known.
+        farthest : callable, optional
+            Gives by numbers of totals how far from zero values of rows go, where that is known; asked of all rows.
         weights : WeightRange, optional
             Those of the keys that are in the sample; None: all keys are looked at.
         """
@@ -239,7 +239,7 @@ class Sample:
             values=_values(aggregates.quantiles, by, groups, sampled.rows, whole.rows),
             part=part,
             ungrouped=everything or (counted and not by),
-            unseen=_unseen(np.maximum(np.abs(least), np.abs(most)), farthest or {})
+            unseen=_unseen(np.maximum(np.abs(least), np.abs(most)), farthest())
             if everything
             else np.zeros(0),
         )

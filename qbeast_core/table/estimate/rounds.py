@@ -291,7 +291,7 @@ class _State:
             known_rows=reading.rows_known if reading.is_calibrated else None,
             filtered=bool(asked.conditions),
             counted=reading.counted is not None,
-            farthest=reading.farthest,
+            farthest=lambda: reading.farthest,
             weights=sample_to_weights((self.start, self.fraction)),
         )
 
