@@ -73,7 +73,7 @@ pytest: $(VENV)/.dev ## the tests alone, without those of Spark
 	$(BIN)/python -m pytest $(STEAL) --ignore=tests/spark --ignore=tests/interop
 
 pytest-all: $(VENV)/.dev ## the tests with the slow sweeps
-	$(BIN)/python -m pytest $(STEAL) --ignore=tests/spark --ignore=tests/interop --slow
+	$(BIN)/python -m pytest $(STEAL) --ignore=tests/spark --ignore=tests/interop --slow --durations=40
 
 # A session of each kind at once, each in a process of its own, and one JVM for both: it takes 2 GB and most of a minute
 # to warm up. Both are told of, and a failure of either is one. What is asked of both, and what of Spark Connect alone.
@@ -91,7 +91,7 @@ spark-all: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) ## with
 	@printf '%s\n' $(SPARKS) | xargs -P 2 -I % sh -c 'PYTHONPATH=$(VENV)/pyspark-% EXPECTED_PYSPARK=% \
 	  $(BIN)/python -m pytest tests/spark/versions >$(VENV)/pyspark-%/log 2>&1; passed=$$?; \
 	  cat $(VENV)/pyspark-%/log; exit $$passed'
-	$(call ON_BOTH,--slow)
+	$(call ON_BOTH,--slow --durations=20)
 
 interop: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done ## Spark's own Delta on our tables (needs Maven Central)
 	PYTHONPATH=$(VENV)/pyspark-$(DELTA) EXPECTED_PYSPARK=$(DELTA) $(BIN)/python -m pytest tests/interop --slow

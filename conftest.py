@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # No deadline: the first call of a lazily loaded engine is slow, and machines are shared. Half of Hypothesis' own number
-# of examples with every change, ten times as many with --slow.
+# of examples with every change, four times as many with --slow.
 settings.register_profile(
     "default", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -23,7 +23,7 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 # --slow: many more examples; how many where it matters, a test says itself (tests/helpers/examples.py).
 settings.register_profile(
-    "slow", settings.get_profile("ci" if os.environ.get("CI") else "default"), max_examples=500
+    "slow", settings.get_profile("ci" if os.environ.get("CI") else "default"), max_examples=200
 )
 
 

@@ -163,7 +163,7 @@ def test_whoever_does_what_in_which_order(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@examples(1, slow=40)
+@examples(1, slow=20)
 @given(seed=st.integers(0, 2**32))
 def test_whoever_does_what_in_which_order_at_length(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 -- no secret

@@ -200,14 +200,14 @@ def test_blocks_that_a_foreign_delete_left_out_of_order_are_told_and_put_in_orde
 
 
 @pytest.mark.timeout(3000)
-@examples(3, slow=75)
+@examples(3, slow=37)
 @given(data=st.data())
 def test_racing_appends_keep_the_order_of_weights(data: st.DataObject) -> None:
     race(data, st.sampled_from(list(APPENDS)))
 
 
 @pytest.mark.timeout(3000)
-@examples(2, slow=75)
+@examples(2, slow=37)
 @given(data=st.data())
 def test_appends_that_race_with_reorganisations_keep_the_order_of_weights(data: st.DataObject) -> None:
     race(data, st.sampled_from([*APPENDS, *OTHERS]))

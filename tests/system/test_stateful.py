@@ -238,7 +238,7 @@ class Life(Known):
 
 
 # Of the sweep. A part takes half a minute, so no process is left alone with much of it at the end.
-LIVES, PARTS = 600, 20
+LIVES, PARTS = 300, 10
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
 pytestmark = [
     pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),

@@ -117,7 +117,7 @@ def check_mended(path: Path, rows: pl.DataFrame, *, grave: bool) -> None:
         assert not set(table.check().faults["severity"]) & {"error"}, table.check()
 
 
-@examples(3, slow=300, parent=settings(suppress_health_check=list(HealthCheck)))
+@examples(3, slow=150, parent=settings(suppress_health_check=list(HealthCheck)))
 @given(changes=edits([*ROWS.columns]))
 def test_an_odd_log_costs_no_row(made: Path, changes: list[Edit]) -> None:
     check_edited(made, changes)

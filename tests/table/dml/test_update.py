@@ -74,7 +74,7 @@ def check_updates(case: Case, asked: Updates, sample: Any) -> None:
 
 
 @pytest.mark.timeout(3000)
-@examples(4, slow=200, parent=RELAXED)
+@examples(4, slow=100, parent=RELAXED)
 @given(case=st.booleans().flatmap(updates), sample=samples())
 def test_what_a_filter_keeps_is_what_an_update_changes(case: tuple[Case, Updates], sample: Any) -> None:
     check_updates(*case, sample)

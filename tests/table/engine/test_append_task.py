@@ -77,7 +77,7 @@ def table(tmp_path: Path) -> Path:
     return place
 
 
-@examples(25, slow=250)
+@examples(25, slow=125)
 @given(case=cases())
 def test_parts_planned_without_each_other_keep_the_invariants(case: Case) -> None:
     with folder() as place, small_files():

@@ -24,7 +24,7 @@ from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import assert_same_rows
 
 
-@examples(20, slow=300)
+@examples(20, slow=150)
 @given(case=cases(most_frames=1, most_rows=6), batches=st.integers(1, 3), seed=st.integers(0, 9))
 def test_a_file_of_codes_is_the_file_of_the_values(case: Case, batches: int, seed: int) -> None:
     few = case.frames[0]

@@ -27,7 +27,7 @@ def split(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
     return [frame.slice(a, b - a) for a, b in pairwise(cuts)]
 
 
-@examples(25, slow=250)
+@examples(25, slow=125)
 @given(
     case=cases(),
     sample_rows=st.sampled_from([2, 9, 40, 1 << 20]),
@@ -57,7 +57,7 @@ def test_no_row_is_lost_and_the_index_holds(case: Case, sample_rows, parts, flus
         assert_same_rows(found, sampled(case.rows, case.indexed, sample))
 
 
-@examples(12, slow=120)
+@examples(12, slow=60)
 @given(case=cases(most_frames=1), parts=st.integers(1, 4))
 def test_with_every_row_in_the_sample_the_blocks_are_those_of_one_machine(case: Case, parts) -> None:
     options = {"columns": case.columns, "cube_size": case.cube_sizes[0], "dialect": case.dialect}

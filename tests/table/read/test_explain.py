@@ -99,7 +99,7 @@ def check_named_bytes(case: Case, data: st.DataObject, times: int) -> None:
             assert_same_rows(found, wanted if columns is None else wanted.select(columns))
 
 
-@examples(15, slow=300)
+@examples(15, slow=150)
 @given(case=CASES, data=st.data())
 def test_bytes_that_a_plan_does_not_name_change_no_answer(case: Case, data: st.DataObject) -> None:
     check_named_bytes(case, data, 6 if is_slow() else 3)

@@ -47,7 +47,7 @@ def check_samples(case: Case, bounds: list[float]) -> None:
         assert read(path, (0.5, 0.5)).is_empty()
 
 
-@examples(20, slow=300)
+@examples(20, slow=150)
 @given(case=CASES, bounds=BOUNDS)
 def test_samples_are_nested_cut_the_table_and_stay_after_appends(case: Case, bounds: list[float]) -> None:
     check_samples(case, bounds)

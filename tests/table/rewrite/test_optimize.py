@@ -83,7 +83,7 @@ GROUPS = st.sampled_from([1 << 30, 1 << 30, 1, 700, 3000])
 
 
 @pytest.mark.timeout(3000)
-@examples(12, slow=200, parent=RELAXED)
+@examples(12, slow=100, parent=RELAXED)
 @given(
     case=cases().map(with_key_in_rows) | cases(),
     actions=steps(),

@@ -62,7 +62,7 @@ def check_change(case: Case, share: float, of_files: float, seed: int, group_byt
 
 
 @pytest.mark.timeout(3000)
-@examples(4, slow=200, parent=RELAXED)
+@examples(4, slow=100, parent=RELAXED)
 @given(
     case=cases().map(with_key_in_rows) | cases(),
     share=st.sampled_from([0.0, 0.1, 0.7, 1.0]) | st.floats(0.0, 1.0),

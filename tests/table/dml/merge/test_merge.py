@@ -135,7 +135,7 @@ def check_merge(
 
 
 @pytest.mark.timeout(3000)
-@examples(5, slow=200, parent=RELAXED)
+@examples(5, slow=100, parent=RELAXED)
 @given(case=st.booleans().flatmap(merges), sample=samples())
 def test_rows_are_merged_as_one_by_one(case: tuple[Any, ...], sample: Any) -> None:
     check_merge(*case, sample)
