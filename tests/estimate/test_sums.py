@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal
 
 from qbeast_core.estimate.aggregates import TOTAL
 from qbeast_core.estimate.batch import RowSums
-from qbeast_core.estimate.sums import WEIGHT, KeySizes, KeySums, Sums, common_groups
+from qbeast_core.estimate.sums import _MOST_PARTS, WEIGHT, KeySizes, KeySums, Sums, common_groups
 
 SUM = [f"{TOTAL}{at}" for at in range(2)]
 
@@ -61,6 +61,17 @@ def test_they_are_those_of_a_group_by(by: tuple[str, ...]) -> None:
             assert counted.largest == (sizes["len"].max() or 0)
             for one in (1, 2, 3):
                 assert counted.power(one) == float((sizes["len"] ** one).sum())
+
+
+def test_many_parts_are_what_they_are_together() -> None:
+    asked = RowSums((pl.lit(1), pl.col("cents")), (), ("kind",), None, None, {})
+    batches = [rows(seed) for seed in range(100)]
+    parts, one = [asked.of(batch, sizes=True) for batch in batches], asked.of(pl.concat(batches), sizes=True)
+    many = Sums.together(parts, ["kind"])
+    assert len(parts) > _MOST_PARTS
+    assert_frame_equal(many.entries.collect(), one.entries.collect())
+    assert_frame_equal(many.groups, one.groups, check_row_order=False)
+    assert many.size_bytes == pytest.approx(one.size_bytes, rel=0.5)
 
 
 def test_sizes_are_found_again() -> None:
