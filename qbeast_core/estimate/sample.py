@@ -257,7 +257,7 @@ class _Looked:
 
     def keys(self, entries: pl.LazyFrame) -> Keys:
         """Add up rows by key."""
-        found = KeySums.of(entries, self.groups, self.by, self.sampled.scales).by_group()
+        found = KeySums.of(entries, self.groups, self.by, self.sampled.scales)
         rows = self.sizes().looked_up(found.weight) if self.calibrated else np.zeros(len(found.weight))
         return Keys(found.group, found.totals, rows, self.groups.height)
 

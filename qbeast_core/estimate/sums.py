@@ -50,14 +50,14 @@ _FEW_REPEAT: Final = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySums:
-    """Totals of the rows of each key, of each group by itself; it owns its arrays.
+    """Totals of the rows of each key, of each group by itself.
 
     Attributes
     ----------
     weight : I32Array
         Of the key, shape (entries,).
     group : I64Array
-        Number of the group, shape (entries,).
+        Number of the group, ascending, shape (entries,).
     totals : F64Array
         Shape (entries, totals), column by column in memory.
     """
@@ -85,13 +85,18 @@ class KeySums:
         """
         names = [f"{TOTAL}{at}" for at in range(len(scales))]
         floats = pl.col(names).cast(pl.Float64).fill_null(0.0)
-        rows = _numbered(entries, groups, by).select(WEIGHT, _ROW, floats).collect()
-        sums = rows.select(names).to_numpy(order="fortran", writable=True)
-        for at, scale in enumerate(scales):
-            if scale != 1.0:
-                sums[:, at] *= scale
-        weights, numbers = (rows[name].to_numpy(writable=True) for name in (WEIGHT, _ROW))
-        return KeySums(weights, numbers, sums).added_up()
+        rows = entries.select(WEIGHT, *by, floats).collect()
+        numbers = np.zeros(rows.height, np.int64)
+        if by:  # a list for each group: to look up the number of each row takes three times as long
+            lists = rows.group_by(by).agg(pl.all()).sort(by, nulls_last=True)
+            every = lists.height == groups.height  # and in the same order
+            numbers = np.arange(groups.height) if every else numbers_of(lists, groups, by)
+            numbers = np.repeat(numbers, lists[WEIGHT].list.len().to_numpy())
+            rows = lists.select(pl.col(WEIGHT, *names).explode())
+        sums = np.empty((rows.height, len(names)), order="F")
+        for at, (name, scale) in enumerate(zip(names, scales, strict=True)):
+            np.multiply(rows[name].to_numpy(), scale, out=sums[:, at])
+        return KeySums(rows[WEIGHT].to_numpy(), numbers, sums).added_up()
 
     def added_up(self) -> KeySums:
         """Return each key once in a group; most keys have one row, and stay where they are."""
@@ -102,32 +107,18 @@ class KeySums:
         order = np.argsort(code, kind="stable")
         starts = run_starts(code[order])
         self.totals[again[order[starts]]] = np.add.reduceat(self.totals[again[order]], starts, axis=0)
-        others = np.ones(len(again), np.bool_)
-        others[order[starts]] = False
-        return self._without(again[others])
+        first = np.zeros(len(again), np.bool_)
+        first[order[starts]] = True
+        return self if first.all() else self._without(again[~first])
 
     def _without(self, left_out: I64Array) -> KeySums:
-        """Return all entries but some, into whose places the last ones move: nothing else is copied."""
-        size = len(self.weight) - len(left_out)
-        stays = np.ones(len(left_out), np.bool_)
-        stays[left_out[left_out >= size] - size] = False
-        places, moved = left_out[left_out < size], size + np.flatnonzero(stays)
-        for array in (self.weight, self.group, self.totals):
-            array[places] = array[moved]
-        return KeySums(self.weight[:size], self.group[:size], self.totals[:size])
-
-    def by_group(self) -> KeySums:
-        """Return the same in the order of groups."""
-        if len(self.group) == 0 or self.group.max() == self.group.min():
-            return self
-        few = self.group.astype(
-            np.min_scalar_type(int(self.group.max()))
-        )  # short numbers are sorted by their digits
-        order = np.argsort(few, kind="stable")
-        totals = np.empty_like(self.totals, order="F")
+        """Return all entries but some, in their order."""
+        stays = np.ones(len(self.weight), np.bool_)
+        stays[left_out] = False
+        totals = np.empty((len(stays) - len(left_out), self.totals.shape[1]), order="F")
         for at in range(totals.shape[1]):
-            np.take(self.totals[:, at], order, out=totals[:, at], mode="clip")  # which looks at no bounds
-        return KeySums(self.weight[order], self.group[order], totals)
+            totals[:, at] = self.totals[stays, at]
+        return KeySums(self.weight[stays], self.group[stays], totals)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -278,6 +269,19 @@ class Sums:
             rows=pl.concat([one.rows for one in parts]),
         )
 
+    def without_rows(self) -> Sums:
+        """Return what no rows come to, of the same question."""
+        schema = self.entries.collect_schema()
+        is_one = self.groups.columns[0].startswith(TOTAL)  # all rows are a group, even none
+        return Sums(
+            groups=self.groups.clear(int(is_one)),
+            scales=self.scales,
+            entries=pl.LazyFrame(schema=schema),
+            entries_bytes=0,
+            sizes=KeySizes(np.zeros(0, np.int32)),
+            rows=self.rows.clear(),
+        )
+
     def by_key(self, by: Sequence[str]) -> Sums:
         """Return the same with one entry for each key of a group, which are fewer where keys have many rows.
 
@@ -310,11 +314,13 @@ class Sums:
         return self._floats(_LEAST), self._floats(_MOST)
 
     def _floats(self, kind: str) -> F64Array:
-        """Return columns of groups, 0.0 for nulls; without a query, which takes longer than a few groups."""
+        """Return columns of groups, 0.0 for nulls; one by one, as a query takes longer than a few groups."""
         found = np.empty((self.groups.height, len(self.scales)))
         for at, scale in enumerate(self.scales):
-            found[:, at] = self.groups[f"{kind}{at}"].cast(pl.Float64).to_numpy() * scale
-            found[self.groups[f"{kind}{at}"].is_null().to_numpy(), at] = 0.0
+            one = self.groups[f"{kind}{at}"]
+            found[:, at] = one.cast(pl.Float64).to_numpy() * scale
+            if one.null_count():
+                found[one.is_null().to_numpy(), at] = 0.0
         return found
 
 
@@ -372,17 +378,11 @@ def numbers_of(rows: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str]) -> I
     >>> numbers_of(rows, groups, ["kind"])
     array([0, 1, 0])
     """
-    if not rows.height:
-        return np.zeros(0, np.int64)
-    return _numbered(rows.lazy(), groups, by).select(_ROW).collect()[_ROW].to_numpy()
-
-
-def _numbered(rows: pl.LazyFrame, groups: pl.DataFrame, by: Sequence[str]) -> pl.LazyFrame:
-    """Return rows with the numbers of their groups."""
-    if not by:
-        return rows.with_columns(pl.lit(0, pl.Int64).alias(_ROW))
-    numbers = groups.lazy().select(*by, pl.int_range(pl.len(), dtype=pl.Int64).alias(_ROW))
-    return rows.join(numbers, on=by, how="left", nulls_equal=True, maintain_order="left")
+    if not rows.height or not by:
+        return np.zeros(rows.height, np.int64)
+    numbers = groups.select(*by, pl.int_range(pl.len(), dtype=pl.Int64).alias(_ROW))
+    found = rows.select(by).join(numbers, on=by, how="left", nulls_equal=True, maintain_order="left")
+    return found[_ROW].to_numpy()
 
 
 def common_groups(parts: Sequence[Sums], by: Sequence[str]) -> tuple[pl.DataFrame, list[I64Array]]:
@@ -397,9 +397,14 @@ def common_groups(parts: Sequence[Sums], by: Sequence[str]) -> tuple[pl.DataFram
     """
     if not by:
         return pl.DataFrame({GROUP: [0]}), [np.zeros(1, np.int64) for _ in parts]
-    found = pl.concat([one.groups.lazy().select(by) for one in parts]).unique().sort(by, nulls_last=True)
-    every = found.with_row_index(GROUP).collect()
-    return every, [numbers_of(one.groups, every, by) for one in parts]
+    # Frames, no query: one takes longer than a few groups.
+    found = pl.concat([one.groups.select(by) for one in parts]).with_row_index(_ROW)
+    ordered = found.sort(by, nulls_last=True).with_columns(pl.struct(by).rle_id().alias(GROUP))
+    number = ordered[GROUP].to_numpy().astype(np.int64)
+    numbers = np.empty_like(number)
+    numbers[ordered[_ROW].to_numpy()] = number
+    every = ordered[run_starts(number)].select(GROUP, *by)
+    return every, np.split(numbers, np.cumsum([one.groups.height for one in parts])[:-1])
 
 
 def _repeats(weight: I32Array) -> I64Array:

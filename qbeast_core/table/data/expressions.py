@@ -6,6 +6,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NoReturn, TypeAlias
 
 import polars as pl
@@ -148,7 +149,7 @@ def filter_of(given: Predicate | None, schema: pl.Schema, *, argument: str = "wh
     asked = _Asked(argument, _UNREAD)
     _refuse_unknown(given, given, schema, asked)
     with asked.understanding(given):
-        pl.LazyFrame(schema=schema).filter(given).collect()
+        _no_rows(schema).lazy().filter(given).collect()
     return given
 
 
@@ -318,7 +319,7 @@ def _checked(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> 
     """Return the type of an expression that gives one value per row, from that row alone."""
     _refuse_unknown(given, expr, schema, asked)
     with asked.understanding(given):
-        found = pl.LazyFrame(schema=schema).select(expr).collect_schema()
+        found = _no_rows(schema).lazy().select(expr).collect_schema()
         by_row = len(found) == 1 and _is_by_row(expr, schema)
     if not by_row:
         asked.refuse(
@@ -326,6 +327,16 @@ def _checked(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> 
             "once. Compute what it needs first, and put it in as a value"
         )
     return found.dtypes()[0]
+
+
+def _no_rows(schema: pl.Schema) -> pl.DataFrame:
+    """Return a frame of a table's columns, which is asked once for every expression."""
+    return _empty_frame(tuple(schema.items()))
+
+
+@lru_cache(maxsize=8)
+def _empty_frame(columns: tuple[tuple[str, pl.DataType], ...]) -> pl.DataFrame:
+    return pl.DataFrame(schema=dict(columns))
 
 
 def _is_by_row(expr: pl.Expr, schema: pl.Schema) -> bool:
@@ -340,7 +351,7 @@ def _is_by_row(expr: pl.Expr, schema: pl.Schema) -> bool:
         columns: list[str] | None, _filter: pl.Expr | None, rows: int | None, _size: int | None
     ) -> Iterator[pl.DataFrame]:
         limits.append(rows)
-        yield pl.DataFrame(schema={name: schema[name] for name in (schema if columns is None else columns)})
+        yield _no_rows(schema) if columns is None else _no_rows(schema).select(columns)
 
     lazy = register_io_source(source, schema=schema, is_pure=True)
     # Nothing is simplified: what turns out to be constant would not read the columns at all.

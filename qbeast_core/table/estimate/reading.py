@@ -250,20 +250,24 @@ class Reading:
         return self._windows[kind]
 
     def read(self, window: Window | None) -> list[Sums]:
-        """Read a window, and sum up its rows: in at least one part, of which several may hold a key.
+        """Read a window, and sum up its rows: in parts, of which several may hold a key; none without rows.
 
         Parameters
         ----------
         window : Window or None
             None: nothing is to be read.
         """
-        found: list[Sums] = []
-        if window is not None:
-            found.extend(self._batches(window))
-            self.bytes_opened += window.plan.bytes_opened
-        if not found:
-            found = [self._row_sums(self.question).of(self._no_rows(), sizes=self.is_calibrated)]
+        if window is None:
+            return []
+        found = list(self._batches(window))
+        self.bytes_opened += window.plan.bytes_opened
         return found
+
+    def nothing(self) -> Sums:
+        """Return what no rows come to."""
+        schema = self.reader.snapshot.schema
+        types = {**{name: schema[name] for name in self.question.columns}, WEIGHT: pl.Int32}
+        return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=self.is_calibrated)
 
     def _batches(self, window: Window, ask: RowSums | None = None) -> Iterator[Sums]:
         here = self._here(window, ask) if self.engine is None else self._by_tasks(window, self.engine, ask)
@@ -334,12 +338,6 @@ class Reading:
                 if self._centres is not None:
                     return
         self._centres = dict.fromkeys(self.question.aggregates.centres, 0.0)
-
-    def _no_rows(self) -> pl.DataFrame:
-        schema = self.reader.snapshot.schema
-        return pl.DataFrame(
-            schema={**{name: schema[name] for name in self.question.columns}, WEIGHT: pl.Int32}
-        )
 
 
 def _farthest(files: pl.DataFrame, bound: str, column: str) -> float | None:

@@ -121,7 +121,7 @@ class _State:
 
     def take_count(self, rows: int) -> None:
         """Add rows that are known by their number alone to what is known; nothing is left to be sampled."""
-        (nothing,), name = self.reading.read(None), f"{TOTAL}0"
+        nothing, name = self.reading.nothing(), f"{TOTAL}0"
         known = pl.lit(rows, nothing.groups.schema[name]).alias(name)
         self.whole.append(replace(nothing, groups=nothing.groups.with_columns(known)))
         self.sampled = [nothing]
@@ -280,8 +280,12 @@ class _State:
     def sample(self, probability: float) -> Sample:
         """Return what was read as one sample."""
         asked, reading = self.question, self.reading
-        self.whole = [Sums.together(self.whole, asked.by)]
-        self.sampled = [Sums.together(self.sampled or reading.read(None), asked.by)]
+        if not self.whole and not self.sampled:
+            self.whole = [reading.nothing()]
+        self.whole, self.sampled = (
+            [Sums.together(some or [others[0].without_rows()], asked.by)]
+            for some, others in ((self.whole, self.sampled), (self.sampled, self.whole))
+        )
         return Sample.of(
             asked.aggregates,
             asked.by,
