@@ -12,6 +12,7 @@ import polars as pl
 from qbeast_core.estimate.aggregates import TOTAL
 from qbeast_core.estimate.sums import VALUE, WEIGHT, KeySizes, Sums, totals_of
 from qbeast_core.space.arrays import I32Array
+from qbeast_core.tree.parallel import workers
 
 __all__ = ["Lookup", "RowSums"]
 
@@ -93,7 +94,9 @@ class RowSums:
         types = summed.select(names).collect_schema()
         # A query, not its rows: they are asked for of some keys, and memory that is new costs more than they do.
         entries = summed.select(WEIGHT, *self.by, *(_exact(name, types[name]) for name in names))
-        groups = totals_of(entries, self.by, names)
+        with workers(1, rows=frame.height, calls=1 + sizes) as pool:  # adding up does not fill all cores
+            weights = pool.submit(_weights, frame) if sizes else None
+            groups = totals_of(entries, self.by, names)
         entries_bytes = int(groups[names[0]].sum()) * _VALUE_BYTES * len(entries.collect_schema())
         if not by_key:
             entries, entries_bytes = pl.LazyFrame(schema=entries.collect_schema()), 0
@@ -107,7 +110,7 @@ class RowSums:
             scales=tuple(_scale(types[name]) for name in names),
             entries=entries,
             entries_bytes=entries_bytes,
-            sizes=KeySizes(_weights(frame) if sizes else _NO_WEIGHTS),
+            sizes=KeySizes(_NO_WEIGHTS if weights is None else weights.result()),
             rows=of_values.collect() if values else no_rows,
         )
 
@@ -116,7 +119,10 @@ _NO_WEIGHTS: Final = np.zeros(0, np.int32)
 
 
 def _weights(frame: pl.DataFrame) -> I32Array:
-    return frame[WEIGHT].to_numpy() if WEIGHT in frame.columns else _NO_WEIGHTS
+    """Return the weights of rows, ascending."""
+    if WEIGHT not in frame.columns:
+        return _NO_WEIGHTS
+    return frame[WEIGHT].sort(multithreaded=False).to_numpy()  # twice as fast as NumPy's
 
 
 def _exact(name: str, dtype: pl.DataType) -> pl.Expr:

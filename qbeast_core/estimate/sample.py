@@ -25,7 +25,6 @@ from qbeast_core.estimate.sums import (
 )
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
-from qbeast_core.tree.parallel import workers
 
 __all__ = ["Calibration", "Keys", "Part", "Sample"]
 
@@ -224,18 +223,16 @@ class Sample:
         everything = not by and not filtered
         rows = _placed(sampled.totals(), of_sampled, groups.height)
         least, most = (_placed(one, of_sampled, groups.height) for one in sampled.extremes())
-        # Keys are counted by one core while the others add up those of the part.
-        with workers(1, rows=len(sampled.sizes.weight), calls=2) as pool:
-            sizes = pool.submit(sampled.sizes.counted).result
-            looked_at = _Looked(sampled, groups, tuple(by), sizes, known_rows is not None)
-            part = None if weights is None else looked_at.part(rows[:, 0], weights, least, most)
+        sizes = sampled.sizes.counted()
+        looked_at = _Looked(sampled, groups, tuple(by), sizes, known_rows is not None)
+        part = None if weights is None else looked_at.part(rows[:, 0], weights, least, most)
         return Sample(
             probability=probability,
             groups=groups,
             whole=_placed(whole.totals(), of_whole, groups.height),
             sampled=rows,
             every=partial(looked_at.keys, sampled.entries),
-            calibration=None if known_rows is None else _calibration(known_rows, sizes()),
+            calibration=None if known_rows is None else _calibration(known_rows, sizes),
             values=_values(aggregates.quantiles, by, groups, sampled.rows, whole.rows),
             part=part,
             ungrouped=everything or (counted and not by),
@@ -252,13 +249,13 @@ class _Looked:
     sampled: Sums
     groups: pl.DataFrame
     by: tuple[str, ...]
-    sizes: Callable[[], CountedKeys]
+    sizes: CountedKeys
     calibrated: bool
 
     def keys(self, entries: pl.LazyFrame) -> Keys:
         """Add up rows by key."""
         found = KeySums.of(entries, self.groups, self.by, self.sampled.scales)
-        rows = self.sizes().looked_up(found.weight) if self.calibrated else np.zeros(len(found.weight))
+        rows = self.sizes.looked_up(found.weight) if self.calibrated else np.zeros(len(found.weight))
         return Keys(found.group, found.totals, rows, self.groups.height)
 
     def part(self, rows: F64Array, weights: WeightRange, least: F64Array, most: F64Array) -> Part | None:
@@ -286,7 +283,7 @@ class _Looked:
 
     def _most_rows(self) -> int:
         """Return how many rows a key has at most, those that do not count included where they are known."""
-        sizes = self.sizes()
+        sizes = self.sizes
         if not self.calibrated:  # an entry may be a row, or all rows of a key in a group
             entries = self.sampled.entries.select(WEIGHT, pl.col(f"{TOTAL}0").cast(pl.Int64)).collect()
             sizes = KeySizes(*(one.to_numpy() for one in entries)).counted()
