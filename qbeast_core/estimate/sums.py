@@ -113,9 +113,10 @@ class KeySums:
 
     def _without(self, left_out: I64Array) -> KeySums:
         """Return all entries but some, in their order."""
-        stays = np.ones(len(self.weight), np.bool_)
-        stays[left_out] = False
-        totals = self.totals[: len(stays) - len(left_out)]  # in place: memory that is new costs more
+        mask = np.ones(len(self.weight), np.bool_)
+        mask[left_out] = False
+        stays = np.flatnonzero(mask)
+        totals = self.totals[: len(stays)]  # in place: memory that is new costs more
         for at in range(totals.shape[1]):
             totals[:, at] = self.totals[stays, at]
         return KeySums(self.weight[stays], self.group[stays], totals)
