@@ -77,3 +77,60 @@ def test_many_parts_are_what_they_are_together() -> None:
 def test_sizes_are_found_again() -> None:
     sizes = KeySizes(np.array([5, -3, 5, 9, 5, 9], np.int32)).counted()
     assert sizes.looked_up(np.array([9, 5, -3, 5], np.int32)).tolist() == [2, 3, 1, 3]
+
+
+KINDS = {
+    "float": pl.Series([0.0, -0.0, float("nan"), None, 1.5, -float("nan"), 0.0], dtype=pl.Float64),
+    "short float": pl.Series([0.0, -0.0, float("nan"), None, 1.5, -1.5, 0.0], dtype=pl.Float32),
+    "text": pl.Series(["b", "a", None, "b", "", "aa", "a"]),
+    "category": pl.Series(["b", "a", None, "b", "c", "aa", "a"], dtype=pl.Categorical),
+    "enum": pl.Series(["b", "a", None, "b", "b", "c", "a"], dtype=pl.Enum(["c", "b", "a"])),
+    "bytes": pl.Series([b"b", b"a", None, b"b", b"", b"\x00", b"a"]),
+    "truth": pl.Series([True, False, None, True, False, None, True]),
+    "money": pl.Series([1, 2, None, 2, 1, 3, 3]).cast(pl.Decimal(9, 2)),
+    "day": pl.Series([1, 2, None, 2, 1, 3, 3]).cast(pl.Date),
+    "nothing": pl.Series([None] * 7, dtype=pl.Int8),
+}
+
+
+@pytest.mark.parametrize("first", list(KINDS))
+@pytest.mark.parametrize("second", ["float", "text"])
+def test_groups_are_those_of_polars_whatever_their_type(first: str, second: str) -> None:
+    random, by = np.random.default_rng(5), ["first", "second"]
+    asked = RowSums((pl.lit(1), pl.col("x")), (), tuple(by), None, None, {})
+    batches: list[pl.DataFrame] = []
+    for count in (60, 0, 3):
+        columns = {
+            name: KINDS[kind].gather(random.integers(0, 7, count))
+            for name, kind in zip(by, (first, second), strict=True)
+        }
+        weights = pl.Series(random.integers(0, 20, count), dtype=pl.Int32)
+        batches.append(pl.DataFrame({WEIGHT: weights, **columns, "x": np.arange(count)}))
+    parts = [asked.of(one, sizes=True) for one in batches]
+    groups, numbers = common_groups(parts, by)
+    every = pl.concat(batches)
+    assert groups.height == every.group_by(by).len().height
+    for part, found in zip(parts, numbers, strict=True):
+        assert_frame_equal(part.groups.select(by), groups[found].select(by), abs_tol=0)
+    expected = every.group_by(by).agg(pl.col("x").sum())
+    for part in (Sums.together(parts, by), parts[2]):  # which lacks groups
+        sums = KeySums.of(part.entries, groups, by, part.scales)
+        assert (np.diff(sums.group) >= 0).all()
+        added = np.bincount(sums.group, sums.totals[:, 1], minlength=groups.height)
+        kept = expected if part is not parts[2] else batches[2].group_by(by).agg(pl.col("x").sum())
+        found_sums = groups.select(by).with_columns(x=pl.Series(added, dtype=pl.Float64).cast(pl.Int64))
+        met = found_sums.join(kept, on=by, how="left", nulls_equal=True)
+        assert met["x"].to_list() == met["x_right"].fill_null(0).to_list()
+
+
+def test_what_lacks_rows_adds_nothing() -> None:
+    for by in ((), ("kind",)):
+        asked = RowSums((pl.lit(1), pl.col("cents")), (pl.col("cents"),), by, None, None, {})
+        some = asked.of(rows(7), sizes=True)
+        none = some.without_rows()
+        assert none.totals().sum() == 0.0 == float(np.abs(none.extremes()[0]).sum())
+        assert none.entries.collect().height == none.rows.height == none.size_bytes == 0
+        both = Sums.together([some, none], by)
+        assert_frame_equal(both.groups, some.groups, check_row_order=False)
+        assert both.entries.collect().equals(some.entries.collect())
+        assert none.sizes.counted().largest == 0

@@ -266,7 +266,7 @@ class Reading:
     def nothing(self) -> Sums:
         """Return what no rows come to."""
         schema = self.reader.snapshot.schema
-        types = {**{name: schema[name] for name in self.question.columns}, WEIGHT: pl.Int32}
+        types = pl.Schema({name: schema[name] for name in self.question.columns} | {WEIGHT: pl.Int32()})
         return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=self.is_calibrated)
 
     def _batches(self, window: Window, ask: RowSums | None = None) -> Iterator[Sums]:
