@@ -460,7 +460,8 @@ class Table:
         memory_bytes : int, optional
             Memory for the sums of sampled keys, 4 MiB or more; by default the environment's ``QBEAST_MEMORY_BYTES``,
             or half of what the machine or its cgroup has. Where they would take more, everything is read instead,
-            which holds groups alone (and for quantiles, values of rows). A `sample` is held whatever it takes.
+            which holds groups alone (and for quantiles, values of rows). Where these do not fit either, or the keys
+            of a `sample`, that is an error.
 
         Returns
         -------
@@ -471,6 +472,7 @@ class Table:
         ------
         InvalidInputError
             An argument cannot be used, such as an aggregate that a sample says nothing of (``max``); nothing was read.
+            Or what has to be held to answer at all takes more than `memory_bytes`.
 
         Examples
         --------

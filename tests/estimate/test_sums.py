@@ -7,9 +7,10 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from qbeast_core.estimate import sums as estimate_sums
 from qbeast_core.estimate.aggregates import TOTAL
 from qbeast_core.estimate.batch import RowSums
-from qbeast_core.estimate.sums import _MOST_PARTS, WEIGHT, KeySizes, KeySums, Sums, common_groups
+from qbeast_core.estimate.sums import _MOST_PARTS, WEIGHT, KeySizes, KeySums, Parts, Sums, common_groups
 
 SUM = [f"{TOTAL}{at}" for at in range(2)]
 
@@ -121,6 +122,26 @@ def test_groups_are_those_of_polars_whatever_their_type(first: str, second: str)
         found_sums = groups.select(by).with_columns(x=pl.Series(added, dtype=pl.Float64).cast(pl.Int64))
         met = found_sums.join(kept, on=by, how="left", nulls_equal=True)
         assert met["x"].to_list() == met["x_right"].fill_null(0).to_list()
+
+
+@pytest.mark.parametrize("by", [(), ("kind",), ("cents",)])
+def test_groups_of_many_batches_are_held_about_once(
+    by: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate_sums, "_MANY_GROUPS", 50)
+    asked = RowSums((pl.lit(1), pl.col("cents")), (), by, None, None, {})
+    batches = [rows(seed).with_columns(pl.col("cents") % 500) for seed in range(60)]
+    parts, sums = Parts(by), [asked.of(one, sizes=True) for one in batches]
+    groups = pl.concat([one.groups for one in sums]).select(by).n_unique() if by else 1
+    for one in sums:
+        parts.add(one)
+        held = sum(part.groups.height for part in parts.sums)
+        assert held <= max(50, 2 * groups) + one.groups.height or not by
+        assert parts.size_bytes >= sum(part.size_bytes for part in parts.sums)
+    once, found = Sums.together(sums, by), Sums.together(parts.sums, by)
+    assert_frame_equal(found.groups, once.groups, check_row_order=False)
+    assert_frame_equal(found.entries.collect(), once.entries.collect())
+    assert len(parts.sums) == len(sums)
 
 
 def test_what_lacks_rows_adds_nothing() -> None:

@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NoReturn
 
 import polars as pl
 
+from qbeast_core.errors import InvalidInputError
 from qbeast_core.estimate.batch import RowSums
-from qbeast_core.estimate.sums import WEIGHT, Sums
+from qbeast_core.estimate.sums import WEIGHT, Parts, Sums
+from qbeast_core.hints import Message, argument
 from qbeast_core.query.counting import RowCount, count_rows
 from qbeast_core.query.fractions import Sample
 from qbeast_core.query.nodes import Unknown
@@ -249,19 +252,38 @@ class Reading:
             self._windows[kind] = Window(read, kind.by_key, left) if opened.any() else None
         return self._windows[kind]
 
-    def read(self, window: Window | None) -> list[Sums]:
+    def read(self, window: Window | None, *, most_bytes: int | None = None) -> list[Sums]:
         """Read a window, and sum up its rows: in parts, of which several may hold a key; none without rows.
 
         Parameters
         ----------
         window : Window or None
             None: nothing is to be read.
+        most_bytes : int, optional
+            Of memory that the sums may take.
+
+        Raises
+        ------
+        InvalidInputError
+            They take more.
         """
-        if window is None:
-            return []
-        found = list(self._batches(window))
-        self.bytes_opened += window.plan.bytes_opened
-        return found
+        found = Parts(self.question.by)
+        if window is not None:
+            for sums in self._batches(window):
+                found.add(sums)
+                if most_bytes is not None and found.size_bytes > most_bytes:
+                    self._refuse_memory(found.size_bytes, most_bytes)
+            self.bytes_opened += window.plan.bytes_opened
+        return found.sums
+
+    def _refuse_memory(self, held: int, most: int) -> NoReturn:
+        less = "for a larger error" if self.question.has_target else "for an error, or a smaller sample"
+        message = Message(
+            f"after {self.rows_read:,} rows the sums of sampled keys and of groups, and values for quantiles, take ",
+            f"{held:,} bytes, more than the {most:,} allowed; no answer was made. Allow more with ",
+            *(argument(memory_bytes=None), f", or ask {less}, for fewer groups, or for no quantiles"),
+        )
+        raise InvalidInputError(message, argument="memory_bytes")
 
     def nothing(self) -> Sums:
         """Return what no rows come to."""

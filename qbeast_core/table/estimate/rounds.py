@@ -129,7 +129,7 @@ class _State:
     def first_end(self) -> float:
         """Return where the first round ends, and read what has no index."""
         limits, reading = self.question.limits, self.reading
-        self.whole += reading.read(reading.without_index())
+        self.whole += reading.read(reading.without_index(), most_bytes=limits.memory_bytes)
         if limits.sample is not None:
             self.start, end = fractions_of(limits.sample)
             self.fraction = self.start
@@ -181,7 +181,10 @@ class _State:
         window = self.window(end)
         if window is not None and window.plan.sample is None:
             self.sampled = []  # they come again
-        (self.whole if self.is_all(end) else self.sampled).extend(self.reading.read(window))
+        limits, is_all = self.question.limits, self.is_all(end)
+        # How much the rounds of a target take is foreseen, see `fits`.
+        most = limits.memory_bytes if is_all or limits.sample is not None else None
+        (self.whole if is_all else self.sampled).extend(self.reading.read(window, most_bytes=most))
         self.fraction = end
 
     def is_all(self, end: float) -> bool:

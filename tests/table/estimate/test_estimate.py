@@ -232,6 +232,26 @@ def test_sums_that_do_not_fit_in_memory_are_not_held(table: qbeast.Table, frame:
     assert (short.met, short.fraction) == (False, pytest.approx(20_000 / ROWS, rel=0.1))
 
 
+def test_what_is_asked_for_and_does_not_fit_in_memory_is_refused(table: qbeast.Table) -> None:
+    asked: dict[str, pl.Expr | str] = {"sum": pl.col("x").sum(), "money": pl.col("cents").sum()}
+    assert table.estimate(asked, sample=0.05, memory_bytes=4 << 20).frame["reliable"].item()
+    for much, cure in (
+        ({"aggregates": asked, "sample": 0.9}, "ask for an error, or a smaller sample"),
+        (
+            {"aggregates": asked, "by": ["id", "cents"], "error": 1e-6},
+            "ask for a larger error, for fewer groups",
+        ),
+        (
+            {"aggregates": {f"q{q}": pl.col("x").quantile(q / 9) for q in range(8)}, "error": 1e-6},
+            "no quantiles",
+        ),
+    ):
+        with pytest.raises(qbeast.InvalidInputError, match=cure) as refused:
+            table.estimate(**much, memory_bytes=4 << 20)
+        assert refused.value.argument == "memory_bytes"
+        assert table.estimate(**much).met is not False
+
+
 def test_bytes_that_are_used_up_exactly_end_the_reading(table: qbeast.Table) -> None:
     asked: dict[str, pl.Expr | str] = {"mean": pl.col("x").mean()}
     first = next(table.estimates(asked, where="x > 3", error=1e-6))
