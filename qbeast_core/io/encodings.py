@@ -138,6 +138,9 @@ def _repeats(leaf: pl.Series) -> bool:
     is_text = isinstance(dtype, pl.String | pl.Binary)
     if is_text and leaf.estimated_size() > _SAMPLE_BYTES and not (_bytes_each(leaf) <= _MOST_BYTES).all():
         return False  # large ones are not compared
+    most = _most_values(dtype)
+    if leaf.head(2 * most).n_unique() > most + 1:  # null may be one; to look at all values takes ten times as long
+        return False
     distinct = leaf.n_unique() - (leaf.null_count() > 0)
     if distinct * _LEAST_REPEATS > values:
         return False
@@ -146,11 +149,15 @@ def _repeats(leaf: pl.Series) -> bool:
 
 def _fits(leaf: pl.Series, distinct: int) -> bool:
     """Say whether the values of a leaf, so many distinct ones, make a dictionary small enough."""
-    dtype = leaf.dtype
-    if isinstance(dtype, pl.String | pl.Binary):
-        return distinct <= _MOST_VALUES and bool(_bytes_each(leaf.unique()).sum() <= _MOST_BYTES)
+    if distinct > _most_values(leaf.dtype):
+        return False
+    is_text = isinstance(leaf.dtype, pl.String | pl.Binary)
+    return not is_text or bool(_bytes_each(leaf.unique()).sum() <= _MOST_BYTES)
+
+
+def _most_values(dtype: pl.DataType) -> int:
     packed = dtype.is_integer() or dtype.is_temporal() or dtype.is_decimal()
-    return bool(distinct <= (_MOST_NUMBERS if packed else _MOST_VALUES))
+    return _MOST_NUMBERS if packed else _MOST_VALUES
 
 
 def _bytes_each(texts: pl.Series) -> pl.Series:

@@ -47,7 +47,7 @@ def design_effect(weights: I32Array, *, share: float = 1.0) -> float:
         last = min(first + CHUNK_ROWS, len(ordered))
         starts = np.flatnonzero(ordered[first:last] != ordered[first - 1 : last - 1]) + first
         sizes = np.diff(starts, prepend=start).astype(np.float64) if len(starts) else np.zeros(0)
-        squares += float(np.dot(sizes, sizes))
+        squares += float(np.einsum("i,i->", sizes, sizes))  # `dot` has threads that wait in a loop
         start = int(starts[-1]) if len(starts) else start
     of_sample = (squares + float(len(ordered) - start) ** 2) / len(ordered)
     # Of two rows with one key both are sampled with probability share ** 2.

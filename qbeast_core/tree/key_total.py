@@ -148,9 +148,9 @@ class _Level:
 
 
 def _square(numbers: I64Array) -> float:
-    floats = numbers.astype(np.float64)
-    return float(np.dot(floats, floats))
+    return _product(numbers, numbers)
 
 
 def _product(first: I64Array, second: I64Array) -> float:
-    return float(np.dot(first.astype(np.float64), second.astype(np.float64)))
+    # No `dot`: its threads wait in a loop afterwards, and take a core from others for some 30 ms.
+    return float(np.einsum("i,i->", first.astype(np.float64), second.astype(np.float64)))
