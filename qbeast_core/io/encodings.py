@@ -139,8 +139,8 @@ def _repeats(leaf: pl.Series) -> bool:
     if is_text and leaf.estimated_size() > _SAMPLE_BYTES and not (_bytes_each(leaf) <= _MOST_BYTES).all():
         return False  # large ones are not compared
     most = _most_values(dtype)
-    if leaf.head(2 * most).n_unique() > most + 1:  # null may be one; to look at all values takes ten times as long
-        return False
+    if leaf.head(2 * most).n_unique() > most + 1:  # null may be one
+        return False  # to look at all values takes ten times as long
     distinct = leaf.n_unique() - (leaf.null_count() > 0)
     if distinct * _LEAST_REPEATS > values:
         return False
