@@ -54,7 +54,7 @@ _FEW_REPEAT: Final = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySums:
-    """Totals of the rows of each key, of each group by itself; it owns them.
+    """Totals of the rows of each key, of each group by itself; the array of totals is its own.
 
     Attributes
     ----------
@@ -274,14 +274,18 @@ class Sums:
             rows=pl.concat([one.rows for one in parts]),
         )
 
-    def without_rows(self) -> Sums:
-        """Return what no rows come to, of the same question."""
-        schema = self.entries.collect_schema()
-        is_one = self.groups.columns[0].startswith(TOTAL)  # all rows are a group, even none
+    def without_rows(self, by: Sequence[str]) -> Sums:
+        """Return what no rows come to, of the same question.
+
+        Parameters
+        ----------
+        by : sequence of str
+            The columns of groups.
+        """
         return Sums(
-            groups=self.groups.clear(int(is_one)),
+            groups=self.groups.clear(0 if by else 1),  # without columns all rows are a group, even none
             scales=self.scales,
-            entries=pl.LazyFrame(schema=schema),
+            entries=pl.LazyFrame(schema=self.entries.collect_schema()),
             entries_bytes=0,
             sizes=KeySizes(np.zeros(0, np.int32)),
             rows=self.rows.clear(),

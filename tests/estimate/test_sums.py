@@ -148,7 +148,7 @@ def test_what_lacks_rows_adds_nothing() -> None:
     for by in ((), ("kind",)):
         asked = RowSums((pl.lit(1), pl.col("cents")), (pl.col("cents"),), by, None, None, {})
         some = asked.of(rows(7), sizes=True)
-        none = some.without_rows()
+        none = some.without_rows(by)
         assert none.totals().sum() == 0.0 == float(np.abs(none.extremes()[0]).sum())
         assert none.entries.collect().height == none.rows.height == none.size_bytes == 0
         both = Sums.together([some, none], by)

@@ -286,7 +286,7 @@ class _State:
         if not self.whole and not self.sampled:
             self.whole = [reading.nothing()]
         self.whole, self.sampled = (
-            [Sums.together(some or [others[0].without_rows()], asked.by)]
+            [Sums.together(some or [others[0].without_rows(asked.by)], asked.by)]
             for some, others in ((self.whole, self.sampled), (self.sampled, self.whole))
         )
         return Sample.of(
