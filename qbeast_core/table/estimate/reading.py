@@ -277,11 +277,18 @@ class Reading:
         return found.sums
 
     def _refuse_memory(self, held: int, most: int) -> NoReturn:
-        less = "for a larger error" if self.question.has_target else "for an error, or a smaller sample"
+        asked = self.question
+        reasons = {
+            "keys": None if asked.has_target else "for an error, or for a smaller sample",
+            "groups": "for fewer groups" if asked.by else None,
+            "values for quantiles": "for no quantiles" if asked.aggregates.quantiles else None,
+        }
+        what = " and ".join(what for what, cure in reasons.items() if cure)
+        cures = ", or ".join(cure for cure in reasons.values() if cure)
         message = Message(
-            f"after {self.rows_read:,} rows the sums of sampled keys and of groups, and values for quantiles, take ",
-            f"{held:,} bytes, more than the {most:,} allowed; no answer was made. Allow more with ",
-            *(argument(memory_bytes=None), f", or ask {less}, for fewer groups, or for no quantiles"),
+            f"after {self.rows_read:,} rows what is held of {what} takes {held:,} bytes, more than the {most:,} ",
+            "allowed; no answer was made. Allow more with ",
+            *(argument(memory_bytes=None), f", or ask {cures}"),
         )
         raise InvalidInputError(message, argument="memory_bytes")
 
