@@ -21,8 +21,8 @@ from qbeast_core.tree.parallel import CHUNK_ROWS, map_chunks
 __all__ = ["Interval", "factor_of", "quantile_interval", "smooth_interval"]
 
 _LIGHT: Final = 1 / 400
-"""Of the squares of some keys, what one key may bring at most where they stand for all: their sum is then off by 5 % at
-most (one standard error), and keys that were not looked at hide less."""
+"""Relative variance of a sum of squares, at most, that is told by some keys for all: it is then off by 5 % (one
+standard error)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,27 +107,33 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
     (array([9000.]), array([588.]), array([900]))
     """
     groups = len(sample.whole)
+    finite: BoolArray = np.logical_and.reduce(np.isfinite(sample.totals[:, list(answer.totals)]), axis=1)
+    is_counted = sample.ungrouped and sample.calibration is not None and set(answer.totals) <= {0}
     with np.errstate(invalid="ignore", over="ignore"):
         of = answer.formula(Dual.inputs(sample.totals))
+        if sample.probability == 1.0 or is_counted:
+            return _known(of.value, finite)
         found = _told(sample, of, answer.totals)
         moments = found.moments
         for number in np.flatnonzero(sample.unseen).tolist():
             moments = moments.with_one_more(of.slopes[:, number] * sample.unseen[number] * sample.scale)
         error = factor * moments.error(sample.probability)
-    finite: BoolArray = np.logical_and.reduce(np.isfinite(sample.totals[:, list(answer.totals)]), axis=1)
-    known = sample.ungrouped and sample.calibration is not None and set(answer.totals) <= {0}
-    exact = np.full(groups, sample.probability == 1.0 or known)
-    error = np.where(exact, 0.0, error)
     return Interval(
         value=of.value,
         low=np.where(finite, of.value - error, np.nan),
         high=np.where(finite, of.value + error, np.nan),
         keys=found.keys,
         largest_share=moments.largest_share,
-        exact=exact & finite,
+        exact=np.zeros(groups, np.bool_),
         finite=finite,
         skewness=moments.skewness,
     )
+
+
+def _known(value: F64Array, finite: BoolArray) -> Interval:
+    """Return answers without error, of no sampled keys."""
+    bound, zeros = np.where(finite, value, np.nan), np.zeros(len(value))
+    return Interval(value, bound, bound, zeros.astype(np.int64), zeros, finite, finite, zeros)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,9 +150,12 @@ def _told(sample: Sample, of: Dual, totals: Sequence[int]) -> _Told:
     part = sample.part
     if part is not None:
         moments = residuals.moments(part.keys, part.share)
-        heaviest = residuals.heaviest(part) ** 2
+        of_row = residuals.farthest(part) ** 2
+        heaviest = float(part.most_rows) ** 2 * of_row
+        # Times their squares, all residuals' fourth powers add up to no more than either bound.
+        by_row = of_row * (1 + of_row * part.fourth_powers / moments.squares)
         drawn = part.share < 1.0
-        if (heaviest <= _LIGHT * moments.squares * part.share)[drawn].all():
+        if (np.fmin(heaviest, by_row) <= _LIGHT * moments.squares * part.share)[drawn].all():
             largest = np.where(drawn, heaviest, moments.largest)
             seen = _adding(part.keys, totals) / part.share
             return _Told(replace(moments, largest=largest), seen.astype(np.int64))
@@ -278,14 +287,14 @@ class _Residuals:
             np.maximum(own.largest, mean**2 * np.minimum(known.largest, squares)),
         )
 
-    def heaviest(self, part: Part) -> F64Array:
-        """Return how large a residual of a sampled key may be, seen or not: of rows in the group, and of others."""
+    def farthest(self, part: Part) -> F64Array:
+        """Return how far from zero the residual of a sampled row may be, seen or not, in the group or not."""
         low = high = -self.mean
         for total, slope in self.slopes.items():
             ends = slope * part.least[:, total], slope * part.most[:, total]
             low, high = low + np.minimum(*ends), high + np.maximum(*ends)
-        farthest: F64Array = np.maximum(np.maximum(np.abs(low), np.abs(high)), np.abs(self.mean))
-        return part.most_rows * farthest
+        found: F64Array = np.maximum(np.maximum(np.abs(low), np.abs(high)), np.abs(self.mean))
+        return found
 
 
 def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: float) -> Interval:
@@ -358,6 +367,4 @@ def _known_quantile(rows: pl.DataFrame, answer: Quantile, groups: int) -> Interv
     of = rows.group_by(GROUP).agg(pl.col("value").quantile(answer.level, answer.interpolation))
     value = np.full(groups, np.nan)
     value[of[GROUP].to_numpy().astype(np.int64)] = of["value"].to_numpy()
-    every = np.ones(groups, np.bool_)
-    zeros = np.zeros(groups)
-    return Interval(value, value, value, zeros.astype(np.int64), zeros, every, every, zeros)
+    return _known(value, np.ones(groups, np.bool_))

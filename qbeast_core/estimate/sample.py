@@ -113,6 +113,8 @@ class Part:
         What one sampled row adds to each total, shape (groups, totals).
     most_rows : int
         That a sampled key has.
+    fourth_powers : float
+        Of the rows of each sampled key that has several, added up.
     """
 
     keys: Keys
@@ -120,6 +122,7 @@ class Part:
     least: F64Array
     most: F64Array
     most_rows: int
+    fourth_powers: float
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
@@ -269,7 +272,9 @@ class _Looked:
             return None
         first = pl.col(WEIGHT) < weights.from_ + width
         keys = self.keys(self.sampled.entries.filter(pl.any_horizontal(first, *self._all_of(small))))
-        return Part(keys, np.where(small, 1.0, share), least, most, self._most_rows())
+        sizes = self._rows_of_keys()
+        several = sizes.power(4) - sizes.singles
+        return Part(keys, np.where(small, 1.0, share), least, most, sizes.largest, several)
 
     def _all_of(self, small: BoolArray) -> list[pl.Expr]:
         """Return expressions that keep the rows of these groups."""
@@ -281,13 +286,13 @@ class _Looked:
             for at in range(chosen.height)
         ]
 
-    def _most_rows(self) -> int:
-        """Return how many rows a key has at most, those that do not count included where they are known."""
-        sizes = self.sizes
-        if not self.calibrated:  # an entry may be a row, or all rows of a key in a group
-            entries = self.sampled.entries.select(WEIGHT, pl.col(f"{TOTAL}0").cast(pl.Int64)).collect()
-            sizes = KeySizes(*(one.to_numpy() for one in entries)).counted()
-        return sizes.largest
+    def _rows_of_keys(self) -> CountedKeys:
+        """Return the rows of each key, those that do not count included where they are known."""
+        if self.calibrated:
+            return self.sizes
+        # An entry may be a row, or all rows of a key in a group.
+        entries = self.sampled.entries.select(WEIGHT, pl.col(f"{TOTAL}0").cast(pl.Int64)).collect()
+        return KeySizes(*(one.to_numpy() for one in entries)).counted()
 
 
 def _value(one: pl.Series) -> pl.Expr:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NoReturn
+
 import numpy as np
 import polars as pl
 import pytest
 
+from qbeast_core.estimate.intervals import smooth_interval
+from tests.estimate.answers import asked as recognised
 from tests.estimate.answers import intervals, sample_of
 
 ROWS = 300_000
@@ -94,3 +99,43 @@ def test_a_key_of_many_rows_is_not_missed(*, summed: bool, known: bool) -> None:
     every = intervals(asked, rows, weights, FRACTION, **options)["sum"]
     assert found.largest_share == pytest.approx(every.largest_share)
     assert known or found.largest_share[0] > 0.9
+
+
+def not_looked_at() -> NoReturn:
+    raise AssertionError
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("by", [[], ["kind"]])
+def test_a_few_keys_of_several_rows_do_not_ask_for_all(by: list[str], *, known: bool) -> None:
+    """In a large sample some keys share a weight: each is as heavy as several, but they are few."""
+    rows, weights = drawn(np.random.default_rng(4).normal(50, 10, ROWS))
+    kept = np.flatnonzero(weights < 0.8 * 2**32 - 2**31)
+    weights[kept[:15]] = np.repeat(weights[kept[:15:3]], 3)
+    options = {"by": by, "known": known}
+    asked = {name: ASKED[name] for name in ("rows", "sum", "mean")}
+    every = intervals(asked, rows, weights, FRACTION, **options)
+    sample = sample_of(asked, rows, weights, FRACTION, part=True, **options)
+    assert sample.part is not None
+    assert sample.part.most_rows >= 3
+    for answer in recognised(asked, rows).answers:
+        one = smooth_interval(replace(sample, every=not_looked_at), answer, 1.96)
+        assert one.half_width == pytest.approx(every[answer.name].half_width, rel=0.06), answer.name
+        assert (one.largest_share >= 0.9 * every[answer.name].largest_share).all()
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.0, 1e-160, 1e100, 1e150])
+def test_a_part_tells_the_same_of_tiny_and_of_huge_values(factor: float) -> None:
+    """Fourth powers of residuals have no place in a float; where values are all alike, nothing varies."""
+    values = np.random.default_rng(4).normal(50, 10, ROWS) * factor
+    rows, weights = drawn(values)
+    asked = {"sum": ASKED["sum"]}
+    some = intervals(asked, rows, weights, FRACTION, part=True)["sum"]
+    every = intervals(asked, rows, weights, FRACTION)["sum"]
+    np.testing.assert_allclose(some.half_width, every.half_width, rtol=0.06)
+    values[np.argmax(weights == weights[weights < 0.8 * 2**32 - 2**31].max())] = 1e4 * max(factor, 1e-160)
+    rows = rows.with_columns(x=pl.Series(values))
+    heavy = intervals(asked, rows, weights, FRACTION, part=True)["sum"]
+    np.testing.assert_array_equal(
+        heavy.half_width, intervals(asked, rows, weights, FRACTION)["sum"].half_width
+    )
