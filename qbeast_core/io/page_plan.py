@@ -14,7 +14,7 @@ from qbeast_core.io.store import Range, merge_ranges
 from qbeast_core.io.tail import FileTail
 from qbeast_core.space.arrays import F64Array, I64Array
 
-__all__ = ["PagePlan", "PageRequest", "plan_pages", "split_plan"]
+__all__ = ["PagePlan", "PageRequest", "pages_bytes", "plan_pages", "split_plan"]
 
 _EXPANSION: Final = 4
 
@@ -96,15 +96,9 @@ def plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -
     PagesUnavailable
         If the tail and the request differ in rows, page rows or pages.
     """
+    _check(tail, request)
     footer, pages = tail.footer, request.pages
-    if (footer.num_rows, tail.page_rows) != (request.num_rows, request.page_rows):
-        reason = "the file's rows or pages are not those in the table's log"
-        raise PagesUnavailable(reason, request.path)
-    if len(pages) == 0 or pages[0] < 0 or pages[-1] >= tail.pages or np.any(np.diff(pages) < 1):
-        reason = f"the pages wanted are not ascending numbers from 0 to {tail.pages - 1}"
-        raise PagesUnavailable(reason, request.path)
-    wanted = set(columns)
-    leaves = [number for number, chunk in enumerate(footer.chunks) if chunk.column in wanted]
+    leaves = _leaves_of(footer, columns)
     ranges = _leaf_ranges(tail, leaves, pages)
     lengths = [sum(length for _, length in pieces) for pieces in ranges]
     missing = tail.pages * tail.page_rows - footer.num_rows if pages[-1] == tail.pages - 1 else 0
@@ -120,6 +114,24 @@ def plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -
     )
 
 
+def pages_bytes(tail: FileTail, request: PageRequest, columns: Collection[str]) -> int:
+    """Count the bytes of the requested pages, dictionaries included, without naming them.
+
+    Parameters
+    ----------
+    tail, request, columns
+        As for `plan_pages`, with the same errors.
+    """
+    _check(tail, request)
+    leaves, pages = _leaves_of(tail.footer, columns), request.pages
+    chunks = [tail.footer.chunks[leaf] for leaf in leaves]
+    starts = tail.page_starts[leaves]
+    data = (
+        starts[:, -1] - starts[:, 0] if len(pages) == tail.pages else starts[:, pages + 1] - starts[:, pages]
+    )
+    return int(data.sum()) + sum(max(chunk.data_start - chunk.start, 0) for chunk in chunks)
+
+
 def split_plan(plan: PagePlan, max_bytes: int) -> list[PagePlan]:
     """Split a plan between pages into plans of about `max_bytes`, dictionaries aside, or of one page."""
     if plan.cost <= max_bytes or len(plan.request.pages) == 1:
@@ -133,6 +145,22 @@ def split_plan(plan: PagePlan, max_bytes: int) -> list[PagePlan]:
         plan_pages(plan.tail, replace(plan.request, pages=part), columns)
         for part in np.split(pages, np.flatnonzero(np.diff(group)) + 1)
     ]
+
+
+def _check(tail: FileTail, request: PageRequest) -> None:
+    """Raise where a request is not of this file, or of no pages."""
+    footer, pages = tail.footer, request.pages
+    if (footer.num_rows, tail.page_rows) != (request.num_rows, request.page_rows):
+        reason = "the file's rows or pages are not those in the table's log"
+        raise PagesUnavailable(reason, request.path)
+    if len(pages) == 0 or pages[0] < 0 or pages[-1] >= tail.pages or (pages[1:] <= pages[:-1]).any():
+        reason = f"the pages wanted are not ascending numbers from 0 to {tail.pages - 1}"
+        raise PagesUnavailable(reason, request.path)
+
+
+def _leaves_of(footer: FileFooter, columns: Collection[str]) -> list[int]:
+    wanted = set(columns)
+    return [number for number, chunk in enumerate(footer.chunks) if chunk.column in wanted]
 
 
 def _costs(footer: FileFooter, leaves: list[int]) -> F64Array:

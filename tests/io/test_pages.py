@@ -79,6 +79,9 @@ def test_any_pages_and_columns_of_any_type_are_the_rows_of_a_plain_read(
     read = PageReader(STORE).read(requests, columns, frames[0].schema)
     expected = pl.concat([rows_of(frame, chosen) for frame, chosen in zip(frames, pages, strict=True)])
     assert_frame_equal(read, expected.select(columns))
+    for request in (*requests, _with(REQUESTS[0], pages=list(range(PAGES)))):
+        reader = PageReader(STORE)
+        assert reader.bytes_of(request, columns) == reader.ranges(request, columns).bytes_total
 
 
 @examples(30, slow=600)
@@ -102,9 +105,9 @@ def test_generated_frames_of_any_shape_are_read_back(
     pages = sorted(data.draw(numbers))
     store = MemoryStore()
     request = add(store, "f", frame, pages, page_rows)
-    assert_frame_equal(
-        PageReader(store).read([request], frame.columns, frame.schema), rows_of(frame, pages, page_rows)
-    )
+    reader = PageReader(store)
+    assert_frame_equal(reader.read([request], frame.columns, frame.schema), rows_of(frame, pages, page_rows))
+    assert reader.bytes_of(request, frame.columns) == reader.ranges(request, frame.columns).bytes_total
 
 
 def test_map_columns_are_read() -> None:
@@ -215,10 +218,16 @@ def test_files_without_pages_come_from_the_fallback_in_their_place() -> None:
     ids=str,
 )
 def test_a_file_that_is_not_as_the_log_says_is_not_cut(changes: dict[str, object]) -> None:
-    with pytest.raises(PagesUnavailable) as caught:
-        PageReader(STORE).read([_with(REQUESTS[0], **{"pages": [0], **changes})], ["id"], FRAMES[0].schema)
-    assert caught.value.path == "0"
-    assert str(caught.value).startswith("0: ")
+    request = _with(REQUESTS[0], **{"pages": [0], **changes})
+    reader = PageReader(STORE)
+    for call in (
+        lambda: reader.read([request], ["id"], FRAMES[0].schema),
+        lambda: reader.bytes_of(request, ["id"]),
+    ):
+        with pytest.raises(PagesUnavailable) as caught:
+            call()
+        assert caught.value.path == "0"
+        assert str(caught.value).startswith("0: ")
 
 
 def test_no_flipped_bit_in_the_tail_gives_a_row() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -13,6 +14,7 @@ import polars as pl
 from qbeast_core.forked import refuse_forked
 from qbeast_core.html import bar, html_of
 from qbeast_core.io.footer import PagesUnavailable
+from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageRanges
 from qbeast_core.query.fractions import Sample
 from qbeast_core.query.nodes import Unknown
@@ -79,7 +81,7 @@ class Plan:
     def bytes_opened(self) -> int:
         """Bytes read from data files."""
         opened = np.flatnonzero(self.scan_plan.selection.opened).tolist()
-        return sum(self._bytes_of(number, self._ranges_of(number)) for number in opened)
+        return sum(self._bytes_opened_of(number) for number in opened)
 
     @cached_property
     def bytes_total(self) -> int:
@@ -145,21 +147,31 @@ class Plan:
 
     def _ranges_of(self, number: int) -> PageRanges | None:
         """Everything read of one file; None: the whole file."""
-        chosen = self.scan_plan.selection
-        if not chosen.opened[number]:
+        if not self.scan_plan.selection.opened[number]:
             return PageRanges([], (0, 0), 0)
-        columns = self._needed
-        request = self.reader.request(chosen, number)
-        if request is None and not set(columns) >= set(self.reader.snapshot.schema):
-            request = self.reader.all_pages(
-                chosen, number
-            )  # a choice of columns makes that less than the file
+        request = self._request_of(number)
         if request is None:
             return None
         try:
-            return self.reader.pages.ranges(request, columns)
+            return self.reader.pages.ranges(request, self._needed)
         except PagesUnavailable:
             return None  # the read falls back to the whole file too
+
+    def _bytes_opened_of(self, number: int) -> int:
+        """Bytes read of one file that is opened: as of its ranges, which take longer to name."""
+        request = self._request_of(number)
+        if request is not None:
+            with suppress(PagesUnavailable):
+                return self.reader.pages.bytes_of(request, self._needed)
+        return self._bytes_of(number, None)
+
+    def _request_of(self, number: int) -> PageRequest | None:
+        """Pages read of one opened file; None: the whole file."""
+        chosen = self.scan_plan.selection
+        request = self.reader.request(chosen, number)
+        if request is None and not set(self._needed) >= set(self.reader.snapshot.schema):
+            return self.reader.all_pages(chosen, number)  # a choice of columns makes that less than the file
+        return request
 
     def __repr__(self) -> str:
         return "\n".join([self._title, *(f"  {name:<7} {fact}" for name, fact in self._facts().items())])
