@@ -30,7 +30,7 @@ _MARGIN: Final = 1.1
 _HALVINGS: Final = 16
 """By which that fraction is found to a thousandth, between the one that was read and everything."""
 
-_LEAST_GROWTH, _MOST_GROWTH = 1.25, 50.0
+_LEAST_GROWTH, _MOST_GROWTH = 1.25, 200.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NoReturn
@@ -28,7 +28,7 @@ from qbeast_core.table.estimate.task import TaskSums
 from qbeast_core.table.index.carried import counts_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan_task import ScanTask, read_parts
+from qbeast_core.table.read.scan_task import BATCH_BYTES, ScanTask, read_parts
 from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 
 __all__ = ["Reading", "Window"]
@@ -326,7 +326,7 @@ class Reading:
         by_key = ask is None and window.by_key and self.design_effect >= _MANY_ROWS
         with evaluating(text, "where", "no answer was made"):
             # One batch at a time: Polars has threads of its own for each, and more of ours are in their way.
-            for frame in read_parts(all_parts(self.reader, plan), keep, self.reader.files):
+            for frame in _large(read_parts(all_parts(self.reader, plan), keep, self.reader.files)):
                 sums = self._summed(frame, window, ask)
                 yield frame.height, sums.by_key(self.question.by) if by_key else sums
 
@@ -367,6 +367,19 @@ class Reading:
                 if self._centres is not None:
                     return
         self._centres = dict.fromkeys(self.question.aggregates.centres, 0.0)
+
+
+def _large(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Put small frames together, of which a read of whole files gives many: each costs some queries."""
+    held, held_bytes = list[pl.DataFrame](), 0
+    for frame in frames:
+        held.append(frame)
+        held_bytes += int(frame.estimated_size())
+        if held_bytes >= BATCH_BYTES:
+            yield pl.concat(held)
+            held, held_bytes = [], 0
+    if held:
+        yield pl.concat(held)
 
 
 def _farthest(files: pl.DataFrame, bound: str, column: str) -> float | None:
