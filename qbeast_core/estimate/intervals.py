@@ -109,7 +109,7 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
     groups = len(sample.whole)
     finite: BoolArray = np.logical_and.reduce(np.isfinite(sample.totals[:, list(answer.totals)]), axis=1)
     is_counted = sample.ungrouped and sample.calibration is not None and set(answer.totals) <= {0}
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         of = answer.formula(Dual.inputs(sample.totals))
         if sample.probability == 1.0 or is_counted:
             return _known(of.value, finite)

@@ -124,6 +124,17 @@ def test_a_few_keys_of_several_rows_do_not_ask_for_all(by: list[str], *, known: 
         assert (one.largest_share >= 0.9 * every[answer.name].largest_share).all()
 
 
+@pytest.mark.parametrize("by", [[], ["kind"]])
+def test_what_does_not_vary_has_no_error(by: list[str]) -> None:
+    rows, weights = drawn(np.full(ROWS, 3.0))
+    weights[:6] = -(2**31)  # a key of several rows
+    found = intervals(ASKED, rows, weights, FRACTION, by=by, part=True)
+    assert found["mean"].half_width == pytest.approx(0.0, abs=1e-9)
+    if not by:
+        assert found["sum"].value == pytest.approx(3.0 * ROWS)
+        assert found["sum"].half_width == pytest.approx(0.0, abs=1e-3)
+
+
 @pytest.mark.parametrize("factor", [0.0, 1.0, 1e-160, 1e100, 1e150])
 def test_a_part_tells_the_same_of_tiny_and_of_huge_values(factor: float) -> None:
     """Fourth powers of residuals have no place in a float; where values are all alike, nothing varies."""
