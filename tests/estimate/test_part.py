@@ -73,8 +73,9 @@ def test_heavy_keys_are_all_looked_at(by: list[str], name: str) -> None:
     some = intervals(asked, rows, weights, FRACTION, by=by, part=True)
     every = intervals(asked, rows, weights, FRACTION, by=by)
     for one in asked:
-        np.testing.assert_array_equal(some[one].half_width, every[one].half_width)
-        np.testing.assert_array_equal(some[one].largest_share, every[one].largest_share)
+        # Threads add floats in any order.
+        np.testing.assert_allclose(some[one].half_width, every[one].half_width, rtol=1e-9)
+        np.testing.assert_allclose(some[one].largest_share, every[one].largest_share, rtol=1e-9)
         np.testing.assert_array_equal(some[one].keys, every[one].keys)
 
 
@@ -147,6 +148,5 @@ def test_a_part_tells_the_same_of_tiny_and_of_huge_values(factor: float) -> None
     values[np.argmax(weights == weights[weights < 0.8 * 2**32 - 2**31].max())] = 1e4 * max(factor, 1e-160)
     rows = rows.with_columns(x=pl.Series(values))
     heavy = intervals(asked, rows, weights, FRACTION, part=True)["sum"]
-    np.testing.assert_array_equal(
-        heavy.half_width, intervals(asked, rows, weights, FRACTION)["sum"].half_width
-    )
+    of_all = intervals(asked, rows, weights, FRACTION)["sum"]
+    np.testing.assert_allclose(heavy.half_width, of_all.half_width, rtol=1e-9)
