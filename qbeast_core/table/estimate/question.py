@@ -249,7 +249,8 @@ def _by(given: object, schema: pl.Schema) -> tuple[str, ...]:
     names = _names("by", () if given is None else given)
     unknown = [name for name in names if name not in schema]
     if unknown or len(set(names)) < len(names):
-        _refuse("by", f"must be different columns, not {names!r}; there are {list(schema)}")
+        told = f"must be different columns, not {names!r}; there are {list(schema)}"
+        _refuse("by", told, cure=did_you_mean(unknown, schema))
     nested = [name for name in names if schema[name].is_nested()]
     if nested:
         _refuse("by", f"cannot group by {nested}, which hold lists or structs")

@@ -272,14 +272,14 @@ class Reading:
             for sums in self._batches(window):
                 found.add(sums)
                 if most_bytes is not None and found.size_bytes > most_bytes:
-                    self._refuse_memory(found.size_bytes, most_bytes)
+                    self._refuse_memory(found.size_bytes, most_bytes, by_key=window.by_key)
             self.bytes_opened += window.plan.bytes_opened
         return found.sums
 
-    def _refuse_memory(self, held: int, most: int) -> NoReturn:
+    def _refuse_memory(self, held: int, most: int, *, by_key: bool) -> NoReturn:
         asked = self.question
         reasons = {
-            "keys": None if asked.has_target else "for an error, or for a smaller sample",
+            "keys": "for an error, or for a smaller sample" if by_key else None,
             "groups": "for fewer groups" if asked.by else None,
             "values for quantiles": "for no quantiles" if asked.aggregates.quantiles else None,
         }
