@@ -53,8 +53,7 @@ def load_table(stores: Stores) -> TableSnapshot:
             f"there is no CarbonData table at {store.uri!r}: it is a file; give the folder that it is in"
         )
         raise TableNotFoundError(message, path=store.uri)
-    schema = _schema(store)
-    columns = () if schema is None else _shown(schema)
+    schema, columns = _schema(store)
     _refuse_index_table(store, columns)
     loads = load_table_status(store, schema)
     if loads is None:
@@ -99,14 +98,15 @@ def load_segment(table: TableSnapshot, load: Load | None) -> Segment:
         raise StorageError(message, path=path) from error
 
 
-def _schema(store: Store) -> TableSchema | None:
-    """Return the schema; the file whose name begins so, the plain name first."""
+def _schema(store: Store) -> tuple[TableSchema | None, tuple[Column, ...]]:
+    """Return the schema and the columns it shows; of the files whose names begin so, the plain name counts first."""
     names = [path for path in _below(store, "Metadata") if path.rpartition("/")[2].startswith("schema")]
     for path in sorted(names, key=lambda one: (one != "Metadata/schema", one))[:1]:
         data = store.get(path)
         with inside(store.uri, path), unless_encrypted(data):
-            return read_fields(data, TableInfo.of)[0].fact_table
-    return None
+            schema = read_fields(data, TableInfo.of)[0].fact_table
+            return schema, _shown(schema)
+    return None, ()
 
 
 def _shown(schema: TableSchema) -> tuple[Column, ...]:

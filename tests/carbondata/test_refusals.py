@@ -59,6 +59,28 @@ def test_a_schema_that_is_written_again_says_the_same(tmp_path: Path) -> None:
     assert_frame_equal(after.read().sort("id"), before.read().sort("id"))
 
 
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({1: 5, 8: -3, 9: 10}, "precision 10 and scale -3"),
+        ({1: 5, 8: 11, 9: 10}, "precision 10 and scale 11"),
+        ({1: 21, 10: 0}, "a struct without fields"),
+        ({1: 20, 10: 2}, "an array or map of 2 children"),
+        ({1: 23, 10: 9}, "ends before the last child"),
+    ],
+)
+def test_columns_that_cannot_be_name_the_schema_file(
+    tmp_path: Path, fields: dict[int, int], reason: str
+) -> None:
+    def change(table: dict[int, Any]) -> None:
+        table[2][0].fields.update(fields)
+
+    path = with_schema(copied(tmp_path / "t"), change)
+    with pytest.raises(qbeast.DamagedFileError, match=reason) as caught:
+        qbeast.open_carbondata(path)
+    assert caught.value.path == "Metadata/schema"
+
+
 def test_the_version_of_the_table_status_that_the_schema_names_counts(tmp_path: Path) -> None:
     path = with_properties(copied(tmp_path / "t"), latestversion="1700000000002")
     status = path / "Metadata/tablestatus"
