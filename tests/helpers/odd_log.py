@@ -164,11 +164,11 @@ def settings_edits() -> st.SearchStrategy[Edit]:
     )
 
 
-def edits(columns: list[str]) -> st.SearchStrategy[list[Edit]]:
-    """One to three edits, no two of them of one file, nor of the settings."""
+def edits(columns: list[str], files: int) -> st.SearchStrategy[list[Edit]]:
+    """One to three edits of a log with so many files, no two of them of one file, nor of the settings."""
     every = st.one_of(tag_edits(), tag_edits(), stats_edits([*columns]), settings_edits(), add_edits())
     return st.lists(
-        every, min_size=1, max_size=3, unique_by=lambda one: -1 if one.kind == "settings" else one.at
+        every, min_size=1, max_size=3, unique_by=lambda one: -1 if one.kind == "settings" else one.at % files
     )
 
 

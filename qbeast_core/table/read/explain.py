@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from typing import Any, Final, Literal
 
@@ -16,10 +16,13 @@ from qbeast_core.html import bar, html_of
 from qbeast_core.io.footer import PagesUnavailable
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageRanges
+from qbeast_core.io.store import map_files
 from qbeast_core.query.fractions import Sample
 from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.predicate import conjuncts, parse_predicate
+from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import Predicate, filter_of
+from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import pushed_down, warn_if_empty
@@ -32,7 +35,10 @@ _RANGES: Final = pl.List(pl.Struct({"start": pl.Int64, "length": pl.Int64}))
 
 @dataclass(frozen=True, eq=False, repr=False)  # no slots: what is derived is kept
 class Plan:
-    """A read, planned; nothing but the tails of opened files is read, and these when `files` is asked for.
+    """A read, planned; no row is read.
+
+    The tails of opened files are read when `files` is asked for, those of files that the log does not count when rows
+    are.
 
     Bytes count all that is read from data files: pages, dictionaries, page directories and footers.
     """
@@ -88,15 +94,27 @@ class Plan:
         """Bytes of all live data files."""
         return int(self.reader.snapshot.files["size_bytes"].sum())
 
-    @property
+    @cached_property
     def rows_opened(self) -> int:
         """Rows of the pages and whole files read; more than match."""
-        return int(self.scan_plan.selection.rows_opened.sum())
+        chosen = self.scan_plan.selection
+        known = int(chosen.rows_opened.sum())
+        return known + self._footer_rows(self._uncounted & chosen.opened & (chosen.rows_opened == 0))
 
-    @property
+    @cached_property
     def rows_total(self) -> int:
         """Rows of all live data files, copies and deleted ones included."""
-        return self.reader.snapshot.counted_rows
+        return self.reader.snapshot.counted_rows + self._footer_rows(self._uncounted)
+
+    @property
+    def _uncounted(self) -> BoolArray:
+        """Files whose rows the log does not count, shape (files,)."""
+        return self.reader.snapshot.files["num_records"].is_null().to_numpy()
+
+    def _footer_rows(self, files: BoolArray) -> int:
+        """Count the rows of some files by their footers."""
+        reader, numbers = self.reader, np.flatnonzero(files).tolist()
+        return sum(map_files(reader.store, partial(_rows_of_footer, reader), numbers))
 
     @property
     def share(self) -> float:
@@ -214,6 +232,14 @@ class Plan:
         )
         much = f": a sampled count varies {effect**0.5:.1f} times as much as with independent rows"
         return f"{least}{effect:.2f}{where}{much if effect > CLUSTERED else ''}"
+
+
+def _rows_of_footer(reader: Reader, number: int) -> int:
+    size = int(reader.snapshot.files["size_bytes"][number])
+    try:
+        return int(read_footer(reader.store, reader.paths[number], size).num_rows)
+    except (Unreadable, FileNotFoundError):  # the error of a read names the file
+        return 0
 
 
 def _planned_again(reader: Reader, predicate: pl.Expr | None, asked: dict[str, Any]) -> Plan:

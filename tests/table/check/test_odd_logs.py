@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, note, settings
 
 import qbeast
 from tests.helpers.examples import examples
-from tests.helpers.odd_log import Edit, apply, edits
+from tests.helpers.odd_log import GONE, Edit, apply, edits
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, sampled, small_files
 
@@ -26,6 +26,7 @@ ROWS = pl.concat([OLD, OLD.with_columns(pl.col(ROW) + 5_000)])
 MORE = OLD.with_columns(pl.col(ROW) + 20_000)
 NARROW = (pl.col("a") < 10) | (pl.col("s") == "12")
 FRACTION = 0.3
+FILES = 6
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with small_files(file_rows=40, page_rows=8):
         qbeast.write_table(OLD, path, columns=INDEXED, cube_size=20)
         qbeast.write_table(ROWS[OLD.height :], path, mode="append")
-    assert len(qbeast.open_table(path).revisions) == 3
+    table = qbeast.open_table(path)
+    assert (len(table.revisions), table.files().height) == (3, FILES)
     return path
 
 
@@ -118,6 +120,11 @@ def check_mended(path: Path, rows: pl.DataFrame, *, grave: bool) -> None:
 
 
 @examples(3, slow=150, parent=settings(suppress_health_check=list(HealthCheck)))
-@given(changes=edits([*ROWS.columns]))
+@given(changes=edits([*ROWS.columns], FILES))
 def test_an_odd_log_costs_no_row(made: Path, changes: list[Edit]) -> None:
     check_edited(made, changes)
+
+
+@pytest.mark.parametrize("file", range(FILES))
+def test_rows_that_the_log_does_not_count_are_planned(made: Path, file: int) -> None:
+    check_edited(made, [Edit("tags", file, ("blocks", 0), None), Edit("stats", file, ("numRecords",), GONE)])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import orjson
 import polars as pl
 import pytest
+from deltalake import write_deltalake
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -144,3 +146,16 @@ def test_a_plan_names_the_parts_of_a_filter_that_close_nothing(tmp_path: Path) -
             assert ("keeps nothing closed" in shown) == bool(unused)
     assert table.explain().unused_conditions == table.explain("x < 100").unused_conditions == ()
     assert len(table.explain("x < 100 AND s LIKE '%7'").unused_conditions) == 1
+
+
+def test_rows_of_files_without_statistics_are_counted(tmp_path: Path) -> None:
+    qbeast.write_table(pl.DataFrame({"x": range(1000)}), tmp_path, columns=["x"])
+    write_deltalake(tmp_path, pl.DataFrame({"x": range(7)}).to_arrow(), mode="append")
+    for commit in (tmp_path / "_delta_log").glob("*.json"):
+        actions = [orjson.loads(line) for line in commit.read_bytes().splitlines()]
+        for action in actions:
+            action.get("add", {}).pop("stats", None)
+        commit.write_bytes(b"\n".join(map(orjson.dumps, actions)))
+    plan = qbeast.open_table(tmp_path).explain()
+    assert (plan.rows_opened, plan.rows_total) == (1007, 1007)
+    assert "1,007 of 1,007" in repr(plan)
