@@ -43,6 +43,8 @@ class Interval:
         False where rows hold NaN or infinities, which no bound holds for.
     skewness : F64Array
         By which share standard errors are wider for it, 0 and more; it falls as the root of the sampled keys grows.
+    deviates : bool
+        Whether the sample differs from what is known of all rows by more than chance explains.
     """
 
     value: F64Array
@@ -53,6 +55,7 @@ class Interval:
     exact: BoolArray
     finite: BoolArray
     skewness: F64Array
+    deviates: bool = False
 
     @property
     def half_width(self) -> F64Array:
@@ -127,6 +130,7 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
         exact=np.zeros(groups, np.bool_),
         finite=finite,
         skewness=moments.skewness,
+        deviates=sample.deviates,
     )
 
 
@@ -339,6 +343,7 @@ def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: flo
         exact=np.zeros(groups, np.bool_),
         finite=finite,
         skewness=moments.skewness,
+        deviates=sample.deviates,
     )
 
 

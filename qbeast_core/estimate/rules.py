@@ -59,13 +59,16 @@ class Target:
 def is_reliable(found: Interval) -> BoolArray:
     """Tell of each group whether its interval is believed: exact, or of enough keys of which none rules the rest.
 
+    Of a sample that deviates from what is known of all rows none is believed: it lacks keys that matter.
+
     Parameters
     ----------
     found : Interval
         Of an answer.
     """
     bounded = np.isfinite(found.low) & np.isfinite(found.high)
-    return found.exact | (bounded & (found.keys >= LEAST_KEYS) & (found.largest_share <= MOST_SHARE))
+    enough = (found.keys >= LEAST_KEYS) & (found.largest_share <= MOST_SHARE)
+    return found.exact | (bounded & enough & (not found.deviates))
 
 
 def is_met(found: Interval, target: Target) -> BoolArray:
@@ -110,6 +113,8 @@ def next_fraction(
     short = wanted & found.finite & ~is_met(found, target)
     if not short.any():
         return fraction
+    if found.deviates:  # where the keys lie that it lacks is not known
+        return min(max(1.0, fraction), most_growth * fraction)
     width, enough = found.half_width[short], target.width(found.value[short])
     by_width = _MARGIN * _fraction_of_width(fraction, width, found.skewness[short], enough)
     with np.errstate(divide="ignore"):

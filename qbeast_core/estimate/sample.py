@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.estimate.aggregates import TOTAL, Aggregates, Quantile
+from qbeast_core.estimate.deviation import SeenRows
 from qbeast_core.estimate.runs import Runs
 from qbeast_core.estimate.sums import (
     GROUP,
@@ -151,6 +152,8 @@ class Sample:
         Whether the rows that are calibrated to are one group, so that it has so many.
     unseen : F64Array
         For each total the value of a row that is there and not in the sample, shape (totals,); 0.0: none is known of.
+    deviates : bool
+        Whether it differs from what is known of all rows by more than chance explains.
     """
 
     probability: float
@@ -163,6 +166,7 @@ class Sample:
     part: Part | None = None
     ungrouped: bool = False
     unseen: F64Array = field(default_factory=lambda: np.zeros(0))
+    deviates: bool = False
 
     @property
     def scale(self) -> float:
@@ -196,6 +200,7 @@ class Sample:
         known_rows: int | None,
         filtered: bool,
         counted: bool = False,
+        bounds: tuple[int, int] | None = None,
         farthest: Callable[[], Mapping[int, float]] = dict,
         weights: WeightRange | None = None,
     ) -> Sample:
@@ -217,6 +222,8 @@ class Sample:
             Whether rows are left out by a filter.
         counted : bool
             Whether `known_rows` are those that it keeps.
+        bounds : tuple of int, optional
+            Where they are not known, the least and the most that the filter keeps of what was sampled from.
         farthest : callable, optional
             Gives by numbers of totals how far from zero values of rows go, where that is known; asked of all rows.
         weights : WeightRange, optional
@@ -229,6 +236,7 @@ class Sample:
         sizes = sampled.sizes.counted()
         looked_at = _Looked(sampled, groups, tuple(by), sizes, known_rows is not None)
         part = None if weights is None else looked_at.part(rows[:, 0], weights, least, most)
+        compared = bounds if known_rows is None else (known_rows, known_rows)
         return Sample(
             probability=probability,
             groups=groups,
@@ -242,10 +250,11 @@ class Sample:
             unseen=_unseen(np.maximum(np.abs(least), np.abs(most)), farthest())
             if everything
             else np.zeros(0),
+            deviates=compared is not None and looked_at.seen(probability).deviates(*compared),
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class _Looked:
     """Looks at sampled rows key by key."""
 
@@ -272,7 +281,7 @@ class _Looked:
             return None
         first = pl.col(WEIGHT) < weights.from_ + width
         keys = self.keys(self.sampled.entries.filter(pl.any_horizontal(first, *self._all_of(small))))
-        sizes = self._rows_of_keys()
+        sizes = self.rows_of_keys
         several = sizes.power(4) - sizes.singles
         return Part(keys, np.where(small, 1.0, share), least, most, sizes.largest, several)
 
@@ -286,7 +295,13 @@ class _Looked:
             for at in range(chosen.height)
         ]
 
-    def _rows_of_keys(self) -> CountedKeys:
+    def seen(self, probability: float) -> SeenRows:
+        """Return how many rows the sampled keys have."""
+        sizes = self.rows_of_keys
+        return SeenRows(sizes.power(1), sizes.power(2), probability)
+
+    @cached_property
+    def rows_of_keys(self) -> CountedKeys:
         """Return the rows of each key, those that do not count included where they are known."""
         if self.calibrated:
             return self.sizes

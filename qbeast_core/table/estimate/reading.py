@@ -178,9 +178,28 @@ class Reading:
                 self.counted = self._counted_rows(found, window)
         return self.counted is not None
 
+    @property
+    def bounds(self) -> tuple[int, int] | None:
+        """The least and the most rows of files with an index that the conditions keep; None: the log does not tell."""
+        found = self._kept_rows
+        return None if found is None else (found.known, found.known + found.rows_read)
+
     @cached_property
     def row_count(self) -> tuple[RowCount, Window | None] | None:
         """How many rows the conditions keep, as far as the log tells, and what is read for the rest."""
+        found, asked = self._kept_rows, self.question
+        condition = asked.pushed(self.reader.snapshot.schema)
+        if found is None or condition is None or found.rows_read > _MOST_COUNTED * self.rows_opened:
+            return None
+        plan = ScanPlan(found.undecided, ALL_WEIGHTS, None)
+        columns = tuple(dict.fromkeys(condition.meta.root_names()))
+        read = Plan(self.reader, plan, None, columns)
+        left = replace(asked, columns=columns)
+        return found, Window(read, by_key=False, left=left) if found.undecided.opened.any() else None
+
+    @cached_property
+    def _kept_rows(self) -> RowCount | None:
+        """How many rows the conditions keep, as far as cubes and files decide it; None: the log does not tell."""
         schema, asked = self.reader.snapshot.schema, self.question
         condition = asked.pushed(schema)
         if condition is None or any(set(one.meta.root_names()) - set(schema) for one in asked.conditions):
@@ -189,20 +208,13 @@ class Reading:
         if isinstance(rest, Unknown):
             return None
         chosen = self._planners[True](None).selection
-        found = count_rows(
+        return count_rows(
             chosen.table,
             chosen.blocks,
             match(chosen.table, rest).blocks,
             files=~self.unplaced,
             deleted=self.reader.deleted_rows,
         )
-        if found is None or found.rows_read > _MOST_COUNTED * self.rows_opened:
-            return None
-        plan = ScanPlan(found.undecided, ALL_WEIGHTS, None)
-        columns = tuple(dict.fromkeys(condition.meta.root_names()))
-        read = Plan(self.reader, plan, None, columns)
-        left = replace(asked, columns=columns)
-        return found, Window(read, by_key=False, left=left) if found.undecided.opened.any() else None
 
     def _counted_rows(self, found: RowCount, window: Window) -> int | None:
         """Read what is not decided; None if that is not what was planned, so that rows might be counted twice."""

@@ -50,7 +50,8 @@ class Estimate:
     frame : polars.DataFrame
         One row a group: the columns of groups; for every answer its value, ``<name>_low`` and ``<name>_high``, in
         Float64, null where there is none; ``rows_sampled`` of the group; ``reliable``, whether its intervals are
-        believed: exact, or of at least 100 sampled keys, none of which brings more than 10 % of the variance.
+        believed: exact, or of at least 100 sampled keys, none of which brings more than 10 % of the variance, in a
+        sample that has as many rows as the log lets expect.
     uri : str
         The table.
     version : int
@@ -226,7 +227,13 @@ def _notes(names: Sequence[str], intervals: Sequence[Interval], reliable: BoolAr
                 "with where="
             )
     few = int((~reliable).sum())
-    if few:
+    if few and any(found.deviates for found in intervals):
+        notes.append(
+            f"{few} of {len(reliable)} group(s) are not reliable: the sample has other numbers of rows than the log "
+            "tells of, by more than chance explains, so keys of many rows are not in it or too many of them; allow to "
+            "read more"
+        )
+    elif few:
         notes.append(
             f"{few} of {len(reliable)} group(s) are not reliable: fewer than {LEAST_KEYS} sampled keys, one of them "
             f"with more than {MOST_SHARE:.0%} of the variance, or no bound at all"

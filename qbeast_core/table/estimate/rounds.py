@@ -298,6 +298,7 @@ class _State:
             known_rows=reading.rows_known if reading.is_calibrated else None,
             filtered=bool(asked.conditions),
             counted=reading.counted is not None,
+            bounds=reading.bounds,
             farthest=lambda: reading.farthest,
             weights=sample_to_weights((self.start, self.fraction)),
         )
