@@ -138,7 +138,7 @@ class QbeastError(_Shown, Exception):
     """Base of every error raised on purpose; catch this one to catch them all.
 
     Messages quote names, data and other libraries: they hold no password or signature of an address, no colours and
-    no control characters but tabs and line feeds.
+    no control characters; they are one line.
     """
 
     code: ClassVar[str] = "qbeast"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Self
 
-from qbeast_core.plain_text import for_people
+from qbeast_core.plain_text import for_people, on_one_line
 
 __all__ = ["SCANS", "Hint", "Message", "argument", "call", "did_you_mean", "named", "nearest", "refusal"]
 
@@ -110,7 +110,7 @@ class Message(str):
         return "".join(part if isinstance(part, str) else spell(part) for part in self.parts)
 
     def for_people(self) -> Message:
-        """Return the same without secrets, colours and hidden characters."""
+        """Return the same on one line, without secrets, colours and hidden characters."""
         return Message(*(for_people(part) if isinstance(part, str) else part for part in self.parts))
 
 
@@ -243,7 +243,7 @@ def _matches(given: str, known: Iterable[object]) -> list[str]:
 def _python(value: object) -> str:
     match value:
         case str():
-            return f'"{value}"'
+            return f'"{on_one_line(value)}"'
         case float():
             return f"{value:g}"
         case tuple():

@@ -16,7 +16,8 @@ from qbeast_core.plain_text import for_people
 __all__ = ["LOG"]
 
 LOG: Final = logging.getLogger("qbeast")
-"""Messages are put together only where somebody listens, and show no passwords of addresses and no terminal codes."""
+"""Messages are put together only where somebody listens, are one line each, and show no passwords of
+addresses and no terminal codes."""
 
 
 def _cleaned(record: logging.LogRecord) -> bool:

@@ -10,15 +10,25 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["HIDDEN", "first_line", "for_people", "shortened", "visible", "without_secrets"]
+__all__ = [
+    "HIDDEN",
+    "first_line",
+    "for_people",
+    "in_lines",
+    "on_one_line",
+    "shortened",
+    "visible",
+    "without_secrets",
+]
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 HIDDEN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Controls but tab and line feed (those of Latin-1 too), marks that turn the direction of writing, line separators."""
 
-_LATIN: Final = 0x100
+_BREAKING: Final = re.compile(rf"[\t\n]|{HIDDEN.pattern}")
 _MOST_VALUES: Final = 8
 _MOST_CHARACTERS: Final = 100
 _ADDRESS: Final = re.compile(
@@ -71,7 +81,39 @@ def visible(text: str) -> str:
     >>> visible("bell\x07 and \x1b[31mred\x1b[0m")
     'bell\\x07 and \\x1b[31mred\\x1b[0m'
     """
-    return HIDDEN.sub(lambda found: _spelled(found[0]), text)
+    return HIDDEN.sub(_spelled, text)
+
+
+def on_one_line(text: str) -> str:
+    r"""Return a text as `visible` does, with tabs and line feeds written as escapes too.
+
+    Parameters
+    ----------
+    text : str
+        From anywhere.
+
+    Examples
+    --------
+    >>> on_one_line("name = 'x\nINFO all is well'")
+    "name = 'x\\nINFO all is well'"
+    """
+    return _BREAKING.sub(_spelled, text)
+
+
+def in_lines(lines: Iterable[str]) -> str:
+    r"""Join lines; a line feed inside of one is written as an escape.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        With names and values from anywhere.
+
+    Examples
+    --------
+    >>> in_lines(["columns", "a\nb"])
+    'columns\na\\nb'
+    """
+    return "\n".join(map(on_one_line, lines))
 
 
 def without_secrets(text: str) -> str:
@@ -109,14 +151,16 @@ def first_line(text: str) -> str:
 
 
 def for_people(text: str) -> str:
-    """Return a text without secrets, colours and hidden characters; see `without_secrets` and `visible`.
+    """Return a text on one line without secrets, colours and hidden characters.
+
+    See `without_secrets` and `on_one_line`.
 
     Parameters
     ----------
     text : str
         From anywhere.
     """
-    return visible(_COLOURS.sub("", without_secrets(text)))
+    return on_one_line(_COLOURS.sub("", without_secrets(text)))
 
 
 def _masked(found: re.Match[str]) -> str:
@@ -126,6 +170,5 @@ def _masked(found: re.Match[str]) -> str:
     return f"{found['scheme']}{shown}{found['rest']}{'' if found['query'] is None else '?***'}"
 
 
-def _spelled(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < _LATIN else f"\\u{code:04x}"
+def _spelled(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")

@@ -13,6 +13,7 @@ import pytest
 
 import qbeast
 from qbeast_core.logs import LOG
+from qbeast_core.plain_text import HIDDEN
 from qbeast_core.table.commit import commit as commits
 
 ROWS = pl.DataFrame({"id": range(2000), "x": range(2000)})
@@ -79,3 +80,38 @@ def test_no_secret_of_an_address_is_told(caplog: pytest.LogCaptureFixture) -> No
     caplog.set_level(logging.INFO, "qbeast")
     LOG.info("reads %s", "s3://key:hunter2@bucket/t?X-Amz-Signature=hunter2")
     assert told(caplog) == [("INFO", "reads s3://***@bucket/t?***")]
+
+
+FORGED = "x\nERROR qbeast: forged\r\x1b[31m\x9b2J\u2028\u202ey"
+
+
+def test_values_of_filters_forge_no_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "qbeast")
+    path = tmp_path / "t"
+    rows = pl.DataFrame({"id": range(20), f"b{FORGED}": "a", "s": "a"})
+    qbeast.write_table(rows, path, columns=["id", f"b{FORGED}"])
+    table = qbeast.open_table(path)
+    qbeast.read_table(path, where=pl.col("s") == FORGED)
+    table.update(pl.col("id") < 3, {"s": pl.lit(FORGED)})
+    table.merge(rows.head(2), on="id", matched_if=pl.col("s") != FORGED)
+    table.delete(pl.col("s") == FORGED)
+    texts = [text for _, text in told(caplog)]
+    assert any("forged" in text and "filter" in text for text in texts)
+    shown = [*texts, repr(table), repr(table.explain(pl.col("s") == FORGED)), repr(table.metrics())]
+    shown += [repr(qbeast.suggest_columns(rows)), repr(table.check())]
+    shown.append(repr(table.estimate({"n": "count(*)"}, sample=1.0)))
+    lines = [line for text in shown for line in text.split("\n")]
+    assert not [line for line in lines if line.startswith("ERROR") or HIDDEN.search(line)]
+    assert [text for text in texts if "\n" in text] == []
+
+
+def test_errors_are_one_line_whatever_they_quote(path: Path) -> None:
+    with pytest.raises(qbeast.InvalidInputError) as absent:
+        qbeast.open_table(FORGED)
+    with pytest.raises(qbeast.InvalidInputError) as unknown:
+        qbeast.read_table(path, where=pl.col(FORGED) == FORGED)
+    with pytest.raises(qbeast.InvalidInputError) as wrong:
+        qbeast.open_table(path).update(f"nope = '{FORGED}'", {"x": 1})
+    for error in (absent, unknown, wrong):
+        assert not HIDDEN.search(str(error.value))
+        assert "\n" not in str(error.value)

@@ -89,7 +89,7 @@ def test_no_pydantic_model_and_no_tuple_holds_storage_options() -> None:
 )
 def test_messages_hold_neither_secrets_nor_codes(kind: Any, facts: dict[str, Any]) -> None:
     told = kind(f"\x1b[31mno\x1b[0m: {ADDRESS} \x9b2J\x07 \u202etxt.exe\r\nnext\tline", **facts)
-    assert str(told) == f"no: {SHOWN} \\x9b2J\\x07 \\u202etxt.exe\\x0d\nnext\tline"
+    assert str(told) == f"no: {SHOWN} \\x9b2J\\x07 \\u202etxt.exe\\r\\nnext\\tline"
     assert str(pickle.loads(pickle.dumps(told))) == str(told)  # noqa: S301 - our own
     assert SECRET not in repr(told)
 

@@ -11,6 +11,7 @@ import polars as pl
 
 from qbeast_core.carbondata.reader import FilePlan, TableReader
 from qbeast_core.html import html_of
+from qbeast_core.plain_text import in_lines
 from qbeast_core.query.nodes import Node
 
 __all__ = ["CarbonPlan"]
@@ -103,7 +104,7 @@ class CarbonPlan:
         return (live.segment, live.path, bool(chosen), *counts)
 
     def __repr__(self) -> str:
-        return "\n".join([self._title, *(f"  {name:<9}  {fact}" for name, fact in self._facts().items())])
+        return in_lines([self._title, *(f"  {name:<9}  {fact}" for name, fact in self._facts().items())])
 
     def _repr_html_(self) -> str:
         return html_of(self._title, {name: escape(fact) for name, fact in self._facts().items()})

@@ -28,6 +28,7 @@ from qbeast_core.errors import (
 )
 from qbeast_core.html import html_of
 from qbeast_core.io.store import checked_options, map_files, open_store
+from qbeast_core.plain_text import in_lines
 from qbeast_core.renamed import renamed
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.read.scan import lazy_frame, pushed_down
@@ -223,7 +224,7 @@ class CarbonTable:
             lines += [f"  {'' if number else name:<8}  {fact}" for number, fact in enumerate(told)]
         width = max((len(name) for name in self.schema), default=0)
         lines += ["  columns", *(f"    {name:<{width}}  {dtype}" for name, dtype in self.schema.items())]
-        return "\n".join(lines)
+        return in_lines(lines)
 
     def _repr_html_(self) -> str:
         facts = {name: "<br>".join(map(escape, told)) for name, told in self._facts().items() if told}

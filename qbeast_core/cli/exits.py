@@ -76,7 +76,7 @@ def reported(settings: Settings) -> Generator[None]:
         if _is_clicks_own(error):
             raise
         if settings.traceback:
-            shown = for_people("".join(traceback.format_exception(error)))
+            shown = "\n".join(map(for_people, "".join(traceback.format_exception(error)).split("\n")))
             click.echo(shown, err=True, nl=False)
         code, exit_code, text = _described(error, settings)
         message = for_people(text)

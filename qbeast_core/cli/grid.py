@@ -16,7 +16,7 @@ from rich.text import Text
 from qbeast_core.cli.screen import remark, width_of_screen
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.schema import schema_to_delta
-from qbeast_core.plain_text import visible
+from qbeast_core.plain_text import on_one_line, visible
 
 __all__ = ["frame_grid", "grid", "size_text", "type_text"]
 
@@ -30,7 +30,7 @@ size_text: Final = partial(decimal, precision=2)
 def frame_grid(rows: pl.DataFrame) -> list[Any]:
     """Return a table of rows under names and types, and a remark where columns do not fit on the screen."""
     cells = [[_cell(value) for value in column] for column in rows.iter_columns()]
-    heads = [[visible(name), type_text(dtype)] for name, dtype in rows.schema.items()]
+    heads = [[on_one_line(name), type_text(dtype)] for name, dtype in rows.schema.items()]
     widths = [max(map(len, [*head, *column])) + _GAP for head, column in zip(heads, cells, strict=True)]
     shown = _fitting(widths)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
@@ -50,7 +50,7 @@ def grid(heads: Sequence[str], rows: Sequence[Sequence[object]], *, right: Seque
     for head in heads:
         table.add_column(head, justify="right" if head in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*("" if cell is None else visible(str(cell)) for cell in row))
+        table.add_row(*("" if cell is None else on_one_line(str(cell)) for cell in row))
     return table
 
 

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from qbeast_core.plain_text import visible
+from qbeast_core.plain_text import on_one_line, visible
 
 __all__ = ["draw", "remark", "width_of_screen"]
 
@@ -31,7 +31,7 @@ def draw(parts: Sequence[Any]) -> None:
 
 def remark(text: str) -> Text:
     """Return a text beside the answer, shown faintly."""
-    return Text(visible(text), style="dim")
+    return Text(on_one_line(text), style="dim")
 
 
 def width_of_screen() -> int | None:

@@ -20,7 +20,7 @@ from qbeast_core.hints import Message, did_you_mean, named
 from qbeast_core.html import html_of
 from qbeast_core.io.pages import PageReader
 from qbeast_core.optional import require
-from qbeast_core.plain_text import first_line
+from qbeast_core.plain_text import first_line, on_one_line
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.fractions import Sample
 from qbeast_core.query.sql_statement import refuse_statement
@@ -97,11 +97,14 @@ class Table:
             return f"Table {self.uri!r}, version {self.version}, cannot be used here: {FORKED}"
         latest = self._snapshot.config.latest
         kinds = {} if latest is None else latest.transformer_kinds
-        columns = ", ".join(f"{name}:{kind}" for name, kind in kinds.items()) or "columns that cannot be told"
+        columns = (
+            on_one_line(", ".join(f"{name}:{kind}" for name, kind in kinds.items()))
+            or "columns that cannot be told"
+        )
         files = self._snapshot.files
         return (
             f"Table {self.uri!r}, version {self.version}: {self._snapshot.counted_rows:,} rows "
-            f"in {files.height:,} files, indexed by {columns}"
+            f"in {files.height:,} files, indexed by {on_one_line(columns)}"
         )
 
     def _repr_html_(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 import polars as pl
 
 from qbeast_core.html import html_of
+from qbeast_core.plain_text import in_lines
 
 __all__ = [
     "FAULT_SCHEMA",
@@ -212,7 +213,7 @@ class CheckReport:
         if self.faults.height > _SHOWN:
             lines.append(f"  ... and {self.faults.height - _SHOWN:,} more, see .faults")
         lines += [f"  note: {note}" for note in self.notes]
-        return "\n".join(lines)
+        return in_lines(lines)
 
     def _repr_html_(self) -> str:
         facts = {

@@ -17,6 +17,7 @@ from qbeast_core.log.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.repaired_settings import repaired_settings
+from qbeast_core.plain_text import in_lines
 from qbeast_core.results import Result
 from qbeast_core.runtime import ProgressCallback
 from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
@@ -188,7 +189,7 @@ class RepairResult(Result):
             self.remaining.select("code", "path", "message", "advice").head(20).iter_rows()
         ):
             lines.append(f"  {code}: {path or 'the table'}: {message}; {advice}")
-        return "\n".join(lines)
+        return in_lines(lines)
 
 
 def repair_table(

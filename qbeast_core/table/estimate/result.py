@@ -17,6 +17,7 @@ from qbeast_core.estimate.sample import Sample
 from qbeast_core.estimate.sums import GROUP
 from qbeast_core.html import html_of
 from qbeast_core.optional import require
+from qbeast_core.plain_text import in_lines
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.table.estimate.question import Question
 
@@ -156,7 +157,7 @@ class Estimate:
 
     def __repr__(self) -> str:
         head = f"Estimate of {self.uri}, version {self.version}: {self.summary}"
-        return "\n".join([head, *(f"  {note}" for note in self.notes), str(self.frame)])
+        return in_lines([head, *(f"  {note}" for note in self.notes), *str(self.frame).split("\n")])
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from qbeast_core.errors import refuse
 from qbeast_core.html import html_of
+from qbeast_core.plain_text import in_lines
 from qbeast_core.query.live_blocks import characters_per_level
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.table.index.carried import counts_of
@@ -204,7 +205,7 @@ class Metrics(_Value):
         head = f"Index metrics of version {self.version}{effect}"
         newest = [one.revision_id for one in self.revisions if one.blocks][-_IN_FULL:]
         lines = (line for one in self.revisions for line in _lines(one, in_full=one.revision_id in newest))
-        return "\n".join([head, *lines])
+        return in_lines([head, *lines])
 
     __str__ = __repr__
 

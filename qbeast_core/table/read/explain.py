@@ -17,6 +17,7 @@ from qbeast_core.io.footer import PagesUnavailable
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageRanges
 from qbeast_core.io.store import map_files
+from qbeast_core.plain_text import in_lines
 from qbeast_core.query.fractions import Sample
 from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.predicate import conjuncts, parse_predicate
@@ -192,7 +193,7 @@ class Plan:
         return request
 
     def __repr__(self) -> str:
-        return "\n".join([self._title, *(f"  {name:<7} {fact}" for name, fact in self._facts().items())])
+        return in_lines([self._title, *(f"  {name:<7} {fact}" for name, fact in self._facts().items())])
 
     def _repr_html_(self) -> str:
         facts = {name: escape(fact) for name, fact in self._facts().items()}

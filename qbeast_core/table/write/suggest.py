@@ -12,6 +12,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, refuse
 from qbeast_core.html import html_of
+from qbeast_core.plain_text import in_lines
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.spec.transformer import transformer_for
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
@@ -65,7 +66,7 @@ class SuggestedColumns:
     frame: pl.DataFrame
 
     def __repr__(self) -> str:
-        return "\n".join([self._title, *(f"  {one}: {why}" for one, why in self._reasons.items())])
+        return in_lines([self._title, *(f"  {one}: {why}" for one, why in self._reasons.items())])
 
     def _repr_html_(self) -> str:
         return html_of(self._title, {}, self.frame)
