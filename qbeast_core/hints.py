@@ -9,7 +9,19 @@ from typing import Final, Self
 
 from qbeast_core.plain_text import for_people, on_one_line
 
-__all__ = ["SCANS", "Hint", "Message", "argument", "call", "did_you_mean", "named", "nearest", "refusal"]
+__all__ = [
+    "IMPORTS_OF_DELTA",
+    "SCANS",
+    "Hint",
+    "Message",
+    "argument",
+    "call",
+    "did_you_mean",
+    "named",
+    "nearest",
+    "refusal",
+    "rows_of_delta",
+]
 
 _LONGEST_SHOWN: Final = 80
 SCANS: Final = {
@@ -22,6 +34,9 @@ SCANS: Final = {
     ".feather": ("Arrow", "scan_ipc"),
 }
 """What files of an ending hold, and the function of Polars that reads them."""
+
+IMPORTS_OF_DELTA: Final = "from deltalake import DeltaTable, QueryBuilder; "
+"""What `rows_of_delta` needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +53,8 @@ class Hint:
     path : str or None
         The table that it is about.
     scan : str or None
-        The function of Polars that reads `path`; its rows are to go into a new table.
+        What reads `path`, its rows are to go into a new table: a function of Polars; or ``scan_table``, which is of
+        ``qbeast``; or ``scan_delta``, which stands for `rows_of_delta`.
     rows : bool
         Whether rows of the caller's are given, to go into `path` where there is one.
     given : object
@@ -79,11 +95,22 @@ class Hint:
         if not self.call:
             return ", ".join(given)
         if self.path is not None:
-            place = repr(self.path) if self.scan is None else f"pl.{self.scan}({self.path!r}), new"
-            given.insert(0, f"rows, {place}" if self.rows else place)
+            given.insert(0, f"rows, {self._place}" if self.rows else self._place)
         elif self.rows:
             given.insert(0, "rows")
-        return f"{'' if '.' in self.call else 'qbeast.'}{self.call}({', '.join(given)})"
+        first = IMPORTS_OF_DELTA if self.scan == "scan_delta" else ""
+        return f"{first}{'' if '.' in self.call else 'qbeast.'}{self.call}({', '.join(given)})"
+
+    @property
+    def _place(self) -> str:
+        path = self.path or ""
+        match self.scan:
+            case None:
+                return repr(path)
+            case "scan_delta":
+                return f"{rows_of_delta(path)}, new"
+            case scan:
+                return f"{'qbeast' if scan == 'scan_table' else 'pl'}.{scan}({path!r}), new"
 
 
 class Message(str):
@@ -140,10 +167,30 @@ def call(
     qbeast.write_table(rows, 't', columns=[...])
     >>> print(call("suggest_columns", rows=True))
     qbeast.suggest_columns(rows)
-    >>> print(call("write_table", "old", scan="scan_delta", columns=["day", ...]), call("Table.files"))
-    qbeast.write_table(pl.scan_delta('old'), new, columns=['day', ...]) Table.files()
+    >>> print(call("write_table", "old", scan="scan_csv", columns=["day", ...]), call("Table.files"))
+    qbeast.write_table(pl.scan_csv('old'), new, columns=['day', ...]) Table.files()
     """
     return Hint(arguments, name, None if path is None else for_people(path), scan, rows)
+
+
+def rows_of_delta(path: str, *, without: str | None = None) -> str:
+    r"""Return the expression that reads a Delta table: deltalake reads more of them right than Polars does.
+
+    Parameters
+    ----------
+    path : str
+        The table.
+    without : str, optional
+        A column to leave out.
+
+    Examples
+    --------
+    >>> rows_of_delta("old", without="v")
+    'QueryBuilder().register("old", DeltaTable(\'old\')).execute(\'SELECT * EXCLUDE ("v") FROM old\')'
+    """
+    quoted = None if without is None else without.replace('"', '""')
+    query = "SELECT * FROM old" if quoted is None else f'SELECT * EXCLUDE ("{quoted}") FROM old'  # noqa: S608 - it is shown
+    return f'QueryBuilder().register("old", DeltaTable({path!r})).execute({query!r})'
 
 
 def named(name: str, given: object = None, known: Iterable[object] = ()) -> Hint:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 import polars as pl
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
+from polars.io.plugins import register_io_source
 
 import qbeast
 from qbeast_core.cli.files import ENDINGS
@@ -194,11 +197,33 @@ def _scan_delta(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
     try:  # tables of qbeast's may hold copies of rows, which others return twice
         return qbeast.open_table(where, storage_options=store).scan()
     except qbeast.NotQbeastTableError:
-        return pl.scan_delta(where, storage_options=store)
+        return _scan_delta_of_others(where, store)
     except qbeast.UnsupportedTableError as error:
-        if not error.feature.startswith(PARTITIONING):  # no table of qbeast's has partitions
+        # No table of qbeast's has either.
+        if error.feature != "columnMapping" and not error.feature.startswith(PARTITIONING):
             raise
-        return pl.scan_delta(where, storage_options=store)
+        try:
+            return _scan_delta_of_others(where, store)
+        except DeltaError:
+            raise error from None
+
+
+def _scan_delta_of_others(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
+    """Read with deltalake's engine, in batches: Polars' `scan_delta` refuses or misreads some tables."""
+    builder = QueryBuilder().register("old", DeltaTable(where, storage_options=store))
+
+    def read(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        doubled = (name.replace('"', '""') for name in with_columns or schema)
+        limit = "" if n_rows is None or predicate is not None else f" LIMIT {n_rows}"
+        listed = ", ".join(f'"{name}"' for name in doubled)
+        for batch in builder.execute(f"SELECT {listed} FROM old{limit}"):  # noqa: S608 - names are quoted
+            rows = pl.DataFrame(batch)
+            yield rows if predicate is None else rows.filter(predicate)
+
+    schema = pl.DataFrame(builder.execute("SELECT * FROM old LIMIT 0").read_all()).schema
+    return register_io_source(read, schema=schema)
 
 
 def _types(options: SourceOptions) -> dict[str, pl.DataType]:

@@ -16,7 +16,13 @@ import orjson
 
 from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
-from qbeast_core.log.refusals import APPEND_ONLY, PARTITIONING, damaged_index, refusal
+from qbeast_core.log.refusals import (
+    APPEND_ONLY,
+    MAPPING_OF_NO_PROTOCOL,
+    PARTITIONING,
+    damaged_index,
+    refusal,
+)
 from qbeast_core.spec.table_config import TableConfig
 
 __all__ = [
@@ -127,7 +133,7 @@ def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None
     refused = sorted(named - _READER_FEATURES - _WHILE_INACTIVE)
     # Heeded whatever the protocol says: where a file holds other names or types, rows would come back wrong.
     if _is_mapped(metadata):
-        refused.append("columnMapping")
+        refused.append("columnMapping" if _reads_mapped(protocol) else MAPPING_OF_NO_PROTOCOL)
     if "typeWidening" in marks_in_use(metadata.schema_string):
         refused.append("typeWidening")
     if protocol.min_reader_version > _MOST_READER:
@@ -256,6 +262,13 @@ def _is_bound(feature: str, protocol: Protocol) -> bool:
     if protocol.min_writer_version >= _MOST_WRITER:
         return not {feature, f"{feature}-preview"}.isdisjoint(protocol.writer_features or ())
     return protocol.min_writer_version >= _LEGACY.get(feature, _MOST_WRITER)
+
+
+def _reads_mapped(protocol: Protocol) -> bool:
+    """Tell whether readers heed column mapping: some writers list the feature among those of writers alone."""
+    if protocol.min_reader_version < _MOST_READER:
+        return protocol.min_reader_version == 2
+    return "columnMapping" in {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
 
 
 def _is_true(metadata: Metadata, key: str) -> bool:

@@ -9,9 +9,18 @@ from qbeast_core.hints import Message, argument, call
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.spec.table_config import TableConfig
 
-__all__ = ["APPEND_ONLY", "COPIES", "PARTITIONING", "copy_of", "damaged_index", "refusal"]
+__all__ = [
+    "APPEND_ONLY",
+    "COPIES",
+    "MAPPING_OF_NO_PROTOCOL",
+    "PARTITIONING",
+    "copy_of",
+    "damaged_index",
+    "refusal",
+]
 
 PARTITIONING: Final = "partitioning by"
+MAPPING_OF_NO_PROTOCOL: Final = "columnMapping that its protocol does not name"
 APPEND_ONLY: Final = "delta.appendOnly"
 
 COPIES: Final[Mapping[str, str]] = {
@@ -23,6 +32,10 @@ COPIES: Final[Mapping[str, str]] = {
         "Let Spark with Delta copy it, "
         'qbeast_spark_bridge.write_table(spark.read.format("delta").load({path!r}), new, columns=[...]), or take the '
         "feature out: ALTER TABLE ... DROP FEATURE typeWidening."
+    ),
+    MAPPING_OF_NO_PROTOCOL: (
+        "Other readers return nulls for it. Name the feature first, deltalake.DeltaTable({path!r}).alter.add_feature("
+        "deltalake.TableFeatures.ColumnMapping, allow_protocol_versions_increase=True), and copy the table then."
     ),
 }
 """How a table of these features is copied; the rest is in `copy_of`."""
@@ -46,11 +59,10 @@ _RULES: Final = frozenset(
 _RULES_OF_DELTALAKE: Final = frozenset({"checkConstraints", "invariants"})
 _CONVERTIBLE: Final = frozenset({"clustering", "rowTracking", "columnMapping"})
 
-_ALL: Final = "SELECT * FROM old"
-
-# What `polars.scan_delta` reads, and what deltalake's own engine does.
-_POLARS: Final = frozenset({"deletionVectors", "timestampNtz", "variantType", "variantType-preview"})
-_DELTALAKE: Final = _POLARS | {"columnMapping", "v2Checkpoint"}
+# What deltalake's own engine reads.
+_DELTALAKE: Final = frozenset(
+    {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "variantType", "variantType-preview"}
+)
 
 
 def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "written"]) -> Message:
@@ -138,23 +150,15 @@ def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> Me
 
     Examples
     --------
-    >>> print(copy_of(Protocol(min_reader_version=1, min_writer_version=2), "old", columns=["day"]))
-    qbeast.write_table(pl.scan_delta('old'), new, columns=['day', ...])
+    >>> "QueryBuilder" in copy_of(Protocol(min_reader_version=2, min_writer_version=5), "old")
+    True
     """
-    features = protocol.reader_features
-    if features is None:
-        features = ("columnMapping",) if protocol.min_reader_version == 2 else ()
-    if _POLARS.issuperset(features):
+    if _DELTALAKE.issuperset(protocol.reader_features or ()):
         return Message(call("write_table", path, scan="scan_delta", columns=[*columns, ...]))
-    listed = argument(columns=[*columns, ...])
-    if _DELTALAKE.issuperset(features):
-        rows = f'QueryBuilder().register("old", DeltaTable({path!r})).execute("{_ALL}")'
-        return Message(
-            f"from deltalake import DeltaTable, QueryBuilder; qbeast.write_table({rows}, new, {listed})"
-        )
     spark = f'spark.read.format("delta").load({path!r})'
     return Message(
-        f"qbeast_spark_bridge.write_table({spark}, new, {listed}), where Spark with Delta reads it"
+        f"qbeast_spark_bridge.write_table({spark}, new, {argument(columns=[*columns, ...])}), "
+        "where Spark with Delta reads it"
     )
 
 

@@ -10,6 +10,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
+from qbeast_core.hints import IMPORTS_OF_DELTA, rows_of_delta
 
 __all__ = ["noted_fields", "schema_from_delta", "schema_problems", "schema_to_delta"]
 
@@ -193,8 +194,8 @@ class _UnknownTypeError(Exception):
 def _refused(name: str, told: str, path: str) -> UnsupportedTableError:
     message = (
         f"column {name!r} of {path} holds values of type {told}, which qbeast does not support. Nothing was changed. "
-        f"Copy the others into a new table: qbeast.write_table(pl.scan_delta({path!r}).drop({name!r}), new, "
-        "columns=[...])."
+        f"Copy the others into a new table: {IMPORTS_OF_DELTA}"
+        f"qbeast.write_table({rows_of_delta(path, without=name)}, new, columns=[...])."
     )
     return UnsupportedTableError(message, path=path, feature=told)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.cures import run_cure
 from tests.helpers.handmade_log import add, features, metadata, write_log
 
 ROWS = pl.DataFrame(
@@ -125,18 +125,6 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
         "icebergCompatV1",
     ),
 }
-
-
-def run_cure(message: str, *, columns: str = '["id"]') -> str:
-    """Do what a message says, and return the path of the new table."""
-    found = re.search(
-        r"(from deltalake import [\w, ]+; )?qbeast\.write_table\(.*, new, columns=\[.*?\]\)", message
-    )
-    assert found is not None, message
-    code = re.sub(r"columns=\[.*?\]", f"columns={columns}", found[0])
-    new = "cured"
-    exec(code, {"qbeast": qbeast, "pl": pl, "new": new})  # noqa: S102 - our own advice is what is tested
-    return new
 
 
 @pytest.mark.parametrize("kind", REFUSED)

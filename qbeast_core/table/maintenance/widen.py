@@ -144,7 +144,7 @@ def _check_wider(snapshot: Snapshot, name: str, dtype: pl.DataType) -> None:
     msg = Message(
         f"column {name!r} is {now} and cannot become {dtype}: integers become wider ones, Float32 becomes Float64. "
         "Nothing was changed. Cast it into a new table: ",
-        call("write_table", snapshot.uri, scan="scan_delta", columns=indexed),
+        call("write_table", snapshot.uri, scan="scan_table", columns=indexed),
     )
     raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
 

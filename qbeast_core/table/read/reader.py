@@ -93,7 +93,7 @@ class Reader:
             msg = Message(
                 f"{snapshot.uri!r} is a Delta table without Qbeast index. Convert it, which moves no data: ",
                 call("convert_table", snapshot.uri, columns=[...]),
-                "; or read it with polars.scan_delta.",
+                "; or read it with another Delta engine.",
             )
             raise NotQbeastTableError(msg, path=snapshot.uri)
         self.snapshot = snapshot

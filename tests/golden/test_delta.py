@@ -1,0 +1,121 @@
+"""Delta tables of Spark, Trino and delta-rs: they are converted and read, or refused with a copy that is right."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+from tests.cli.running import run
+from tests.helpers.cures import run_cure
+
+TABLES = Path(__file__).parent / "delta"
+NAMES = sorted(str(log.parent.relative_to(TABLES)) for log in TABLES.glob("*/*/_delta_log"))
+MAPPED = ["column-mapping-id/column-mapping-id", "column-mapping-id/table-with-icebegCompatV2Enabled"]
+SPARK_ALONE = {"catalog-managed", "geospatial", "type-widening"}
+
+
+def copied(name: str, folder: Path) -> Path:
+    return Path(shutil.copytree(TABLES / name, folder / "old"))
+
+
+def expected(name: str) -> pl.DataFrame:
+    return pl.read_parquet(TABLES / f"{name}.expected.parquet")
+
+
+def indexable(rows: pl.DataFrame) -> str:
+    return next(
+        name
+        for name, dtype in rows.schema.items()
+        if not dtype.is_nested() and dtype not in (pl.Boolean(), pl.Binary())
+    )
+
+
+def same(found: pl.DataFrame, wanted: pl.DataFrame) -> None:
+    assert_frame_equal(found.select(wanted.columns), wanted, check_row_order=False)
+
+
+def with_protocol(path: Path, *, reader: int, writer: int, **features: Sequence[str]) -> None:
+    """Give a table's log another protocol."""
+    protocol = {"minReaderVersion": reader, "minWriterVersion": writer, **features}
+    for commit in (path / "_delta_log").glob("*.json"):
+        actions: list[dict[str, Any]] = [json.loads(line) for line in commit.read_text().splitlines()]
+        texts = [json.dumps({"protocol": protocol} if "protocol" in one else one) for one in actions]
+        commit.write_text("\n".join(texts) + "\n")
+    for check in (path / "_delta_log").glob("*.crc"):
+        check.unlink()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.xfail(strict=True)] if name.startswith("byte-and-short") else []
+        )
+        for name in NAMES
+    ],
+)
+def test_a_table_is_converted_or_its_copy_is_right(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = copied(name, tmp_path)
+    if name.split("/", maxsplit=1)[0] in SPARK_ALONE:
+        with pytest.raises(qbeast.UnsupportedTableError, match="park") as caught:
+            qbeast.convert_table(path, columns=["a"])
+        assert not any(one in str(caught.value) for one in ("deltalake import", "scan_delta"))
+        return
+    wanted = expected(name)
+    column = indexable(wanted)
+    try:
+        qbeast.convert_table(path, columns=[column])
+    except qbeast.UnsupportedTableError as error:
+        path = Path(run_cure(str(error), columns=f"[{column!r}]"))
+        wanted = wanted.select(qbeast.open_table(path).columns)
+    same(qbeast.read_table(path), wanted)
+
+
+@pytest.mark.parametrize("name", MAPPED)
+@pytest.mark.parametrize(
+    ("reader", "features"),
+    [
+        (2, {"writerFeatures": ["columnMapping"]}),
+        (3, {"readerFeatures": [], "writerFeatures": ["columnMapping"]}),
+    ],
+)
+def test_a_mapping_that_half_a_protocol_names_is_copied_right(
+    name: str, reader: int, features: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = copied(name, tmp_path)
+    with_protocol(path, reader=reader, writer=7, **features)
+    wanted = expected(name)
+    with pytest.raises(qbeast.UnsupportedTableError, match="columnMapping") as caught:
+        qbeast.convert_table(path, columns=[indexable(wanted)])
+    same(qbeast.read_table(run_cure(str(caught.value), columns=f"[{indexable(wanted)!r}]")), wanted)
+    run("write", str(path), "copied", "--columns", indexable(wanted))
+    same(qbeast.read_table("copied"), wanted)
+
+
+@pytest.mark.parametrize("name", MAPPED)
+def test_a_mapping_that_no_protocol_names_is_named_before_the_copy(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = copied(name, tmp_path)
+    with_protocol(path, reader=1, writer=2)
+    wanted = expected(name)
+    with pytest.raises(qbeast.UnsupportedTableError, match="its protocol does not name") as caught:
+        qbeast.convert_table(path, columns=[indexable(wanted)])
+    assert "write_table" not in str(caught.value)
+    run_cure(str(caught.value), call=r"deltalake\.DeltaTable\(.*?=True\)")
+    with pytest.raises(qbeast.UnsupportedTableError, match="columnMapping") as caught:
+        qbeast.convert_table(path, columns=[indexable(wanted)])
+    same(qbeast.read_table(run_cure(str(caught.value), columns=f"[{indexable(wanted)!r}]")), wanted)
