@@ -85,13 +85,15 @@ def write_table(
     columns : sequence of str, optional
         Columns to index, in order: ``"name"`` or ``"name:kind"`` with kind ``linear``, ``quantiles`` or
         ``hash``; without a kind it is chosen from the data. Bytes, shorts, ints, longs, floats, doubles,
-        decimals, dates, timestamps and strings can be indexed. Needed for a new table; an append takes
-        those of the table.
+        decimals, dates, timestamps and strings can be indexed. Needed for a new table; an append and an overwrite
+        take those of the table, their kinds and their order. A column that is hashed stays hashed unless another
+        kind is named.
     mode : {"error", "append", "overwrite", "ignore"}, default "error"
         What to do when the table exists. An append to no table creates it.
     cube_size : int, optional
         Rows a cube of the tree aims to hold, 1 to 2**31 - 1; by default chosen from the number of rows at
-        creation and then kept. Another size than the table's begins a new revision.
+        creation and then kept, by an overwrite as long as it names no `columns`. Another size than the table's begins
+        a new revision.
     column_stats : mapping or JSON text, optional
         What is known beyond these rows: ``<column>_min``, ``<column>_max``, ``<column>_quantiles``.
     schema_mode : {"merge", "overwrite"}, optional

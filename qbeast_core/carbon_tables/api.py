@@ -210,8 +210,8 @@ def import_carbondata(
     target : str or path-like
         The table to make.
     columns : sequence of str, optional
-        Columns to index, as for `write_table`; by default the sort columns of the CarbonData table, or its first three
-        dimensions that can be indexed.
+        Columns to index, as for `write_table`; by default those of a table that is overwritten, else the sort columns
+        of the CarbonData table, or its first three dimensions that can be indexed.
     segments : {"current", "history"}, default "current"
         ``"current"``: the rows as they are, in one commit. ``"history"``: a commit for each load, oldest first, with
         its id and time in the commit's metadata, so that time travel leads to each; loads that were compacted are

@@ -125,9 +125,11 @@ def import_table(
     if segments not in ("current", "history"):
         what, known = 'must be "current" or "history"', ("current", "history")
         refuse("segments", what, "nothing was written", given=segments, known=known)
-    columns = options.columns if options.columns is not None else _default_columns(table)
     options = replace(
-        options, columns=columns, properties=_properties(table), field_metadata=_field_metadata(table)
+        options,
+        columns_if_none=_default_columns(table) if options.columns is None else None,
+        properties=_properties(table),
+        field_metadata=_field_metadata(table),
     )
     done: list[tuple[tuple[Segment, ...], WriteResult]] = []
     for number, group in enumerate(_commits(table, segments)):

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 import polars as pl
 
-__all__ = ["Leaf", "file_stats", "leaf_column", "leaves_of", "stats_columns"]
+__all__ = ["STATS_COLUMNS", "Leaf", "file_stats", "leaf_column", "leaves_of", "stats_columns"]
 
 Leaf: TypeAlias = tuple[str, ...]
 """Names from a column down to a field that is no struct."""
@@ -27,6 +27,9 @@ _FIRST_DAY: Final = (date.min - _EPOCH.date()).days
 _LAST_DAY: Final = (date.max - _EPOCH.date()).days
 _DAY_US: Final = 86_400_000_000
 _NAME_PART: Final = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^`.,]+?))\s*([.,]|$)")
+
+STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
+"""The table property that names the columns with statistics; other columns have none."""
 
 
 def stats_columns(schema: pl.Schema, configuration: Mapping[str, str]) -> list[Leaf]:
@@ -47,7 +50,7 @@ def stats_columns(schema: pl.Schema, configuration: Mapping[str, str]) -> list[L
     [('a',), ('s', 'y')]
     """
     leaves = [leaf for leaf, _ in leaves_of(schema)]
-    named = configuration.get("delta.dataSkippingStatsColumns")
+    named = configuration.get(STATS_COLUMNS)
     if named is not None:
         wanted = set(_parse_names(named))
         return [leaf for leaf in leaves if any(leaf[:end] in wanted for end in range(1, len(leaf) + 1))]

@@ -86,6 +86,19 @@ class Revision(SpecModel):
         return {one.column_name: one.kind for one in self.column_transformers}
 
     @property
+    def column_specs(self) -> tuple[str, ...]:
+        """The indexed columns as a user asks for them, ``name:kind``, in order; `TransformerKind` empty has no kind.
+
+        Examples
+        --------
+        >>> staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500).column_specs
+        ('x',)
+        """
+        asked = {"empty": "", "hashing": ":hash"}
+        kinds = self.transformer_kinds
+        return tuple(name + asked.get(kind, f":{kind}") for name, kind in kinds.items())
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Names of the indexed columns, in order."""
         return tuple(transformer.column_name for transformer in self.column_transformers)

@@ -157,6 +157,6 @@ def transformer_for(
     fitting = "quantiles or hashing" if data_type == "StringDataType" else "linear or quantiles"
     message = (
         f"column {column!r} of type {data_type} cannot be indexed by {kind}. Nothing was written. "
-        f"Ask for {fitting}, or name no type and let qbeast choose."
+        f"Ask for {fitting}."
     )
     raise InvalidColumnsError(message, columns=[column])

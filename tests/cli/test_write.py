@@ -338,3 +338,16 @@ def test_columns_are_suggested_and_the_suggestion_can_be_pasted(tmp_path: Path) 
         "write", tmp_path / "rows.csv", tmp_path / "t", code=2
     )
     assert "qbeast suggest --help" in complaint("suggest", tmp_path / "rows.csv", "--most", "9", code=2)
+
+
+def test_an_overwrite_keeps_how_columns_are_indexed(tmp_path: Path) -> None:
+    ROWS.write_parquet(tmp_path / "rows.parquet")
+    table = tmp_path / "t"
+    run(
+        "write", tmp_path / "rows.parquet", table, "-c", "brand:hash,price:quantiles,id", "--cube-size", "300"
+    )
+    before = qbeast.open_table(table).revisions[-1]
+    run("write", tmp_path / "rows.parquet", table, "--mode", "overwrite")
+    after = qbeast.open_table(table).revisions[-1]
+    assert list(after.transformer_kinds.items()) == list(before.transformer_kinds.items())
+    assert (after.transformer_kinds["brand"], after.desired_cube_size) == ("hashing", 300)

@@ -291,3 +291,14 @@ def test_the_driver_gets_no_more_from_a_thousand_partitions(
         24 << 20
     )  # a million rows of 24 bytes, for each time there are e times as many
     assert peaks["many"] < 400 << 20
+
+
+@pytest.mark.connect
+def test_an_overwrite_keeps_kinds_order_and_size(spark: SparkSession, tmp_path: Path) -> None:
+    kinds = {"b": "hashing", "a": "quantiles"}
+    bridge.write_table(numbers(spark), tmp_path / "t", columns=["b:hash", "a:quantiles"], cube_size=100)
+    result = bridge.write_table(numbers(spark, first=9_000), tmp_path / "t", mode="overwrite")
+    assert (result.transformers, result.cube_size) == (kinds, 100)
+    assert qbeast.open_table(tmp_path / "t").indexed_columns == ("b", "a")
+    result = bridge.write_table(numbers(spark), tmp_path / "t", columns=["a", "b"], mode="overwrite")
+    assert result.transformers["b"] == "hashing"

@@ -20,7 +20,7 @@ from qbeast_core.io.parquet_write import EncodedFile, encode_data_file
 from qbeast_core.io.store import Store
 from qbeast_core.io.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.stats import file_stats, stats_columns
+from qbeast_core.log.stats import STATS_COLUMNS, file_stats, stats_columns
 from qbeast_core.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.spec.block import BlocksDialect
@@ -113,7 +113,8 @@ class FileSettings:
         """
         refuse_huge_values(frame)
         listed = stats_columns(frame.schema, configuration)
-        listed += [(name,) for name in indexed if (name,) not in listed]
+        if STATS_COLUMNS not in configuration:  # whoever names the columns may hide the values of others
+            listed += [(name,) for name in indexed if (name,) not in listed]
         dictionary = choose_dictionary(frame)
         uncompressed: list[str] = []
         if (frame.estimated_size() if size_bytes is None else size_bytes) > _WORTH_TRYING_BYTES:

@@ -9,6 +9,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.hints import Message, argument
+from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.tree.columns import data_type_of
 
@@ -42,13 +43,13 @@ def lost_columns(indexed: Sequence[str], schema: pl.Schema) -> dict[str, str]:
     return found
 
 
-def refuse_lost_columns(uri: str, indexed: Sequence[str], schema: pl.Schema, *, done: str) -> None:
+def refuse_lost_columns(uri: str, revision: Revision, schema: pl.Schema, *, done: str) -> None:
     """Refuse what needs the weights of rows where indexed columns are lost.
 
     Parameters
     ----------
-    uri, indexed, schema
-        The table, its indexed columns, and its columns.
+    uri, revision, schema
+        The table, the revision that names its indexed columns, and its columns.
     done : str
         What did not happen: ``"read"`` or ``"written"``.
 
@@ -57,15 +58,17 @@ def refuse_lost_columns(uri: str, indexed: Sequence[str], schema: pl.Schema, *, 
     InvalidColumnsError
         Naming the columns and the cure.
     """
+    indexed = revision.columns
     lost = lost_columns(indexed, schema)
     if not lost:
         return
+    kept = [repr(spec) for name, spec in zip(indexed, revision.column_specs, strict=True) if name not in lost]
     why = ", ".join(f"{name!r} {reason}" for name, reason in lost.items())
     message = (
         f"{uri!r} is indexed by {list(indexed)}, and another writer changed its columns: {why}. Nothing was {done}. A "
         "sample is chosen by the values of these columns, and rows are placed by them; reads without a sample go on. "
-        f"Index it anew: qbeast.write_table(qbeast.read_table({uri!r}), {uri!r}, columns=[...], mode='overwrite', "
-        "schema_mode='overwrite')."
+        f"Index it anew: qbeast.write_table(qbeast.read_table({uri!r}), {uri!r}, "
+        f"columns=[{', '.join([*kept, '...'])}], mode='overwrite', schema_mode='overwrite')."
     )
     raise InvalidColumnsError(message, columns=list(lost))
 

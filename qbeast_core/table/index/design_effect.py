@@ -118,7 +118,7 @@ def _clustered_message(effect: float, indexed: Sequence[str], cure: tuple[str, f
 
 
 def _cure(frame: pl.DataFrame, indexed: Sequence[str]) -> tuple[str, float] | None:
-    """Return the other column that helps most, and the design effect with it."""
+    """Return the other column that helps most, as ``columns=`` takes it, and the design effect with it."""
     others = [name for name, dtype in frame.schema.items() if name not in indexed and _indexable(name, dtype)]
     if not others:
         return None
@@ -126,7 +126,8 @@ def _cure(frame: pl.DataFrame, indexed: Sequence[str]) -> tuple[str, float] | No
     likely = sorted(others, key=counts.__getitem__, reverse=True)[:_TRIED]
     effects = {name: design_effect(frame_weights(frame, [*indexed, name])) for name in likely}
     best = min(effects, key=effects.__getitem__)
-    return best, effects[best]
+    # Texts of many values may be names: without a kind they would stand in the metadata as quantiles.
+    return f"{best}:hash" if frame.schema[best] == pl.String else best, effects[best]
 
 
 def _indexable(name: str, dtype: pl.DataType) -> bool:

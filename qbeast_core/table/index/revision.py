@@ -19,6 +19,7 @@ from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import KINDS, ColumnKind, ColumnSpec, parse_column_spec
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
+from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.spec.transformation import QuantilesTransformation
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.index.state import IndexState
@@ -35,6 +36,7 @@ __all__ = [
     "choose_revision",
     "growth_of",
     "resolve_specs",
+    "specs_of_overwrite",
     "specs_of_table",
     "wish_of_table",
 ]
@@ -130,7 +132,7 @@ def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
     specs = specs_of_table(state, redraw=redraw)
     refuse_taken_name(snapshot.uri, snapshot.schema_json)
     if latest is not None:
-        refuse_lost_columns(snapshot.uri, latest.columns, snapshot.schema, done="written")
+        refuse_lost_columns(snapshot.uri, latest, snapshot.schema, done="written")
     check_columns(specs, snapshot.schema, dialect)
     size = None if latest is None or keeps else latest.desired_cube_size
     return IndexWish(specs=specs, cube_size=size, dialect=dialect)
@@ -152,12 +154,53 @@ def specs_of_table(state: IndexState, *, redraw: bool = False) -> tuple[ColumnSp
     if latest is None or not real or (state.newest is not None and not redraw):
         return resolve_specs(None if real else config.column_specs, latest)
     # A new space of the same kinds; so too where a column's type was changed by another writer.
+    return _of_same_kinds(latest, state.snapshot.schema)
+
+
+def specs_of_overwrite(
+    columns: Sequence[str] | None, config: TableConfig, schema: pl.Schema
+) -> tuple[ColumnSpec, ...]:
+    """Return the columns that a table is indexed by once other rows replace those it has.
+
+    A hashed column stays hashed unless another kind is named: any other kind would put values into the metadata.
+
+    Parameters
+    ----------
+    columns : sequence of str or None
+        ``"name"`` or ``"name:kind"``; None keeps columns, kinds and order of the table.
+    config : TableConfig
+        Of the table as it is.
+    schema : polars.Schema
+        Columns of the rows to come.
+
+    Raises
+    ------
+    InvalidColumnsError
+        As `resolve_specs`.
+    """
+    latest = config.latest
+    if latest is None or latest.revision_id == STAGING_REVISION_ID:
+        kept = () if config.column_specs is None else resolve_specs(config.column_specs, latest)
+    else:
+        kept = _of_same_kinds(latest, schema)
+    if columns is None:
+        return kept or resolve_specs(None, latest)
+    hashed = {spec.name for spec in kept if spec.kind == "hashing"}
+    return tuple(
+        ColumnSpec(spec.name, "hashing") if spec.kind == "auto" and spec.name in hashed else spec
+        for spec in resolve_specs(columns, None)
+    )
+
+
+def _of_same_kinds(revision: Revision, schema: pl.Schema) -> tuple[ColumnSpec, ...]:
+    """Return the columns of a revision with their kinds; one that became text, or was it, may need another kind."""
+    changed = texts_changed(revision, schema)
     kinds: dict[str, ColumnKind] = {
-        one.column_name: one.kind for one in latest.column_transformers if one.kind != "empty"
+        one.column_name: one.kind
+        for one in revision.column_transformers
+        if one.kind != "empty" and (one.kind == "hashing" or one.column_name not in changed)
     }
-    for name in texts_changed(latest, state.snapshot.schema):
-        kinds[name] = "auto"
-    return tuple(ColumnSpec(name, kinds.get(name, "auto")) for name in latest.columns)
+    return tuple(ColumnSpec(name, kinds.get(name, "auto")) for name in revision.columns)
 
 
 def growth_of(files: pl.DataFrame, revision: Revision, tree: ExistingTree) -> Growth:

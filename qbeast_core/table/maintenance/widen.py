@@ -11,7 +11,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import CommitConflictError, InvalidInputError, UnsupportedTableError
-from qbeast_core.hints import Message, call, did_you_mean, named
+from qbeast_core.hints import Hint, Message, call, did_you_mean, named
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.runtime import Runtime
 from qbeast_core.table.engine.protocol import Engine
@@ -80,9 +80,10 @@ def _attempt(
     stored_anew = [name for name in wanted if _is_stored_anew(snapshot.schema[name], wide.schema[name])]
     indexed = sorted(set(stored_anew) & set(reader.indexed))
     if indexed:
-        msg = (
+        msg = Message(
             f"column(s) {indexed} are indexed: rows lie by the hash of their values as they are stored, which another "
-            "type would change. Nothing was changed. Write the rows to a new table with that type."
+            "type would change. Nothing was changed. Cast them into a new table: ",
+            *(_copy(snapshot), "."),
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
     if not stored_anew or not snapshot.files.height:
@@ -140,13 +141,19 @@ def _check_wider(snapshot: Snapshot, name: str, dtype: pl.DataType) -> None:
     now = snapshot.schema[name]
     if any(now in widths and widths.get(dtype, 0) > widths[now] for widths in (_BYTES, _FLOATS)):
         return
-    indexed = [] if snapshot.config.latest is None else list(snapshot.config.latest.columns)
     msg = Message(
         f"column {name!r} is {now} and cannot become {dtype}: integers become wider ones, Float32 becomes Float64. "
         "Nothing was changed. Cast it into a new table: ",
-        call("write_table", snapshot.uri, scan="scan_table", columns=indexed),
+        *(_copy(snapshot), "."),
     )
     raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
+
+
+def _copy(snapshot: Snapshot) -> Hint:
+    """Advise the call that copies a table, indexed as it is."""
+    latest = snapshot.config.latest
+    indexed = [...] if latest is None else list(latest.column_specs)
+    return call("write_table", snapshot.uri, scan="scan_table", columns=indexed)
 
 
 def _is_stored_anew(now: pl.DataType, wanted: pl.DataType) -> bool:

@@ -248,7 +248,7 @@ class Reader:
         def plan(sample: Sample | None) -> ScanPlan:
             weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
             if not weights.is_full:
-                refuse_lost_columns(self.snapshot.uri, self.latest.columns, self.snapshot.schema, done="read")
+                refuse_lost_columns(self.snapshot.uri, self.latest, self.snapshot.schema, done="read")
             if not understood:
                 node, compares = (
                     (Unknown(), False) if predicate is None else understand(predicate, self.snapshot.schema)

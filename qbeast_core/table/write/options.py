@@ -76,6 +76,7 @@ class WriteOptions:
     """Options of a write, as `qbeast.write_table` documents them."""
 
     columns: Sequence[str] | None = None
+    columns_if_none: Sequence[str] | None = None  # where neither `columns` nor a table names any
     mode: Mode = "error"
     cube_size: int | None = None
     column_stats: ColumnStats | None = None

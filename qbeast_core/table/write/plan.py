@@ -16,11 +16,17 @@ from qbeast_core.log.rebase import found_dialect
 from qbeast_core.log.schema import noted_fields, schema_to_delta
 from qbeast_core.runtime import Runtime
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.data.schema import fit_frame, merged_schema
 from qbeast_core.table.engine.target import FileTarget, RowShape
-from qbeast_core.table.index.revision import check_columns, resolve_specs, specs_of_table
+from qbeast_core.table.index.revision import (
+    check_columns,
+    resolve_specs,
+    specs_of_overwrite,
+    specs_of_table,
+)
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
@@ -92,11 +98,6 @@ def prepare(
     appending = target is not None and options.mode == "append"
     state = IndexState(target) if target is not None and appending else None
     latest = target.config.latest if target is not None else None
-    known = latest if appending or options.columns is None else None
-    if state is not None and options.columns is None:
-        specs = specs_of_table(state)
-    else:
-        specs = resolve_specs(options.columns, known)
     dialect = _dialect(options, target)
     if target is None or options.schema_mode == "overwrite":
         schema_json = schema_to_delta(frame.schema)
@@ -106,17 +107,19 @@ def prepare(
         replaces = options.mode == "overwrite"
         frame = fit_frame(frame, target.schema_json, target.schema, merge=merge, replaces=replaces)
         schema_json = merged_schema(target.schema_json, target.schema, frame)
-    if target is not None and appending and known is not None:
-        refuse_lost_columns(target.uri, known.columns, frame.schema, done="written")
+    if target is not None and appending and latest is not None:
+        refuse_lost_columns(target.uri, latest, frame.schema, done="written")
+    specs = _specs(target, state, options, frame.schema)
     check_columns(specs, frame.schema, dialect)
     metadata = _metadata(target, schema_json, options, runtime)
+    # A converted table, or one whose columns another writer changed, still waits for a real revision.
+    waits = state is not None and state.newest is None
+    stays = latest is not None and (waits or (not appending and options.columns is None))
+    size = options.cube_size or (latest.desired_cube_size if stays and latest is not None else None)
     if dialect == "qbeast-spark" and not appending:
         listed = [str(spec) for spec in specs]
-        entries = qbeast_spark_entries(listed, cube_size=options.cube_size or 0)
+        entries = qbeast_spark_entries(listed, cube_size=size or 0)
         metadata = metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
-    # A converted table, or one whose columns another writer changed, still waits for a real revision.
-    waits = state is not None and state.newest is None and latest is not None
-    size = options.cube_size or (latest.desired_cube_size if waits and latest is not None else None)
     bounds = parse_column_stats(options.column_stats, frame.schema, [spec.name for spec in specs])
     return PlannedTable(metadata, frame.schema, IndexWish(specs, size, dialect, bounds), state)
 
@@ -151,6 +154,20 @@ def rows_intent(
         operation=operation,
         commit_info={**options.commit_metadata, "operationMetrics": metrics},
     )
+
+
+def _specs(
+    target: Snapshot | None, state: IndexState | None, options: WriteOptions, schema: pl.Schema
+) -> tuple[ColumnSpec, ...]:
+    """Return the columns to index: those asked for, or those of the table."""
+    columns = options.columns
+    if columns is None and (target is None or target.config.latest is None):
+        columns = options.columns_if_none
+    if target is None:
+        return resolve_specs(columns, None)
+    if state is None:
+        return specs_of_overwrite(columns, target.config, schema)
+    return specs_of_table(state) if columns is None else resolve_specs(columns, target.config.latest)
 
 
 def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:
