@@ -36,7 +36,7 @@ __all__ = ["delete", "merge", "update"]
 def delete(
     spark: SparkSession,
     path: str | os.PathLike[str],
-    where: str | Column | pl.Expr | None = None,
+    where: str | Column | pl.Expr | Literal[True],
     *,
     dry_run: bool = False,
     txn: tuple[str, int] | None = None,
@@ -56,10 +56,10 @@ def delete(
         Classic or Connect.
     path : str or path-like
         Folder or address of the table; executors and this process have to reach it under that name.
-    where : str, Column or polars.Expr, optional
+    where : str, Column, polars.Expr or True
         Rows to delete: those for which it is true. Text is Spark's SQL; text and Columns have to be said in Polars
         with the same meaning: tests of a column by literals or other columns of its type, joined by AND, OR and NOT.
-        A Polars expression is what `Table.delete` takes. By default all rows.
+        A Polars expression is what `Table.delete` takes. True: all rows.
     dry_run, txn, commit_metadata, progress
         See `Table.delete`.
     storage_options : mapping of str to str, optional
@@ -87,7 +87,7 @@ def delete(
     10
     """
     reader = open_reader(path, None, storage_options)
-    change = Delete(_given(reader).condition(where, "where"))
+    change = Delete(_rows(reader, where))
     options = ChangeOptions(
         dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=callback_of(progress)
     )
@@ -98,7 +98,7 @@ def delete(
 def update(
     spark: SparkSession,
     path: str | os.PathLike[str],
-    where: str | Column | pl.Expr | None,
+    where: str | Column | pl.Expr | Literal[True],
     set: Mapping[str, Any],  # noqa: A002 -- what SQL calls it
     *,
     dry_run: bool = False,
@@ -112,7 +112,7 @@ def update(
     Parameters
     ----------
     spark, path, where
-        As for `delete`; None: all rows.
+        As for `delete`.
     set : mapping of str to polars.Expr, str, Column or a plain value
         New values by column. Text is Spark's SQL and, like a Column, has to be a literal or a column; what is
         computed is given as a Polars expression of the row as it was.
@@ -144,9 +144,8 @@ def update(
     10
     """
     reader = open_reader(path, None, storage_options)
-    given = _given(reader)
-    values: Any = given.values(set, "set")
-    change = Update(given.condition(where, "where"), values)
+    values: Any = _given(reader).values(set, "set")
+    change = Update(_rows(reader, where), values)
     options = ChangeOptions(
         dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=callback_of(progress)
     )
@@ -263,6 +262,15 @@ def merge(
         finally:
             rows.clear(reader.store, failed=failed)
         return result
+
+
+def _rows(reader: Reader, where: Any) -> Any:
+    """Return the rows to change in Polars; what is neither, `Delete` and `Update` refuse."""
+    return (
+        where
+        if where is None or isinstance(where, bool | Mapping)
+        else _given(reader).condition(where, "where")
+    )
 
 
 def _given(reader: Reader) -> Given:

@@ -1017,7 +1017,7 @@ class Table:
     @shows_progress("deleting")
     def delete(
         self,
-        where: Predicate | None = None,
+        where: Predicate | Literal[True],
         *,
         dry_run: bool = False,
         txn: tuple[str, int] | None = None,
@@ -1039,10 +1039,10 @@ class Table:
 
         Parameters
         ----------
-        where : polars.Expr or str, optional
+        where : polars.Expr, str or True
             Rows to delete: those for which it is true, not those for which it is null. A text is an expression in
             SQL on the columns of a row, as `polars.sql_expr` understands it: never a query, nothing is read for it.
-            By default all rows.
+            True: all rows.
         dry_run : bool, default False
             Change nothing and say which files and rows would go.
         txn : tuple of str and int, optional
@@ -1092,7 +1092,7 @@ class Table:
     @shows_progress("updating")
     def update(
         self,
-        where: Predicate | None,
+        where: Predicate | Literal[True],
         assignments: Mapping[str, Value],
         *,
         dry_run: bool = False,
@@ -1111,9 +1111,9 @@ class Table:
 
         Parameters
         ----------
-        where : polars.Expr or str, or None
+        where : polars.Expr, str or True
             Rows to update: those for which it is true, not those for which it is null. A text is SQL, as in `delete`.
-            None: all rows.
+            True: all rows.
         assignments : mapping of str to polars.Expr, str or a plain value
             New values by column, made of the row as it was. A text is SQL, so a text to store is written
             ``"'text'"`` or ``pl.lit("text")``. Numbers are brought to the column's type; fractions do not go

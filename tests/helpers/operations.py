@@ -109,7 +109,7 @@ OPERATIONS: dict[str, Operation] = {
     "optimize": _of_table(lambda table: table.optimize()),
     "optimize all": _of_table(lambda table: table.optimize(full=True)),
     "delete": _of_table(lambda table: table.delete(pl.col("a") == 3)),
-    "delete all": _of_table(lambda table: table.delete()),
+    "delete all": _of_table(lambda table: table.delete(where=True)),
     "update": _of_table(lambda table: table.update(pl.col("row") < 20, {"a": pl.col("a") + 100})),
     "merge": _of_table(lambda table: table.merge(NEW, "row")),
     "convert": Operation(

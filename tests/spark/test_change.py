@@ -65,8 +65,10 @@ def test_rows_are_deleted_and_updated_as_here(spark: SparkSession, tmp_path: Pat
     assert results[-1].new_revision
     told: list[qbeast.Progress] = []
     with small_tasks():
-        result = bridge.delete(spark, path, commit_metadata={"who": "nightly"}, progress=told.append)
-        wanted = qbeast.open_table(twin).delete()
+        result = bridge.delete(
+            spark, path, where=True, commit_metadata={"who": "nightly"}, progress=told.append
+        )
+        wanted = qbeast.open_table(twin).delete(where=True)
     assert_same_change(path, result, twin, wanted)
     assert (told[0].stage, told[-1].stage) == ("read", "done")
     assert qbeast.open_table(path).history(1)["metadata"][0]["who"] == "nightly"
@@ -110,7 +112,7 @@ def test_what_cannot_be_said_exactly_is_refused_and_nothing_changes(
         with pytest.raises(qbeast.InvalidInputError, match=r"othing was changed"):
             bridge.update(spark, path, "a = 1", values)
     with pytest.raises(qbeast.InvalidInputError, match="cannot be"):  # found in a worker
-        bridge.update(spark, path, None, {"a": pl.col("s").cast(pl.Int64)})
+        bridge.update(spark, path, where=True, set={"a": pl.col("s").cast(pl.Int64)})
     assert qbeast.open_table(path).version == 1
 
 

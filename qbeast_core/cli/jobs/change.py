@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import qbeast
 from qbeast_core.cli.answer import Answer
@@ -29,8 +29,7 @@ def delete(
     **options: Any,
 ) -> Answer:
     """Delete rows."""
-    _refuse_unsaid(where, all_rows=all_rows)
-    return _told(table.delete(where, progress=progress, **options))
+    return _told(table.delete(_rows(where, all_rows=all_rows), progress=progress, **options))
 
 
 @on_table("updating")
@@ -44,11 +43,11 @@ def update(
     **options: Any,
 ) -> Answer:
     """Give columns of some rows other values."""
-    _refuse_unsaid(where, all_rows=all_rows)
+    rows = _rows(where, all_rows=all_rows)
     if not set:
         msg = "say what to change: --set NAME=SQL; nothing was changed"
         raise InvalidInputError(msg, argument="set")
-    return _told(table.update(where, set, progress=progress, **options))
+    return _told(table.update(rows, set, progress=progress, **options))
 
 
 def merge(sources: Sequence[str], table: str, **options: Any) -> Answer:
@@ -85,10 +84,11 @@ def _merge(
         return _told(table.merge(rows, update=set, progress=progress, **options))
 
 
-def _refuse_unsaid(where: str | None, *, all_rows: bool) -> None:
+def _rows(where: str | None, *, all_rows: bool) -> str | Literal[True]:
     if (where is None) is not all_rows:
         msg = "say which rows: --where SQL, or --all; nothing was changed"
         raise InvalidInputError(msg, argument="where")
+    return True if where is None else where
 
 
 def _told(result: ChangeResult) -> Answer:

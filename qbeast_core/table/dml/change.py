@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, UnsupportedTableError
+from qbeast_core.errors import CommitConflictError, UnsupportedTableError, refuse
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
 from qbeast_core.logs import LOG
 from qbeast_core.results import RewriteResult
@@ -88,13 +88,21 @@ class Change(ABC):
 
 @dataclass(frozen=True)
 class RowsMeant:
-    """Rows that a condition means; None: all of them."""
+    """Rows that a condition selects; True: all of them."""
 
-    predicate: Predicate | None
+    predicate: Predicate | Literal[True]
+
+    def __post_init__(self) -> None:
+        given = cast("object", self.predicate)
+        if given is None or given is False:
+            refuse("where", "must be a condition, or True for all rows", "nothing was changed", given=given)
+        if isinstance(given, Mapping):
+            problem = "must be a condition, or True for all rows, and comes before the values: update(where, values)"
+            refuse("where", problem, "nothing was changed", given=given)
 
     def condition(self, reader: Reader) -> Condition:
         """Understand the condition on a version."""
-        return condition_of(self.predicate, reader.snapshot.schema)
+        return condition_of(None if self.predicate is True else self.predicate, reader.snapshot.schema)
 
     def concerns(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
         """Tell whether one of the files holds such a row."""

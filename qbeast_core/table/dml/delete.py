@@ -19,7 +19,7 @@ __all__ = ["Delete"]
 
 @dataclass(frozen=True)
 class Delete(RowsMeant, Change):
-    """Rows to delete; None: all of them."""
+    """Rows to delete; True: all of them."""
 
     operation: ClassVar[ChangedBy] = "DELETE"
     brings: ClassVar[Brings] = "files"

@@ -22,7 +22,7 @@ __all__ = ["Update"]
 
 @dataclass(frozen=True)
 class Update(RowsMeant, Change):
-    """Rows to change, None: all of them; and what of them."""
+    """Rows to change, True: all of them; and their new values."""
 
     operation: ClassVar[ChangedBy] = "UPDATE"
 

@@ -104,16 +104,16 @@ def test_a_null_condition_deletes_nothing(tmp_path: Path) -> None:
     assert_same_rows(qbeast.read_table(tmp_path / "t"), rows)
 
 
-def test_no_condition_deletes_everything_and_reads_nothing(tmp_path: Path) -> None:
+def test_true_deletes_everything_and_reads_nothing(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     for file in (tmp_path / "t").glob("*.parquet"):
         file.unlink()
     table = qbeast.open_table(tmp_path / "t")
-    result = table.delete()
+    result = table.delete(where=True)
     assert (result.rows_deleted, result.files, result.new_revision) == (rows.height, 0, False)
     assert table.scan().collect().schema == rows.schema
     assert table.files().is_empty()
-    assert not table.delete().changed
+    assert not table.delete(where=True).changed
     qbeast.write_table(rows.head(10), tmp_path / "t", mode="append")
     check_invariants(tmp_path / "t")
 
@@ -214,7 +214,7 @@ def test_rows_of_older_revisions_move_to_the_newest(tmp_path: Path) -> None:
         (pl.all().is_null(), "several columns or rows"),
         ("d > '2024-01-01'", "DATE '2026-01-31'"),
         ("a IN (SELECT 1)", "'SELECT' at character 7"),
-        (True, "Polars expression or SQL"),
+        (False, "True for all rows"),
         (7, "Polars expression or SQL"),
     ],
 )
@@ -248,3 +248,20 @@ def test_a_sample_of_what_is_left_is_what_is_left_of_the_sample(tmp_path: Path) 
     assert_same_rows(small, before.filter(pl.col("a") >= 0.3))
     assert small.join(large, on=ROW, how="anti").is_empty()
     check_invariants(tmp_path / "t")
+
+
+def test_rows_to_delete_or_update_must_be_named(tmp_path: Path) -> None:
+    rows = written(tmp_path / "t")
+    table: Any = qbeast.open_table(tmp_path / "t")
+    with pytest.raises(TypeError, match="where"):
+        table.delete()
+    with pytest.raises(TypeError, match="where"):
+        table.update(assignments={"a": 1})
+    for nothing in (None, False):
+        for change in (table.delete, lambda where: table.update(where, {"a": 1})):
+            with pytest.raises(qbeast.InvalidInputError, match="True for all rows") as refused:
+                change(nothing)
+            assert refused.value.argument == "where"
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), rows)
+    assert table.delete(pl.lit(value=True), dry_run=True).rows_deleted == rows.height
+    assert table.update(where=True, assignments={"a": 1}, dry_run=True).rows_updated == rows.height

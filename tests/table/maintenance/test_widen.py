@@ -103,7 +103,7 @@ def test_rows_of_a_faster_writer_are_widened_too(
 def test_a_table_without_rows_changes_its_schema_alone(tmp_path: Path) -> None:
     qbeast.write_table(NARROW, tmp_path, columns=["id"])
     table = qbeast.open_table(tmp_path)
-    table.delete()
+    table.delete(where=True)
     assert table.widen_columns(NEW_TYPES) == 2
     qbeast.write_table(FAR, tmp_path, mode="append")
     assert_same_rows(qbeast.read_table(tmp_path), FAR, "id")

@@ -95,7 +95,7 @@ def test_samples_are_the_same_rows(tmp_path: Path) -> None:
 def test_a_table_without_rows_keeps_no_value(tmp_path: Path) -> None:
     written(tmp_path)
     table = qbeast.open_table(tmp_path)
-    table.delete()
+    table.delete(where=True)
     result = table.optimize(redraw=True)
     assert (result.optimized, result.rows) == (True, 0)
     assert "nothing was changed" not in repr(result)
