@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,8 +24,10 @@ from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.table.data.foreign_schema import taken_name
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
+from qbeast_core.table.read.heights import most_rows
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sample_of_rows, sampling_weight, warn_if_empty
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight, warn_if_empty
+from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, sample_of_table
 from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
 from qbeast_spark_bridge.predicates.predicates import keep_where, understand
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
@@ -82,7 +85,8 @@ def read_table(
     sample : float, str or tuple of float, optional
         A fraction in [0, 1] of the rows, or ``(from, to)``: the same rows as `qbeast.scan_table` returns.
     rows : int, optional
-        Instead of a fraction, about so many rows of the table.
+        Instead of a fraction, about so many random rows of the table; with `where` at least so many of those that
+        match, or all of them. Spark then reads their weights at once.
     expand : bool, default False
         Add a column ``sampling_weight``: how many rows of the table each row of the sample stands for.
     where : str, Column or polars.Expr, optional
@@ -139,18 +143,34 @@ def read_table(
     condition = understand(
         where, pl.Schema({n: t for n, t in reader.snapshot.schema.items() if n not in collated})
     )
-    sample = sample_of_rows(reader, rows, sample)
+
+    def matching(some: Sample | None) -> DataFrame:
+        found = _rows(spark, reader, reader.plan(condition.predicate, some), schema)
+        if isinstance(where, pl.Expr):
+            return keep_where(found, str(condition.condition))
+        # The caller's own, to mean what it means to Spark.
+        return found if condition.condition is None else found.where(condition.condition)
+
+    if rows is not None:
+        refuse_rows(rows, sample)
+        most = None if where is None else most_rows(reader, condition.predicate)
+        lowest = partial(_lowest_weights, matching, reader.indexed, rows)
+        sample = sample_of_table(reader, rows) if where is None else fraction_of_matches(rows, most, lowest)
     weight = sampling_weight(reader, sample) if expand else None
-    job = reader.plan(condition.predicate, sample)
-    warn_if_empty(reader, sample, job if condition.predicate is None else None)
-    found = _rows(spark, reader, job, schema)
-    if isinstance(where, pl.Expr):
-        found = keep_where(found, str(condition.condition))
-    elif condition.condition is not None:
-        found = found.where(condition.condition)  # the caller's own, to mean what it means to Spark
+    warn_if_empty(reader, sample)
+    found = matching(sample)
     if chosen is not None:
         found = found.select([quoted(name) for name in chosen])
     return found if weight is None else found.withColumn(SAMPLING_WEIGHT, F.lit(weight))
+
+
+def _lowest_weights(
+    matching: Callable[[Sample], DataFrame], indexed: tuple[str, ...], rows: int, fraction: float
+) -> pl.DataFrame:
+    """Return the lowest weights of matching rows below a fraction, see `fraction_of_matches`."""
+    weights = matching(fraction).selectExpr(f"{_hash(indexed)} AS weight").groupBy("weight")
+    found = weights.agg(F.count("*").alias("rows")).orderBy("weight").limit(rows + 1).collect()
+    return pl.DataFrame(found, schema={"weight": pl.Int32, "rows": pl.Int64}, orient="row")
 
 
 def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:
@@ -193,7 +213,7 @@ def _sampled(files: DataFrame, weights: WeightRange, indexed: tuple[str, ...], *
     """Keep the rows whose hash is in range; the hidden column lets Spark skip pages before."""
     if weights.is_full:
         return files
-    high, weight = quoted(WEIGHT_COLUMN), f"hash({', '.join(map(quoted, indexed))})"
+    high, weight = quoted(WEIGHT_COLUMN), _hash(indexed)
     coarse, exact = [], []
     if weights.from_ > MIN_WEIGHT:
         coarse.append(f"{high} >= {weights.from_ >> 16}")
@@ -205,6 +225,11 @@ def _sampled(files: DataFrame, weights: WeightRange, indexed: tuple[str, ...], *
         return keep_where(files, " AND ".join(exact))
     condition = f"({high} IS NULL OR ({' AND '.join(coarse)})) AND {' AND '.join(exact)}"
     return keep_where(files, condition).drop(WEIGHT_COLUMN)
+
+
+def _hash(indexed: tuple[str, ...]) -> str:
+    """Return the weight of a row as an expression of Spark's SQL."""
+    return f"hash({', '.join(map(quoted, indexed))})"
 
 
 def _read_by_tasks(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:

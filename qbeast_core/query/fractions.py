@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 from numbers import Real
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.weights import WeightRange
-from qbeast_core.space.weights import MAX_WEIGHT, fraction_to_weight
+from qbeast_core.space.weights import MAX_WEIGHT, fraction_to_weight, weight_to_fraction
 
-__all__ = ["Sample", "fractions_of", "sample_to_weights", "share_of_text"]
+__all__ = ["Sample", "fraction_below", "fractions_of", "sample_to_weights", "share_of_text"]
 
 Sample: TypeAlias = float | str | tuple[float, float]
 """A fraction in [0, 1], ``(from, to)`` of such, or a text: ``"1%"``, ``"0.01"``, ``"10%:20%"``."""
+
+_HALF_A_WEIGHT: Final = 2.0**-33
 
 
 def fractions_of(sample: object) -> tuple[float, float]:
@@ -77,6 +79,24 @@ def sample_to_weights(sample: Sample) -> WeightRange:
     """
     start, end = fractions_of(sample)
     return WeightRange(_edge(start), _edge(end))
+
+
+def fraction_below(weight: int) -> float:
+    """Return a fraction whose sample holds the rows below a weight; all rows for the largest weight.
+
+    Parameters
+    ----------
+    weight : int
+        Above the smallest one.
+
+    Examples
+    --------
+    >>> sample_to_weights(fraction_below(-7)), sample_to_weights(fraction_below(7)).to
+    (WeightRange(from_=-2147483648, to=-7), 7)
+    """
+    nearest = weight_to_fraction(weight)
+    # Weights of fractions are truncated towards 0: half a weight further they stay the same.
+    return min(nearest + (weight > 0) * _HALF_A_WEIGHT - (weight < 0) * _HALF_A_WEIGHT, 1.0)
 
 
 def share_of_text(text: str) -> float:

@@ -37,6 +37,7 @@ from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan import scan, warn_if_empty
 from qbeast_core.table.read.scan_task import ScanTask
+from qbeast_core.table.read.some_rows import sample_of_rows
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh, travel
@@ -177,7 +178,7 @@ class Table:
         """Return the table as a Polars LazyFrame; see `qbeast.scan_table`."""
         refuse_forked(self.uri)
         kept = filter_of(where, self.schema)
-        scanned = scan(self._reader, sample, rows=rows, expand=expand)
+        scanned = scan(self._reader, sample_of_rows(self._reader, rows, sample, where), expand=expand)
         return scanned if kept is None else scanned.filter(kept)
 
     @property

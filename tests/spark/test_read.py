@@ -85,6 +85,19 @@ def test_about_so_many_rows_are_those_of_polars_with_their_weights(spark: SparkS
 
 
 @pytest.mark.connect
+def test_rows_of_a_filter_are_those_of_polars(spark: SparkSession, table: Path) -> None:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 -- the name everybody gives it
+
+    for where, rows in ((f"{ROW} % 7 = 1", 20), (f"{ROW} < 90", 60), (f"{ROW} < 5", 60), (f"{ROW} < 90", 0)):
+        expected = qbeast.read_table(table, where=where, rows=rows, expand=True, columns=[ROW])
+        for condition in (where, F.expr(where)):
+            found = collected(
+                read_table(spark, table, where=condition, rows=rows, expand=True, columns=[ROW])
+            )
+            assert_frame_equal(found, expected.sort(ROW), check_exact=True)
+
+
+@pytest.mark.connect
 def test_a_full_read_returns_every_value(spark: SparkSession, table: Path) -> None:
     found = collected(read_table(spark, table))
     assert_frame_equal(found, qbeast.read_table(table).sort(ROW), check_exact=True)

@@ -73,7 +73,7 @@ show = command(
         "--rows",
         metavar="ROWS",
         type=click.IntRange(min=0),
-        help="Instead of a fraction: a sample of about so many rows.",
+        help="Instead of a fraction: a sample of about so many rows; with --where of those that match.",
     ),
     _expand_option,
     _rows_options,

@@ -183,13 +183,12 @@ def explain(
 
 def _rows(table: qbeast.Table | qbeast.CarbonTable, wanted: _Request) -> pl.LazyFrame:
     """Return the rows that are wanted, all of them, not read yet."""
-    condition = filter_of(wanted.where, table.schema)
     names = None if wanted.select is None else different_names(wanted.select, list(table.schema))
     if isinstance(table, qbeast.Table):
-        rows = table.scan(sample=wanted.sample, rows=wanted.rows, expand=wanted.expand)
+        kept = table.scan(where=wanted.where, sample=wanted.sample, rows=wanted.rows, expand=wanted.expand)
     else:
-        rows = table.scan()
-    kept = rows if condition is None else rows.filter(condition)
+        condition = filter_of(wanted.where, table.schema)
+        kept = table.scan() if condition is None else table.scan().filter(condition)
     return kept if names is None else kept.select(*names, *([SAMPLING_WEIGHT] if wanted.expand else []))
 
 

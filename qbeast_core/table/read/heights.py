@@ -17,7 +17,7 @@ from qbeast_core.table.read.reader import Reader, ScanPlan, tell_of_read
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 
-__all__ = ["heights", "known_rows"]
+__all__ = ["heights", "known_rows", "most_rows"]
 
 
 def heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
@@ -68,6 +68,20 @@ def known_rows(reader: Reader) -> int | None:
     if counts.null_count() or reader.blocks.replicated.any():
         return None
     return int(counts.sum()) - sum(len(hidden) for hidden in reader.deleted_rows.values())
+
+
+def most_rows(reader: Reader, predicate: pl.Expr | None) -> int | None:
+    """Return a number that no more rows match than, by the log alone; None where that does not count them.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the version.
+    predicate : polars.Expr or None
+        The filter.
+    """
+    found = _known(reader, reader.plan(predicate, None))
+    return None if found is None else found.known + found.rows_read
 
 
 def _known(reader: Reader, plan: ScanPlan) -> RowCount | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from qbeast_core.errors import EmptySampleWarning, InvalidInputError, refuse
-from qbeast_core.hints import Message, argument
+from qbeast_core.errors import EmptySampleWarning, InvalidInputError
 from qbeast_core.query.fractions import Sample, fractions_of, sample_to_weights
 from qbeast_core.runtime import caller_stacklevel
 from qbeast_core.table.read.heights import heights
@@ -23,7 +22,6 @@ __all__ = [
     "SAMPLING_WEIGHT",
     "lazy_frame",
     "pushed_down",
-    "sample_of_rows",
     "sampling_weight",
     "scan",
     "warn_if_empty",
@@ -43,9 +41,7 @@ _LEAST_EXPECTED: Final = 20
 """Rows; of so many independent rows none is left out once in half a billion samples."""
 
 
-def scan(
-    reader: Reader, sample: Sample | None = None, *, rows: int | None = None, expand: bool = False
-) -> pl.LazyFrame:
+def scan(reader: Reader, sample: Sample | None = None, *, expand: bool = False) -> pl.LazyFrame:
     """Return the snapshot as a LazyFrame.
 
     Parameters
@@ -54,23 +50,19 @@ def scan(
         Of the snapshot.
     sample : float, str or tuple of float, optional
         Rows to take by weight.
-    rows : int, optional
-        About so many of them instead, 0 or more.
     expand : bool
         Whether a column `SAMPLING_WEIGHT` says how many rows each stands for.
 
     Raises
     ------
     InvalidInputError
-        If the sample is no fraction or pair of fractions in [0, 1], rows are given besides or are no whole number, or
-        the table has a column of that name.
+        If the sample is no fraction or pair of fractions in [0, 1], or the table has a column of that name.
 
     Warns
     -----
     EmptySampleWarning
         If the sample holds no row where many were to be expected.
     """
-    sample = sample_of_rows(reader, rows, sample)
     if sample is not None:
         # A wrong sample fails here, not when the frame is collected.
         warn_if_empty(reader, sample, reader.plan(None, sample))
@@ -101,39 +93,6 @@ def sampling_weight(reader: Reader, sample: Sample | None) -> float:
         raise InvalidInputError(msg, argument="expand")
     probability = 1.0 if sample is None else sample_to_weights(sample).probability
     return 1.0 / (probability or 1.0)
-
-
-def sample_of_rows(reader: Reader, rows: int | None, sample: Sample | None) -> Sample | None:
-    """Return the fraction that holds about so many rows, as far as the log knows how many there are.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version.
-    rows : int or None
-        0 or more; None: what is asked for is `sample`.
-    sample : float, str, tuple of float or None
-        What was asked for instead.
-
-    Raises
-    ------
-    InvalidInputError
-        If rows are given besides a sample, or are no whole number.
-    """
-    if rows is None:
-        return sample
-    if sample is not None:
-        msg = Message(
-            "give one of ",
-            argument(rows=None, sample=None),
-            ", which both say how much to read; nothing was read",
-        )
-        raise InvalidInputError(msg, argument="rows")
-    if isinstance(rows, bool) or not isinstance(cast("object", rows), int) or rows < 0:
-        refuse("rows", "must be a whole number, 0 or more", "nothing was read", given=rows)
-    hidden = sum(len(deleted) for deleted in reader.deleted_rows.values())
-    known = reader.snapshot.counted_rows - hidden
-    return min(rows / known, 1.0) if known > 0 else 1.0
 
 
 def _counting(reader: Reader, sample: Sample | None) -> pl.LazyFrame:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_core.tree.columns import frame_weights
 from tests.helpers.examples import examples
+from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files, write
 
@@ -102,6 +105,60 @@ def test_about_so_many_of_the_rows_that_are_left(even: Path, tmp_path: Path) -> 
     table = qbeast.open_table(tmp_path / "t")
     table.delete("a < 30000")
     assert abs(table.scan(rows=5_000).collect().height - 5_000) < 250
+
+
+def check_rows_of_filter(case: Case, path: Path, rows: int, expr: pl.Expr) -> None:
+    """The rows of the lowest weights come: all of each weight, and no weight more than it takes."""
+    matching = kept_rows(case.rows, expr)
+    if matching is None:
+        return
+    try:
+        found = qbeast.read_table(path, where=expr, rows=rows)
+    except qbeast.InvalidInputError as error:
+        assert "from that row alone" in str(error)  # noqa: PT017 -- of some filters only Polars knows
+        return
+    weights = frame_weights(matching, case.indexed)
+    end = np.sort(weights)[min(rows, len(weights)) - 1] if rows and len(weights) else -(2**31) - 1
+    assert_same_rows(found, matching.filter(pl.Series(weights <= end)))
+
+
+@examples(25, slow=300)
+@given(case=CASES, rows=st.integers(0, 70), data=st.data())
+def test_rows_of_a_filter_are_as_many_as_asked_for(case: Case, rows: int, data: st.DataObject) -> None:
+    with folder() as path:
+        with small_files(file_rows=20, page_rows=2):
+            write(path, case)
+        for _ in range(4):
+            check_rows_of_filter(case, path, rows, data.draw(filters(case.rows)))
+
+
+@pytest.mark.parametrize(
+    ("where", "matching"),
+    [("b = 1", 40), ("b = 1 AND a < 20000", 20), ("a < 9000", 9_000), ("b < 500", 20_000), ("a < 0", 0)],
+)
+@pytest.mark.parametrize("rows", [0, 1, 100, 5_000])
+def test_rows_beside_a_filter_count_those_that_match(
+    tmp_path: Path, where: str, matching: int, rows: int
+) -> None:
+    frame = pl.DataFrame({"a": range(40_000)}).with_columns(b=pl.col("a") % 1000)
+    qbeast.write_table(frame, tmp_path, columns=["a"])
+    found = qbeast.read_table(tmp_path, where=where, rows=rows, expand=True)
+    assert found.height == min(rows, matching)
+    if found.height:
+        assert abs(found["sampling_weight"].sum() / matching - 1) < 4 / rows**0.5 or found.height == matching
+        assert found["sampling_weight"].max() == 1.0 or found.height == rows
+
+
+def test_rows_of_a_filter_follow_what_was_deleted(tmp_path: Path) -> None:
+    qbeast.write_table(pl.DataFrame({"a": range(9_000)}), tmp_path, columns=["a"])
+    table = qbeast.open_table(tmp_path)
+    table.delete("a < 4000")
+    assert qbeast.read_table(tmp_path, where="a < 4100", rows=500).height == 100
+
+
+def test_a_filter_of_several_rows_has_no_number_of_rows(even: Path) -> None:
+    with pytest.raises(qbeast.InvalidInputError, match="from that row alone"):
+        qbeast.scan_table(even, where=pl.col("a") > pl.col("a").mean(), rows=10)
 
 
 @pytest.mark.parametrize("sample", [None, 0.25, (0.5, 0.6), 1.0])
