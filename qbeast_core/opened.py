@@ -82,6 +82,6 @@ def _open_newest(
 def _refreshed(table: Table) -> Table | None:
     """Return the table's newest version; None if it cannot be had this way, and has to be loaded anew."""
     try:
-        return table.refresh()
+        return copy.copy(table).refresh()  # threads share the one that is kept
     except (QbeastError, OSError):
         return None  # the table is gone or damaged: loading it says what is wrong

@@ -50,8 +50,10 @@ _UNREAD: Final = "nothing was changed"
 class Table:
     """A table pinned at one version; made by `qbeast.open_table`.
 
-    What others commit later is not seen, see `refresh`; changes made through this object move it to the
-    version they made. Safe to share between threads.
+    The object stays at its version, whatever others commit, until `refresh` or a change through this object moves it:
+    in place, to the newest version or to the one that the change made. A query made before, such as a LazyFrame of
+    `scan`, keeps the version it was made of; `copy.copy` makes a second object that moves by itself. Safe to share
+    between threads.
 
     Examples
     --------
@@ -65,8 +67,12 @@ class Table:
 
     def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
         _refuse_all_but_snapshots(snapshot)
-        self._snapshot = snapshot
         self._reader = Reader(snapshot, pages=pages)
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        """The version that this object is at: that of its reader, so that both move at once."""
+        return self._reader.snapshot
 
     @property
     def uri(self) -> str:
@@ -89,9 +95,7 @@ class Table:
 
     def _move_to(self, snapshot: Snapshot | None) -> None:
         """Show the version that a change of ours made; reads begun before keep theirs."""
-        newest = snapshot if snapshot is not None else refresh(self._snapshot)
-        self._reader = self._reader.at(newest)
-        self._snapshot = newest
+        self._reader = self._reader.renewed() if snapshot is None else self._reader.at(snapshot)
 
     def __repr__(self) -> str:
         if is_forked():  # counting would wait for ever
@@ -163,9 +167,31 @@ class Table:
         return counts_of(self._snapshot).design_effect
 
     def refresh(self) -> Table:
-        """Return the table's newest version; this very object if there is none newer, which is cheap."""
-        newest = refresh(self._snapshot)
-        return self if newest is self._snapshot else Table(newest, pages=self._reader.pages)
+        """Move this object to the table's newest version, in place, and return it; cheap where there is none newer.
+
+        Returns
+        -------
+        Table
+            This very object, so that calls can go on: ``table.refresh().count()``.
+
+        Raises
+        ------
+        TableNotFoundError, NotQbeastTableError
+            The table, or its index, is gone; the object stays at its version.
+        StorageError
+            The store refused.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": [1]}), "fed", columns=["id"])
+        >>> table = qbeast.open_table("fed")
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": [2]}), "fed", mode="append")
+        >>> table.version, table.refresh().version, table.version
+        (0, 1, 1)
+        """
+        self._move_to(None)
+        return self
 
     def scan(
         self,

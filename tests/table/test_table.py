@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from polars.testing import assert_frame_equal
 
 import qbeast
@@ -122,3 +125,43 @@ def test_a_condition_that_fails_for_a_row_is_told_as_such(table: qbeast.Table) -
         with pytest.raises(qbeast.InvalidInputError, match="cannot be evaluated") as caught:
             ask("CAST(brand AS INT) = 1")
         assert caught.value.argument == "where"
+
+
+CHANGES: dict[str, Callable[[qbeast.Table], object]] = {
+    "refresh": lambda table: table.refresh(),
+    "delete": lambda table: table.delete("id < 5"),
+    "update": lambda table: table.update("id < 5", {"price": 0}),
+    "merge": lambda table: table.merge(ROWS.head(3), on="id"),
+    "optimize": lambda table: table.optimize(full=True),
+    "restore": lambda table: table.restore(0),
+    "set_properties": lambda table: table.set_properties({"a": "b"}),
+    "add_columns": lambda table: table.add_columns({"note": pl.String}),
+    "switch_dialect": lambda table: table.switch_dialect("qbeast-spark", jvm="0.8"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_way_to_a_newer_version_moves_the_object(tmp_path: Path, name: str) -> None:
+    rows = ROWS.head(100).drop("brand")
+    qbeast.write_table(rows, tmp_path / "t", columns=["id"])
+    table = qbeast.open_table(tmp_path / "t")
+    before, other = table.scan(), copy.copy(table)
+    qbeast.write_table(rows, tmp_path / "t", mode="append")
+    delta = DeltaTable(tmp_path / "t", version=0)
+    assert table.version == delta.version() == 0
+    result = CHANGES[name](table)
+    delta.update_incremental()  # in place, as ours
+    assert table.version == delta.version()
+    assert table.count() == len(delta.to_pyarrow_table())
+    assert (result is table) is (name == "refresh")
+    assert (other.version, other.count(), before.collect().height) == (0, 100, 100)
+
+
+def test_a_refresh_that_fails_leaves_the_object(tmp_path: Path) -> None:
+    qbeast.write_table(ROWS.head(100), tmp_path / "t", columns=["id"])
+    table = qbeast.open_table(tmp_path / "t")
+    assert table.refresh() is table
+    (tmp_path / "t" / "_delta_log").rename(tmp_path / "log")
+    with pytest.raises(qbeast.QbeastError):
+        table.refresh()
+    assert (table.version, table.count()) == (0, 100)
