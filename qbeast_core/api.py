@@ -14,7 +14,7 @@ import polars as pl
 from qbeast_core.io.location import resolve_location
 from qbeast_core.opened import open_version
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.query.fractions import Sample
+from qbeast_core.query.fractions import Sample, Share
 from qbeast_core.renamed import renamed
 from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
@@ -386,12 +386,12 @@ def estimate(
     by: str | Sequence[str] | None = None,
     where: Predicate | None = None,
     join: tuple[FrameLike, str | Sequence[str]] | None = None,
-    error: float | None = None,
+    error: Share | None = None,
     absolute: Mapping[str, float] | None = None,
-    confidence: float = 0.95,
+    confidence: Share = 0.95,
     sample: Sample | None = None,
     simultaneous: bool = False,
-    max_fraction: float = 1.0,
+    max_fraction: Share = 1.0,
     max_bytes: int | None = None,
     min_group_rows: int = 0,
     memory_bytes: int | None = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from qbeast_core.opened import open_reader
-from qbeast_core.query.fractions import Sample
+from qbeast_core.query.fractions import Sample, Share
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.estimate.question import Asked, question_of
@@ -32,12 +32,12 @@ def estimate(
     by: str | Sequence[str] | None = None,
     where: Predicate | None = None,
     join: tuple[FrameLike, str | Sequence[str]] | None = None,
-    error: float | None = None,
+    error: Share | None = None,
     absolute: Mapping[str, float] | None = None,
-    confidence: float = 0.95,
+    confidence: Share = 0.95,
     sample: Sample | None = None,
     simultaneous: bool = False,
-    max_fraction: float = 1.0,
+    max_fraction: Share = 1.0,
     max_bytes: int | None = None,
     min_group_rows: int = 0,
     memory_bytes: int | None = None,

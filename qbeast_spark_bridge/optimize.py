@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from qbeast_core.opened import open_reader
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
+from qbeast_core.query.fractions import Share
 from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
 from qbeast_core.table.write.options import metadata_of
@@ -27,7 +28,7 @@ def optimize_table(
     *,
     revision: int | None = None,
     files: Sequence[str | os.PathLike[str]] | None = None,
-    fraction: float | None = None,
+    fraction: Share | None = None,
     all_revisions: bool = False,
     full: bool = False,
     fold: bool = False,

@@ -341,12 +341,14 @@ def _quantile_of(tree: Any) -> tuple[float, Any] | None:
     if not isinstance(function, dict) or "Quantile" not in function:
         return None
     try:
-        level = float(tree["Function"]["input"][1]["Literal"]["Dyn"]["Float"])
+        number = tree["Function"]["input"][1]["Literal"]["Dyn"]
+        level = float(number["Float"] if "Float" in number else number["Int"])
     except (KeyError, TypeError):
         msg = "a quantile needs one level, a plain number between 0 and 1"
         raise RefusedAggregate(msg) from None
     if not 0 <= level <= 1:
-        msg = f"a quantile's level lies between 0 and 1, and {level} does not"
+        percent = f"; for {level:g} % write {level / 100:g}" if 1 < level < 100 else ""
+        msg = f"a quantile's level lies between 0 and 1, and {level} does not{percent}"
         raise RefusedAggregate(msg)
     return level, str(function["Quantile"]["method"]).lower()
 

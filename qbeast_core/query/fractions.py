@@ -2,20 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from numbers import Real
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, refuse
+from qbeast_core.hints import Hint, Message, argument, refusal
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, fraction_to_weight, weight_to_fraction
 
-__all__ = ["Sample", "fraction_below", "fractions_of", "sample_to_weights", "share_of_text"]
+__all__ = ["Sample", "Share", "fraction_below", "fractions_of", "sample_to_weights", "share_of"]
+
+Share: TypeAlias = float | str
+"""A fraction, or a text: ``"5%"``, ``"0.05"``."""
 
 Sample: TypeAlias = float | str | tuple[float, float]
 """A fraction in [0, 1], ``(from, to)`` of such, or a text: ``"1%"``, ``"0.01"``, ``"10%:20%"``."""
 
 _HALF_A_WEIGHT: Final = 2.0**-33
+_MOST_PERCENT: Final = 100
+_UNREAD: Final = "nothing was read"
+
+
+def share_of(
+    given: object, name: str, outcome: str = _UNREAD, *, zero: bool = False, one: bool = True
+) -> float:
+    """Read a fraction, given as a number or a text.
+
+    Parameters
+    ----------
+    given : object
+        As the caller has it.
+    name : str
+        Of the argument.
+    outcome : str
+        What is true afterwards, for the message.
+    zero, one : bool
+        Whether it may be 0, and 1.
+
+    Raises
+    ------
+    InvalidInputError
+        It is not between 0 and 1. Of what looks like percent the message says the fraction.
+
+    Examples
+    --------
+    >>> share_of(0.05, "error"), share_of("0.7%", "error")
+    (0.05, 0.007)
+    """
+    found = _number(given)
+    if found is not None and (0.0 < found < 1.0 or (zero and found == 0.0) or (one and found == 1.0)):
+        return found
+    ends = "" if zero else ", above 0" if one else ", without both"
+    told = refusal(
+        name, f"must be a fraction between 0 and 1{ends}, or a text such as '5%'", outcome, given=given
+    )
+    raise InvalidInputError(Message(told, *_percent(name, [given])), argument=name)
 
 
 def fractions_of(sample: object) -> tuple[float, float]:
@@ -37,17 +80,17 @@ def fractions_of(sample: object) -> tuple[float, float]:
     >>> fractions_of(0.1), fractions_of("1%"), fractions_of("10%:0.2")
     ((0.0, 0.1), (0.0, 0.01), (0.1, 0.2))
     """
-    bounds = _of_text(sample) if isinstance(sample, str) else _of_numbers(sample)
+    parts = tuple(sample.replace(",", ":").split(":")) if isinstance(sample, str) else sample
+    given = [*cast("tuple[object, ...]", parts)] if isinstance(parts, tuple) else [parts]
+    whole = [0.0] if len(given) == 1 and not isinstance(sample, tuple) else []
+    bounds = whole + [one for one in map(_number, given) if one is not None]
     if len(bounds) != 2 or not all(0.0 <= bound <= 1.0 for bound in bounds):
-        message = (
-            "sample must be a fraction between 0 and 1, a pair (from, to) of such, or a text such as '1%' or "
-            f"'10%:20%', not {sample!r}"
-        )
-        raise InvalidInputError(message, argument="sample")
+        problem = "must be a fraction between 0 and 1, a pair (from, to) of such, or a text such as '1%' or '10%:20%'"
+        told = refusal("sample", problem, _UNREAD, given=sample)
+        raise InvalidInputError(Message(told, *_percent("sample", given)), argument="sample")
     start, end = bounds
     if start > end:
-        message = f"sample must rise: its start {start} is above its end {end}"
-        raise InvalidInputError(message, argument="sample")
+        refuse("sample", f"must rise: its start {start} is above its end {end}", _UNREAD, given=sample)
     return start, end
 
 
@@ -99,39 +142,27 @@ def fraction_below(weight: int) -> float:
     return min(nearest + (weight > 0) * _HALF_A_WEIGHT - (weight < 0) * _HALF_A_WEIGHT, 1.0)
 
 
-def share_of_text(text: str) -> float:
-    """Read ``0.02`` or ``2%``, the nearest float to what is written.
-
-    Raises
-    ------
-    ValueError
-        It is neither.
-
-    Examples
-    --------
-    >>> share_of_text("0.7%")
-    0.007
-    """
-    try:
-        percent = text.strip().endswith("%")
-        return float(Decimal(text.strip().removesuffix("%")) / (100 if percent else 1))
-    except InvalidOperation:
-        msg = f"{text!r} is no share"
-        raise ValueError(msg) from None
+def _number(given: object) -> float | None:
+    """Return what a number or a text such as ``0.02`` or ``2%`` is: the nearest float to what is written."""
+    if isinstance(given, str):
+        percent = given.strip().endswith("%")
+        try:
+            return float(Decimal(given.strip().removesuffix("%")) / (_MOST_PERCENT if percent else 1))
+        except InvalidOperation:
+            return None
+    return None if isinstance(given, bool) or not isinstance(given, Real) else float(given)
 
 
-def _of_text(text: str) -> list[float]:
-    try:
-        parts = [share_of_text(part) for part in text.replace(",", ":").split(":")]
-    except ValueError:
-        return []
-    return [0.0, *parts] if len(parts) == 1 else parts
-
-
-def _of_numbers(sample: object) -> list[float]:
-    given: tuple[object, ...] = sample if isinstance(sample, tuple) else (0.0, sample)
-    bounds = [float(bound) for bound in given if not isinstance(bound, bool) and isinstance(bound, Real)]
-    return bounds if len(bounds) == len(given) else []
+def _percent(name: str, given: Sequence[object]) -> tuple[str | Hint, ...]:
+    """Return the cure where numbers without a sign look like percent."""
+    numbers = [None if isinstance(one, str) and "%" in one else _number(one) for one in given]
+    meant = [one for one in numbers if one is not None and 0.0 <= one < _MOST_PERCENT]
+    if not meant or len(meant) < len(given) or max(meant) <= 1.0:
+        return ()
+    shown = [f"{one:.15g}" for one in meant]
+    texts = [f"{one}%" for one in shown]
+    cure = argument(**{name: _number(texts[0]) if len(texts) == 1 else ":".join(texts)})
+    return (f". For {' % to '.join(shown)} % write ", cure, ".")
 
 
 def _edge(fraction: float) -> int:

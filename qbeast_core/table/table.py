@@ -22,7 +22,7 @@ from qbeast_core.io.pages import PageReader
 from qbeast_core.optional import require
 from qbeast_core.plain_text import first_line, on_one_line
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.query.fractions import Sample
+from qbeast_core.query.fractions import Sample, Share
 from qbeast_core.query.sql_statement import refuse_statement
 from qbeast_core.renamed import renamed
 from qbeast_core.runtime import RUNTIME
@@ -443,12 +443,12 @@ class Table:
         by: str | Sequence[str] | None = None,
         where: Predicate | None = None,
         join: tuple[FrameLike, str | Sequence[str]] | None = None,
-        error: float | None = None,
+        error: Share | None = None,
         absolute: Mapping[str, float] | None = None,
-        confidence: float = 0.95,
+        confidence: Share = 0.95,
         sample: Sample | None = None,
         simultaneous: bool = False,
-        max_fraction: float = 1.0,
+        max_fraction: Share = 1.0,
         max_bytes: int | None = None,
         min_group_rows: int = 0,
         memory_bytes: int | None = None,
@@ -471,17 +471,17 @@ class Table:
         join : tuple of frame and column names, optional
             A frame with each value of these columns once, joined to the rows (those without a partner get nulls)
             before anything else: `by`, `where` and `aggregates` may use its columns.
-        error : float, optional
-            How far an answer may be off, as a share of it: 0.02.
+        error : float or str, optional
+            How far an answer may be off, as a fraction of it, in (0, 1]: 0.02 or ``"2%"``.
         absolute : mapping of str to float, optional
             Instead, for answers of these names, in their own unit: for what may be near zero.
-        confidence : float, default 0.95
-            How often an answer has to be that near, in (0, 1).
+        confidence : float or str, default 0.95
+            How often an answer has to be that near, in (0, 1): 0.99 or ``"99%"``.
         sample : float, str or tuple of float, optional
             Instead of an error: read just this, and tell intervals.
         simultaneous : bool, default False
             Whether all answers of all groups are to be near at once, and not each by itself.
-        max_fraction : float, default 1.0
+        max_fraction : float or str, default 1.0
             Read no more of the keys, even if the error is not reached: `Estimate.met` tells.
         max_bytes : int, optional
             The same for bytes of data files.
@@ -543,11 +543,11 @@ class Table:
         by: str | Sequence[str] | None = None,
         where: Predicate | None = None,
         join: tuple[FrameLike, str | Sequence[str]] | None = None,
-        error: float | None = None,
+        error: Share | None = None,
         absolute: Mapping[str, float] | None = None,
-        confidence: float = 0.95,
+        confidence: Share = 0.95,
         simultaneous: bool = False,
-        max_fraction: float = 1.0,
+        max_fraction: Share = 1.0,
         max_bytes: int | None = None,
         min_group_rows: int = 0,
         memory_bytes: int | None = None,
@@ -927,7 +927,7 @@ class Table:
         *,
         revision: int | None = None,
         files: Sequence[str | os.PathLike[str]] | None = None,
-        fraction: float | None = None,
+        fraction: Share | None = None,
         all_revisions: bool = False,
         full: bool = False,
         fold: bool = False,
@@ -958,7 +958,7 @@ class Table:
             Look at this revision alone; its rows stay in it. 0 means the files without index.
         files : sequence of str or path-like, optional
             Rewrite these, whatever their shape: paths as in `files()` or as in the plan.
-        fraction : float, optional
+        fraction : float or str, optional
             Only files with a block that begins at or below this fraction of the weights, in [0, 1]: what
             small samples read. Of files without index the oldest, up to this share of their bytes.
         all_revisions : bool, default False

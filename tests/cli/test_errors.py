@@ -97,6 +97,8 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["sample", "TABLE", "much"], 2, "10%:20%"),
     (["sample", "TABLE", "1:2:3"], 2, "10%:20%"),
     (["sample", "TABLE", "2"], 2, "between 0 and 1"),
+    (["sample", "TABLE", "10"], 2, "For 10 % write FRACTION 0.1."),
+    (["optimize", "TABLE", "--fraction", "10"], 2, "For 10 % write --fraction 0.1."),
     (["explain", "TABLE", "--select", "nope"], 2, "['nope']"),
     (["explain", "TABLE", "--where", "prise < 1"], 2, "--where names no such column(s): ['prise']"),
     (["explain", "TABLE", "--where", "1 < price < 3"], 2, "join comparisons by AND"),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from qbeast_core.cli.commands.parameters import (
     absolute_paths_option,
     as_mapping,
     as_names,
-    as_share,
     command,
     memory_option,
     sample_option,
@@ -33,10 +30,6 @@ def _as_numbers(
         raise click.BadParameter(msg, param=parameter) from error
 
 
-def _as_share(_ctx: click.Context, parameter: click.Parameter, text: str | None) -> Any:
-    return None if text is None else as_share(parameter, text)
-
-
 estimate = command(
     "estimate.estimate",
     """Answer aggregates to a promised error, from as small a sample as that takes.
@@ -56,9 +49,8 @@ estimate = command(
     where_option,
     click.option(
         "--error",
-        metavar="SHARE",
-        callback=_as_share,
-        help="How far an answer may be off, as a share of it: 0.02 or 2%.",
+        metavar="FRACTION",
+        help="How far an answer may be off, as a fraction of it: 0.02 or 2%.",
     ),
     click.option(
         "--absolute",
@@ -69,10 +61,9 @@ estimate = command(
     ),
     click.option(
         "--confidence",
-        metavar="SHARE",
+        metavar="FRACTION",
         default="95%",
         show_default=True,
-        callback=_as_share,
         help="How often an answer has to be that near.",
     ),
     sample_option,
@@ -81,9 +72,8 @@ estimate = command(
     ),
     click.option(
         "--max-fraction",
-        metavar="SHARE",
+        metavar="FRACTION",
         default="100%",
-        callback=_as_share,
         help="Read no more of the keys, even if the error is not reached.",
     ),
     click.option("--max-bytes", type=int, metavar="BYTES", help="The same for bytes of data files."),

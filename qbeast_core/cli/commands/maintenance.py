@@ -64,7 +64,9 @@ optimize = command(
     table_argument,
     click.option("--revision", type=int, help="Look at this revision alone; 0 is what is not indexed."),
     click.option("--all-revisions", is_flag=True, help="Look at every revision, one commit each."),
-    click.option("--fraction", type=float, help="Only what samples up to this fraction read."),
+    click.option(
+        "--fraction", metavar="FRACTION", help="Only what samples up to this fraction read: 0.1 or 10%."
+    ),
     click.option(
         "--file", "files", multiple=True, help="Rewrite this file, whatever its shape; may be repeated."
     ),

@@ -16,7 +16,6 @@ __all__ = [
     "as_fraction",
     "as_mapping",
     "as_names",
-    "as_share",
     "as_version",
     "columns_option",
     "command",
@@ -76,9 +75,9 @@ def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
 
 
 def as_fraction(
-    _ctx: click.Context, parameter: click.Parameter, text: str | None
-) -> float | tuple[float, float] | None:
-    """Read ``0.01``, ``1%``, or two of them with a colon between, for the rows from one to the other."""
+    _ctx: click.Context, _parameter: click.Parameter, text: str | None
+) -> float | str | tuple[float, float] | None:
+    """Read ``0.01``, ``1%``, or two of them with a colon between; the library refuses other texts."""
     from qbeast_core.errors import InvalidInputError
     from qbeast_core.query.fractions import fractions_of
 
@@ -86,8 +85,8 @@ def as_fraction(
         return None
     try:
         start, end = fractions_of(text)
-    except InvalidInputError as error:
-        raise click.BadParameter(str(error), param=parameter) from None
+    except InvalidInputError:
+        return text
     return (start, end) if ":" in text or "," in text else end
 
 
@@ -119,17 +118,6 @@ def _as_bytes(_ctx: click.Context, parameter: click.Parameter, text: str | None)
         return None if text is None else bytes_of_text(text, argument="--memory")
     except InvalidInputError:
         msg = f"{text!r} is no size: say 2GiB, 512MB or a number of bytes"
-        raise click.BadParameter(msg, param=parameter) from None
-
-
-def as_share(parameter: click.Parameter, text: str) -> float:
-    """Read ``0.02`` or ``2%``."""
-    from qbeast_core.query.fractions import share_of_text
-
-    try:
-        return share_of_text(text)
-    except ValueError:
-        msg = f"{text!r} is no share: say 0.02 or 2%"
         raise click.BadParameter(msg, param=parameter) from None
 
 

@@ -13,6 +13,7 @@ from qbeast_core.cli.files import fresh_file
 from qbeast_core.cli.grid import grid, size_text
 from qbeast_core.cli.jobs.opening import on_table
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.query.fractions import Sample
 from qbeast_core.runtime import ProgressCallback
 from qbeast_core.table.snapshot.log_files import read_history
 
@@ -68,7 +69,7 @@ def plot(
     overwrite: bool,
     columns: Sequence[str] | None,
     where: str | None,
-    sample: float | tuple[float, float] | None,
+    sample: Sample | None,
     revision: int | None,
 ) -> Answer:
     """Draw a picture into a file."""

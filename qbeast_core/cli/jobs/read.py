@@ -15,6 +15,7 @@ from qbeast_core.cli.grid import frame_grid, grid, size_text, type_text
 from qbeast_core.cli.jobs.opening import on_table, working
 from qbeast_core.cli.screen import remark
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.query.fractions import Sample
 from qbeast_core.runtime import ProgressCallback
 from qbeast_core.table.data.expressions import evaluating, filter_of
 from qbeast_core.table.read.reader import different_names
@@ -30,7 +31,7 @@ _OUTCOME: Final = "nothing was read"
 class _Request:
     """Which rows and columns, and where to: the options of the command."""
 
-    sample: float | tuple[float, float] | None
+    sample: Sample | None
     where: str | None
     select: Sequence[str] | None
     limit: int | None
@@ -124,7 +125,7 @@ def sql(
     _progress: ProgressCallback | None,
     *,
     query: str,
-    sample: float | tuple[float, float] | None,
+    sample: Sample | None,
     **options: Any,
 ) -> Answer:
     """Show what a query gives, or write it to a file."""
@@ -143,7 +144,7 @@ def explain(
     _progress: ProgressCallback | None,
     *,
     where: str | None,
-    sample: float | tuple[float, float] | None,
+    sample: Sample | None,
     select: Sequence[str] | None,
     list_files: bool,
 ) -> Answer:

@@ -16,7 +16,7 @@ from qbeast_core.estimate.aggregates import Aggregates, RefusedAggregate, Smooth
 from qbeast_core.estimate.batch import Lookup
 from qbeast_core.estimate.rules import Target
 from qbeast_core.hints import Hint, Message, argument, did_you_mean
-from qbeast_core.query.fractions import Sample, sample_to_weights
+from qbeast_core.query.fractions import Sample, Share, sample_to_weights, share_of
 from qbeast_core.query.sql_aggregates import sql_aggregate
 from qbeast_core.query.sql_tokens import SqlRefused
 from qbeast_core.table.data.expressions import Predicate, condition_of, type_by_row
@@ -37,12 +37,12 @@ class Asked:
     by: str | Sequence[str] | None = None
     where: Predicate | None = None
     join: tuple[FrameLike, str | Sequence[str]] | None = None
-    error: float | None = None
+    error: Share | None = None
     absolute: Mapping[str, float] | None = None
-    confidence: float = 0.95
+    confidence: Share = 0.95
     sample: Sample | None = None
     simultaneous: bool = False
-    max_fraction: float = 1.0
+    max_fraction: Share = 1.0
     max_bytes: int | None = None
     min_group_rows: int = 0
     memory_bytes: int | None = None
@@ -176,7 +176,7 @@ def question_of(asked: Asked, schema: pl.Schema) -> Question:
         conditions=conditions,
         lookup=lookup,
         targets=_targets(asked),
-        confidence=_between(asked.confidence, "confidence"),
+        confidence=share_of(asked.confidence, "confidence", one=False),
         simultaneous=asked.simultaneous,
         min_group_rows=_count(asked.min_group_rows, "min_group_rows", least=0),
         limits=_limits(asked),
@@ -320,7 +320,7 @@ def _targets(asked: Asked) -> dict[str, Target]:
             *(argument(absolute=None), " for each answer; or ", argument(sample=0.01)),
             ", for intervals of what that much gives",
         )
-    relative = None if asked.error is None else _positive(asked.error, "error")
+    relative = None if asked.error is None else share_of(asked.error, "error")
     return {
         name: Target(
             None if name in absolute else relative,
@@ -338,28 +338,16 @@ def _limits(asked: Asked) -> Limits:
     most = asked.max_bytes
     return Limits(
         asked.sample,
-        _between(asked.max_fraction, "max_fraction", closed=True),
+        share_of(asked.max_fraction, "max_fraction"),
         None if most is None else _count(most, "max_bytes", least=1),
         EngineChoice(memory_bytes=asked.memory_bytes).budget(outcome=_NOTHING).memory_bytes,
     )
 
 
-def _number(given: object) -> float | None:
-    return None if isinstance(given, bool) or not isinstance(given, Real) else float(given)
-
-
 def _positive(given: object, name: str) -> float:
-    number = _number(given)
-    if number is None or not (0 < number < math.inf):
+    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < math.inf:
         _refuse(name, f"must be a number above 0, not {given!r}")
-    return number
-
-
-def _between(given: object, name: str, *, closed: bool = False) -> float:
-    number = _number(given)
-    if number is None or not 0 < number <= 1 or (number == 1 and not closed):
-        _refuse(name, f"must be a number between 0 and 1, not {given!r}")
-    return number
+    return float(given)
 
 
 def _count(given: object, name: str, *, least: int) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
 
 from qbeast_core.errors import CommitConflictError, InvalidInputError, changed_before, refuse
 from qbeast_core.hints import Message, argument, call
+from qbeast_core.query.fractions import Share, share_of
 from qbeast_core.results import RewriteResult
 from qbeast_core.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.space.arrays import I64Array
@@ -41,7 +42,7 @@ class OptimizeOptions:
 
     revision: int | None = None
     files: Sequence[str | os.PathLike[str]] | None = None
-    fraction: float | None = None
+    fraction: Share | None = None
     all_revisions: bool = False
     full: bool = False
     fold: bool = False
@@ -113,7 +114,9 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
     state = reader.index_state
     newest = state.newest
     latest = None if newest is None else newest.revision_id
-    shared: dict[str, Any] = {"fraction": options.fraction, "every": options.full}
+    given = options.fraction
+    fraction = None if given is None else share_of(given, "fraction", "nothing was changed", zero=True)
+    shared: dict[str, Any] = {"fraction": fraction, "every": options.full}
     if options.files is not None:
         paths = _paths(reader, options.files)
         named = [path in paths for path in reader.paths]
@@ -147,11 +150,6 @@ def _check(options: OptimizeOptions) -> None:
         what = " rewrites the whole table: leave out the options that choose files; nothing was changed"
         msg = Message(argument(redraw=None), what)
         raise InvalidInputError(msg, argument="redraw")
-    share = cast("object", options.fraction)  # callers without a type checker pass anything
-    if share is None:
-        return
-    if isinstance(share, bool) or not isinstance(share, float | int) or not 0.0 <= share <= 1.0:
-        refuse("fraction", "must be a number between 0 and 1", "nothing was changed", given=share)
 
 
 def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:
