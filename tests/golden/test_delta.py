@@ -53,15 +53,7 @@ def with_protocol(path: Path, *, reader: int, writer: int, **features: Sequence[
         check.unlink()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name, marks=[pytest.mark.xfail(strict=True)] if name.startswith("byte-and-short") else []
-        )
-        for name in NAMES
-    ],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_table_is_converted_or_its_copy_is_right(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

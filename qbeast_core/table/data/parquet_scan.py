@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import polars as pl
 
-from qbeast_core.io.store import Store
+from qbeast_core.errors import StorageError
+from qbeast_core.io.store import Store, map_files
+from qbeast_core.io.stored_types import stored_type
 from qbeast_core.space.arrays import I64Array
+from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
+from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 
 __all__ = ["scan_files", "scan_without_rows"]
 
-_ROW = "__qbeast_row"
+StoredTypes: TypeAlias = tuple[tuple[str, pl.DataType], ...]
+"""Columns of a file that are cast when they have been read, and their types in it."""
+
+_ROW: Final = "__qbeast_row"
+_CASTS: Final = pl.ScanCastOptions(
+    integer_cast="upcast",
+    float_cast="upcast",
+    datetime_cast=["nanosecond-downcast", "millisecond-upcast", "convert-timezone"],
+    missing_struct_fields="insert",
+    extra_struct_fields="ignore",
+    categorical_to_string="allow",
+)
 
 
 def scan_files(
@@ -24,6 +40,7 @@ def scan_files(
     storage_options: dict[str, str] | None = None,
     row_index: str | None = None,
     use_bounds: bool = True,
+    sizes: Mapping[str, int] | None = None,
 ) -> pl.LazyFrame:
     """Return a scan of whole files in the table's types; missing columns are null.
 
@@ -41,32 +58,37 @@ def scan_files(
         Name of a column with the row's number in its file; then only one file may be given.
     use_bounds : bool, default True
         Whether Polars may leave out row groups by their bounds, see `qbeast_core.query.predicate.understand`.
+    sizes : mapping of str to int, optional
+        Bytes of the files that may hold other types than the table's, which their footers tell; all may by default.
 
     Raises
     ------
     UnsupportedTableError
         A path leads out of the table.
     """
-    lazy = pl.scan_parquet(
-        [store.locate(path) for path in paths],
-        schema={name: schema[name] for name in columns},
-        missing_columns="insert",
-        extra_columns="ignore",
-        cast_options=pl.ScanCastOptions(
-            integer_cast="upcast",
-            float_cast="upcast",
-            datetime_cast=["nanosecond-downcast", "millisecond-upcast", "convert-timezone"],
-            missing_struct_fields="insert",
-            extra_struct_fields="ignore",
-            categorical_to_string="allow",
-        ),
-        storage_options=_as_polars_takes_them(storage_options or {}),
-        glob=False,
-        hive_partitioning=False,
-        row_index_name=row_index,
-        use_statistics=use_bounds,
-    )
-    return lazy.select(*columns, *([row_index] if row_index else []))
+    wanted = {name: schema[name] for name in columns}
+    alike: dict[StoredTypes, list[str]] = {}
+    for path, types in zip(paths, _stored_types(store, paths, wanted, sizes), strict=True):
+        alike.setdefault(types, []).append(store.locate(path))
+    scans = [
+        pl.scan_parquet(
+            located,
+            schema=wanted | dict(types),
+            missing_columns="insert",
+            extra_columns="ignore",
+            cast_options=_CASTS,
+            storage_options=_as_polars_takes_them(storage_options or {}),
+            glob=False,
+            hive_partitioning=False,
+            row_index_name=row_index,
+            use_statistics=use_bounds,
+        ).select(
+            *(pl.col(name).cast(schema[name]) if name in dict(types) else name for name in columns),
+            *([row_index] if row_index else []),
+        )
+        for types, located in alike.items()
+    ]
+    return scans[0] if len(scans) == 1 else pl.concat(scans)
 
 
 def scan_without_rows(
@@ -78,6 +100,7 @@ def scan_without_rows(
     *,
     storage_options: dict[str, str] | None = None,
     use_bounds: bool = True,
+    sizes: Mapping[str, int] | None = None,
 ) -> pl.LazyFrame:
     """Return a scan of one whole file without some of its rows.
 
@@ -87,10 +110,36 @@ def scan_without_rows(
         Numbers of the rows to leave out, counted from 0 in the file.
     """
     lazy = scan_files(
-        store, [path], columns, schema, storage_options=storage_options, row_index=_ROW, use_bounds=use_bounds
+        store,
+        [path],
+        columns,
+        schema,
+        storage_options=storage_options,
+        row_index=_ROW,
+        use_bounds=use_bounds,
+        sizes=sizes,
     )
     gone = pl.Series(dropped, dtype=pl.get_index_type())
     return lazy.filter(~pl.col(_ROW).is_in(gone.implode())).drop(_ROW)
+
+
+def _stored_types(
+    store: Store, paths: Sequence[str], wanted: Mapping[str, pl.DataType], sizes: Mapping[str, int] | None
+) -> list[StoredTypes]:
+    """Return what is cast of each file; of one that cannot be read nothing, so that its scan says why."""
+
+    def of_file(path: str) -> StoredTypes:
+        if sizes is not None and path not in sizes:
+            return ()
+        try:
+            size = store.size(path) if sizes is None else sizes[path]
+            found = pl.read_parquet_schema(io.BytesIO(read_footer_bytes(store, path, size)))
+        except (Unreadable, StorageError, OSError, *SCAN_ERRORS):
+            return ()
+        types = {name: stored_type(found[name], dtype) for name, dtype in wanted.items() if name in found}
+        return tuple((name, dtype) for name, dtype in types.items() if dtype != wanted[name])
+
+    return map_files(store, of_file, paths)
 
 
 def _as_polars_takes_them(storage_options: Mapping[str, str]) -> dict[str, Any] | None:

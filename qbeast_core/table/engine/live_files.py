@@ -64,6 +64,7 @@ def file_frames(reader: Reader, numbers: I64Array, names: Sequence[str]) -> Iter
     parts = FileParts(
         whole=tuple(path for path, hidden in paths if hidden is None),
         hiding=tuple((path, hidden) for path, hidden in paths if hidden is not None),
+        others=reader.others(numbers.tolist()),
     )
     wanted = RowFilter(tuple(names), snapshot.schema, reader.indexed, ALL_WEIGHTS)
     yield from read_parts(parts, wanted, reader.files)

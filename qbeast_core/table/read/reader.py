@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -160,6 +160,16 @@ class Reader:
     def paths(self) -> list[str]:
         """Decoded path of every live file."""
         return self.snapshot.data_paths
+
+    def others(self, numbers: Iterable[int]) -> dict[str, int]:
+        """Return which of some files other writers made, by path, and their bytes as the log has them."""
+        size_bytes, is_other = self._others
+        return {self.paths[number]: size_bytes[number] for number in numbers if is_other[number]}
+
+    @cached_property
+    def _others(self) -> tuple[list[int], list[bool]]:
+        files = self.snapshot.files
+        return files["size_bytes"].to_list(), files["rules"].is_null().to_list()
 
     @cached_property
     def blocks(self) -> BlockTable:

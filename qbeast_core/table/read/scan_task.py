@@ -103,11 +103,14 @@ class FileParts:
         Decoded paths of files to read from end to end.
     hiding : tuple of (str, ndarray of int64)
         Files to read whole but for some rows, counted from 0 in the file.
+    others : mapping of str to int
+        Files of `whole` and `hiding` that other writers made, with their bytes: what types they hold is looked up.
     """
 
     pages: tuple[PageRequest, ...] = ()
     whole: tuple[str, ...] = ()
     hiding: tuple[tuple[str, I64Array], ...] = ()
+    others: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -273,6 +276,7 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
             keep.schema,
             storage_options=options,
             use_bounds=keep.compares_values,
+            sizes=parts.others,
         )
 
     if parts.pages:
@@ -295,6 +299,7 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
             keep.schema,
             storage_options=options,
             use_bounds=keep.compares_values,
+            sizes=parts.others,
         )
         yield from _collected(lazy, keep, limit, [path], scan)
 

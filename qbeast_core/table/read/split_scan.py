@@ -100,13 +100,14 @@ def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
         return FileParts(pages=(request,))
     hidden = reader.hidden_rows(plan.selection, number)
     if hidden is not None:
-        return FileParts(hiding=((reader.paths[number], hidden),))
+        return FileParts(hiding=((reader.paths[number], hidden),), others=reader.others([number]))
     # Polars asks an object store for few files at once: small ones would wait for each other.
     if reader.store.local_root is None and reader.snapshot.files["size_bytes"][number] <= _SMALL_BYTES:
         request = reader.all_pages(plan.selection, number)
         if request is not None:
             return FileParts(pages=(request,))
-    return FileParts(whole=(reader.paths[number],))
+    path = reader.paths[number]
+    return FileParts(whole=(path,), others=reader.others([number]))
 
 
 def _split(reader: Reader, plan: ScanPlan, task_bytes: int) -> list[FileParts]:
@@ -136,6 +137,7 @@ def _together(parts: Sequence[FileParts]) -> FileParts:
         pages=tuple(request for one in parts for request in one.pages),
         whole=tuple(path for one in parts for path in one.whole),
         hiding=tuple(hiding for one in parts for hiding in one.hiding),
+        others={path: size for one in parts for path, size in one.others.items()},
     )
 
 
