@@ -38,7 +38,6 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
-    "spark.pyspark.python": sys.executable,
     "spark.jars.packages": PACKAGE,
     "spark.jars.ivy": str(data.CACHE.parent / "ivy"),
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

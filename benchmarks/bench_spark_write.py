@@ -78,7 +78,6 @@ def session(cores: int) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
-        "spark.pyspark.python": sys.executable,
         "spark.sql.warehouse.dir": str(data.CACHE / "warehouse"),
     }
     warnings.simplefilter("ignore")  # PySpark and pandas disagree on versions

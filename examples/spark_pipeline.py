@@ -53,7 +53,6 @@ def start_spark() -> SparkSession:
     """Start Spark in this process, for this machine alone and quiet."""
     ensure_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take the python3 of the path
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     settings = {
         "spark.log.level": "ERROR",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import AnalysisException
 
 from qbeast_core.errors import InvalidInputError, MissingDependencyError
+from qbeast_spark_bridge.engine.workers import use_own_python
 
 __all__ = ["ensure_java", "register"]
 
@@ -73,6 +74,7 @@ def register(spark: SparkSession) -> None:
             "this one."
         )
         raise InvalidInputError(msg, argument="spark") from error
+    use_own_python(spark)
     try:
         spark.dataSource.register(source.QbeastDataSource)
     except AnalysisException as error:

@@ -26,9 +26,10 @@ from qbeast_core.table.read.split_scan import TASK_BYTES, file_parts, scan_tasks
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_core.tree.summary_bytes import load_summary
 from qbeast_spark_bridge.engine.sample import summarise_rows
+from qbeast_spark_bridge.engine.workers import own_errors
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
 from qbeast_spark_bridge.settings import with_uncounted_batches
-from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
+from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.items import ANSWERS, answer_items
 from qbeast_spark_bridge.worker.rewrite import (
     SUMMARIES,
@@ -100,7 +101,7 @@ class SparkEngine:
         del at_once
         if not items:
             return []
-        with OwnErrors(self.spark):
+        with own_errors(self.spark):
             answers = spread(self.spark, items).mapInArrow(WorkerCall.of(answer_items, call), ANSWERS)
             found = {row["number"]: pickle.loads(bytes(row["answer"])) for row in answers.collect()}  # noqa: S301 -- bytes of our own tasks
         return [found[number] for number in range(len(items))]
@@ -124,7 +125,7 @@ class _FrameWorkers:
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
         _refuse_collations(list(task.schema), collated_columns(self.df.schema))
-        with OwnErrors(self.df.sparkSession):
+        with own_errors(self.df.sparkSession):
             return summarise_rows(self.df, task, self.target.shape.schema_json)
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
@@ -132,7 +133,7 @@ class _FrameWorkers:
         if not task.file_count:
             return []
         spark = self.df.sparkSession
-        with OwnErrors(spark):
+        with own_errors(spark):
             decimals = short_decimals(self.df.schema)
             pack = WorkerCall.of(
                 pack_partition, (task, task_keys(task.file_count), self.df.columns, decimals)
@@ -159,7 +160,7 @@ class _FileWorkers:
         if not tasks:
             return nothing
         share = min(DOMAIN_LIMITS.rows / max(_rows_of(self.source), 1), 1.0)
-        with OwnErrors(self.spark):
+        with own_errors(self.spark):
             call = WorkerCall.of(summarise_files, (task, share))
             summaries = spread(self.spark, tasks).mapInArrow(call, SUMMARIES)
             merge = WorkerCall.of(merge_partition, None)
@@ -173,7 +174,7 @@ class _FileWorkers:
         if not task.file_count:
             return []
         tasks = _tasks(self.source, list(self.source.empty.columns))
-        with OwnErrors(self.spark):
+        with own_errors(self.spark):
             pack = WorkerCall.of(pack_files, (task, task_keys(task.file_count)))
             return _written(spread(self.spark, tasks).mapInArrow(pack, PACKS), task)
 

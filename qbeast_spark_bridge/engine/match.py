@@ -24,8 +24,9 @@ from qbeast_core.table.engine.tasks.stored_rows import StoredRows, stored_by
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
 from qbeast_spark_bridge.engine.engine import spread
+from qbeast_spark_bridge.engine.workers import own_errors
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered, quoted, spark_schema
-from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall
+from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.key_digest import DIGESTS, digest_keys
 from qbeast_spark_bridge.worker.match import (
     PIECES,
@@ -79,7 +80,7 @@ class SparkMergeSource:
         """
         del engine  # the rows are Spark's
         _refuse_collations(rules, self.df, reader)
-        with OwnErrors(self.df.sparkSession):
+        with own_errors(self.df.sparkSession):
             digest = self._digest(rules)
             live, plan = live_rows(reader), scan_plan(rules, reader, key_nodes(rules, digest))
             files = np.flatnonzero(plan.selection.opened & (True if among is None else among))

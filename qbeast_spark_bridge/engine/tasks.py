@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from qbeast_core.query.fractions import Sample
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
+from qbeast_spark_bridge.engine.workers import ready_workers
 from qbeast_spark_bridge.schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.read_task import ReadTask, run_tasks
@@ -120,6 +121,7 @@ def rows_of_tasks(spark: SparkSession, tasks: Sequence[ReadTask], schema: Struct
     """
     if not tasks:
         return spark.createDataFrame([], schema)
+    ready_workers(spark)
     rows = [(bytearray(pickle.dumps(task, protocol=5)),) for task in tasks]
     spread = spark.createDataFrame(rows, f"{_COLUMN} binary").repartition(len(rows))
     return spread.mapInArrow(WorkerCall.of(run_tasks, None), schema)

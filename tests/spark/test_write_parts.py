@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
+from qbeast_spark_bridge.engine.workers import own_errors
 from qbeast_spark_bridge.worker import shuffle as pass_two
 from qbeast_spark_bridge.worker import transport as batches
 from qbeast_spark_bridge.worker import transport as packs
 from qbeast_spark_bridge.worker import write_files
-from qbeast_spark_bridge.worker.call import OwnErrors, WorkerCall, note_of
+from qbeast_spark_bridge.worker.call import WorkerCall, note_of
 from qbeast_spark_bridge.worker.items import answer_items
 from qbeast_spark_bridge.worker.transport import longs_as_decimals
 from tests.helpers.examples import examples
@@ -204,7 +205,7 @@ def test_errors_survive_as_text(spark: SparkSession, error: qbeast.QbeastError) 
     trace = RuntimeError(
         f"Job aborted\nTraceback ...\n{type(error)}: {error}\n{note_of(error)}\n\tat java.lang"
     )
-    with pytest.raises(type(error)) as caught, OwnErrors(spark):
+    with pytest.raises(type(error)) as caught, own_errors(spark):
         raise trace
     assert str(caught.value) == str(error)
     assert vars(caught.value) == vars(error)
@@ -213,6 +214,6 @@ def test_errors_survive_as_text(spark: SparkSession, error: qbeast.QbeastError) 
 
 def test_errors_of_others_stay_as_they_are(spark: SparkSession) -> None:
     other = RuntimeError("boom")
-    with pytest.raises(RuntimeError) as caught, OwnErrors(spark):
+    with pytest.raises(RuntimeError) as caught, own_errors(spark):
         raise other
     assert caught.value is other
