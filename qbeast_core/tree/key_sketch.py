@@ -15,7 +15,7 @@ import numpy as np
 
 from qbeast_core.space.arrays import I32Array, I64Array, U32Array
 
-__all__ = ["MOST_COUNTERS", "MOST_LISTED", "KeySketch", "fold", "to_counters"]
+__all__ = ["MOST_COUNTERS", "MOST_LISTED", "KeySketch", "fold", "mixed", "to_counters"]
 
 MOST_LISTED: Final = 32
 """Keys that are listed at most; they take as many bytes as the counters of a small file."""
@@ -98,9 +98,9 @@ def to_counters(weights: I32Array, counts: I64Array | None, width: int) -> I64Ar
     """
     both = np.zeros(2 * width, np.int64)
     for first in range(0, len(weights), _CHUNK_ROWS):  # chunk by chunk: the arrays fit the caches
-        mixed = _mix(weights[first : first + _CHUNK_ROWS])
+        bits = mixed(weights[first : first + _CHUNK_ROWS].view(np.uint32))
         # The upper half collects what is taken off.
-        slots = ((mixed & np.uint32(width - 1)) | ((mixed >> np.uint32(31)) * np.uint32(width))).astype(
+        slots = ((bits & np.uint32(width - 1)) | ((bits >> np.uint32(31)) * np.uint32(width))).astype(
             np.int64
         )
         if counts is None:
@@ -123,9 +123,15 @@ def fold(counters: I64Array, width: int) -> I64Array:
     return folded
 
 
-def _mix(weights: I32Array) -> U32Array:
-    """Return bits of which each depends on every bit of the weight: files and pages are cut by weight."""
-    bits = weights.view(np.uint32).copy()
+def mixed(numbers: U32Array) -> U32Array:
+    """Return bits of which each depends on every bit of the number: files and pages are cut by weight.
+
+    Examples
+    --------
+    >>> mixed(np.array([0, 1, 2], dtype=np.uint32)).tolist()
+    [0, 1753845952, 3507691905]
+    """
+    bits = numbers.copy()
     bits ^= bits >> np.uint32(16)
     bits *= np.uint32(0x7FEB352D)
     bits ^= bits >> np.uint32(15)

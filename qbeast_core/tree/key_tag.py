@@ -9,14 +9,16 @@ from typing import Final
 import numpy as np
 
 from qbeast_core.space.arrays import I64Array, U8Array, U64Array
+from qbeast_core.tree.heavy_keys import HEAVY_SHARE, HeavyKeys
 from qbeast_core.tree.key_sketch import MOST_COUNTERS, MOST_LISTED, KeySketch
 
-__all__ = ["KEYS_TAG", "dump_keys", "parse_keys"]
+__all__ = ["KEYS_TAG", "dump_keys", "parse_heavy", "parse_keys"]
 
 KEYS_TAG: Final = "qbeast.keys"
 """Name of the tag."""
 
-_VERSION: Final = "1:"
+_VERSION: Final = "2:"
+_KNOWN: Final = ("1:", _VERSION)
 _MOST_CHARACTERS: Final = 1 << 14
 _MOST_BYTES: Final = 1 << 14
 _FEWEST_COUNTERS: Final = 64
@@ -28,13 +30,16 @@ _LONGEST: Final = 10  # bytes of a number in groups of seven bits
 _OF_ONE_PLANE: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], np.int64)
 
 
-def dump_keys(sketch: KeySketch) -> str:
+def dump_keys(sketch: KeySketch, heavy: HeavyKeys | None = None) -> str:
     """Return the tag of a file.
 
     Examples
     --------
-    >>> dump_keys(KeySketch.of(np.array([1, 1, 5], dtype=np.int32)))
-    '1:e40uu2NmZWVkZQADJkYA'
+    >>> weights = np.array([1, 1, 5], dtype=np.int32)
+    >>> dump_keys(KeySketch.of(weights))
+    '2:e40uu2NmZWVkZQADJkYA'
+    >>> dump_keys(KeySketch.of(weights), HeavyKeys.of(weights, np.array([0])))
+    '2:e40uu2NmZWVkZQADJkYA:e1V2tWNkZGBgYGIEAA=='
     """
     listed = sketch.is_listed
     count = len(sketch.numbers)
@@ -43,12 +48,12 @@ def dump_keys(sketch: KeySketch) -> str:
     planes = [_planes(sketch.weights.view(np.uint32).astype(np.uint64), _WEIGHT_BYTES)] if listed else []
     planes.append(_planes(numbers.astype(np.uint64)))
     head = [_packed(number) for number in (sketch.rows, sketch.squares, count << 1 | int(listed))]
-    # Runs and Huffman codes: repeats by chance cost more than they save.
-    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, 9, zlib.Z_RLE)
-    data = b"".join([*head, *planes])
-    # The checksum of zlib's own format misses changes of small numbers.
-    packed = zlib.crc32(data).to_bytes(_CRC_BYTES, "little") + packer.compress(data) + packer.flush()
-    return _VERSION + b64encode(packed).decode("ascii")
+    text = _VERSION + _squeezed([*head, *planes])
+    if heavy is None or not len(heavy):
+        return text
+    parts = [_planes(heavy.weights.view(np.uint32).astype(np.uint64), _WEIGHT_BYTES)]
+    parts += [_packed(number) for number in (*heavy.rows.tolist(), *(heavy.firsts + 1).tolist())]
+    return f"{text}:{_squeezed([_packed(len(heavy)), *parts])}"
 
 
 def parse_keys(text: str | None) -> KeySketch | None:
@@ -61,19 +66,82 @@ def parse_keys(text: str | None) -> KeySketch | None:
     >>> found = parse_keys("1:e40uu2NmZWVkZQADJkYA")
     >>> found.rows, found.squares, found.weights.tolist(), found.numbers.tolist()
     (3, 5, [1, 5], [2, 1])
-    >>> parse_keys("2:eNpj") is None
+    >>> parse_keys("3:eNpj") is None
+    True
+    """
+    if text is None or not text.startswith(_KNOWN) or len(text) > _MOST_CHARACTERS:
+        return None
+    data = _unsqueezed(text.split(":")[1])
+    return None if data is None else _read(data)
+
+
+def parse_heavy(text: str | None, rows: int) -> HeavyKeys | None:
+    """Return the heavy keys that a tag lists; None where it has no list, or one that cannot be true.
+
+    Parameters
+    ----------
+    text : str or None
+        The tag.
+    rows : int
+        Of the file.
+
+    Examples
+    --------
+    >>> found = parse_heavy("2:e40uu2NmZWVkZQADJkYA:e1V2tWNkZGBgYGIEAA==", 3)
+    >>> found.weights.tolist(), found.rows.tolist(), found.firsts.tolist()
+    ([1], [2], [0])
+    >>> parse_heavy("1:e40uu2NmZWVkZQADJkYA", 3) is None
     True
     """
     if text is None or not text.startswith(_VERSION) or len(text) > _MOST_CHARACTERS:
         return None
+    pieces = text.split(":")
+    if len(pieces) == 2:  # without heavy keys
+        return HeavyKeys.none()
+    data = _unsqueezed(pieces[2])
+    return None if data is None else _read_heavy(data, rows)
+
+
+def _squeezed(parts: list[bytes]) -> str:
+    # Runs and Huffman codes: repeats by chance cost more than they save.
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, 9, zlib.Z_RLE)
+    data = b"".join(parts)
+    # The checksum of zlib's own format misses changes of small numbers.
+    packed = zlib.crc32(data).to_bytes(_CRC_BYTES, "little") + packer.compress(data) + packer.flush()
+    return b64encode(packed).decode("ascii")
+
+
+def _unsqueezed(text: str) -> bytes | None:
     try:
-        packed = b64decode(text[len(_VERSION) :].encode("ascii"), validate=True)
+        packed = b64decode(text.encode("ascii"), validate=True)
         unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
         data = unpacker.decompress(packed[_CRC_BYTES:], _MOST_BYTES)
     except (ValueError, zlib.error):
         return None
     right = zlib.crc32(data).to_bytes(_CRC_BYTES, "little") == packed[:_CRC_BYTES]
-    return _read(data) if right and unpacker.eof and not unpacker.unused_data else None
+    return data if right and unpacker.eof and not unpacker.unused_data else None
+
+
+def _read_heavy(data: bytes, rows: int) -> HeavyKeys | None:
+    """Return what the bytes list, as far as it fits the rows of the file."""
+    found = _unpacked(data)
+    if found is None or not 0 < found[0] <= HEAVY_SHARE or len(found[1]) < _WEIGHT_BYTES * found[0]:
+        return None
+    count, data = found
+    weights = _from_planes(data[: _WEIGHT_BYTES * count], count).astype(np.uint32).view(np.int32)
+    data, numbers = data[_WEIGHT_BYTES * count :], list[int]()
+    while data and len(numbers) < 2 * count and (found := _unpacked(data)) is not None:
+        numbers.append(found[0])
+        data = found[1]
+    if data or len(numbers) < 2 * count or max(numbers) > rows:
+        return None
+    heavy = np.array(numbers, np.int64).reshape(2, count)
+    ends = np.where(heavy[1] > 0, heavy[1] - 1 + heavy[0], 0)
+    order = np.argsort(heavy[1], kind="stable")
+    apart = (np.where(heavy[1] > 0, heavy[1] - 1, 0)[order][1:] >= ends[order][:-1]).all()
+    sound = (np.diff(weights.astype(np.int64)) > 0).all() and (heavy[0] > 0).all() and apart
+    fits = int(heavy[0].sum()) <= rows and int(ends.max()) <= rows
+    return HeavyKeys(weights, heavy[0], heavy[1] - 1) if sound and fits else None
 
 
 def _read(data: bytes) -> KeySketch | None:

@@ -133,7 +133,7 @@ def packed(data: bytes) -> str:
         None,
         "",
         "1:",
-        "2:e40uu2NmZWVkZQADJkYA",
+        "3:e40uu2NmZWVkZQADJkYA",
         '{"v":1}',
         "1:\ud800",
         "1:" + "A" * 20_000,

@@ -22,9 +22,10 @@ from qbeast_core.io.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.stats import STATS_COLUMNS, file_stats, stats_columns
 from qbeast_core.runtime import Progress, ProgressCallback, Runtime
-from qbeast_core.space.arrays import I32Array
+from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import PageLayout, dump_layout
+from qbeast_core.tree.heavy_keys import HeavyKeys, shuffled
 from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys
 from qbeast_core.tree.pack import RowNumbers
@@ -142,8 +143,9 @@ def store_file(
     settings: FileSettings,
     now_ms: Callable[[], int],
     values: Mapping[str, pl.Series] | None = None,
+    starts: I64Array | None = None,
 ) -> AddFile:
-    """Encode and store rows in the order given.
+    """Encode and store rows in the order given, but for those of heavy keys, which are shuffled within a block.
 
     Parameters
     ----------
@@ -164,6 +166,8 @@ def store_file(
     values : mapping of str to polars.Series, optional
         Of columns whose numbers in `rows` are places among a few values, those: each is there, null is none of them.
         Such columns have a dictionary.
+    starts : ndarray of int64, optional
+        Where blocks start; None: there are none, and rows stay in their order.
 
     Returns
     -------
@@ -176,7 +180,14 @@ def store_file(
         If the store refuses.
     """
     add, encoded = _encoded(
-        rows, weights, page_rows, path=path, settings=settings, now_ms=now_ms, values=values
+        rows,
+        weights,
+        page_rows,
+        path=path,
+        settings=settings,
+        now_ms=now_ms,
+        values=values,
+        starts=starts,
     )
     store.put(path, encoded.data)
     return add
@@ -191,7 +202,11 @@ def _encoded(
     settings: FileSettings,
     now_ms: Callable[[], int],
     values: Mapping[str, pl.Series] | None,
+    starts: I64Array | None,
 ) -> tuple[AddFile, EncodedFile]:
+    order = None if starts is None else shuffled(weights, starts)
+    if order is not None:
+        rows = rows[pl.Series(order)]
     page_rows = page_rows_within(rows, page_rows)
     encoded = encode_data_file(
         rows,
@@ -202,7 +217,7 @@ def _encoded(
         uncompressed=settings.uncompressed,
         values=values,
     )
-    tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights))}
+    tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), HeavyKeys.of(weights, starts))}
     if encoded.tail_bytes:
         tags["qbeast.layout"] = dump_layout(
             PageLayout(
@@ -348,6 +363,7 @@ def _write_one(
         settings=settings,
         now_ms=runtime.now_ms,
         values=values,
+        starts=np.cumsum([0, *(block.element_count for block in file.blocks[:-1])], dtype=np.int64),
     )
     return add.model_copy(update={"blocks": file.blocks}), send(path, encoded.data)
 

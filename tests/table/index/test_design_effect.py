@@ -158,7 +158,7 @@ def _without_tag(text: str) -> str:
 
 
 def _damaged(text: str) -> str:
-    return text.replace('"qbeast.keys":"1:', '"qbeast.keys":"1:AAAA')
+    return text.replace('"qbeast.keys":"2:', '"qbeast.keys":"2:AAAA')
 
 
 @pytest.mark.parametrize("spoil", [_without_tag, _damaged])

@@ -76,12 +76,12 @@ def test_of_changes_that_fail_no_file_is_left(table: qbeast.Table) -> None:
     seen: list[str] = []
     store = changed_file.store_indexed
 
-    def failing(*given: object, path: str) -> object:
+    def failing(*given: object, path: str, **others: object) -> object:
         seen.append(path)
         if len(seen) == 3:
             msg = "the disk is full"
             raise qbeast.StorageError(msg, path=path)
-        return store(*given, path=path)  # type: ignore[arg-type] # as they came
+        return store(*given, path=path, **others)  # type: ignore[arg-type] # as they came
 
     with mock.patch.object(changed_file, "store_indexed", failing), pytest.raises(qbeast.StorageError):
         table.update(pl.col("row") % 150 == 3, {"note": pl.lit("changed")})

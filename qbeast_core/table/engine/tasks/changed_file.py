@@ -90,7 +90,8 @@ class ChangeFile:
         if not _lie_in_blocks(weights, file.blocks):
             return None
         path = f"{self.operation}.{uuid.uuid4()}.parquet"
-        add = store_indexed(rows, weights, self.target, self.revision, path=path)
+        starts = np.cumsum([0, *(block.element_count for block in file.blocks[:-1])], dtype=np.int64)
+        add = store_indexed(rows, weights, self.target, self.revision, path=path, starts=starts)
         return add.model_copy(update={"blocks": file.blocks})
 
     def _changed(self, rows: pl.DataFrame, change: RowChange) -> pl.DataFrame | None:

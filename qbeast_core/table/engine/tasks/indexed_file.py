@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.arrays import I32Array
+from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import FileSettings, store_file
 from qbeast_core.table.engine.target import FileTarget
@@ -24,6 +24,7 @@ def store_indexed(
     revision: Revision,
     *,
     path: str,
+    starts: I64Array,
     settings: FileSettings | None = None,
     values: Mapping[str, pl.Series] | None = None,
 ) -> AddFile:
@@ -41,6 +42,8 @@ def store_indexed(
         That the rows are indexed in.
     path : str
         Name of the file, not used before.
+    starts : ndarray of int64, shape (blocks,)
+        Where its blocks start.
     settings : FileSettings, optional
         How it is encoded; by default as these rows alone would have it.
     values : mapping of str to polars.Series, optional
@@ -62,4 +65,5 @@ def store_indexed(
         settings=settings,
         now_ms=lambda: time.time_ns() // 1_000_000,
         values=values,
+        starts=starts,
     )

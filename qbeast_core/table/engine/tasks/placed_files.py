@@ -173,6 +173,7 @@ def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings 
         task.target,
         task.revision,
         path=f"{uuid.uuid4()}.parquet",
+        starts=starts,
         settings=settings,
         values=file.values,
     )

@@ -1,0 +1,64 @@
+"""Every operation that writes a file lists its heavy keys and shuffles their rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.heavy_keys import HeavyKeys
+from qbeast_core.tree.key_tag import parse_heavy
+
+ROWS = 30_000
+
+
+def rows(seed: int) -> pl.DataFrame:
+    """Rows in the order of `n`, of which two keys have many."""
+    random = np.random.default_rng(seed)
+    x = pl.Series(random.normal(size=ROWS)).set(pl.Series(random.random(ROWS) < 0.3), None)
+    x = x.set(pl.Series(random.random(ROWS) < 0.1), 0.25)
+    return pl.DataFrame({"x": x, "n": np.arange(ROWS) + seed * ROWS})
+
+
+def lists_are_true(path: Path, *, keys: int = 2) -> None:
+    table = qbeast.open_table(str(path))
+    found = 0
+    for file, tag in table.reader.snapshot.files.select("path", "keys").iter_rows():
+        stored = pl.read_parquet(path / file)
+        weights = frame_weights(stored, ["x"])
+        listed = parse_heavy(tag, stored.height)
+        exact = HeavyKeys.of(weights, np.zeros(1, np.int64))
+        assert listed is not None
+        assert (listed.weights.tolist(), listed.rows.tolist()) == (
+            exact.weights.tolist(),
+            exact.rows.tolist(),
+        )
+        for weight, count, first in zip(listed.weights, listed.rows, listed.firsts, strict=True):
+            assert (weights[first : first + count] == weight).all()
+            if count >= 500:
+                found += 1
+                order = stored["n"][int(first) : int(first + count)].to_numpy().argsort().argsort()
+                assert abs(np.corrcoef(order, np.arange(count))[0, 1]) < 5 / count**0.5
+    assert found >= keys
+
+
+@pytest.mark.parametrize("engine", ["memory", "spill"])
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_every_write_lists_heavy_keys(tmp_path: Path, engine: Literal["memory", "spill"]) -> None:
+    path = str(tmp_path)
+    qbeast.write_table(rows(0), path, columns=["x"], cube_size=1_000, engine=engine)
+    lists_are_true(tmp_path)
+    qbeast.write_table(rows(1), path, mode="append", engine=engine)
+    lists_are_true(tmp_path, keys=4)
+    table = qbeast.open_table(path)
+    table.update("n < 50000", {"n": pl.col("n") + 1})
+    lists_are_true(tmp_path)
+    table.delete("n >= 20000 AND n < 40000")
+    lists_are_true(tmp_path)
+    table.optimize(full=True, engine=engine)
+    lists_are_true(tmp_path)

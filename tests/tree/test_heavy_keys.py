@@ -1,0 +1,119 @@
+"""Heavy keys of files are listed with all their rows, which lie in an order that says nothing of their values."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbeast_core.tree.heavy_keys import HEAVY_SHARE, HeavyKeys, shuffled
+from qbeast_core.tree.key_sketch import KeySketch
+from qbeast_core.tree.key_tag import dump_keys, parse_heavy, parse_keys
+
+BLOCKS = st.lists(st.lists(st.tuples(st.integers(-3, 3), st.integers(1, 400)), min_size=1), max_size=4)
+
+
+def file_of(blocks: list[list[tuple[int, int]]]) -> tuple[np.ndarray, np.ndarray]:
+    """The weights of a file's rows, ascending in each block, and where blocks start."""
+    parts = [np.sort(np.repeat([w for w, _ in block], [n for _, n in block])) for block in blocks]
+    starts = np.cumsum([0, *map(len, parts)])[:-1]
+    return np.concatenate([np.zeros(0), *parts]).astype(np.int32), starts.astype(np.int64)
+
+
+@given(BLOCKS)
+def test_heavy_keys_have_all_their_rows(blocks: list[list[tuple[int, int]]]) -> None:
+    weights, starts = file_of(blocks)
+    heavy = HeavyKeys.of(weights, starts)
+    keys, counts = np.unique(weights, return_counts=True)
+    is_heavy = (counts * HEAVY_SHARE >= len(weights)) & (counts > 1)
+    assert heavy.weights.tolist() == keys[is_heavy].tolist()
+    assert heavy.rows.tolist() == counts[is_heavy].tolist()
+    for weight, rows, first in zip(heavy.weights, heavy.rows, heavy.firsts, strict=True):
+        places = np.flatnonzero(weights == weight)
+        inside = np.isin(places[1:], starts).any()  # another block goes on with it
+        assert first == (-1 if inside or np.ptp(places) + 1 > rows else places[0])
+
+
+@given(BLOCKS)
+def test_rows_are_shuffled_within_key_and_block_alone(blocks: list[list[tuple[int, int]]]) -> None:
+    weights, starts = file_of(blocks)
+    order = shuffled(weights, starts)
+    if order is not None:
+        assert (np.sort(order) == np.arange(len(weights))).all()
+        assert (weights[order] == weights).all()
+        block = np.searchsorted(starts, np.arange(len(weights)), side="right")
+        assert (block[order] == block).all()
+
+
+def test_a_stretch_of_a_heavy_key_is_a_random_sample() -> None:
+    """Means of stretches of rows that came in the order of their values vary as those of random rows do."""
+    rows, length = 200_000, 500
+    order = shuffled(np.full(rows, 7, np.int32), np.zeros(1, np.int64))
+    assert order is not None
+    means = (order / rows).reshape(-1, length).mean(axis=1)
+    assert np.std(means) == pytest.approx((1 / 12 / length) ** 0.5, rel=0.12)
+    assert abs(means - 0.5).max() < 4.5 * (1 / 12 / length) ** 0.5
+
+
+@given(BLOCKS)
+def test_a_tag_returns_what_was_listed(blocks: list[list[tuple[int, int]]]) -> None:
+    weights, starts = file_of(blocks)
+    sketch, heavy = KeySketch.of(weights), HeavyKeys.of(weights, starts)
+    tag = dump_keys(sketch, heavy)
+    read, listed = parse_keys(tag), parse_heavy(tag, len(weights))
+    assert read is not None
+    assert (read.rows, read.squares, read.numbers.tolist()) == (
+        sketch.rows,
+        sketch.squares,
+        sketch.numbers.tolist(),
+    )
+    assert listed is not None
+    for name in ("weights", "rows", "firsts"):
+        assert getattr(listed, name).tolist() == getattr(heavy, name).tolist()
+
+
+def test_a_file_without_heavy_keys_lists_none() -> None:
+    sketch = KeySketch.of(np.arange(5000, dtype=np.int32))
+    heavy = parse_heavy(dump_keys(sketch), 5000)
+    assert heavy is not None
+    assert not len(heavy)
+    assert dump_keys(sketch, heavy) == dump_keys(sketch)
+
+
+def packed(data: bytes) -> str:
+    crc = zlib.crc32(data).to_bytes(4, "little")
+    return "2:x:" + base64.b64encode(crc + zlib.compress(data, wbits=-15)).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "1:e40uu2NmZWVkZQADJkYA",
+        "3:e40uu2NmZWVkZQADJkYA:e1V2tWNkZGBgYGIEAA==",
+        "2:e40uu2NmZWVkZQADJkYA:",
+        "2:e40uu2NmZWVkZQADJkYA:e1V2tWNkZGBgYGIEAA=",
+        packed(b""),
+        packed(b"\x00"),
+        packed(b"\x01\x07\x00\x00\x00\x04\x01"),  # more rows than there are
+        packed(b"\x01\x07\x00\x00\x00\x02\x03"),  # behind the end
+        packed(b"\x01\x07\x00\x00\x00\x00\x01"),  # no rows
+        packed(b"\x01\x07\x00\x00\x00\x02"),
+        packed(b"\x01\x07\x00\x00\x00\x02\x01\x01"),
+        packed(b"\x02\x07\x07\x00\x00\x00\x00\x00\x00\x01\x01\x01\x02"),  # a key twice
+        packed(b"\x02\x07\x08\x00\x00\x00\x00\x00\x00\x02\x01\x01\x02"),  # one on top of the other
+        packed(b"\xff" * 40),
+    ],
+)
+def test_a_list_that_cannot_be_true_lists_nothing(text: str | None) -> None:
+    assert parse_heavy(text, 3) is None
+
+
+def test_a_list_that_can_be_true_is_read() -> None:
+    found = parse_heavy(packed(b"\x02\x07\x08\x00\x00\x00\x00\x00\x00\x02\x01\x01\x03"), 3)
+    assert found is not None
+    assert (found.weights.tolist(), found.firsts.tolist()) == ([7, 8], [0, 2])
