@@ -144,7 +144,19 @@ def _usage(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption) and error.option_name in _OF_COMMANDS and " " not in path:
         name = error.option_name
         return f"{name} stands behind a command: `{path} COMMAND ... {name}`; see `{path} --help`"
+    arguments = _arguments(error.ctx)
+    usage = f"it is `{' '.join([path, *arguments])}`; see `{path} --help`"
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
+        return f"an argument is missing: {usage}"
+    if isinstance(error, click.NoSuchOption) and error.option_name.removeprefix("--").upper() in arguments:
+        return f"{error.option_name} is an argument, not an option: {usage}"
     return f"{one_line(error.format_message()).rstrip('.')}; see `{path} --help`"
+
+
+def _arguments(ctx: click.Context | None) -> list[str]:
+    """Return the arguments of a command as its help writes them."""
+    found = [] if ctx is None else ctx.command.params
+    return [one.make_metavar(ctx) for one in found if ctx is not None and isinstance(one, click.Argument)]
 
 
 def _silence_stdout() -> None:

@@ -15,36 +15,52 @@ from qbeast_core.hints import did_you_mean
 
 __all__ = ["program"]
 
-# In the order of `qbeast --help`: name -> module below qbeast_core.cli.commands.
-_COMMANDS: Final = {
-    "suggest": "write",
-    "write": "write",
-    "append": "write",
-    "merge": "change",
-    "update": "change",
-    "delete": "change",
-    "convert": "maintenance",
-    "import-carbondata": "carbondata",
-    "show": "read",
-    "sample": "read",
-    "sql": "read",
-    "estimate": "estimate",
-    "explain": "read",
-    "metrics": "inspect",
-    "check": "inspect",
-    "history": "inspect",
-    "plot": "inspect",
-    "optimize": "maintenance",
-    "add-columns": "maintenance",
-    "widen-columns": "maintenance",
-    "set-properties": "maintenance",
-    "repair": "maintenance",
-    "restore": "maintenance",
-    "upgrade": "maintenance",
-    "switch-dialect": "maintenance",
-    "vacuum": "maintenance",
-    "completion": "completion",
+# As `qbeast --help` lists them: group -> name -> module below qbeast_core.cli.commands.
+_GROUPS: Final = {
+    "Write": {
+        "suggest": "write",
+        "write": "write",
+        "append": "write",
+        "convert": "maintenance",
+        "import-carbondata": "carbondata",
+    },
+    "Read": {"show": "read", "sample": "read", "sql": "read", "estimate": "estimate", "explain": "read"},
+    "Change rows": {"merge": "change", "update": "change", "delete": "change"},
+    "Change columns and settings": {
+        "add-columns": "maintenance",
+        "widen-columns": "maintenance",
+        "set-properties": "maintenance",
+        "switch-dialect": "maintenance",
+        "upgrade": "maintenance",
+    },
+    "Inspect": {"history": "inspect", "metrics": "inspect", "check": "inspect", "plot": "inspect"},
+    "Maintain": {
+        "optimize": "maintenance",
+        "vacuum": "maintenance",
+        "restore": "maintenance",
+        "repair": "maintenance",
+    },
+    "Shell": {"completion": "completion"},
 }
+_COMMANDS: Final = {name: module for group in _GROUPS.values() for name, module in group.items()}
+_ELSEWHERE: Final = {
+    "columns": "show --schema",
+    "count": "show --count",
+    "create": "write",
+    "describe": "show --schema",
+    "head": "show",
+    "help": "--help",
+    "info": "show",
+    "insert": "append",
+    "log": "history",
+    "query": "sql",
+    "read": "show",
+    "schema": "show --schema",
+    "select": "sql",
+    "upsert": "merge",
+    "version": "--version",
+}
+"""What other programs call it."""
 
 
 class _Program(click.Group):
@@ -72,14 +88,26 @@ class _Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, and remember it; name those that look like one that there is not."""
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"No such command {args[0]!r}.{did_you_mean(args[:1], _COMMANDS)}")
+            known = _ELSEWHERE.get(args[0].lower())
+            cure = did_you_mean(args[:1], _COMMANDS) if known is None else f" Did you mean `qbeast {known}`?"
+            ctx.fail(f"No such command {args[0]!r}.{cure}")
         name, command, rest = super().resolve_command(ctx, args)
         ctx.ensure_object(Settings).command = command
         return name, command, rest
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names in the order of a table's life, not of the alphabet."""
+        """Return the names as the groups list them."""
         return list(_COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, a list a group, all of one width."""
+        width = max(map(len, _COMMANDS))
+        for title, names in _GROUPS.items():
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(f"{name:{width}}", one.get_short_help_str(100)) for name, one in found if one]
+                )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
         """Load one command."""
@@ -102,7 +130,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(
-    "--version",
+    *("-V", "--version"),
     is_flag=True,
     is_eager=True,
     expose_value=False,

@@ -83,6 +83,13 @@ def test_errors_to_come_have_the_exit_code_of_the_class_above() -> None:
 WRONG: list[tuple[list[str], int, str]] = [
     (["frobnicate"], 2, "qbeast --help"),
     (["shwo", "TABLE"], 2, "Did you mean 'show'?"),
+    (["count", "TABLE"], 2, "Did you mean `qbeast show --count`?"),
+    (["append", "FILE"], 2, "`qbeast append SOURCE... TABLE`"),
+    (
+        ["restore", "TABLE", "--version", "0"],
+        2,
+        "an argument, not an option: it is `qbeast restore TABLE VERSION`",
+    ),
     (["--traceback", "show", "TABLE"], 2, "`qbeast COMMAND ... --traceback`"),
     (["--frobnicate"], 2, "qbeast --help"),
     (["show", "TABLE", "--wher", "a"], 2, "--where"),
@@ -202,7 +209,7 @@ def test_nothing_gets_past_the_door(
 def test_without_a_command_the_help_is_shown() -> None:
     result = CliRunner().invoke(program, [])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "Commands:" in result.stderr
+    assert "Read:" in result.stderr
     assert "Commands:" in run("--help").stdout
     assert run("--version").stdout == f"qbeast {qbeast.__version__}\n"
 

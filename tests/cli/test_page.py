@@ -54,6 +54,23 @@ def test_the_page_and_the_program_have_the_same_commands() -> None:
     assert options_told(section("What all commands share")) == SHARED
 
 
+def test_help_lists_each_command_once_in_a_group() -> None:
+    groups = re.findall(r"^(\w[\w ]*):\n((?:  .*\n)+)", run("--help").stdout, re.MULTILINE)
+    listed = {
+        title: re.findall(r"^  ([a-z-]+)  ", lines, re.MULTILINE)
+        for title, lines in groups
+        if title != "Options"
+    }
+    assert sorted(name for names in listed.values() for name in names) == sorted(COMMANDS)
+    assert "Commands" not in listed
+    assert max(map(len, listed.values())) < 8
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_holds_no_escapes(name: str) -> None:
+    assert "\\" not in run(name, "--help").stdout
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_page_and_the_program_have_the_same_options(name: str) -> None:
     shared = {"--json"} if name == "completion" else SHARED

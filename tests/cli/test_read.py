@@ -180,3 +180,30 @@ def test_a_sample_of_so_many_rows_says_what_each_stands_for(sales: Path, tmp_pat
     shown = said("show", sales, "--rows", "7", "--where", "id % 10 = 3", "--limit", "9")["rows"]
     assert [one["id"] % 10 for one in shown] == [3] * 7
     assert "one of --rows, --sample" in complaint("show", sales, "--rows", "5", "--sample", "1%", code=2)
+
+
+@pytest.mark.parametrize(
+    "command", [["show", "T"], ["sample", "T", "0.5"], ["sql", "T", "SELECT id FROM self"]]
+)
+def test_a_format_without_a_file_prints_all_rows(sales: Path, command: list[str]) -> None:
+    arguments = [sales if one == "T" else one for one in command]
+    printed = run(*arguments, "--format", "csv").stdout
+    assert printed == run(*arguments, "--output", "-", "--format", "csv").stdout
+    assert pl.read_csv(printed.encode()).height > 500
+    assert pl.read_csv(run(*arguments, "--format", "csv", "-n", "3").stdout.encode()).height == 3
+    refused = said(*arguments, "--format", "csv", code=2)
+    assert "cannot share the standard output" in refused["error"]["message"]
+
+
+@pytest.mark.parametrize("option", ["--count", "--schema"])
+@pytest.mark.parametrize("output", [["--format", "csv"], ["--output", "rows.csv"]])
+def test_an_output_that_would_hold_no_rows_is_refused(sales: Path, option: str, output: list[str]) -> None:
+    assert f"{option} prints no rows" in complaint("show", sales, option, *output, code=2)
+
+
+def test_sql_prints_all_rows_as_its_help_says(sales: Path) -> None:
+    assert said("sql", sales, "SELECT id FROM self")["rows"][1999:] != []
+    help_text = " ".join(run("sql", "--help").stdout.split())
+    assert "by default all of them" in help_text
+    assert "10" not in help_text.partition("--limit")[2].partition("--version")[0]
+    assert "by default 10" in " ".join(run("show", "--help").stdout.split())

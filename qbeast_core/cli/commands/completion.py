@@ -13,20 +13,21 @@ from qbeast_core.cli.commands.parameters import json_option
 __all__ = ["completion"]
 
 _VARIABLE: Final = "_QBEAST_COMPLETE"
+_HELP: Final = """Print what makes a shell complete commands, options and paths.
+
+\b
+bash:  eval "$(qbeast completion bash)"                # in ~/.bashrc
+zsh:   eval "$(qbeast completion zsh)"                 # in ~/.zshrc
+fish:  qbeast completion fish > ~/.config/fish/completions/qbeast.fish
+"""
 
 
-@click.command(short_help="Print what makes a shell complete commands.")
+@click.command(help=_HELP, short_help="Print what makes a shell complete commands.")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @json_option
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> Answer:
-    r"""Print what makes a shell complete commands, options and paths.
-
-    \b
-    bash:  eval "$(qbeast completion bash)"                # in ~/.bashrc
-    zsh:   eval "$(qbeast completion zsh)"                 # in ~/.zshrc
-    fish:  qbeast completion fish > ~/.config/fish/completions/qbeast.fish
-    """
+    """Print the script of a shell."""
     found = get_completion_class(shell)
     if found is None:
         msg = f"there is no completion for {shell}"

@@ -86,7 +86,7 @@ optimize = command(
 
 add_columns = command(
     "maintenance.add_columns",
-    "Add columns at the end; rows that are there have nulls in them.",
+    "Add columns at the end; existing rows get nulls.",
     table_argument,
     click.argument("columns", nargs=-1, required=True, metavar="NAME=TYPE...", callback=as_mapping),
 )
@@ -111,7 +111,7 @@ switch_dialect = command(
         show_default=True,
         help="Which qbeast-spark is to read the table.",
     ),
-    short_help="Spell the index for other readers.",
+    short_help="Write the index for other readers.",
 )
 
 set_properties = command(
@@ -128,7 +128,7 @@ repair = command(
     "Mend what `qbeast check` finds and the log alone can mend; no row is touched.",
     table_argument,
     dry_run_option,
-    short_help="Mend what the log alone can mend.",
+    short_help="Fix what the log alone can fix.",
 )
 
 restore = command(
@@ -156,5 +156,5 @@ vacuum = command(
         show_default=True,
         help="List the files, or delete them for good.",
     ),
-    short_help="List or delete files nobody needs any more.",
+    short_help="List or delete files that nobody needs.",
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import click
 
-from qbeast_core.cli.answer import Settings
 from qbeast_core.cli.commands.parameters import (
     absolute_paths_option,
     as_fraction,
@@ -24,39 +24,35 @@ __all__ = ["explain", "sample", "show", "sql"]
 _FORMATS: Final = ("parquet", "csv", "jsonl")
 
 
-def _not_beside_json(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
-    settings = ctx.find_object(Settings)  # --json is eager: it has been read
-    if name == "-" and settings is not None and settings.json:
-        msg = "rows and --json cannot share the standard output"
-        raise click.BadParameter(msg, ctx=ctx, param=parameter)
-    return name
-
-
-_output_options = together(
-    click.option(
+def _limit(by_default: str) -> Callable[[Any], Any]:
+    return click.option(
         *("-n", "--limit"),
         metavar="ROWS",
         type=click.IntRange(min=0),
-        help="Rows at most; by default 10, and all of them with --output.",
-    ),
+        help=f"Rows at most; by default {by_default}.",
+    )
+
+
+_output_options = together(
     version_option,
     absolute_paths_option,
     click.option(
         *("-o", "--output"),
         metavar="FILE",
         type=click.Path(),
-        callback=_not_beside_json,
         help="Write the rows to this file (.parquet, .csv, .jsonl); - is the standard output.",
     ),
     click.option(
         *("--format", "file_format"),
         type=click.Choice(_FORMATS),
-        help="Of the output, if its name does not tell.",
+        help="Format of the output, if its name has no ending; without --output the rows are printed so.",
     ),
     click.option("--overwrite", is_flag=True, help="Replace the output file if there is one."),
 )
 
-_rows_options = together(where_option, select_option, _output_options)
+_rows_options = together(
+    where_option, select_option, _limit("10, and all of them with --output or --format"), _output_options
+)
 
 _expand_option: Final = click.option(
     "--expand",
@@ -105,6 +101,7 @@ sql = command(
     table_argument,
     click.argument("query"),
     sample_option,
+    _limit("all of them"),
     _output_options,
     short_help="Ask a table in SQL.",
 )
@@ -119,5 +116,5 @@ explain = command(
     version_option,
     absolute_paths_option,
     click.option("--files", "list_files", is_flag=True, help="List the files as well."),
-    short_help="Tell what a read would open, and why.",
+    short_help="Show what a read would open, and why.",
 )

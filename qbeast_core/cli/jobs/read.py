@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+import click
 import polars as pl
 
 import qbeast
-from qbeast_core.cli.answer import Answer, Part
+from qbeast_core.cli.answer import Answer, Part, Settings
 from qbeast_core.cli.files import FileFormat, OutputFile
 from qbeast_core.cli.grid import frame_grid, grid, size_text, type_text
 from qbeast_core.cli.jobs.opening import on_table, working
@@ -42,6 +43,17 @@ class _Request:
     expand: bool = False
 
 
+def _requested(**options: Any) -> _Request:
+    """Understand the options; rows of a format go to the standard output where no file is named."""
+    if options["output"] is None and options["file_format"] is not None:
+        options["output"] = "-"
+    settings = click.get_current_context().find_object(Settings)
+    if options["output"] == "-" and settings is not None and settings.json:
+        msg = "rows and --json cannot share the standard output: name a file with --output"
+        raise click.UsageError(msg, click.get_current_context())
+    return _Request(**options)
+
+
 def show(table: str, **options: Any) -> Answer:
     """Show a table and some rows, or its columns, or how many rows there are; a table of CarbonData as well."""
     try:
@@ -55,10 +67,18 @@ def show(table: str, **options: Any) -> Answer:
 def _show(
     table: qbeast.Table, _progress: ProgressCallback | None, *, schema: bool, count: bool, **options: Any
 ) -> Answer:
+    wanted = _requested(**options)
+    _refuse_output(wanted, schema=schema, count=count)
     if schema:
         return _columns(table)
-    wanted = _Request(**options)
     return _shown(table, _rows(table, wanted), wanted, _facts(table), count=count)
+
+
+def _refuse_output(wanted: _Request, *, schema: bool, count: bool) -> None:
+    if wanted.output is not None and (schema or count):
+        option = "--schema" if schema else "--count"
+        msg = f"{option} prints no rows, which --output and --format are for; nothing was read. Leave one of them out."
+        raise InvalidInputError(msg, argument="output")
 
 
 def _shown(
@@ -99,7 +119,8 @@ def _carbon_table(
 
 def _show_carbon(table: qbeast.CarbonTable, **options: Any) -> Answer:
     names = [one.name for one in fields(_Request)]
-    wanted = _Request(**{name: options[name] for name in names})
+    wanted = _requested(**{name: options[name] for name in names})
+    _refuse_output(wanted, schema=options["schema"], count=options["count"])
     facts = {"table": table.uri, "carbondata": True, "segments": table.segments.to_dicts()}
     if options["schema"]:
         listed = [(name, type_text(dtype)) for name, dtype in table.schema.items()]
@@ -112,7 +133,7 @@ def _show_carbon(table: qbeast.CarbonTable, **options: Any) -> Answer:
 @on_table("reading")
 def sample(table: qbeast.Table, _progress: ProgressCallback | None, **options: Any) -> Answer:
     """Draw a sample: show some of it and say how many rows it has, or write it to a file."""
-    wanted = _Request(**options)
+    wanted = _requested(**options)
     rows = _rows(table, wanted)
     if wanted.output is not None:
         return _into_file(rows, wanted, wanted.output, _facts(table))
@@ -129,7 +150,7 @@ def sql(
     **options: Any,
 ) -> Answer:
     """Show what a query gives, or write it to a file."""
-    wanted = _Request(sample=sample, where=None, select=None, **options)
+    wanted = _requested(sample=sample, where=None, select=None, **options)
     rows, facts = table.sql(query, sample=sample), {"query": query}
     with evaluating(query, "query", _OUTCOME):
         if wanted.output is not None:
