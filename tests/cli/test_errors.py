@@ -210,7 +210,7 @@ def test_without_a_command_the_help_is_shown() -> None:
     result = CliRunner().invoke(program, [])
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Read:" in result.stderr
-    assert "Commands:" in run("--help").stdout
+    assert "Read:" in run("--help").stdout
     assert run("--version").stdout == f"qbeast {qbeast.__version__}\n"
 
 
