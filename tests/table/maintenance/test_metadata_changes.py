@@ -174,7 +174,7 @@ def test_bytes_and_shorts_become_wider_without_a_new_file(tmp_path: Path) -> Non
         ({"id": pl.Int32}, qbeast.UnsupportedTableError, "'id' is Int64 and cannot become Int32"),
         ({"x": pl.Float32}, qbeast.UnsupportedTableError, "cannot become Float32"),
         ({"b": pl.Float64}, qbeast.UnsupportedTableError, "'b' is Int8 and cannot become Float64"),
-        ({"s": pl.Int8}, qbeast.UnsupportedTableError, r"qbeast\.write_table\(pl\.scan_delta"),
+        ({"s": pl.Int8}, qbeast.UnsupportedTableError, r"qbeast\.write_table\(qbeast\.scan_table"),
         ({"w": pl.Int64}, qbeast.UnsupportedTableError, "are indexed"),
         ({"no": pl.Int32}, qbeast.InvalidInputError, "no such column"),
     ],
