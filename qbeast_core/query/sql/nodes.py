@@ -1,0 +1,91 @@
+"""Nodes of sqlglot's tree that an expression may have, each with the arguments that it may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sqlglot import exp
+
+_Nodes = Mapping[type[exp.Expression], frozenset[str]]
+
+
+def _nodes(*kinds: type[exp.Expression], args: str = "") -> _Nodes:
+    more = frozenset(args.split())
+    return {kind: frozenset({"this", "expression"}) | more for kind in kinds}
+
+
+PREDICATES: Final = (
+    *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),
+    *(exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.Escape, exp.RegexpLike),
+)
+"""Comparisons: none of them may be an operand of another one without parentheses, dialects differ there."""
+
+NODES: Final[_Nodes] = {
+    **_nodes(exp.Column, args="table db catalog"),
+    **_nodes(exp.Identifier, args="quoted"),
+    **_nodes(exp.Literal, args="is_string"),
+    **_nodes(exp.Dot, exp.Boolean, exp.Null, exp.Paren, exp.Var, exp.DataTypeParam),
+    **_nodes(exp.And, exp.Or, exp.Not, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.Pow),
+    **_nodes(exp.Div, args="typed safe"),
+    **_nodes(*PREDICATES),
+    **_nodes(exp.Like, exp.ILike, args="negate"),
+    **_nodes(exp.In, exp.Coalesce, exp.DataType, args="expressions nested"),
+    **_nodes(exp.Greatest, exp.Least, args="expressions ignore_nulls"),
+    **_nodes(exp.Between, args="low high"),
+    **_nodes(exp.Case, args="ifs default"),
+    **_nodes(exp.If, args="true false"),
+    **_nodes(exp.Cast, exp.TryCast, args="to safe"),
+    **_nodes(exp.DPipe, args="safe"),
+    **_nodes(exp.Concat, args="expressions safe coalesce"),
+    **_nodes(exp.Interval, exp.TimestampTrunc, args="unit"),
+    **_nodes(exp.Bracket, args="expressions offset safe returns_list_for_maps"),
+    **_nodes(
+        exp.Extract, exp.Year, exp.Quarter, exp.Month, exp.Week, exp.Day, exp.DayOfWeek, exp.DayOfWeekIso
+    ),
+    **_nodes(
+        exp.DayOfYear, exp.Hour, exp.Minute, exp.Second, exp.Date, exp.CurrentDate, exp.CurrentTimestamp
+    ),
+    **_nodes(
+        exp.Abs, exp.Sign, exp.Floor, exp.Ceil, exp.Sqrt, exp.Exp, exp.Ln, exp.Log, exp.Nullif, exp.IsNan
+    ),
+    **_nodes(exp.Round, args="decimals"),
+    **_nodes(
+        exp.Lower, exp.Upper, exp.Length, exp.Left, exp.Right, exp.StartsWith, exp.EndsWith, exp.Contains
+    ),
+    **_nodes(exp.ArrayContains),
+    **_nodes(exp.Trim, args="position"),
+    **_nodes(exp.Substring, args="start length"),
+    **_nodes(exp.StrPosition, args="substr"),
+    **_nodes(exp.Replace, args="replacement"),
+    **_nodes(exp.Anonymous, args="expressions"),
+}
+"""What an expression over one row may have. Functions without a node of their own are in `functions.NAMED`."""
+
+AGGREGATES: Final[_Nodes] = {
+    **_nodes(exp.Count, args="big_int"),
+    **_nodes(
+        exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.PercentileCont, exp.PercentileDisc
+    ),
+    **_nodes(
+        exp.Stddev,
+        exp.StddevPop,
+        exp.StddevSamp,
+        exp.Variance,
+        exp.VariancePop,
+        exp.Quantile,
+        args="quantile",
+    ),
+    **_nodes(exp.First, exp.Last),
+    **_nodes(exp.Distinct, args="expressions"),
+    **_nodes(exp.Filter, exp.Where, exp.Star),
+}
+"""What aggregates may have besides."""
+
+CURES: Final = {
+    "XOR": "write (a) <> (b)",
+    "&": "write AND",
+    "|": "write OR",
+    "&&": "write AND",
+}
+"""Words and signs that are refused with the form to use."""

@@ -1,0 +1,270 @@
+"""Parse an SQL text into a checked tree of sqlglot: bounded before it is parsed, a list of nodes afterwards.
+
+The tree is the only reading of a text. Everything that evaluates it walks the tree; no other parser sees the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parser import Parser
+from sqlglot.tokens import Token, TokenType
+
+from qbeast_core.query.sql.nodes import AGGREGATES, CURES, NODES, PREDICATES
+from qbeast_core.query.sql.tokens import BEFORE_OPERANDS, InvalidSqlError, bounded, with_columns_quoted
+
+MAX_DEPTH: Final = 100
+"""Levels of a tree; chains of AND and of OR count as one level."""
+
+MAX_CONDITIONS: Final = 500
+"""Operands of AND and OR; the time to plan a filter grows with their square."""
+
+MAX_ITEMS: Final = 1_000
+"""Arguments of a function, branches of a CASE, and columns in an IN list."""
+
+_WRITTEN: Final = "written"
+_AND_OR: Final = (exp.And, exp.Or)
+
+
+class _Tokenizer(DuckDB.Tokenizer):
+    IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - sqlglot's metaclass reads a list
+
+
+class _Parser(DuckDB.Parser):
+    def _parse_paren(self) -> exp.Expression | None:
+        # sqlglot adds parentheses of its own around some operands; only these are in the text.
+        node = super()._parse_paren()
+        if isinstance(node, exp.Paren):
+            node.meta[_WRITTEN] = True
+        return node
+
+
+class _QbeastDuckDB(DuckDB):
+    Tokenizer = _Tokenizer
+    Parser = _Parser
+
+
+def parse_condition(text: str, columns: Collection[str]) -> exp.Expression:
+    """Parse an expression over the columns of one row.
+
+    Parameters
+    ----------
+    text : str
+        SQL as DuckDB writes it. Names may be quoted with ``"`` or with backticks.
+    columns : collection of str
+        Names of the columns. A keyword that equals one of them is read as that column where an operand is expected.
+
+    Returns
+    -------
+    sqlglot.exp.Expression
+        A tree whose nodes and arguments are all in `nodes.NODES`.
+
+    Raises
+    ------
+    InvalidSqlError
+        The text is too long, too deep, ambiguous, or not an expression over one row.
+
+    Examples
+    --------
+    >>> parse_condition("a > 1 AND user IS NULL", ["a", "user"]).key
+    'and'
+    """
+    return _checked(_parse(text, columns, exp.Condition), aggregates=False)
+
+
+def parse_aggregate(text: str, columns: Collection[str]) -> exp.Expression:
+    """Parse an aggregate of rows, or arithmetic on aggregates; otherwise as `parse_condition`.
+
+    Parameters
+    ----------
+    text : str
+        SQL such as ``sum(price) / count(*)``.
+    columns : collection of str
+        Names of the columns.
+    """
+    return _checked(_parse(text, columns, exp.Condition), aggregates=True)
+
+
+def parse_select(text: str, columns: Collection[str]) -> exp.Select:
+    """Parse ``SELECT ... [FROM name] [WHERE ...] [GROUP BY ...]``; the parts are checked by who lowers them.
+
+    Parameters
+    ----------
+    text : str
+        The query.
+    columns : collection of str
+        Names of the columns.
+
+    Raises
+    ------
+    InvalidSqlError
+        The text is something else, or has a clause besides these four.
+    """
+    tree = _parse(text, columns, exp.Select)
+    if not isinstance(tree, exp.Select):
+        msg = "it is not a SELECT"
+        raise InvalidSqlError(msg)
+    known = {"expressions", "from_", "where", "group", "kind"}
+    for name, value in tree.args.items():
+        if value and name not in known:
+            msg = f"{_sql(value)!r} is not supported; a query has SELECT, FROM, WHERE and GROUP BY only"
+            raise InvalidSqlError(msg)
+    return tree
+
+
+def checked_part(tree: exp.Expression, *, aggregates: bool) -> exp.Expression:
+    """Check one expression of a query, as `parse_condition` and `parse_aggregate` do."""
+    return _checked(tree, aggregates=aggregates)
+
+
+def without_parentheses(node: Any) -> Any:
+    """Return the expression inside of any parentheses."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def operands(node: exp.Expression) -> list[exp.Expression]:
+    """Return the operands of a chain of one connective, through parentheses, without recursion."""
+    kind, found, waiting = type(node), list[exp.Expression](), [node]
+    while waiting:
+        one = without_parentheses(waiting.pop())
+        if isinstance(one, kind):
+            waiting += (one.expression, one.this)
+        else:
+            found.append(one)
+    return found
+
+
+def _parse(text: str, columns: Collection[str], into: type[exp.Expression]) -> exp.Expression:
+    dialect = _QbeastDuckDB()
+    try:
+        tokens = with_columns_quoted(bounded(text, dialect.tokenize), frozenset(columns))
+        _refuse_words(tokens)
+        trees = dialect.parser().parse_into(into, tokens, text)
+    except ParseError as error:
+        raise InvalidSqlError(_reason(error, text)) from error
+    except TokenError as error:
+        msg = "a quoted text, a quoted name or a comment does not end"
+        raise InvalidSqlError(msg) from error
+    except RecursionError as error:
+        msg = "it is nested too deeply"
+        raise InvalidSqlError(msg) from error
+    found = [tree for tree in trees if tree is not None]
+    if not found:
+        msg = "it ends too early"
+        raise InvalidSqlError(msg)
+    if len(found) > 1:
+        msg = "it has a second statement after ';'"
+        raise InvalidSqlError(msg)
+    return found[0]  # type: ignore[return-value] # sqlglot types it as its common base
+
+
+def _refuse_words(tokens: list[Token]) -> None:
+    """Refuse words and signs whose usual reading is not a tree: they have another form that is clear."""
+    for index, token in enumerate(tokens):
+        word = token.text.upper()
+        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            continue
+        if index == 0 and word == "WHERE":
+            msg = "it starts with WHERE; leave WHERE out"
+            raise InvalidSqlError(msg)
+        if word in CURES and not (index + 1 < len(tokens) and tokens[index + 1].text == "("):
+            msg = f"{token.text!r} at character {token.start} is not supported; {CURES[word]}"
+            raise InvalidSqlError(msg)
+
+
+def _reason(error: ParseError, text: str) -> str:
+    first = error.errors[0] if error.errors else {}
+    highlight, before = str(first.get("highlight") or ""), str(first.get("start_context") or "")
+    if not highlight or (highlight.upper() in BEFORE_OPERANDS and text.rstrip().endswith(highlight)):
+        return "it ends too early"
+    return (
+        f"unexpected {highlight[:60]!r} at character {max(text.rfind(before + highlight), 0) + len(before)}"
+    )
+
+
+def _checked(tree: exp.Expression, *, aggregates: bool) -> exp.Expression:
+    """Check every node, iteratively: the tree may be deep until this has been done."""
+    conditions = 0
+    waiting: list[tuple[exp.Expression, int]] = [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            msg = f"it nests more than {MAX_DEPTH} operators"
+            raise InvalidSqlError(msg)
+        _check_node(node, aggregates=aggregates)
+        parts = operands(node) if isinstance(node, _AND_OR) else list(_children(node))
+        conditions += len(parts) if isinstance(node, _AND_OR) else 0
+        if conditions > MAX_CONDITIONS:
+            msg = (
+                f"it joins more than {MAX_CONDITIONS} conditions; compare a column with many values by "
+                "column IN (1, 2, 3), give a Polars expression, or split the work into several calls"
+            )
+            raise InvalidSqlError(msg)
+        if len(parts) > MAX_ITEMS and not all(
+            isinstance(without_parentheses(p), _CONSTANTS) for p in parts[1:]
+        ):
+            msg = f"it lists more than {MAX_ITEMS:,} values that are not constants"
+            raise InvalidSqlError(msg)
+        waiting += [(part, depth + (not isinstance(node, exp.Paren))) for part in parts]
+    return tree
+
+
+_CONSTANTS: Final = (exp.Literal, exp.Null, exp.Boolean, exp.Neg)
+
+
+def _children(node: exp.Expression) -> Iterator[exp.Expression]:
+    return node.iter_expressions()  # type: ignore[return-value] # as above
+
+
+def _check_node(node: exp.Expression, *, aggregates: bool) -> None:
+    allowed = NODES.get(type(node))
+    if allowed is None and aggregates:
+        allowed = AGGREGATES.get(type(node))
+    if allowed is None:
+        raise InvalidSqlError(_unknown(node))
+    for name, value in node.args.items():
+        if value and name not in allowed and value is not exp.Null:
+            msg = f"{_sql(node)} uses {name.strip('_').upper()}, which is not supported"
+            raise InvalidSqlError(msg)
+    if isinstance(node, PREDICATES):
+        for part in _children(node):
+            inner = part
+            while isinstance(inner, exp.Paren) and not inner.meta.get(_WRITTEN):
+                inner = inner.this
+            nested = isinstance(inner, (*PREDICATES, *_AND_OR, exp.Not))
+            if nested and not (isinstance(node, exp.Escape) and isinstance(inner, (exp.Like, exp.ILike))):
+                msg = (
+                    f"{_sql(inner)} is an operand of another comparison without parentheses; join comparisons by AND, "
+                    "or put parentheses around it"
+                )
+                raise InvalidSqlError(msg)
+
+
+def _unknown(node: exp.Expression) -> str:
+    if type(node) in AGGREGATES or isinstance(node, (exp.AggFunc, exp.Window, exp.UDTF)):
+        return f"{_sql(node)} looks at several columns or rows at once"
+    if isinstance(node, (exp.Query, exp.Subquery, exp.Exists)):
+        return f"{_sql(node)} is a query; only expressions over the columns of a row are supported"
+    if isinstance(node, exp.Star):
+        return "unexpected '*'"
+    if isinstance(node, (exp.Placeholder, exp.Parameter)):
+        return f"{_sql(node)} is a parameter; write the value itself"
+    if isinstance(node, exp.Anonymous):
+        return f"the function {str(node.this)!r} is not supported"
+    if isinstance(node, exp.Func):
+        return f"the function {node.sql_name().lower()!r} is not supported"
+    return f"{_sql(node)} is not supported"
+
+
+def _sql(node: Any) -> str:
+    try:
+        text = node.sql("duckdb") if isinstance(node, exp.Expression) else str(node)
+    except (RecursionError, ValueError):
+        text = type(node).__name__
+    return repr(text if len(text) <= 60 else f"{text[:60]}…")

@@ -1,0 +1,108 @@
+"""Bounds on the tokens of an SQL text, and keywords that are names of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from sqlglot.tokens import Token, TokenType
+
+MAX_CHARACTERS: Final = 1_000_000
+"""Room for a hundred thousand values of an IN."""
+
+MAX_LEVELS: Final = 30
+"""Levels of parentheses, brackets and CASE; sqlglot takes some 25 Python frames for each."""
+
+_OPENING: Final = frozenset({"(", "[", "{", "CASE"})
+_CLOSING: Final = frozenset({")", "]", "}", "END"})
+_PREFIXES: Final = frozenset({"NOT", "-", "+", "~", "!", "@", "INTERVAL", "CASE"})
+BEFORE_OPERANDS: Final = frozenset(
+    """
+    ( , [ = == <> != < <= > >= <=> + - * / // % || AND OR NOT WHEN THEN ELSE BETWEEN IN LIKE ILIKE CASE FROM DISTINCT
+    SELECT WHERE BY
+    """.split()
+)
+"""Words and signs after which an operand is expected."""
+_NEVER_NAMES: Final = frozenset({"NOT", "CASE"})
+_VALUES: Final = frozenset({"NULL", "TRUE", "FALSE"})
+
+
+class InvalidSqlError(Exception):
+    """Why a text is not supported; callers turn it into an error of the public tree."""
+
+
+def bounded(text: str, tokenize: Callable[[str], list[Token]]) -> list[Token]:
+    """Cut a text into tokens, and refuse texts that are too long or nested too deeply to be parsed.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    tokenize : callable
+        sqlglot's tokenizer of the dialect.
+
+    Raises
+    ------
+    InvalidSqlError
+        There are too many characters, levels or prefix operators.
+    """
+    if len(text) > MAX_CHARACTERS:
+        msg = f"it has more than {MAX_CHARACTERS:,} characters"
+        raise InvalidSqlError(msg)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        msg = "it has half of a surrogate pair, which is not a character"
+        raise InvalidSqlError(msg) from error
+    tokens = tokenize(text)
+    level = run = 0
+    for token in tokens:
+        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            run = 0
+            continue
+        word = token.text.upper()
+        level += (word in _OPENING) - (word in _CLOSING)
+        run = run + 1 if word in _PREFIXES else 0
+        if max(level, run) > MAX_LEVELS:
+            msg = f"it nests more than {MAX_LEVELS} levels of parentheses or prefix operators"
+            raise InvalidSqlError(msg)
+    return tokens
+
+
+def with_columns_quoted(tokens: Sequence[Token], columns: frozenset[str]) -> list[Token]:
+    """Read words that equal a column's name as that column where an operand is expected: ``user = 42``.
+
+    Parameters
+    ----------
+    tokens : sequence of Token
+        Of the whole text.
+    columns : frozenset of str
+        Names of the columns.
+
+    Raises
+    ------
+    InvalidSqlError
+        A column is called NULL, TRUE or FALSE and is not quoted.
+    """
+    found = list(tokens)
+    for index, token in enumerate(tokens):
+        if token.text not in columns or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            continue
+        word = token.text.upper()
+        if word in _VALUES:
+            msg = f"{token.text!r} is a value and a column; put the column's name into double quotes"
+            raise InvalidSqlError(msg)
+        due = index == 0 or tokens[index - 1].text.upper() in BEFORE_OPERANDS
+        after = tokens[index + 1] if index + 1 < len(tokens) else None
+        literal = after is not None and after.token_type in (TokenType.STRING, TokenType.NUMBER)
+        if due and word not in _NEVER_NAMES and not literal and (after is None or after.text != "("):
+            found[index] = Token(
+                TokenType.IDENTIFIER,
+                token.text,
+                token.line,
+                token.col,
+                token.start,
+                token.end,
+                token.comments,
+            )
+    return found
