@@ -10,6 +10,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.estimate.dual import Dual
+from qbeast_core.spec.own_column import own_column
 
 __all__ = [
     "CENTRE",
@@ -21,10 +22,10 @@ __all__ = [
     "recognise",
 ]
 
-TOTAL: Final = "__qbeast_total_"
+TOTAL: Final = own_column("total")
 """What the columns of sums are called, with a number after it."""
 
-CENTRE: Final = "__qbeast_centre_"
+CENTRE: Final = own_column("centre")
 """What a number that values are measured from is called, with a number after it."""
 
 _Formula: TypeAlias = Callable[[Sequence[Dual]], Dual]

@@ -12,6 +12,7 @@ import polars as pl
 from qbeast_core.estimate.aggregates import TOTAL
 from qbeast_core.estimate.runs import run_starts
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array
+from qbeast_core.spec.own_column import own_column
 
 __all__ = [
     "GROUP",
@@ -27,20 +28,20 @@ __all__ = [
     "totals_of",
 ]
 
-WEIGHT: Final = "__qbeast_key_weight"
+WEIGHT: Final = own_column("key_weight")
 """The column that tells keys apart: rows with one weight are in a sample together, whatever their keys."""
 
-VALUE: Final = "__qbeast_value_"
+VALUE: Final = own_column("value")
 """What the columns of values are called that quantiles are of, with a number after it."""
 
-GROUP: Final = "__qbeast_group"
+GROUP: Final = own_column("group")
 """The column with the number of a group."""
 
-_LEAST: Final = "__qbeast_least_"
-_MOST: Final = "__qbeast_most_"
+_LEAST: Final = own_column("least")
+_MOST: Final = own_column("most")
 """What the columns of the least and the largest value of a row are called, with the number of the total after it."""
 
-_ROW: Final = "__qbeast_row"
+_ROW: Final = own_column("row")
 
 _MOST_PARTS: Final = 64
 """Of a query: one over a thousand takes half a second, one over five thousand 17."""

@@ -19,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.dml.merge.key_digest import key_hashes
 from qbeast_core.table.dml.merge.match_rows import MatchRows, join_keys
@@ -47,8 +48,8 @@ _PIECES_SCHEMA: Final = pa.schema(
 _KEYS, _SOURCE = 0, 1  # what comes to a bucket, in this order
 _ITEM, _MATCHES, _ANSWER = 0, 1, 2  # what comes to a file
 _NO_FILE: Final = -1
-_FILE: Final = "__qbeast_file"
-_ROW: Final = "__qbeast_source_number"
+_FILE: Final = own_column("file")
+_ROW: Final = own_column("source_number")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -174,3 +174,16 @@ def test_batches_of_a_stream_are_merged_exactly_once(spark: SparkSession, tmp_pa
     for frame in frames:
         expected = pl.concat([expected.join(frame.select(ROW), on=ROW, how="anti"), frame])
     assert_same_rows(qbeast.read_table(path), expected)
+
+
+def test_columns_may_be_called_as_ours(spark: SparkSession, tmp_path: Path) -> None:
+    path, twin = tmp_path / "t", tmp_path / "u"
+    names = ["__qbeast_file", "__qbeast_source_number", "rows", "drawn"]
+    rows = pl.DataFrame({name: range(300) for name in names}).with_columns(pl.col(names[1]) * 7 % 301)
+    bridge.write_table(to_spark(spark, rows, tmp_path / "raw"), path, columns=names[:2], cube_size=50)
+    shutil.copytree(path, twin)
+    source = rows.with_columns(pl.col(names[0]) + 200, pl.lit(5).alias("drawn"))
+    bridge.merge(to_spark(spark, source, tmp_path / "more"), path, names[0])
+    qbeast.open_table(twin).merge(source, names[0])
+    assert_same_rows(qbeast.read_table(path), qbeast.read_table(twin), names[0])
+    assert qbeast.read_table(path).height == 500

@@ -42,6 +42,8 @@ _STORED: Final = frozenset(
     }
 )
 
+_INDEX: Final = "__index_level_"
+
 
 @runtime_checkable
 class ArrowStream(Protocol):
@@ -141,8 +143,16 @@ def _from_stream(data: ArrowStream) -> pl.DataFrame:
     except (pl.exceptions.PolarsError, TypeError, ValueError, NotImplementedError) as error:
         msg = f"the rows cannot be taken over as columns of one type each: {error}. Nothing was written."
         raise InvalidInputError(msg, argument="df") from error
-    # pandas may hand its index over as one more column; who wants it kept resets it first.
-    return frame.drop([c for c in frame.columns if c.startswith("__index_level_")])
+    # pandas hands its index over as one more column; whoever wants it resets it first.
+    return frame.drop([name for name in frame.columns if name.startswith(_INDEX) and _is_index(name, data)])
+
+
+def _is_index(name: str, data: ArrowStream) -> bool:
+    """Tell whether a column called as an index of pandas is one: columns of users may be called so."""
+    if type(data).__module__.partition(".")[0] == "pandas":
+        return name not in getattr(data, "columns", ())
+    noted = getattr(getattr(data, "schema", None), "metadata", None) or {}
+    return name.encode() in noted.get(b"pandas", b"")
 
 
 def _fits(dtype: pl.DataType) -> bool:

@@ -12,6 +12,7 @@ from qbeast_core.errors import StorageError
 from qbeast_core.io.store import Store, map_files
 from qbeast_core.io.stored_types import stored_type
 from qbeast_core.space.arrays import I64Array
+from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 
@@ -20,7 +21,7 @@ __all__ = ["scan_files", "scan_without_rows"]
 StoredTypes: TypeAlias = tuple[tuple[str, pl.DataType], ...]
 """Columns of a file that are cast when they have been read, and their types in it."""
 
-_ROW: Final = "__qbeast_row"
+_ROW: Final = own_column("row")
 _CASTS: Final = pl.ScanCastOptions(
     integer_cast="upcast",
     float_cast="upcast",

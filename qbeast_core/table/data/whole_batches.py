@@ -9,6 +9,7 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import StorageError
+from qbeast_core.spec.own_column import own_column
 
 __all__ = ["SCAN_ERRORS", "whole_batches"]
 
@@ -18,7 +19,7 @@ SCAN_ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 _CUT: Final = "reading stopped before the last row"
 # A condition that is evaluated inside the reader of a file fails under the reader's name.
 _IS_OF_A_FILE: Final = re.compile(rf"^parquet:(?! Invalid parameter: conversion from )|^{_CUT}")
-_END: Final = "__qbeast_end"
+_END: Final = own_column("end")
 
 
 def whole_batches(

@@ -13,6 +13,7 @@ from polars.io.plugins import register_io_source
 from qbeast_core.errors import EmptySampleWarning, InvalidInputError
 from qbeast_core.query.fractions import Sample, fractions_of, sample_to_weights
 from qbeast_core.runtime import caller_stacklevel
+from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.read.heights import heights
 from qbeast_core.table.read.reader import Reader, ScanPlan, tell_of_read
 from qbeast_core.table.read.scan_task import read_parts
@@ -34,7 +35,7 @@ _Source: TypeAlias = Callable[
 SAMPLING_WEIGHT: Final = "sampling_weight"
 """The column with the number of rows that a sampled row stands for: 1 over the probability to be in the sample."""
 
-_HIDDEN: Final = ("__qbeast_rows", "__qbeast_never")
+_HIDDEN: Final = (own_column("rows"), own_column("never"))
 """Columns that stand before those of the table where Polars looks; no query sees them."""
 
 _LEAST_EXPECTED: Final = 20
@@ -102,10 +103,7 @@ def _counting(reader: Reader, sample: Sample | None) -> pl.LazyFrame:
     no query can name, so it is asked for then and only then, beside columns of the filter at most. The second one
     keeps what is asked for from being all columns, for which Polars gives no list.
     """
-    schema = reader.snapshot.schema
-    if set(_HIDDEN) & set(schema):
-        return lazy_frame(partial(_rows, reader, sample), schema)
-    shown = pl.Schema({**dict.fromkeys(_HIDDEN, pl.Null()), **schema})
+    shown = pl.Schema({**dict.fromkeys(_HIDDEN, pl.Null()), **reader.snapshot.schema})
     return lazy_frame(partial(_rows_or_heights, reader, sample), shown).drop(_HIDDEN)
 
 

@@ -12,21 +12,22 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import I64Array
+from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.dml.count_rows import AT_ONCE
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 
 __all__ = ["ROW", "SOURCE_ROW", "MatchRows", "Verdict", "join_keys", "judge"]
 
-ROW: Final = "__qbeast_row"
+ROW: Final = own_column("row")
 """Name of a column that numbers the rows of the table that are looked at."""
 
-SOURCE_ROW: Final = "__qbeast_source_row"
+SOURCE_ROW: Final = own_column("source_row")
 """Name of a column that numbers the rows of the source."""
 
-_FILE: Final = "__qbeast_file"
-_SAME: Final = "__qbeast_same"
-_FATE: Final = "__qbeast_is_updated"
+_FILE: Final = own_column("file")
+_SAME: Final = own_column("same")
+_FATE: Final = own_column("is_updated")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,6 +13,7 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.dml.match import Matches, live_rows
 from qbeast_core.table.dml.merge.key_digest import (
     KeyDigest,
@@ -55,8 +56,8 @@ _MATCHED_BYTES: Final = 384  # of the budget for a row of the table whose keys a
 _LEAST_ROWS_MATCHED: Final = 1 << 12
 _BUCKETS_HELD: Final = 16  # keys of a bucket and what joins them take so small a part of the budget
 _VALUE_BYTES: Final = 24  # of a key in memory, guessed
-_FILE: Final = "__qbeast_file"
-_ROW: Final = "__qbeast_source_number"
+_FILE: Final = own_column("file")
+_ROW: Final = own_column("source_number")
 
 
 def local_merge_source(source: Source, engine: LocalEngine) -> MergeSource:
@@ -228,7 +229,12 @@ class _Matching:
     @property
     def _empty_keys(self) -> pl.DataFrame:
         schema = {name: self._rules.schema[name] for name in self._on}
-        return pl.DataFrame(schema={**schema, _FILE: pl.Int32})
+        return pl.DataFrame(schema={**schema, self._spilled_file: pl.Int32})
+
+    @property
+    def _spilled_file(self) -> str:
+        """What `_FILE` is called in temporary files, which Arrow writes: longer than any key, as Arrow takes no NUL."""
+        return f"file of {''.join(self._on)}"
 
     def _keys_of(self, number: int) -> pl.DataFrame:
         """Return the keys of a file that can match, each once."""
@@ -238,7 +244,9 @@ class _Matching:
         empty = self._empty_keys
         if not frames:
             return empty
-        keys = pl.concat(frames).unique().with_columns(pl.lit(number, dtype=pl.Int32).alias(_FILE))
+        keys = (
+            pl.concat(frames).unique().with_columns(pl.lit(number, dtype=pl.Int32).alias(self._spilled_file))
+        )
         return keys.select(empty.columns)
 
     def _pairs(self) -> Iterator[PlacedBatch]:
@@ -250,6 +258,7 @@ class _Matching:
             if known is not None:
                 keys = pl.concat([keys, *(batch.frame for batch in known.batches(size_bytes=most))])
                 known.delete()
+            keys = keys.rename({self._spilled_file: _FILE})
             # A row joins each of its files.
             most_files = int(keys.group_by(self._on).len()["len"].to_numpy().max(initial=1))
             for batch in part.batches(size_bytes=most):

@@ -14,6 +14,7 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.spec.block import Block
+from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.indexed_file import store_indexed
@@ -23,7 +24,7 @@ from qbeast_core.tree.columns import frame_weights
 
 __all__ = ["ChangeFile", "FileToChange"]
 
-_PLACE: Final = "__qbeast_place"
+_PLACE: Final = own_column("place")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
