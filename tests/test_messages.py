@@ -58,7 +58,7 @@ UNSUPPORTED, VERSION, STORAGE = qbeast.UnsupportedTableError, qbeast.VersionNotF
 
 WRITES = {
     "no columns": Wrong(lambda t: write_table(ROWS, t.new), COLUMNS, ("needs columns", "columns=['a', 'b:quantiles']")),
-    "kind": Wrong(lambda t: write_table(ROWS, t.new, columns=["id:lineer"]), COLUMNS, ("no kind of index", "linear", "Did you mean 'linear'?")),
+    "kind": Wrong(lambda t: write_table(ROWS, t.new, columns=["id:lineer"]), COLUMNS, ("no kind of index", "linear, quantiles, hash.", "Did you mean 'linear'?")),
     "text": Wrong(lambda t: write_table(ROWS, t.new, columns="id,price"), COLUMNS, ("list of names", "columns=['id', 'price']"), argument="columns"),
     "typo": Wrong(lambda t: write_table(ROWS, t.new, columns=["prices"]), COLUMNS, ("['prices']", "Did you mean 'price'?"), argument="columns"),
     "case": Wrong(lambda t: write_table(ROWS, t.new, columns=["ID"]), COLUMNS, ("Did you mean 'id'?",), argument="columns"),
@@ -66,7 +66,7 @@ WRITES = {
     "none": Wrong(lambda t: write_table(ROWS, t.new, columns=[]), COLUMNS, ("1 to 40 columns",)),
     "expression": Wrong(lambda t: write_table(ROWS, t.new, columns=[pl.col("id")]), COLUMNS, ("list of names",)),
     "nested": Wrong(lambda t: write_table(ROWS.with_columns(l=pl.lit([1])), t.new, columns=["l"]), COLUMNS, ("cannot be indexed", "string")),
-    "linear text": Wrong(lambda t: write_table(ROWS, t.new, columns=["brand:linear"]), COLUMNS, ("cannot be indexed by linear", "quantiles")),
+    "linear text": Wrong(lambda t: write_table(ROWS, t.new, columns=["brand:linear"]), COLUMNS, ("of type string cannot be indexed by linear", "Write 'brand:quantiles' or 'brand:hash'")),
     "mode": Wrong(lambda t: write_table(ROWS, t.new, ["id"], mode="apend"), INPUT, ("'apend'", 'Did you mean mode="append"?'), argument="mode"),
     "exists": Wrong(lambda t: write_table(ROWS, t.table, columns=["id"]), EXISTS, ("already", 'mode="append", "overwrite" or "ignore"'), argument="mode"),
     "other index": Wrong(lambda t: write_table(ROWS, t.table, ["brand"], mode="append"), COLUMNS, ("indexed by ['id', 'price']", 'mode="overwrite"')),

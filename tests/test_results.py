@@ -133,7 +133,7 @@ def test_a_list_of_revisions_fits_a_screen(tmp_path: Path) -> None:
         qbeast.write_table(rows, tmp_path / "t", columns, mode="overwrite", schema_mode="overwrite")
     shown = repr(qbeast.open_table(tmp_path / "t").revisions)
     assert len(shown) < 24 * 100
-    assert "'id': 'hashing'" in shown
+    assert "'id': 'hash'" in shown
     assert "'price': 'quantiles from 0.0 to " in shown
 
 

@@ -21,8 +21,8 @@ _KINDS: Final[dict[str, ColumnKind]] = {
     "histogram": "histogram",
 }
 
-KINDS: Final = tuple(sorted(_KINDS))
-"""What may stand behind the colon of ``name:kind``."""
+KINDS: Final = ("linear", "quantiles", "hash")
+"""Kinds as the documentation writes them behind the colon of ``name:kind``; older names work too."""
 
 
 @dataclass(frozen=True, slots=True)

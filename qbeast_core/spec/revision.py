@@ -18,6 +18,9 @@ __all__ = ["STAGING_REVISION_ID", "Revision", "staging_revision"]
 STAGING_REVISION_ID: Final = 0
 """The revision that owns every file without Qbeast tags."""
 
+_SHORT: Final = {"hashing": "hash"}
+"""Kinds that users write otherwise than the log."""
+
 
 class Revision(SpecModel):
     """Indexed columns, what each became, and the size of a cube; immutable.
@@ -82,8 +85,8 @@ class Revision(SpecModel):
 
     @property
     def transformer_kinds(self) -> dict[str, str]:
-        """How each column is indexed, in order: ``linear``, ``quantiles``, ``hashing``, ``histogram`` or ``empty``."""
-        return {one.column_name: one.kind for one in self.column_transformers}
+        """How each column is indexed, in order: ``linear``, ``quantiles``, ``hash`` or ``empty``, as users write it."""
+        return {one.column_name: _SHORT.get(one.kind, one.kind) for one in self.column_transformers}
 
     @property
     def column_specs(self) -> tuple[str, ...]:
@@ -94,9 +97,8 @@ class Revision(SpecModel):
         >>> staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500).column_specs
         ('x',)
         """
-        asked = {"empty": "", "hashing": ":hash"}
         kinds = self.transformer_kinds
-        return tuple(name + asked.get(kind, f":{kind}") for name, kind in kinds.items())
+        return tuple(name if kind == "empty" else f"{name}:{kind}" for name, kind in kinds.items())
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -154,9 +154,10 @@ def transformer_for(
         return LinearTransformer(column_name=column, data_type=data_type)
     elif kind == "quantiles":
         return CDFNumericQuantilesTransformer(column_name=column, data_type=data_type)
-    fitting = "quantiles or hashing" if data_type == "StringDataType" else "linear or quantiles"
+    fitting = ("quantiles", "hash") if data_type == "StringDataType" else ("linear", "quantiles")
+    cure = " or ".join(repr(f"{column}:{one}") for one in fitting)
     message = (
-        f"column {column!r} of type {data_type} cannot be indexed by {kind}. Nothing was written. "
-        f"Ask for {fitting}."
+        f"column {column!r} of type {data_type.removesuffix('DataType').lower()} cannot be indexed by "
+        f"{'hash' if kind == 'hashing' else kind}. Nothing was written. Write {cure}."
     )
     raise InvalidColumnsError(message, columns=[column])

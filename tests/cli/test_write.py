@@ -350,4 +350,4 @@ def test_an_overwrite_keeps_how_columns_are_indexed(tmp_path: Path) -> None:
     run("write", tmp_path / "rows.parquet", table, "--mode", "overwrite")
     after = qbeast.open_table(table).revisions[-1]
     assert list(after.transformer_kinds.items()) == list(before.transformer_kinds.items())
-    assert (after.transformer_kinds["brand"], after.desired_cube_size) == ("hashing", 300)
+    assert (after.transformer_kinds["brand"], after.desired_cube_size) == ("hash", 300)

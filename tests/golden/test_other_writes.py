@@ -74,18 +74,18 @@ def test_rows_far_outside_get_a_revision_of_their_own_unless_quantiles_clamp(nam
 @pytest.mark.parametrize(
     ("name", "options", "transformers"),
     [
-        ("qbeast-spark-0.8/dims3", {"columns": ["i:hashing", "d", "s"]}, ["hashing", "linear", "hashing"]),
+        ("qbeast-spark-0.8/dims3", {"columns": ["i:hashing", "d", "s"]}, ["hash", "linear", "hash"]),
         (
             "qbeast-spark-0.8/dims3",
             {"columns": ["i", "d:quantiles", "s"]},
-            ["linear", "quantiles", "hashing"],
+            ["linear", "quantiles", "hash"],
         ),
-        ("qbeast-spark-0.8/dims3", {"cube_size": 100}, ["linear", "linear", "hashing"]),
-        ("qbeast-spark-0.8/dims3", {"column_stats": {"i_max": 10**9}}, ["linear", "linear", "hashing"]),
+        ("qbeast-spark-0.8/dims3", {"cube_size": 100}, ["linear", "linear", "hash"]),
+        ("qbeast-spark-0.8/dims3", {"column_stats": {"i_max": 10**9}}, ["linear", "linear", "hash"]),
         ("qbeast-spark-0.8/quant_int", {"column_stats": {"i_quantiles": [0, 5, 9]}}, ["quantiles"]),
-        ("qbeast-spark-0.7.1/hist_string", {"columns": ["s:hashing"]}, ["hashing"]),
+        ("qbeast-spark-0.7.1/hist_string", {"columns": ["s:hashing"]}, ["hash"]),
         ("legacy/v050_histogram", {"columns": ["a", "s:quantiles"]}, ["linear", "quantiles"]),
-        ("legacy/v050_mixed_states", {"cube_size": 1000}, ["linear", "hashing"]),
+        ("legacy/v050_mixed_states", {"cube_size": 1000}, ["linear", "hash"]),
     ],
 )
 def test_other_wishes_begin_a_revision(

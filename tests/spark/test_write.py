@@ -295,10 +295,10 @@ def test_the_driver_gets_no_more_from_a_thousand_partitions(
 
 @pytest.mark.connect
 def test_an_overwrite_keeps_kinds_order_and_size(spark: SparkSession, tmp_path: Path) -> None:
-    kinds = {"b": "hashing", "a": "quantiles"}
+    kinds = {"b": "hash", "a": "quantiles"}
     bridge.write_table(numbers(spark), tmp_path / "t", columns=["b:hash", "a:quantiles"], cube_size=100)
     result = bridge.write_table(numbers(spark, first=9_000), tmp_path / "t", mode="overwrite")
     assert (result.transformers, result.cube_size) == (kinds, 100)
     assert qbeast.open_table(tmp_path / "t").indexed_columns == ("b", "a")
     result = bridge.write_table(numbers(spark), tmp_path / "t", columns=["a", "b"], mode="overwrite")
-    assert result.transformers["b"] == "hashing"
+    assert result.transformers["b"] == "hash"

@@ -212,7 +212,7 @@ class WriteResult(FilesResult):
     new_revision : bool
         Whether this write made it.
     transformers : dict of str to str
-        How each indexed column is indexed: ``"linear"``, ``"quantiles"``, ``"hashing"`` or ``"histogram"``.
+        How each indexed column is indexed: ``"linear"``, ``"quantiles"`` or ``"hash"``.
     cube_size : int
         Rows a cube aims to hold.
     design_effect : float or None

@@ -123,7 +123,7 @@ def test_the_first_rows_are_indexed_as_was_asked_for_at_the_conversion(tmp_path:
     qbeast.convert_table(path, ["id", "b:hash", "x:quantiles"], cube_size=50)
     result = qbeast.write_table(ROWS, path, mode="append")
     assert (result.revision_id, result.new_revision, result.cube_size) == (1, True, 50)
-    assert result.transformers == {"id": "linear", "b": "hashing", "x": "quantiles"}
+    assert result.transformers == {"id": "linear", "b": "hash", "x": "quantiles"}
     log = read_log(path)
     assert "qbeast.columnSpecs" not in log.configuration
     assert list(log.revisions) == [0, 1]

@@ -22,8 +22,7 @@ NEW = ROWS.with_columns(pl.col("row", "a") + 5000, pl.col("email").str.replace("
 
 
 def kinds(path: Path) -> dict[str, str]:
-    newest = qbeast.open_table(path).revisions[-1]
-    return {one.column_name: one.kind for one in newest.column_transformers}
+    return qbeast.open_table(path).revisions[-1].transformer_kinds
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def table(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("schema_mode", [None, "overwrite"])
 def test_an_overwrite_keeps_kinds_order_and_cube_size(table: Path, engine: Any, schema_mode: Any) -> None:
     before = kinds(table)
-    assert list(before.items()) == [("email", "hashing"), ("b", "quantiles"), ("a", "linear")]
+    assert list(before.items()) == [("email", "hash"), ("b", "quantiles"), ("a", "linear")]
     planned = qbeast.write_table(NEW, table, mode="overwrite", dry_run=True)
     done = qbeast.write_table(NEW, table, mode="overwrite", engine=engine, schema_mode=schema_mode)
     assert planned.transformers == done.transformers == before == kinds(table)
@@ -49,7 +48,7 @@ def test_an_overwrite_keeps_kinds_order_and_cube_size(table: Path, engine: Any, 
 @pytest.mark.parametrize("columns", [["email"], ["b", "email:auto"], ["a:quantiles", "email"]])
 def test_hashed_stays_hashed_unless_another_kind_is_named(table: Path, columns: list[str]) -> None:
     qbeast.write_table(NEW, table, columns=columns, mode="overwrite")
-    assert kinds(table)["email"] == "hashing"
+    assert kinds(table)["email"] == "hash"
     qbeast.write_table(NEW, table, columns=["email:quantiles"], mode="overwrite")
     assert kinds(table) == {"email": "quantiles"}
 
@@ -63,16 +62,16 @@ def test_a_converted_table_keeps_the_kinds_asked_for(tmp_path: Path) -> None:
     ROWS.write_delta(tmp_path / "t")
     qbeast.convert_table(tmp_path / "t", columns=["email:hash", "b"])
     qbeast.write_table(NEW, tmp_path / "t", mode="overwrite")
-    assert kinds(tmp_path / "t") == {"email": "hashing", "b": "quantiles"}
+    assert kinds(tmp_path / "t") == {"email": "hash", "b": "quantiles"}
 
 
 def test_a_column_of_another_type_takes_a_kind_that_fits(table: Path) -> None:
     other = NEW.with_columns(pl.col("a").cast(pl.String), pl.col("email").hash().cast(pl.Int64, strict=False))
     qbeast.write_table(other, table, mode="overwrite", schema_mode="overwrite")
-    assert kinds(table) == {"email": "hashing", "b": "quantiles", "a": "quantiles"}
+    assert kinds(table) == {"email": "hash", "b": "quantiles", "a": "quantiles"}
     times = NEW.with_columns(email=pl.lit(0).cast(pl.Datetime("us", "UTC")))
     for columns in (None, ["email"]):
-        with pytest.raises(qbeast.InvalidColumnsError, match="Ask for linear or quantiles"):
+        with pytest.raises(qbeast.InvalidColumnsError, match="Write 'email:linear' or 'email:quantiles'"):
             qbeast.write_table(times, table, columns=columns, mode="overwrite", schema_mode="overwrite")
     qbeast.write_table(
         times, table, columns=["email:linear", "row"], mode="overwrite", schema_mode="overwrite"
