@@ -28,6 +28,7 @@ from qbeast_core.table.table import Table
 if TYPE_CHECKING:
     from qbeast_core.table.engine.choice import EngineName
     from qbeast_core.table.engine.stream import RowsLike
+    from qbeast_core.table.estimate.named import Expressions
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.maintenance.convert import ConvertResult
     from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
@@ -381,9 +382,9 @@ def read_table(
 
 def estimate(
     path: str | os.PathLike[str],
-    aggregates: Mapping[str, pl.Expr | str],
+    aggregates: Expressions,
     *,
-    by: str | Sequence[str] | None = None,
+    by: Expressions | None = None,
     where: Predicate | None = None,
     join: tuple[FrameLike, str | Sequence[str]] | None = None,
     error: Share | None = None,

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from qbeast_core.opened import open_reader
 from qbeast_core.query.fractions import Sample, Share
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike
+from qbeast_core.table.estimate.named import Expressions
 from qbeast_core.table.estimate.question import Asked, question_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
@@ -27,9 +26,9 @@ __all__ = ["estimate"]
 def estimate(
     spark: SparkSession,
     path: str | os.PathLike[str],
-    aggregates: Mapping[str, pl.Expr | str],
+    aggregates: Expressions,
     *,
-    by: str | Sequence[str] | None = None,
+    by: Expressions | None = None,
     where: Predicate | None = None,
     join: tuple[FrameLike, str | Sequence[str]] | None = None,
     error: Share | None = None,

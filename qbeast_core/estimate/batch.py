@@ -48,8 +48,8 @@ class RowSums:
         What is summed over rows, see `Aggregates.totals`.
     quantiles : tuple of polars.Expr
         Values that quantiles are of.
-    by : tuple of str
-        Columns of groups.
+    groups : mapping of str to polars.Expr
+        What rows are grouped by, and what its columns are called.
     condition : polars.Expr or None
         Rows that count.
     lookup : Lookup or None
@@ -60,10 +60,15 @@ class RowSums:
 
     totals: tuple[pl.Expr, ...]
     quantiles: tuple[pl.Expr, ...]
-    by: tuple[str, ...]
+    groups: Mapping[str, pl.Expr]
     condition: pl.Expr | None
     lookup: Lookup | None
     centres: Mapping[str, float]
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """Columns of groups."""
+        return tuple(self.groups)
 
     def kept(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that count, with the columns that are joined to them."""
@@ -90,7 +95,9 @@ class RowSums:
         centres = [pl.lit(number).alias(name) for name, number in self.centres.items()]
         by_key = WEIGHT in frame.columns
         one_key = [] if by_key else [pl.lit(0, pl.Int32).alias(WEIGHT)]
-        summed = self._kept(frame.lazy()).with_columns(*centres, *one_key).with_columns(*totals, *values)
+        groups_of = [expr.alias(name) for name, expr in self.groups.items()]
+        summed = self._kept(frame.lazy()).with_columns(*centres, *one_key)
+        summed = summed.with_columns(*totals, *values, *groups_of)
         types = summed.select(names).collect_schema()
         # A query, not its rows: they are asked for of some keys, and memory that is new costs more than they do.
         entries = summed.select(WEIGHT, *self.by, *(_exact(name, types[name]) for name in names))

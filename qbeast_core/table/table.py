@@ -438,9 +438,9 @@ class Table:
 
     def estimate(
         self,
-        aggregates: Mapping[str, pl.Expr | str],
+        aggregates: Expressions,
         *,
-        by: str | Sequence[str] | None = None,
+        by: Expressions | None = None,
         where: Predicate | None = None,
         join: tuple[FrameLike, str | Sequence[str]] | None = None,
         error: Share | None = None,
@@ -460,12 +460,15 @@ class Table:
 
         Parameters
         ----------
-        aggregates : mapping of str to polars.Expr or str
-            Names of answers, and what they are: ``len``, ``count``, ``sum``, ``mean``, ``var``, ``std``, ``median``,
-            ``quantile`` and ``null_count`` of expressions on a row, perhaps with ``filter`` within, and sums,
-            differences, products and ratios of these. Texts are SQL: ``"avg(delay)"``.
-        by : str or sequence of str, optional
-            Columns of groups. A group that no sampled row belongs to is not listed, see `Estimate.complete`.
+        aggregates : polars.Expr or str, or a sequence or mapping of these
+            ``len``, ``count``, ``sum``, ``mean``, ``var``, ``std``, ``median``, ``quantile`` and ``null_count`` of
+            expressions on a row, perhaps with ``filter`` within, and sums, differences, products and ratios of these.
+            Texts are SQL: ``"avg(delay)"``. A mapping names the answers; else expressions have their own names, texts
+            stand for themselves.
+        by : str or polars.Expr, or a sequence or mapping of these, optional
+            What rows are grouped by: columns, expressions on a row such as ``pl.col("ts").dt.truncate("1mo")``, or
+            SQL; named as aggregates are. Null is a group. A group that no sampled row belongs to is not listed, see
+            `Estimate.complete`.
         where : polars.Expr or str, optional
             Rows that count. A text is SQL.
         join : tuple of frame and column names, optional
@@ -538,9 +541,9 @@ class Table:
 
     def estimates(
         self,
-        aggregates: Mapping[str, pl.Expr | str],
+        aggregates: Expressions,
         *,
-        by: str | Sequence[str] | None = None,
+        by: Expressions | None = None,
         where: Predicate | None = None,
         join: tuple[FrameLike, str | Sequence[str]] | None = None,
         error: Share | None = None,
@@ -1653,6 +1656,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.dml.merge.clauses import WhenMatched, WhenNew, WhenNotMatchedBySource
     from qbeast_core.table.engine.choice import EngineChoice, EngineName, LocalEngine
     from qbeast_core.table.engine.stream import RowsLike
+    from qbeast_core.table.estimate.named import Expressions
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.inspect.metrics import Metrics
     from qbeast_core.table.inspect.plot import PlotKind

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import polars as pl
 import pytest
@@ -13,6 +15,10 @@ from qbeast_core.estimate.batch import RowSums
 from qbeast_core.estimate.sums import _MOST_PARTS, WEIGHT, KeySizes, KeySums, Parts, Sums, common_groups
 
 SUM = [f"{TOTAL}{at}" for at in range(2)]
+
+
+def named(by: Iterable[str]) -> dict[str, pl.Expr]:
+    return {name: pl.col(name) for name in by}
 
 
 def rows(seed: int) -> pl.DataFrame:
@@ -30,7 +36,7 @@ def rows(seed: int) -> pl.DataFrame:
 
 @pytest.mark.parametrize("by", [(), ("kind",)])
 def test_they_are_those_of_a_group_by(by: tuple[str, ...]) -> None:
-    asked = RowSums((pl.lit(1), pl.col("cents")), (), by, pl.col("cents") > 2000, None, {})
+    asked = RowSums((pl.lit(1), pl.col("cents")), (), named(by), pl.col("cents") > 2000, None, {})
     for seed in range(40):
         batches = [rows(100 * seed + at) for at in range(seed % 3 + 1)]
         batches_summed = [asked.of(one, sizes=True) for one in batches]
@@ -65,7 +71,7 @@ def test_they_are_those_of_a_group_by(by: tuple[str, ...]) -> None:
 
 
 def test_many_parts_are_what_they_are_together() -> None:
-    asked = RowSums((pl.lit(1), pl.col("cents")), (), ("kind",), None, None, {})
+    asked = RowSums((pl.lit(1), pl.col("cents")), (), named(["kind"]), None, None, {})
     batches = [rows(seed) for seed in range(100)]
     parts, one = [asked.of(batch, sizes=True) for batch in batches], asked.of(pl.concat(batches), sizes=True)
     many = Sums.together(parts, ["kind"])
@@ -98,7 +104,7 @@ KINDS = {
 @pytest.mark.parametrize("second", ["float", "text"])
 def test_groups_are_those_of_polars_whatever_their_type(first: str, second: str) -> None:
     random, by = np.random.default_rng(5), ["first", "second"]
-    asked = RowSums((pl.lit(1), pl.col("x")), (), tuple(by), None, None, {})
+    asked = RowSums((pl.lit(1), pl.col("x")), (), named(by), None, None, {})
     batches: list[pl.DataFrame] = []
     for count in (60, 0, 3):
         columns = {
@@ -129,7 +135,7 @@ def test_groups_of_many_batches_are_held_about_once(
     by: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(estimate_sums, "_MANY_GROUPS", 50)
-    asked = RowSums((pl.lit(1), pl.col("cents")), (), by, None, None, {})
+    asked = RowSums((pl.lit(1), pl.col("cents")), (), named(by), None, None, {})
     batches = [rows(seed).with_columns(pl.col("cents") % 500) for seed in range(60)]
     parts, sums = Parts(by), [asked.of(one, sizes=True) for one in batches]
     groups = pl.concat([one.groups for one in sums]).select(by).n_unique() if by else 1
@@ -146,7 +152,7 @@ def test_groups_of_many_batches_are_held_about_once(
 
 def test_what_lacks_rows_adds_nothing() -> None:
     for by in ((), ("kind",)):
-        asked = RowSums((pl.lit(1), pl.col("cents")), (pl.col("cents"),), by, None, None, {})
+        asked = RowSums((pl.lit(1), pl.col("cents")), (pl.col("cents"),), named(by), None, None, {})
         some = asked.of(rows(7), sizes=True)
         none = some.without_rows(by)
         assert none.totals().sum() == 0.0 == float(np.abs(none.extremes()[0]).sum())

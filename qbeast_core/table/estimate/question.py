@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
@@ -19,9 +19,10 @@ from qbeast_core.hints import Hint, Message, argument, did_you_mean
 from qbeast_core.query.fractions import Sample, Share, sample_to_weights, share_of
 from qbeast_core.query.sql_aggregates import sql_aggregate
 from qbeast_core.query.sql_tokens import SqlRefused
-from qbeast_core.table.data.expressions import Predicate, condition_of, type_by_row
+from qbeast_core.table.data.expressions import Predicate, condition_of, expression_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import EngineChoice
+from qbeast_core.table.estimate.named import Expressions, named_expressions
 
 __all__ = ["Asked", "Limits", "Question", "question_of"]
 
@@ -33,8 +34,8 @@ _RESERVED: Final = ("rows_sampled", "reliable")
 class Asked:
     """The arguments of `Table.estimate`, as they were given; see there."""
 
-    aggregates: Mapping[str, pl.Expr | str]
-    by: str | Sequence[str] | None = None
+    aggregates: Expressions
+    by: Expressions | None = None
     where: Predicate | None = None
     join: tuple[FrameLike, str | Sequence[str]] | None = None
     error: Share | None = None
@@ -78,8 +79,8 @@ class Question:
     ----------
     aggregates : Aggregates
         What is asked for.
-    by : tuple of str
-        Columns of groups.
+    groups : mapping of str to polars.Expr
+        What rows are grouped by, and what its columns are called.
     conditions : tuple of polars.Expr
         Rows that count meet all of these.
     lookup : Lookup or None
@@ -99,7 +100,7 @@ class Question:
     """
 
     aggregates: Aggregates
-    by: tuple[str, ...]
+    groups: Mapping[str, pl.Expr]
     conditions: tuple[pl.Expr, ...]
     lookup: Lookup | None
     targets: dict[str, Target]
@@ -108,6 +109,11 @@ class Question:
     min_group_rows: int
     limits: Limits
     columns: tuple[str, ...]
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """Columns of groups."""
+        return tuple(self.groups)
 
     @property
     def has_target(self) -> bool:
@@ -144,7 +150,7 @@ class Question:
             The table's columns.
         """
         left = tuple(one for one in self.conditions if not set(one.meta.root_names()) <= set(schema))
-        looked_at = _columns(self.aggregates, self.by, left, self.lookup)
+        looked_at = _columns(self.aggregates, self.groups, left, self.lookup)
         own = tuple(name for name in looked_at if name in schema)
         return replace(self, conditions=left, columns=own or self.columns[:1])
 
@@ -166,16 +172,19 @@ def question_of(asked: Asked, schema: pl.Schema) -> Question:
     """
     lookup = _lookup(asked.join, schema)
     joined = _joined(schema, lookup)
-    by = _by(asked.by, joined)
-    aggregates = _aggregates(asked.aggregates, joined, by)
+    groups = _groups(asked.by, joined)
+    wanted = named_expressions(asked.aggregates, "aggregates", partial(_aggregate_of, schema=joined))
+    if not wanted:
+        _refuse("aggregates", "must be one aggregate at least, such as {'n': pl.len()} or \"avg(price)\"")
+    aggregates = _aggregates(wanted, joined, groups)
     conditions = _conditions(asked.where, joined, frozenset(schema))
-    own = [name for name in _columns(aggregates, by, conditions, lookup) if name in schema]
+    own = [name for name in _columns(aggregates, groups, conditions, lookup) if name in schema]
     return Question(
         aggregates=aggregates,
-        by=by,
+        groups=groups,
         conditions=conditions,
         lookup=lookup,
-        targets=_targets(asked),
+        targets=_targets(asked, list(wanted)),
         confidence=share_of(asked.confidence, "confidence", one=False),
         simultaneous=asked.simultaneous,
         min_group_rows=_count(asked.min_group_rows, "min_group_rows", least=0),
@@ -185,11 +194,14 @@ def question_of(asked: Asked, schema: pl.Schema) -> Question:
 
 
 def _columns(
-    aggregates: Aggregates, by: Sequence[str], conditions: Sequence[pl.Expr], lookup: Lookup | None
+    aggregates: Aggregates,
+    groups: Mapping[str, pl.Expr],
+    conditions: Sequence[pl.Expr],
+    lookup: Lookup | None,
 ) -> list[str]:
     """Return what is looked at, each column once."""
-    named = [*aggregates.columns, *by, *(lookup.on if lookup else ())]
-    named += [name for one in conditions for name in one.meta.root_names()]
+    named = [*aggregates.columns, *(lookup.on if lookup else ())]
+    named += [name for one in (*groups.values(), *conditions) for name in one.meta.root_names()]
     return list(dict.fromkeys(named))
 
 
@@ -198,43 +210,33 @@ def _refuse(name: str, *what: str | Hint, cure: str = "") -> NoReturn:
     raise InvalidInputError(told, argument=name)
 
 
-def _aggregates(given: object, schema: pl.Schema, by: Sequence[str]) -> Aggregates:
-    if not isinstance(given, Mapping) or not given:
-        _refuse(
-            "aggregates", "must be a mapping of names to aggregates, at least one, such as {'n': pl.len()}"
-        )
-    asked: dict[str, pl.Expr] = {}
-    taken = {*by, *_RESERVED, *(f"{other}{end}" for other in given for end in ("_low", "_high"))}
-    for name, one in cast("Mapping[Any, object]", given).items():
-        if not isinstance(name, str) or name in taken:
+def _aggregates(asked: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str]) -> Aggregates:
+    taken = {*by, *_RESERVED, *(f"{other}{end}" for other in asked for end in ("_low", "_high"))}
+    for name in asked:
+        if name in taken:
             _refuse(
                 "aggregates", f"cannot name an answer {name!r}: the frame of answers has another such column"
             )
-        asked[name] = _expression(name, one, schema)
     try:
         return recognise(asked, partial(type_by_row, schema=schema, argument="aggregates"))
     except RefusedAggregate as refused:
         _refuse("aggregates", f"asks for {refused}")
 
 
-def _expression(name: str, given: object, schema: pl.Schema) -> pl.Expr:
-    if isinstance(given, str):
-        try:
-            return _known(sql_aggregate(given, schema), schema)
-        except (SqlRefused, pl.exceptions.PolarsError, UnicodeEncodeError) as error:
-            _refuse("aggregates", f"asks for {name!r}, {given!r}, which cannot be read as SQL: {error}")
-    if not isinstance(given, pl.Expr):
-        _refuse(
-            "aggregates", f"asks for {name!r}, a {type(given).__name__}; give a Polars expression or SQL text"
-        )
-    return _known(given, schema)
+def _aggregate_of(given: str | pl.Expr, schema: pl.Schema) -> pl.Expr:
+    if isinstance(given, pl.Expr):
+        return _known(given, "aggregates", schema)
+    try:
+        return _known(sql_aggregate(given, schema), "aggregates", schema)
+    except (SqlRefused, pl.exceptions.PolarsError, UnicodeEncodeError) as error:
+        _refuse("aggregates", f"asks for {given!r}, which cannot be read as SQL: {error}")
 
 
-def _known(expr: pl.Expr, schema: pl.Schema) -> pl.Expr:
+def _known(expr: pl.Expr, argument_name: str, schema: pl.Schema) -> pl.Expr:
     unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
     if unknown:
         guess = did_you_mean(unknown, schema)
-        _refuse("aggregates", f"names no such column(s): {unknown}; there are {list(schema)}", cure=guess)
+        _refuse(argument_name, f"names no such column(s): {unknown}; there are {list(schema)}", cure=guess)
     return expr
 
 
@@ -245,16 +247,24 @@ def _names(argument_name: str, given: object) -> list[str]:
     return list(names)
 
 
-def _by(given: object, schema: pl.Schema) -> tuple[str, ...]:
-    names = _names("by", () if given is None else given)
-    unknown = [name for name in names if name not in schema]
-    if unknown or len(set(names)) < len(names):
-        told = f"must be different columns, not {names!r}; there are {list(schema)}"
-        _refuse("by", told, cure=did_you_mean(unknown, schema))
-    nested = [name for name in names if schema[name].is_nested()]
-    if nested:
-        _refuse("by", f"cannot group by {nested}, which hold lists or structs")
-    return tuple(names)
+def _groups(given: object, schema: pl.Schema) -> dict[str, pl.Expr]:
+    found = {} if given is None else named_expressions(given, "by", partial(_group_of, schema=schema))
+    for name, expr in found.items():
+        dtype = type_by_row(expr, schema, argument="by")
+        if dtype.is_nested() or dtype == pl.Object():
+            _refuse("by", f"cannot group by {name!r}, which is {dtype}")
+        if name in _RESERVED:
+            cure = " Give it another name in a mapping."
+            _refuse(
+                "by", f"cannot be called {name!r}: the frame of answers has another such column", cure=cure
+            )
+    return found
+
+
+def _group_of(given: str | pl.Expr, schema: pl.Schema) -> pl.Expr:
+    if isinstance(given, pl.Expr) or given in schema:
+        return _known(pl.col(given) if isinstance(given, str) else given, "by", schema)
+    return _known(expression_of(given, schema, argument="by"), "by", schema)
 
 
 def _conditions(given: Predicate | None, schema: pl.Schema, own: frozenset[str]) -> tuple[pl.Expr, ...]:
@@ -301,19 +311,19 @@ def _joined(schema: pl.Schema, lookup: Lookup | None) -> pl.Schema:
     return schema if lookup is None else pl.Schema({**schema, **lookup.frame.schema})
 
 
-def _targets(asked: Asked) -> dict[str, Target]:
+def _targets(asked: Asked, names: Sequence[str]) -> dict[str, Target]:
     given = cast("object", asked.absolute)  # callers without a type checker pass anything
     if given is not None and not isinstance(given, Mapping):
         _refuse("absolute", "must be a mapping of names of answers to errors in their own units")
     absolute = dict(asked.absolute or {})
-    unknown = [name for name in absolute if name not in asked.aggregates]
+    unknown = [name for name in absolute if name not in names]
     if unknown:
-        _refuse("absolute", f"names no such answer(s): {unknown}; there are {list(asked.aggregates)}")
+        _refuse("absolute", f"names no such answer(s): {unknown}; there are {[*names]}")
     if asked.sample is not None:
         if asked.error is not None or absolute:
             _refuse("sample", "says what to read and error what to reach: give one of them")
-        return {name: Target() for name in asked.aggregates}
-    if asked.error is None and set(absolute) != set(asked.aggregates):
+        return {name: Target() for name in names}
+    if asked.error is None and set(absolute) != set(names):
         _refuse(
             "error",
             "must be given: how far an answer may be off, as a share of it (0.02), or ",
@@ -326,7 +336,7 @@ def _targets(asked: Asked) -> dict[str, Target]:
             None if name in absolute else relative,
             _positive(absolute[name], "absolute") if name in absolute else None,
         )
-        for name in asked.aggregates
+        for name in names
     }
 
 

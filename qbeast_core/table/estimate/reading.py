@@ -24,7 +24,7 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
-from qbeast_core.table.estimate.task import TaskSums
+from qbeast_core.table.estimate.task import TaskSums, sums_of
 from qbeast_core.table.index.carried import counts_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Reader, ScanPlan
@@ -219,7 +219,7 @@ class Reading:
     def _counted_rows(self, found: RowCount, window: Window) -> int | None:
         """Read what is not decided; None if that is not what was planned, so that rows might be counted twice."""
         rows_before = self.rows_read
-        ask = RowSums((pl.lit(1, pl.Int32),), (), (), self.question.condition, None, {})
+        ask = RowSums((pl.lit(1, pl.Int32),), (), {}, self.question.condition, None, {})
         kept = sum(int(one.totals()[0, 0]) for one in self._batches(window, ask))
         self.bytes_opened += window.plan.bytes_opened
         return found.known + kept if self.rows_read - rows_before == found.rows_read else None
@@ -346,13 +346,13 @@ class Reading:
         if ask is not None:
             return ask.of(frame, sizes=False)
         self._find_centres(frame, window.left)
-        return self._row_sums(window.left).of(frame, sizes=window.by_key and self.is_calibrated)
+        return sums_of(self._row_sums(window.left), frame, sizes=window.by_key and self.is_calibrated)
 
     def _row_sums(self, asked: Question) -> RowSums:
         return RowSums(
             totals=asked.aggregates.totals,
             quantiles=tuple(one.values for one in asked.aggregates.quantiles),
-            by=asked.by,
+            groups=asked.groups,
             condition=asked.condition,
             lookup=asked.lookup,
             centres=self._centres or dict.fromkeys(asked.aggregates.centres, 0.0),

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
 
 from qbeast_core.estimate.batch import RowSums
 from qbeast_core.estimate.sums import Sums
+from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.read.scan_task import ScanTask
 
-__all__ = ["TaskSums"]
+__all__ = ["TaskSums", "sums_of"]
+
+_UNANSWERED: Final = "no answer was made"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,5 +37,37 @@ class TaskSums:
         rows, found = 0, list[Sums]()
         for frame in task.read():
             rows += frame.height
-            found.append(self.row_sums.of(frame, sizes=self.sizes))
+            found.append(sums_of(self.row_sums, frame, sizes=self.sizes))
         return rows, Sums.together(found, self.row_sums.by).by_key(self.row_sums.by)
+
+
+def sums_of(row_sums: RowSums, frame: pl.DataFrame, *, sizes: bool) -> Sums:
+    """Sum up a batch, see `RowSums.of`; where a value cannot be computed, say of which expression.
+
+    Parameters
+    ----------
+    row_sums : RowSums
+        What is done with the rows.
+    frame : polars.DataFrame
+        The rows.
+    sizes : bool
+        Whether the rows of each key are counted.
+
+    Raises
+    ------
+    InvalidInputError
+        A condition, a group or an aggregate cannot be evaluated for one of them.
+    """
+    try:
+        return row_sums.of(frame, sizes=sizes)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        with evaluating(row_sums.condition, "where", _UNANSWERED):
+            kept = row_sums.kept(frame)
+        for argument, expressions in (
+            ("by", row_sums.groups.values()),
+            ("aggregates", (*row_sums.totals, *row_sums.quantiles)),
+        ):
+            for one in expressions:
+                with evaluating(one, argument, _UNANSWERED):
+                    kept.with_columns(**row_sums.centres).select(one)
+        raise

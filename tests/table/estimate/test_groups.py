@@ -1,0 +1,129 @@
+"""Groups of an expression are those of a column that holds its values; names are those of Polars and SQL."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+
+ROWS = 120_000
+ASKED = {"n": pl.len(), "mean": pl.col("x").mean(), "high": pl.col("x").quantile(0.9)}
+GROUPS: dict[str, pl.Expr] = {
+    "bins": pl.col("x") // 4,
+    "months": pl.col("ts").dt.truncate("1mo"),
+    "texts": pl.col("ts").dt.strftime("%A"),
+    "many nulls": pl.when(pl.col("x") > 12).then(pl.col("id") % 3),
+    "floats": pl.when(pl.col("x") > 12).then(-0.0).when(pl.col("x") > 10).then(0.0).otherwise(float("nan")),
+    "a condition": pl.col("x") > 15,
+    "of two columns": (pl.col("id") % 2) * 10 + pl.col("ts").dt.month(),
+    "a category": pl.col("ts").dt.strftime("%A").cast(pl.Categorical),
+}
+
+
+@pytest.fixture(scope="module")
+def frame() -> pl.DataFrame:
+    random = np.random.default_rng(7)
+    seconds = random.integers(0, 120 * 86_400, ROWS).tolist()
+    start = datetime(2026, 1, 1)  # noqa: DTZ001 -- of no zone
+    x = pl.Series(random.normal(12, 4, ROWS)).set(pl.Series(random.random(ROWS) < 0.05), None)
+    rows = pl.DataFrame(
+        {"id": random.permutation(ROWS), "x": x, "ts": [start + timedelta(seconds=one) for one in seconds]}
+    )
+    return rows.with_columns(expr.alias(f"group {name}") for name, expr in GROUPS.items()).cast(
+        {"group a category": pl.String}
+    )
+
+
+@pytest.fixture(scope="module")
+def table(frame: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
+    path = str(tmp_path_factory.mktemp("groups") / "table")
+    qbeast.write_table(frame, path, columns=["id", "x"], cube_size=3000)
+    return qbeast.open_table(path)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("options", [{"error": 0.1}, {"sample": 0.2, "where": "id < 60000"}, {"sample": 1.0}])
+def test_groups_of_an_expression_are_those_of_its_column(
+    table: qbeast.Table, name: str, options: dict[str, Any]
+) -> None:
+    found = table.estimate(ASKED, by={"g": GROUPS[name]}, **options)
+    expected = table.estimate(ASKED, by={"g": f"group {name}"}, **options)
+    assert found.met == expected.met
+    text = pl.col("g").cast(pl.String) if found.frame["g"].dtype == pl.Categorical else pl.col("g")
+    assert_frame_equal(found.frame.with_columns(text).sort("g"), expected.frame.sort("g"))
+
+
+def test_everything_by_an_expression_is_what_polars_says(table: qbeast.Table, frame: pl.DataFrame) -> None:
+    month = pl.col("ts").dt.truncate("1mo")
+    found = table.estimate(ASKED, by=[month, pl.col("x") > 12], sample=1.0).frame
+    names = ["ts", "x"]
+    expected = frame.group_by(month, high_x=pl.col("x") > 12).agg(**ASKED).rename({"high_x": "x"})
+    assert_frame_equal(
+        found.select(*names, *ASKED).sort(names), expected.cast({"n": pl.Float64}).sort(names), rel_tol=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("ts", ["ts"]),
+        (pl.col("ts").dt.truncate("1mo"), ["ts"]),
+        (pl.col("ts").dt.truncate("1mo").alias("month"), ["month"]),
+        (["id", pl.col("ts").dt.hour()], ["id", "ts"]),
+        ({"month": pl.col("ts").dt.month(), "x": "x > 3"}, ["month", "x"]),
+        ("x > 3", ["x > 3"]),
+        ("group a condition", ["group a condition"]),
+        ([], []),
+        ({}, []),
+        (None, []),
+    ],
+)
+def test_groups_are_called_as_polars_and_sql_call_them(
+    table: qbeast.Table, by: Any, names: list[str]
+) -> None:
+    found = table.estimate({"n": pl.len()}, by=by, sample=0.05, where="id < 20")
+    assert found.frame.columns == [*names, "n", "n_low", "n_high", "rows_sampled", "reliable"]
+
+
+@pytest.mark.parametrize(
+    ("aggregates", "names"),
+    [
+        (pl.len(), ["len"]),
+        ("avg(x)", ["avg(x)"]),
+        ([pl.col("x").mean(), pl.len().alias("n")], ["x", "n"]),
+        (["avg(x)", pl.col("id").sum()], ["avg(x)", "id"]),
+        ((pl.col("x").sum() / pl.len()).alias("per row"), ["per row"]),
+    ],
+)
+def test_aggregates_are_named_however_they_are_given(
+    table: qbeast.Table, aggregates: Any, names: list[str]
+) -> None:
+    found = table.estimate(aggregates, error=0.2)
+    assert found.names == tuple(names)
+    absolute = dict.fromkeys(names, 10.0**9)
+    assert table.estimate(aggregates, absolute=absolute).names == tuple(names)
+
+
+def test_the_last_step_of_estimates_groups_alike(table: qbeast.Table) -> None:
+    by = {"month": pl.col("ts").dt.month()}
+    steps = list(table.estimates(ASKED, by=by, error=0.1))
+    assert steps[-1].met
+    assert sorted(steps[-1].frame["month"]) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("argument", ["by", "aggregates"])
+def test_a_value_that_cannot_be_computed_is_blamed_on_its_argument(tmp_path: Path, argument: str) -> None:
+    frame = pl.DataFrame({"id": range(1000)}).with_columns(s=pl.format("{} kg", pl.col("id")))
+    qbeast.write_table(frame, tmp_path, columns=["id"])
+    wrong = pl.col("s").cast(pl.Int64)
+    asked: dict[str, Any] = {"aggregates": pl.len()} | {argument: wrong if argument == "by" else wrong.sum()}
+    with pytest.raises(qbeast.InvalidInputError, match=f"`{argument}` .* cannot be evaluated") as caught:
+        qbeast.open_table(tmp_path).estimate(**asked, sample=0.5)
+    assert caught.value.argument == argument
