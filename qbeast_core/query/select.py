@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,9 @@ from qbeast_core.query.intervals import coordinate_intervals
 from qbeast_core.query.nodes import Atom, Node, column_of
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import BoolArray, I64Array
+
+if TYPE_CHECKING:
+    from qbeast_core.query.drawn import Stretch
 
 __all__ = ["Matches", "Selection", "SkipReason", "match", "select"]
 
@@ -46,6 +50,8 @@ class Selection:
         Where in `page_numbers` each file begins, and the end, shape (files + 1,).
     reason_codes : I64Array
         Why each file is opened or closed, as a place among the values of `SkipReason`, shape (files,).
+    drawn : mapping of int to sequence of Stretch
+        By number of a file, rows that have weights of their own, see `qbeast_core.query.drawn`.
     """
 
     table: BlockTable
@@ -55,6 +61,7 @@ class Selection:
     page_numbers: I64Array
     page_offsets: I64Array
     reason_codes: I64Array
+    drawn: Mapping[int, Sequence[Stretch]] = field(default_factory=dict[int, "Sequence[Stretch]"])
 
     @cached_property
     def pages_opened(self) -> I64Array:

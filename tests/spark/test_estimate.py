@@ -61,3 +61,23 @@ def test_it_reads_on_until_the_error_is_kept(spark: SparkSession, path: Path) ->
 def test_what_cannot_be_answered_is_refused_before_a_job_runs(spark: SparkSession, path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="Max is decided by single rows"):
         bridge.estimate(spark, path, {"m": "max(x)"}, error=0.1)
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_heavy_keys_of_spark_tables_are_drawn_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    heavy = pl.Series(random.random(40_000) < 0.3)
+    x = pl.Series(random.normal(size=40_000)).set(heavy, None)
+    rows = pl.DataFrame({"x": x, "y": np.where(heavy, 1.0, 5.0) + random.random(40_000)})
+    place = tmp_path / "t"
+    df = spark.createDataFrame(rows.to_pandas()).replace(float("nan"), None)
+    bridge.write_table(df, place, columns=["x"])
+    asked: dict[str, pl.Expr | str] = {"mean": "avg(y)", "small": "count_if(y < 3)"}
+    found, here = (
+        one(*given, asked, sample=0.2)
+        for one, given in ((bridge.estimate, (spark, place)), (qbeast.estimate, (place,)))
+    )
+    assert_frame_equal(found.frame, here.frame, rel_tol=1e-9)
+    assert found.frame["reliable"].item()
+    assert found.frame["mean"].item() == pytest.approx(rows["y"].mean(), rel=0.03)
+    assert found.fraction == pytest.approx(0.2)

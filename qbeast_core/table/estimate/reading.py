@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NoReturn
@@ -15,6 +15,7 @@ from qbeast_core.estimate.batch import RowSums
 from qbeast_core.estimate.sums import WEIGHT, Parts, Sums
 from qbeast_core.hints import Message, argument
 from qbeast_core.query.counting import RowCount, count_rows
+from qbeast_core.query.drawn import Stretch, draw
 from qbeast_core.query.fractions import Sample
 from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.rest import parse_rest
@@ -23,6 +24,7 @@ from qbeast_core.query.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.estimate.heavy_rows import heavy_rows
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import TaskSums, sums_of
 from qbeast_core.table.index.carried import counts_of
@@ -146,6 +148,11 @@ class Reading:
         plan = self._planners[True](None)
         return int(plan.selection.rows_opened[~self.unplaced].sum())
 
+    @cached_property
+    def _drawn(self) -> Mapping[int, Sequence[Stretch]]:
+        """Rows of heavy keys, which are drawn one by one."""
+        return heavy_rows(self.reader, self._planners[True](None).selection, rows=self.rows_opened)
+
     @property
     def is_calibrated(self) -> bool:
         """Whether sampled rows are compared with a known number of rows."""
@@ -257,6 +264,9 @@ class Reading:
         """Plan a read, or remember it: what a round would cost is asked before it is read."""
         if kind not in self._windows:
             plan = self._planners[kind.pushed](kind.sample)
+            if kind.sample is not None and kind.indexed and self._drawn:
+                every = self._planners[kind.pushed](None).selection
+                plan = replace(plan, selection=draw(plan.selection, every, self._drawn, plan.weights))
             opened = plan.selection.opened & (self.unplaced != kind.indexed)
             chosen = replace(plan, selection=replace(plan.selection, opened=opened))
             read = Plan(self.reader, chosen, kind.sample, self.question.columns)

@@ -299,8 +299,12 @@ class Reader:
     def request(self, selection: Selection, number: int) -> PageRequest | None:
         """Return the pages to read of an opened file; None: it is read whole.
 
-        Whole are files of others, those of which every page is wanted, and those that hide rows.
+        Whole are files of others, those of which every page is wanted, and those that hide rows. Where rows are drawn
+        one by one, pages tell which they are.
         """
+        if number in selection.drawn:
+            begin, end = selection.page_offsets[number : number + 2]
+            return self._pages_of(selection, number, selection.page_numbers[begin:end])
         pages = selection.pages(number)
         if pages is None or selection.mixed[number] or number in self.deleted_rows:
             return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.errors import QbeastError, StorageError
@@ -14,6 +15,7 @@ from qbeast_core.hints import Message, call
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store, open_store
+from qbeast_core.query.drawn import Stretch, drawn_weights
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.data.parquet_scan import scan_files, scan_without_rows
@@ -22,6 +24,7 @@ from qbeast_core.tree.columns import frame_weights
 
 __all__ = [
     "BATCH_BYTES",
+    "DrawnPages",
     "FileParts",
     "RowFilter",
     "ScanTask",
@@ -73,15 +76,30 @@ class RowFilter:
         hashed = () if self.weights.is_full and self.weight_column is None else self.indexed
         return list(dict.fromkeys([*self.columns, *asked, *hashed]))
 
-    def finish(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Keep exactly the rows that sample and filter want, and the columns asked for."""
+    def finish(self, frame: pl.DataFrame, given: pl.Series | None = None) -> pl.DataFrame:
+        """Keep exactly the rows that sample and filter want, and the columns asked for.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame
+            With the columns in `needed`.
+        given : polars.Series, optional
+            Weights of rows that are not to have that of their key, null for others.
+        """
         columns = list(self.columns)
         hashed = not self.weights.is_full or self.weight_column is not None
         if self.predicate is not None:  # before rows are hashed, which costs more than most filters
             needed = list(dict.fromkeys([*columns, *self.indexed])) if hashed else columns
+            if given is not None:
+                given = given.alias(f"{max(frame.columns, key=len)}_")  # which no column is called
+                frame, needed = frame.with_columns(given), [*needed, given.name]
             frame = frame.lazy().filter(self.predicate).select(needed).collect()
+            if given is not None:
+                given = frame.drop_in_place(given.name)
         if hashed:
             weights = frame_weights(frame, self.indexed)
+            if given is not None:
+                weights = given.fill_null(pl.Series(weights)).to_numpy()
             if self.weight_column is not None:
                 frame = frame.with_columns(pl.Series(self.weight_column, weights))
                 columns.append(self.weight_column)
@@ -89,6 +107,25 @@ class RowFilter:
                 inside = (weights >= self.weights.from_) & (weights <= self.weights.last)
                 return frame.lazy().filter(pl.lit(pl.Series(inside))).select(columns).collect()
         return frame if frame.columns == columns else frame.select(columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnPages:
+    """Pages of a file some of whose rows are drawn one by one, by weights of their own.
+
+    Attributes
+    ----------
+    request : PageRequest
+        The pages.
+    stretches : tuple of Stretch
+        The rows that are drawn.
+    hidden : ndarray of int64
+        Rows of the file that no read returns, ascending.
+    """
+
+    request: PageRequest
+    stretches: tuple[Stretch, ...]
+    hidden: I64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,12 +142,15 @@ class FileParts:
         Files to read whole but for some rows, counted from 0 in the file.
     others : mapping of str to int
         Files of `whole` and `hiding` that other writers made, with their bytes: what types they hold is looked up.
+    drawn : tuple of DrawnPages
+        Chosen pages of files in which rows are drawn one by one.
     """
 
     pages: tuple[PageRequest, ...] = ()
     whole: tuple[str, ...] = ()
     hiding: tuple[tuple[str, I64Array], ...] = ()
     others: Mapping[str, int] = field(default_factory=dict[str, int])
+    drawn: tuple[DrawnPages, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,6 +303,7 @@ def _paths(parts: FileParts) -> Iterator[str]:
     yield from (request.path for request in parts.pages)
     yield from parts.whole
     yield from (path for path, _ in parts.hiding)
+    yield from (one.request.path for one in parts.drawn)
 
 
 def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | None) -> Iterator[pl.DataFrame]:
@@ -302,6 +343,30 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
             sizes=parts.others,
         )
         yield from _collected(lazy, keep, limit, [path], scan)
+    for one in parts.drawn:
+        yield from _read_drawn(one, keep, files, scan)
+
+
+def _read_drawn(drawn: DrawnPages, keep: RowFilter, files: TableFiles, scan: _Scan) -> Iterator[pl.DataFrame]:
+    """Read pages of one file, whose rows are known by their numbers."""
+
+    def rows_of(request: PageRequest) -> I64Array:
+        rows = (request.pages[:, None] * request.page_rows + np.arange(request.page_rows)).ravel()
+        return rows[rows < request.num_rows]
+
+    def fallback(request: PageRequest) -> pl.DataFrame:
+        return pl.concat(_every_row(scan([request.path]), [request.path], scan))[pl.Series(rows_of(request))]
+
+    numbers, at = rows_of(drawn.request), 0
+    for frame in files.pages.read_batches(
+        [drawn.request], keep.needed, keep.schema, max_bytes=BATCH_BYTES, fallback=fallback
+    ):
+        rows = numbers[at : at + frame.height]
+        at += frame.height
+        shown = pl.Series(~np.isin(rows, drawn.hidden))
+        is_given, weights = drawn_weights(drawn.stretches, rows)
+        given = pl.Series(weights).set(pl.Series(~is_given), None)
+        yield keep.finish(frame.filter(shown), given.filter(shown))
 
 
 def _every_row(lazy: pl.LazyFrame, paths: Sequence[str], scan: _Scan) -> Iterator[pl.DataFrame]:

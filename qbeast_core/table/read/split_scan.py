@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import refuse
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan_task import FileParts, ScanTask
+from qbeast_core.table.read.scan_task import DrawnPages, FileParts, ScanTask
 
 __all__ = ["OPEN_COST_BYTES", "TASK_BYTES", "all_parts", "file_parts", "scan_tasks"]
 
@@ -23,6 +23,7 @@ TASK_BYTES: Final = 64 << 20
 """Stored bytes that a task reads, about."""
 
 _SMALL_BYTES: Final = 4 << 20
+_NONE: Final = np.zeros(0, np.int64)
 
 
 def scan_tasks(
@@ -96,6 +97,9 @@ def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
     """
     reader.store.locate(reader.paths[number])  # refused here, not in a worker
     request = reader.request(plan.selection, number)
+    if request is not None and number in plan.selection.drawn:
+        deleted = reader.deleted_rows.get(number, _NONE)
+        return FileParts(drawn=(DrawnPages(request, tuple(plan.selection.drawn[number]), deleted),))
     if request is not None:
         return FileParts(pages=(request,))
     hidden = reader.hidden_rows(plan.selection, number)
@@ -135,6 +139,7 @@ def _opened(plan: ScanPlan) -> list[int]:
 def _together(parts: Sequence[FileParts]) -> FileParts:
     return FileParts(
         pages=tuple(request for one in parts for request in one.pages),
+        drawn=tuple(drawn for one in parts for drawn in one.drawn),
         whole=tuple(path for one in parts for path in one.whole),
         hiding=tuple(hiding for one in parts for hiding in one.hiding),
         others={path: size for one in parts for path, size in one.others.items()},
@@ -148,6 +153,10 @@ def _pieces(
     parts = file_parts(reader, plan, number)
     size = int(reader.snapshot.files["size_bytes"][number])
     request = parts.pages[0] if parts.pages else None
+    for one in parts.drawn:
+        share = len(one.request.pages) * one.request.page_rows / one.request.num_rows
+        yield parts, size * min(share, 1.0) + OPEN_COST_BYTES
+        return
     if request is None and parts.whole and size > task_bytes:
         request = reader.all_pages(plan.selection, number)
     if request is None:

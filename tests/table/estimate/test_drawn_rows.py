@@ -1,0 +1,120 @@
+"""Rounds read each row once, and of heavy keys as large a share of the rows as of all keys."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import qbeast
+from qbeast_core.query.drawn import Stretch, drawn_weights
+from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
+from qbeast_core.table.estimate.question import Asked, question_of
+from qbeast_core.table.estimate.reading import Reading
+from qbeast_core.table.read.scan_task import read_parts
+from qbeast_core.table.read.split_scan import all_parts, scan_tasks
+from tests.helpers import deletion_vectors
+
+CUTS = (0.0, 0.01, 0.05, 0.2, 0.5, 1.0)
+BOUND = st.integers(-(2**31), 2**31)
+
+
+def rows(count: int = 60_000, heavy: float = 0.4) -> pl.DataFrame:
+    random = np.random.default_rng(8)
+    x = pl.Series(random.normal(size=count)).set(pl.Series(random.random(count) < heavy / 2), None)
+    x = x.set(pl.Series(random.random(count) < heavy / 2), 1.5)
+    return pl.DataFrame({"x": x, "id": np.arange(count), "w": random.random(count)})
+
+
+def parts_of(table: qbeast.Table, where: str | None, *, tasks: bool = False) -> list[pl.DataFrame]:
+    """The rows of each round, from `CUTS` to `CUTS`."""
+    asked = Asked(aggregates={"n": pl.col("id").count()}, where=where, sample=0.1)
+    reading = Reading(table.reader, question_of(asked, table.reader.snapshot.schema))
+    found: list[pl.DataFrame] = []
+    for start, end in pairwise(CUTS):
+        window = reading.between(start, end, by_key=True)
+        frames = [table.scan().clear().select("x", "id", "w").collect()]
+        if window is not None:
+            plan, columns = window.plan.scan_plan, ["x", "id", "w"]
+            if tasks:
+                sent = pickle.dumps(scan_tasks(table.reader, plan, columns, task_bytes=1))
+                made = pickle.loads(sent)  # noqa: S301 - our own
+                frames += [frame for task in made for frame in task.read()]
+            else:
+                keep = table.reader.row_filter(plan, columns)
+                frames += read_parts(all_parts(table.reader, plan), keep, table.reader.files)
+        found.append(pl.concat(frames))
+    return found
+
+
+@pytest.mark.parametrize("tasks", [False, True], ids=["here", "in tasks"])
+@pytest.mark.parametrize("where", [None, "x > 1", "x IS NULL AND w < 0.5", "x < 0"])
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_rounds_read_each_row_once(tmp_path: Path, where: str | None, tasks: bool) -> None:  # noqa: FBT001
+    frame = rows()
+    for part in frame.iter_slices(40_000):
+        qbeast.write_table(part, str(tmp_path), columns=["x"], mode="append", cube_size=2_000)
+    kept = frame if where is None else frame.filter(pl.sql_expr(where))
+    found = parts_of(qbeast.open_table(str(tmp_path)), where, tasks=tasks)
+    if where is not None:
+        found = [part.filter(pl.sql_expr(where)) for part in found]
+    assert sorted(pl.concat(found)["id"]) == kept["id"].to_list()
+    for of in (pl.col("x").is_null(), pl.col("x") == 1.5):
+        every = kept.filter(of).height
+        for part, (start, end) in zip(found, pairwise(CUTS), strict=True):
+            sampled, expected = part.filter(of).height, (end - start) * every
+            assert abs(sampled - expected) <= (
+                4 if where is None or "w" not in where else 4 * expected**0.5 + 4
+            )
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_deleted_rows_of_heavy_keys_stay_deleted(tmp_path: Path) -> None:
+    frame = rows(4_000)
+    qbeast.write_table(frame, str(tmp_path), columns=["x"], cube_size=200)
+    gone = list(range(3, 4_000, 7))
+    deletion_vectors.delete(tmp_path, gone)
+    table = qbeast.open_table(str(tmp_path))
+    found = parts_of(table, None)
+    assert sorted(pl.concat(found)["id"]) == sorted(table.scan().collect()["id"])
+    assert pl.concat(found).height == frame.height - len(gone)
+    estimated = table.estimate({"n": pl.len(), "w": pl.col("w").mean()}, sample=0.5).frame
+    assert estimated["n"].item() == frame.height - len(gone)
+    assert estimated["w"].item() == pytest.approx(table.scan().collect()["w"].mean(), rel=0.1)
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_a_sample_of_a_heavy_key_opens_its_share_of_pages(tmp_path: Path) -> None:
+    frame = rows(300_000, heavy=0.8)
+    qbeast.write_table(frame, str(tmp_path), columns=["x"])
+    found = qbeast.open_table(str(tmp_path)).estimate(
+        {"w": pl.col("w").mean()}, where="x IS NULL", sample=0.05
+    )
+    every = qbeast.open_table(str(tmp_path)).estimate(
+        {"w": pl.col("w").mean()}, where="x IS NULL", sample=1.0
+    )
+    assert found.frame["reliable"].item()
+    assert found.frame["w"].item() == pytest.approx(every.frame["w"].item(), rel=0.05)
+    assert found.bytes_opened < 0.2 * every.bytes_opened
+
+
+@given(first=st.integers(0, 100), count=st.integers(1, 2000), low=BOUND, high=BOUND, path=st.text())
+def test_rows_have_the_weights_of_the_range_that_they_are_in(
+    first: int, count: int, low: int, high: int, path: str
+) -> None:
+    one = Stretch.of(first, count, path=path)
+    weights = one.weights.astype(np.int64)
+    assert (np.diff(weights) > 0).all()
+    start, end = one.within(WeightRange(low, high))
+    inside = np.flatnonzero((weights >= low) & (weights < high)) + first
+    assert inside.tolist() == list(range(start, end))
+    assert one.within(ALL_WEIGHTS) == (first, first + count)
+    drawn, given_weights = drawn_weights([one], np.arange(first + count + 5))
+    assert np.flatnonzero(drawn).tolist() == list(range(first, first + count))
+    assert given_weights[drawn].tolist() == weights.tolist()
