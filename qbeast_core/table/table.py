@@ -561,7 +561,8 @@ class Table:
         ------
         Estimate
             One a round; each round reads only the rows between two fractions, at most as many again as were read
-            before. The last one is the answer that `estimate` promises.
+            before. The last one is the answer that `estimate` promises. Where that needs everything, as rare groups
+            do, all is read anew after at most half of it: `min_group_rows` leaves such groups out.
 
         Raises
         ------

@@ -48,7 +48,7 @@ def test_options_reach_the_library(sales: Path) -> None:
         (("avg(price)", "--error", "5"), "For 5 % write --error 0.05."),
         (("avg(price)", "--error", "5%", "--confidence", "95"), "For 95 % write --confidence 0.95."),
         (("avg(price)", "--sample", "10:20"), "For 10 % to 20 % write --sample 10%:20%."),
-        (("avg(price)", "--error", "1%", "--by", "shop"), "--by must be different columns"),
+        (("avg(price)", "--error", "1%", "--by", "shop"), "--by names no such column(s): ['shop']"),
     ],
 )
 def test_what_cannot_be_answered_is_complained_of(

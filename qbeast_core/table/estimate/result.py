@@ -36,6 +36,7 @@ class Facts:
     version: int
     fraction: float
     rows_read: int
+    rows_total: int | None
     bytes_opened: int
     bytes_total: int
     met: bool | None
@@ -77,7 +78,7 @@ class Estimate:
     names : tuple of str
         Of the answers.
     notes : tuple of str
-        What has no bound, and why.
+        What has no bound, and why; and what was read twice.
     """
 
     frame: pl.DataFrame
@@ -208,7 +209,7 @@ def estimate_of(asked: Question, sample: Sample, intervals: Sequence[Interval], 
         complete=not asked.by or sample.probability == 1.0,
         design_effect=facts.design_effect,
         names=names,
-        notes=tuple(_notes(names, intervals, reliable)),
+        notes=(*_notes(names, intervals, reliable), *_notes_of_cost(asked, facts)),
     )
 
 
@@ -240,3 +241,11 @@ def _notes(names: Sequence[str], intervals: Sequence[Interval], reliable: BoolAr
             f"with more than {MOST_SHARE:.0%} of the variance, or no bound at all"
         )
     return notes
+
+
+def _notes_of_cost(asked: Question, facts: Facts) -> list[str]:
+    if facts.rows_total is None or facts.rows_read <= facts.rows_total:
+        return []
+    cure = "; min_group_rows= leaves out groups of few rows, which ask for everything" if asked.by else ""
+    rows = f"{facts.rows_read:,} rows were read of {facts.rows_total:,}"
+    return [f"{rows}: samples first, then everything, since they were not near enough{cure}"]

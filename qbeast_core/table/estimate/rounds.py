@@ -268,6 +268,7 @@ class _State:
                 version=reading.reader.snapshot.version,
                 fraction=0.0 if self.is_counted and not reading.bytes_opened else self.fraction - self.start,
                 rows_read=reading.rows_read,
+                rows_total=known_rows(reading.reader),
                 bytes_opened=reading.bytes_opened,
                 bytes_total=int(reading.reader.snapshot.files["size_bytes"].sum()),
                 met=self.is_met if asked.has_target else None,

@@ -127,3 +127,18 @@ def test_a_value_that_cannot_be_computed_is_blamed_on_its_argument(tmp_path: Pat
     with pytest.raises(qbeast.InvalidInputError, match=f"`{argument}` .* cannot be evaluated") as caught:
         qbeast.open_table(tmp_path).estimate(**asked, sample=0.5)
     assert caught.value.argument == argument
+
+
+def test_a_rare_group_is_noted_as_the_cost(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"id": range(150_000)}).with_columns(rare=pl.col("id") < 40, x=pl.col("id") % 97)
+    qbeast.write_table(frame, tmp_path, columns=["id"], cube_size=2000)
+    table = qbeast.open_table(tmp_path)
+    found = list(table.estimates(pl.col("x").mean(), by="rare", error=0.02))[-1]
+    assert found.met
+    assert found.rows_read > frame.height
+    assert f"{found.rows_read:,} rows were read of 150,000" in found.notes[-1]
+    assert "min_group_rows" in repr(found)
+    cheap = table.estimate(pl.col("x").mean(), by="rare", error=0.02, min_group_rows=1000)
+    assert cheap.met
+    assert cheap.rows_read < frame.height
+    assert not cheap.complete
