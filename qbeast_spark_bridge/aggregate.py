@@ -55,9 +55,10 @@ def estimate(
         Classic or Connect.
     path : str or path-like
         Folder or address of the table; executors and this process have to reach it under that name.
-    aggregates : mapping of str to str or polars.Expr
-        Names of answers, and what they are in SQL, ``"avg(delay)"``, or as Polars expressions; see `Table.estimate`.
-    by, where, join, error, absolute, confidence, sample, simultaneous, max_fraction, max_bytes, min_group_rows, \
+    aggregates, by : str or polars.Expr, or a sequence or mapping of these
+        What is answered, and what rows are grouped by: SQL, ``"avg(delay)"``, or Polars expressions, perhaps by name;
+        see `Table.estimate`.
+    where, join, error, absolute, confidence, sample, simultaneous, max_fraction, max_bytes, min_group_rows, \
     memory_bytes
         See `Table.estimate`; the memory is the driver's.
     version, storage_options, allow_absolute_paths

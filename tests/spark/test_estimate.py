@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -56,6 +56,14 @@ def test_it_reads_on_until_the_error_is_kept(spark: SparkSession, path: Path) ->
     assert found.met
     assert found.fraction == pytest.approx(here.fraction)
     assert_frame_equal(found.frame, here.frame, rel_tol=1e-9)
+
+
+def test_groups_of_expressions_are_those_of_this_process(spark: SparkSession, path: Path) -> None:
+    by = {"bin": pl.col("x") // 5, "kind": pl.when(pl.col("kind") != "b").then("kind")}
+    asked = [pl.len(), pl.col("cents").sum()]
+    options: dict[str, Any] = {"by": by, "sample": "30%"}
+    found, here = bridge.estimate(spark, path, asked, **options), qbeast.estimate(path, asked, **options)
+    assert_frame_equal(found.frame.sort("bin", "kind"), here.frame.sort("bin", "kind"), rel_tol=1e-9)
 
 
 def test_what_cannot_be_answered_is_refused_before_a_job_runs(spark: SparkSession, path: Path) -> None:
