@@ -10,9 +10,9 @@ the bytes. Every Delta reader still reads the tables.
 81
 """
 
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+import importlib as _importlib
+import typing as _typing
+from importlib import metadata as _metadata
 
 from qbeast_core.api import (
     convert_table,
@@ -53,7 +53,7 @@ from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.table import Table
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from qbeast_core.carbon_tables.api import (
         import_carbondata,
         open_carbondata,
@@ -78,8 +78,8 @@ if TYPE_CHECKING:
     from qbeast_core.table.write.write import WriteResult
 
 try:
-    __version__ = version("qbeast")
-except PackageNotFoundError:  # run from a source tree that was never installed
+    __version__ = _metadata.version("qbeast")
+except _metadata.PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0"
 
 __all__ = [
@@ -165,14 +165,14 @@ _LATER = {
     "suggest_columns": "table.write.suggest",
 }
 
-if not TYPE_CHECKING:  # type checkers are to miss a name that is not there
+if not _typing.TYPE_CHECKING:  # type checkers are to miss a name that is not there
 
     def __getattr__(name: str) -> object:
         """Import what is asked for: a program needs few of the operations, and their modules are a third of all."""
         if name not in _LATER:
             msg = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(msg)
-        return getattr(import_module(f"qbeast_core.{_LATER[name]}"), name)
+        return getattr(_importlib.import_module(f"qbeast_core.{_LATER[name]}"), name)
 
     def __dir__() -> list[str]:
-        return [*globals(), *_LATER]
+        return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields
 from html import escape
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import polars as pl
 
 from qbeast_core.html import html_of
-from qbeast_core.plain_text import shortened
+from qbeast_core.plain_text import in_lines, shortened
 
 __all__ = ["FilesResult", "Result", "RewriteResult"]
+
+
+_FEW: Final = 8
+_MOST_CHARACTERS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -35,20 +39,29 @@ class Result:
     also: ClassVar[tuple[str, ...]] = ()
     """Names of properties that `to_dict` gives besides."""
 
+    told: ClassVar[tuple[str, ...]] = ()
+    """Names of properties that are printed besides."""
+
     def __repr__(self) -> str:
-        shown = (f"{one.name}={shortened(getattr(self, one.name))!r}" for one in fields(self) if one.repr)
-        return f"{type(self).__name__}({', '.join(shown)})"
+        facts = self._facts()
+        width = max(map(len, facts))
+        return in_lines(
+            [type(self).__name__, *(f"  {name:<{width}}  {fact}" for name, fact in facts.items())]
+        )
 
     def _repr_html_(self) -> str:
-        """Return the same for a notebook: what differs from the usual, and frames below it."""
-        told = {one.name: (getattr(self, one.name), one.default) for one in fields(self)}
-        frames = [value for value, _ in told.values() if isinstance(value, pl.DataFrame)]
-        facts = {
-            name: escape(_words(value))
-            for name, (value, usual) in told.items()
-            if not isinstance(value, pl.DataFrame) and (usual is MISSING or value != usual)
-        }
-        return html_of(type(self).__name__, facts, *frames)
+        """Return the same for a notebook, and frames below it."""
+        values = (getattr(self, one.name) for one in fields(self))
+        frames = [value for value in values if isinstance(value, pl.DataFrame)]
+        return html_of(
+            type(self).__name__, {name: escape(fact) for name, fact in self._facts().items()}, *frames
+        )
+
+    def _facts(self) -> dict[str, str]:
+        """Return what is printed: what differs from the usual."""
+        given = ((one.name, getattr(self, one.name), one.default) for one in fields(self) if one.repr)
+        names = [name for name, value, usual in given if usual is MISSING or value != usual]
+        return {name: _words(getattr(self, name)) for name in (*names, *self.told)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that is told, under older names too, as plain values; frames are lists of dicts.
@@ -136,8 +149,11 @@ def _words(value: object) -> str:
         return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
     if isinstance(value, dict):
         return ", ".join(f"{name}: {_words(one)}" for name, one in value.items())
-    few = shortened(value)
-    return ", ".join(map(_words, few)) if isinstance(few, tuple) else str(few)
+    if isinstance(value, tuple):
+        listed = ", ".join(map(_words, value[:_FEW]))
+        few = len(value) <= _FEW and len(listed) <= _MOST_CHARACTERS
+        return listed if few else f"{len(value):,}, from {_words(value[0])} to {_words(value[-1])}"
+    return str(shortened(value))
 
 
 def _plain(value: object) -> object:

@@ -49,6 +49,13 @@ def test_every_name_is_there() -> None:
         assert name in dir(qbeast)
 
 
+def test_completion_offers_public_names_alone() -> None:
+    assert {name for name in vars(qbeast) if not name.startswith("_")} <= set(qbeast.__all__)
+    assert {name for name in dir(qbeast) if not name.startswith("__")} == set(qbeast.__all__) - {
+        "__version__"
+    }
+
+
 def test_a_name_that_is_not_there_is_told() -> None:
     with pytest.raises(AttributeError, match="module 'qbeast' has no attribute 'write'"):
         qbeast.write  # noqa: B018 - asked for

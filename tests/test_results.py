@@ -111,13 +111,28 @@ def test_results_fit_a_screen_and_show_in_notebooks(told: list[tuple[int, Result
     assert "id: linear" in written._repr_html_()
 
 
+def test_results_print_a_line_a_fact(told: list[tuple[int, Result]]) -> None:
+    written = next(one for _, one in told if isinstance(one, qbeast.WriteResult) and one.committed)
+    lines = repr(written).split("\n")
+    assert lines[0] == "WriteResult"
+    assert "  rows           1,000" in lines
+    assert "  transformers   id: linear" in lines
+    assert max(map(len, lines)) < 80
+    for dry_run, said in ((True, "no"), (False, "yes")):
+        vacuumed = next(
+            one for _, one in told if isinstance(one, qbeast.VacuumResult) and one.dry_run is dry_run
+        )
+        assert "committed" not in repr(vacuumed) + vacuumed._repr_html_()
+        assert f"  deleted          {said}" in repr(vacuumed).split("\n")
+
+
 def test_many_files_are_told_in_short_and_escaped() -> None:
     files = tuple(f"<part>-{number:05}.parquet" for number in range(5000))
     many = qbeast.VacuumResult(
         version=3, committed=False, dry_run=True, files=files, bytes=9, retention_hours=1.0
     )
     assert len(repr(many)) < 250
-    assert "<5,000 values from " in repr(many)
+    assert "5,000, from <part>-00000.parquet to " in repr(many)
     assert "&lt;part&gt;-00000" in many._repr_html_()
     assert "<part>" not in many._repr_html_()
     assert len(many.to_dict()["files"]) == 5000

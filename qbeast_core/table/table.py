@@ -712,10 +712,11 @@ class Table:
         Returns
         -------
         polars.DataFrame
-            `version`, `timestamp` (UTC), `operation`; `metrics` and `parameters`, structs with the names that the Delta
-            log has for them, numbers where all of a metric's are; `metadata`, a struct with what the writer gave as
-            ``commit_metadata`` and whatever else a commit says; `engine`, `read_version`, `is_blind_append`,
-            `isolation_level`, `txn_id`. Null: not told. A struct that no commit has anything for is a column of nulls.
+            `version`, `timestamp` (UTC), `operation`, `summary` (rows and files that came, changed and went, in words);
+            `metrics` and `parameters`, structs with the names that the Delta log has for them, numbers where all of a
+            metric's are; `metadata`, a struct with the writer's ``commit_metadata`` and what else a commit holds;
+            `engine`, `read_version`, `is_blind_append`, `isolation_level`, `txn_id`. Null: the
+            commit does not say. A struct that no commit has anything for is a column of nulls.
 
         Raises
         ------

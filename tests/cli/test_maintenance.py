@@ -146,7 +146,7 @@ def test_metrics_and_history_are_those_of_the_library(sales: Path) -> None:
     assert len(said("history", sales, "--limit", "1")["commits"]) == 1
     lines = run("history", sales).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["version", "1", "0"]
-    assert "500 rows, 1 files" in lines[1]
+    assert "500 rows, +1 files" in lines[1]
 
 
 @pytest.mark.parametrize("kind", ["tree", "space", "fraction"])

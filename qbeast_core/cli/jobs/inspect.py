@@ -15,6 +15,7 @@ from qbeast_core.cli.jobs.opening import on_table
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.fractions import Sample
 from qbeast_core.runtime import ProgressCallback
+from qbeast_core.table.inspect.history import summary_of
 from qbeast_core.table.snapshot.log_files import read_history
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "history", "metrics", "plot"]
 
-_COUNTS: Final = (("numOutputRows", "rows"), ("numFiles", "files"))
 _DPI: Final = 150
 _ENDINGS: Final = (".png", ".svg", ".pdf")
 
@@ -54,8 +54,10 @@ def check(table: qbeast.Table, progress: ProgressCallback | None, *, log_only: b
 def history(table: qbeast.Table, _progress: ProgressCallback | None, *, limit: int | None) -> Answer:
     """List commits, newest first."""
     commits = read_history(table.reader.store, version=table.version, limit=limit)  # the log's own words
-    listed = [(one["version"], _time(one), one.get("operation"), _added(one), _by(one)) for one in commits]
-    shown = grid(("version", "time (UTC)", "operation", "added", "by"), listed, right=("version",))
+    listed = [
+        (one["version"], _time(one), one.get("operation"), summary_of(one), _by(one)) for one in commits
+    ]
+    shown = grid(("version", "time (UTC)", "operation", "summary", "by"), listed, right=("version",))
     return Answer(parts=(shown,), data={"commits": commits})
 
 
@@ -87,14 +89,6 @@ def plot(
 def _time(commit: Mapping[str, Any]) -> str | None:
     stamp = commit.get("timestamp")
     return None if stamp is None else f"{datetime.fromtimestamp(stamp / 1000, UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _added(commit: Mapping[str, Any]) -> str:
-    """Say how many rows and files a commit brought, where it tells."""
-    counts = commit.get("operationMetrics") or {}
-    return ", ".join(
-        f"{int(counts[key]):,} {unit}" for key, unit in _COUNTS if str(counts.get(key, "")).isdecimal()
-    )
 
 
 def _by(commit: Mapping[str, Any]) -> str | None:

@@ -8,11 +8,20 @@ from typing import Any, Final
 
 import polars as pl
 
-__all__ = ["history_frame"]
+__all__ = ["history_frame", "summary_of"]
 
 _TIMES: Final = ("inCommitTimestamp", "timestamp")
 """The first is the version's where there is one: the other is the clock of its writer."""
 
+_ROWS: Final = {
+    "inserted": ("numTargetRowsInserted",),
+    "updated": ("numUpdatedRows", "numTargetRowsUpdated"),
+    "deleted": ("numDeletedRows", "numTargetRowsDeleted"),
+}
+_FILES: Final = {
+    "+": ("numAddedFiles", "numTargetFilesAdded", "numRestoredFiles", "numFiles"),
+    "-": ("numRemovedFiles", "numTargetFilesRemoved"),
+}
 _LAST_MS: Final = 253_402_300_799_999
 """The end of the year 9999: what lies beyond is no time of a commit, and no `datetime`."""
 
@@ -52,6 +61,7 @@ def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
         _whole("version", [one["version"] for one in commits]),
         _times(times),
         _texts("operation", commits, "operation"),
+        pl.Series("summary", [summary_of(one) for one in commits], dtype=pl.String),
         _numbers(_struct("metrics", [one.get("operationMetrics") for one in commits])),
         _struct("parameters", [one.get("operationParameters") for one in commits]),
         _struct("metadata", others),
@@ -62,6 +72,33 @@ def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
         _texts("txn_id", commits, "txnId"),
     ]
     return pl.DataFrame(columns)
+
+
+def summary_of(commit: Mapping[str, Any]) -> str | None:
+    """Return rows and files that came, changed and went, as far as the metrics of a commit name them.
+
+    Parameters
+    ----------
+    commit : mapping
+        What the log says of it.
+
+    Examples
+    --------
+    >>> summary_of({"operationMetrics": {"numOutputRows": "1000", "numFiles": 2}})
+    '1,000 rows, +2 files'
+    >>> summary_of({"operationMetrics": {"numDeletedRows": "7", "numAddedFiles": "1", "numRemovedFiles": "2"}})
+    '7 deleted, +1 -2 files'
+    """
+    metrics = commit.get("operationMetrics")
+    told = metrics if isinstance(metrics, Mapping) else {}
+    counts = {key: int(text) for key, value in told.items() if (text := str(value)).isdecimal()}
+    rows = {word: sum(counts.get(key, 0) for key in keys) for word, keys in _ROWS.items()}
+    changed = [f"{count:,} {word}" for word, count in rows.items() if count]
+    if not changed and counts.get("numOutputRows"):
+        changed = [f"{counts['numOutputRows']:,} rows"]
+    files = {sign: next((counts[key] for key in keys if key in counts), 0) for sign, keys in _FILES.items()}
+    moved = " ".join(f"{sign}{count:,}" for sign, count in files.items() if count)
+    return ", ".join([*changed, f"{moved} files"] if moved else changed) or None
 
 
 def _whole(name: str, values: Sequence[object]) -> pl.Series:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, cast
 
 from qbeast_core.errors import InvalidInputError, changed_before, refuse
@@ -38,12 +38,14 @@ _TEMPORARY: Final = re.compile(r"\.[0-9a-f]{16}\.tmp")
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class VacuumResult(Result):
-    """Outcome of `Table.vacuum`, which makes no version: `committed` is False.
+    """Outcome of `Table.vacuum`; `deleted` says whether the files are gone.
 
     Attributes
     ----------
     version : int
         The newest version, whose files were spared.
+    committed : bool
+        Always False: a vacuum makes no version. `deleted` is what it does instead.
     dry_run : bool
         Whether it was only asked what it would delete.
     files : tuple of str
@@ -56,10 +58,12 @@ class VacuumResult(Result):
         Files removed from the table, or written, more recently than this were spared.
     """
 
+    committed: bool = field(default=False, repr=False)
     files: tuple[str, ...]
     bytes: int
     retention_hours: float
 
+    told: ClassVar[tuple[str, ...]] = ("deleted",)
     also: ClassVar[tuple[str, ...]] = ("deleted", "files_removed", "bytes_removed")
 
     @property
@@ -97,7 +101,6 @@ def vacuum(
         files=tuple(one.path for one in gone),
         bytes=sum(one.size for one in gone),
         version=newest.version,
-        committed=False,
         dry_run=dry_run,
         retention_hours=hours,
     )

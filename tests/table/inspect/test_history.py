@@ -14,7 +14,7 @@ import qbeast
 from qbeast_core.table.inspect.history import history_frame
 
 COLUMNS = [
-    *("version", "timestamp", "operation", "metrics", "parameters", "metadata", "engine"),
+    *("version", "timestamp", "operation", "summary", "metrics", "parameters", "metadata", "engine"),
     *("read_version", "is_blind_append", "isolation_level", "txn_id"),
 ]
 ROWS = pl.DataFrame({"id": range(500)})
@@ -39,6 +39,12 @@ def test_it_tells_when_and_what_and_how_much(table: qbeast.Table) -> None:
     metrics = found["metrics"].struct.unnest()
     assert metrics["numOutputRows"].to_list() == [None, 500, 500]
     assert metrics["numDeletedRows"].sum() == 100
+    assert found["summary"].to_list() == [
+        "100 deleted, +1 -1 files",
+        "500 rows, +1 files",
+        "500 rows, +1 files",
+    ]
+    assert "100 deleted" in str(found.select("version", "operation", "summary"))
     assert found["metadata"].to_list() == [{"why": "too small"}, None, None]
     assert found["engine"].unique().to_list() == [f"qbeast/{qbeast.__version__}"]
     assert found["read_version"].to_list() == [1, 0, None]
