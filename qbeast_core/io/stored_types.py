@@ -63,7 +63,13 @@ def stored_type(found: pl.DataType, wanted: pl.DataType) -> pl.DataType:
             return pl.List(stored_type(_type(found.inner), _type(wanted.inner)))
         case pl.Map(), pl.Map():
             key = stored_type(_type(found.key), _type(wanted.key))
-            return pl.Map(key, stored_type(_type(found.value), _type(wanted.value)))
+            value = stored_type(_type(found.value), _type(wanted.value))
+            # INT96 overflows in maps as Polars reads them, and not in lists.
+            return (
+                pl.List(pl.Struct({"key": key, "value": value}))
+                if "'ns'" in str(found)
+                else pl.Map(key, value)
+            )
         case _:
             return found if _is_cast(found, wanted) else wanted
 

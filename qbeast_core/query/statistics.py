@@ -11,13 +11,20 @@ import polars as pl
 from qbeast_core.query.nodes import Atom, Compare, IsIn, IsNotNull, IsNull, Operand, StartsWith
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-__all__ = ["Statistics", "known_text_high"]
+__all__ = ["Statistics", "calendar_slack", "known_text_high"]
 
 _SAFE_DIGITS = 15
 """Decimals of more digits may have lost some in a writer that goes through float64."""
 
 _FEW_FILES: Final = 1_000
 """Up to so many files the bounds of a column are kept: a query costs more than the work on them."""
+
+_DAY_MS: Final = 86_400_000
+_CALENDAR_DAYS: Final = 14
+"""The most by which the calendars of two writers differ, and their zones."""
+
+_CALENDARS_AGREE: Final = -25_567
+"""1900-01-01 in days since 1970."""
 
 _PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _ABOVE_CUT_TEXT = "\U0010ffff" * 8
@@ -128,6 +135,30 @@ def known_text_high(high: pl.Expr) -> pl.Expr:
     return pl.when(~high.str.contains(_MISREAD)).then(high)
 
 
+def calendar_slack(
+    dtype: pl.DataType, low: pl.Expr, high: pl.Expr, *, foreign: pl.Expr
+) -> tuple[pl.Expr, pl.Expr]:
+    """Widen bounds of old dates and times: a writer may count them otherwise in a log than in a file.
+
+    Parameters
+    ----------
+    dtype : polars.DataType
+        Date or Datetime.
+    low, high : polars.Expr
+        Bounds of that type.
+    foreign : polars.Expr
+        Whether another writer made the file.
+    """
+    unit = 1 if isinstance(dtype, pl.Date) else _DAY_MS * _PER_MS[getattr(dtype, "time_unit", "us")]
+    slack, since = _CALENDAR_DAYS * unit, _CALENDARS_AGREE * unit
+    first, last = (bound.to_physical().cast(pl.Int64) for bound in (low, high))
+    is_old = foreign & (first < since) & (first > slack - 2**63)
+    wide = pl.when(is_old).then(first - slack).otherwise(first)
+    above = pl.when(foreign & (last < since)).then(last + slack).otherwise(last)
+    stored = pl.Int32 if isinstance(dtype, pl.Date) else pl.Int64
+    return wide.cast(stored, strict=False).cast(dtype), above.cast(stored, strict=False).cast(dtype)
+
+
 def _same_kind(stored: pl.DataType, dtype: pl.DataType) -> bool:
     return stored == dtype or any(
         isinstance(stored, kinds) and isinstance(dtype, kinds)
@@ -137,6 +168,8 @@ def _same_kind(stored: pl.DataType, dtype: pl.DataType) -> bool:
 
 def _honest(dtype: pl.DataType, low: pl.Expr, high: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     """Correct the two bounds for what writers are known to do to them."""
+    if isinstance(dtype, (pl.Date, pl.Datetime)):
+        low, high = calendar_slack(dtype, low, high, foreign=_foreign)
     if isinstance(dtype, pl.Datetime):  # cut to milliseconds
         step = _PER_MS[dtype.time_unit]
         physical = high.to_physical()

@@ -111,3 +111,13 @@ def test_a_mapping_that_no_protocol_names_is_named_before_the_copy(
     with pytest.raises(qbeast.UnsupportedTableError, match="columnMapping") as caught:
         qbeast.convert_table(path, columns=[indexable(wanted)])
     same(qbeast.read_table(run_cure(str(caught.value), columns=f"[{indexable(wanted)!r}]")), wanted)
+
+
+def test_dates_that_log_and_file_count_otherwise_are_found(tmp_path: Path) -> None:
+    name = "dates-of-the-old-calendar/old_dates"
+    path = copied(name, tmp_path)
+    qbeast.convert_table(path, columns=["d"])
+    for row in expected(name).iter_rows(named=True):
+        assert qbeast.read_table(path, where=pl.col("d") == row["d"]).rows(named=True) == [row]
+        assert qbeast.open_table(path).count(pl.col("d") <= row["d"]) == row["i"]
+    assert qbeast.open_table(path).check().ok

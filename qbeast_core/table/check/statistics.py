@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from qbeast_core.log.stats import Leaf, leaf_column, leaves_of
-from qbeast_core.query.statistics import known_text_high
+from qbeast_core.query.statistics import calendar_slack, known_text_high
 from qbeast_core.table.check.faults import Fault
 
 __all__ = ["compare_statistics", "summaries_of"]
@@ -96,7 +96,7 @@ def _fields(column: pl.Series, leaf: Leaf = ()) -> dict[Leaf, pl.Series]:
 def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> bool:
     """Tell whether a bound holds, as far as it is one; what is not known encloses everything."""
     # Most bounds are of these types, and a query takes longer than to compare two values.
-    if bound.dtype == value.dtype and (value.dtype.is_integer() or value.dtype == pl.Date):
+    if bound.dtype == value.dtype and (value.dtype.is_integer() or (ours and value.dtype == pl.Date)):
         logged_value, held_value = bound[0], value[0]
         if logged_value is None or held_value is None:
             return True
@@ -110,6 +110,9 @@ def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> b
             if (dtype.precision or 38) > _EXACT_DIGITS
             else _in_order(frame, side)
         )
+    if isinstance(dtype, (pl.Date, pl.Datetime)) and type(bound.dtype) is type(dtype):
+        wide = calendar_slack(bound.dtype, logged, logged, foreign=pl.lit(not ours))
+        frame = frame.with_columns(wide[side == "max"].alias("bound"))
     if isinstance(dtype, pl.Datetime) and isinstance(bound.dtype, pl.Datetime):
         # Others cut the fraction of a millisecond off, above as well.
         frame = frame.select(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final
 
 import polars as pl
 
 from qbeast_core.errors import StorageError
+from qbeast_core.io.old_calendar import OldCalendar, has_times
 from qbeast_core.io.store import Store, map_files
 from qbeast_core.io.stored_types import stored_type
 from qbeast_core.space.arrays import I64Array
@@ -17,9 +19,6 @@ from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 
 __all__ = ["scan_files", "scan_without_rows"]
-
-StoredTypes: TypeAlias = tuple[tuple[str, pl.DataType], ...]
-"""Columns of a file that are cast when they have been read, and their types in it."""
 
 _ROW: Final = own_column("row")
 _CASTS: Final = pl.ScanCastOptions(
@@ -68,13 +67,13 @@ def scan_files(
         A path leads out of the table.
     """
     wanted = {name: schema[name] for name in columns}
-    alike: dict[StoredTypes, list[str]] = {}
-    for path, types in zip(paths, _stored_types(store, paths, wanted, sizes), strict=True):
-        alike.setdefault(types, []).append(store.locate(path))
+    alike: dict[_Stored, list[str]] = {}
+    for path, stored in zip(paths, _looked_up(store, paths, wanted, sizes), strict=True):
+        alike.setdefault(stored, []).append(store.locate(path))
     scans = [
         pl.scan_parquet(
             located,
-            schema=wanted | dict(types),
+            schema=wanted | dict(stored.types),
             missing_columns="insert",
             extra_columns="ignore",
             cast_options=_CASTS,
@@ -84,10 +83,10 @@ def scan_files(
             row_index_name=row_index,
             use_statistics=use_bounds,
         ).select(
-            *(pl.col(name).cast(schema[name]) if name in dict(types) else name for name in columns),
+            *(stored.column(name, dtype) for name, dtype in wanted.items()),
             *([row_index] if row_index else []),
         )
-        for types, located in alike.items()
+        for stored, located in alike.items()
     ]
     return scans[0] if len(scans) == 1 else pl.concat(scans)
 
@@ -124,21 +123,53 @@ def scan_without_rows(
     return lazy.filter(~pl.col(_ROW).is_in(gone.implode())).drop(_ROW)
 
 
-def _stored_types(
-    store: Store, paths: Sequence[str], wanted: Mapping[str, pl.DataType], sizes: Mapping[str, int] | None
-) -> list[StoredTypes]:
-    """Return what is cast of each file; of one that cannot be read nothing, so that its scan says why."""
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """How the columns of a file differ from the table's.
 
-    def of_file(path: str) -> StoredTypes:
+    Attributes
+    ----------
+    types : tuple
+        Columns that are cast when they have been read, with their types in the file.
+    times : tuple
+        Columns that may hold old dates and times, with their types in the file.
+    calendar : OldCalendar or None
+        Of these; None: the one of today.
+    """
+
+    types: tuple[tuple[str, pl.DataType], ...] = ()
+    times: tuple[tuple[str, pl.DataType], ...] = ()
+    calendar: OldCalendar | None = None
+
+    def column(self, name: str, dtype: pl.DataType) -> pl.Expr:
+        """Return a column of the file as the table has it."""
+        values = pl.col(name).cast(dtype) if name in dict(self.types) else pl.col(name)
+        found = dict(self.times).get(name)
+        moved = None if found is None or self.calendar is None else self.calendar.today(values, found, dtype)
+        return values if moved is None else moved.alias(name)
+
+
+def _looked_up(
+    store: Store, paths: Sequence[str], wanted: Mapping[str, pl.DataType], sizes: Mapping[str, int] | None
+) -> list[_Stored]:
+    """Look at the footers of files; what cannot be read differs in nothing, so that its scan says why it fails."""
+    timed = [name for name, dtype in wanted.items() if has_times(dtype)]
+
+    def of_file(path: str) -> _Stored:
         if sizes is not None and path not in sizes:
-            return ()
+            return _Stored()
         try:
             size = store.size(path) if sizes is None else sizes[path]
-            found = pl.read_parquet_schema(io.BytesIO(read_footer_bytes(store, path, size)))
+            footer = read_footer_bytes(store, path, size)
+            found = pl.read_parquet_schema(io.BytesIO(footer))
+            calendar = OldCalendar.of(pl.read_parquet_metadata(io.BytesIO(footer))) if timed else None
         except (Unreadable, StorageError, OSError, *SCAN_ERRORS):
-            return ()
-        types = {name: stored_type(found[name], dtype) for name, dtype in wanted.items() if name in found}
-        return tuple((name, dtype) for name, dtype in types.items() if dtype != wanted[name])
+            return _Stored()
+        read = {name: stored_type(found[name], dtype) for name, dtype in wanted.items() if name in found}
+        types = tuple((name, dtype) for name, dtype in read.items() if dtype != wanted[name])
+        if calendar is None:
+            return _Stored(types)
+        return _Stored(types, tuple((name, found[name]) for name in timed if name in found), calendar)
 
     return map_files(store, of_file, paths)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 import pyarrow as pa
@@ -29,6 +29,9 @@ from qbeast_core.table.data.found_instead import hive_copy
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.read.scan_task import TableFiles
+
+if TYPE_CHECKING:
+    from polars._typing import PolarsDataType
 
 __all__ = ["AT_ONCE", "AddParquet", "ParquetFolder", "find_parquet"]
 
@@ -197,10 +200,23 @@ def _int96_columns(metadata: pq.FileMetaData) -> Iterator[str]:
     for at in range(metadata.num_columns):
         column = metadata.schema.column(at)
         if column.physical_type == "INT96":
-            yield column.path
+            yield column.path.partition(".")[0]
 
 
-def _stored(dtype: pl.DataType, *, instant: bool) -> pl.DataType:
-    if isinstance(dtype, pl.Datetime):
-        return pl.Datetime("us", "UTC" if instant or dtype.time_zone is not None else None)
-    return pl.String() if isinstance(dtype, pl.Categorical | pl.Enum) else dtype
+def _stored(dtype: PolarsDataType, *, instant: bool) -> pl.DataType:
+    """Return the type that a Delta table has for one of a file; `instant`: timestamps inside are of the INT96 kind."""
+    inner = partial(_stored, instant=instant)
+    match dtype:
+        case pl.Datetime():
+            is_instant = dtype.time_zone is not None or (instant and dtype.time_unit == "ns")
+            return pl.Datetime("us", "UTC" if is_instant else None)
+        case pl.Categorical() | pl.Enum():
+            return pl.String()
+        case pl.Struct():
+            return pl.Struct({field.name: inner(field.dtype) for field in dtype.fields})
+        case pl.List():
+            return pl.List(inner(dtype.inner))
+        case pl.Map():
+            return pl.Map(inner(dtype.key), inner(dtype.value))
+        case _:
+            return dtype if isinstance(dtype, pl.DataType) else dtype()
