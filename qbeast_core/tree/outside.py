@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import BoolArray
+from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import number_values
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import Transformation
 from qbeast_core.tree.columns import to_index_column
 
-__all__ = ["rows_outside"]
+__all__ = ["Slack", "rows_outside"]
 
 
-def rows_outside(frame: pl.DataFrame, revision: Revision) -> BoolArray:
+Slack: TypeAlias = Callable[[F64Array, F64Array, pl.DataType], tuple[F64Array, F64Array]]
+"""Widens ranges of values, of a column of a type, by what their writer may have made of them."""
+
+
+def rows_outside(frame: pl.DataFrame, revision: Revision, *, slack: Slack | None = None) -> BoolArray:
     """Tell which rows would ask for a new revision: beyond a linear range, or another value than the only one.
 
     Such rows could be indexed all the same, at the ends of the space, where filters would not find them
@@ -27,6 +34,8 @@ def rows_outside(frame: pl.DataFrame, revision: Revision) -> BoolArray:
         Rows with at least the indexed columns.
     revision : Revision
         With a transformation for each column.
+    slack : callable, optional
+        Of rows that another writer placed; those that may have been inside for it are inside.
 
     Returns
     -------
@@ -46,11 +55,11 @@ def rows_outside(frame: pl.DataFrame, revision: Revision) -> BoolArray:
     """
     outside = np.zeros(frame.height, np.bool_)
     for name, space in zip(revision.columns, revision.transformations, strict=True):
-        outside |= _outside(frame.get_column(name), space)
+        outside |= _outside(frame.get_column(name), space, slack)
     return outside
 
 
-def _outside(column: pl.Series, space: Transformation) -> BoolArray:
+def _outside(column: pl.Series, space: Transformation, slack: Slack | None) -> BoolArray:
     limits = space.limits
     if limits is None:
         return np.zeros(len(column), np.bool_)
@@ -64,7 +73,8 @@ def _outside(column: pl.Series, space: Transformation) -> BoolArray:
     if not isinstance(values, NumberColumn):
         return _finite(column)  # of another type than the space was made for
     numbers = number_values(values)
-    beyond: BoolArray = (numbers < low) | (numbers > high)
+    lower, upper = (numbers, numbers) if slack is None else slack(numbers, numbers, column.dtype)
+    beyond: BoolArray = (upper < low) | (lower > high)
     return beyond & _finite(column)
 
 

@@ -19,8 +19,10 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from qbeast_core.space.coordinates import to_coordinates
+from qbeast_core.space.columns import NumberColumn
+from qbeast_core.space.coordinates import number_values, to_coordinates
 from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.transformation import IdentityTransformation, LinearTransformation
 from qbeast_core.tree.columns import frame_weights, to_index_column
 from tests.space.cube_reference import ALPHABET, box_of_path
 from tests.space.cube_reference import Path as CubePath
@@ -117,6 +119,7 @@ def _check_file(
         to_coordinates(transformation, to_index_column(stored[name]))
         for name, transformation in zip(revision.columns, revision.transformations, strict=True)
     ]
+    _check_ranges(stored, revision)
     blocks = _read_blocks(tags["blocks"], keys)
     assert sum(block["elementCount"] for block in blocks) == stats["numRecords"] == stored.height  # 8.5
     assert tags["qbeast.rules"] == "1"
@@ -138,6 +141,23 @@ def _check_file(
             block["maxWeight"],
             block["elementCount"],
         )
+
+
+def _check_ranges(stored: pl.DataFrame, revision: Revision) -> None:
+    """A new revision begins where values lie outside of a linear range, or differ from the only one (format 3)."""
+    for name, space in zip(revision.columns, revision.transformations, strict=True):
+        if not isinstance(space, LinearTransformation | IdentityTransformation):
+            continue
+        known = stored[name].drop_nulls()
+        known = known.filter(known.is_finite()) if known.dtype.is_float() else known
+        if len(known):
+            column = to_index_column(known)
+            assert isinstance(column, NumberColumn)
+            low, high = (float(end) for end in space.limits)
+            assert (column_values := number_values(column)).min() >= low, (
+                f"{name}: {column_values.min()} < {low}"
+            )
+            assert column_values.max() <= high, f"{name}: {column_values.max()} > {high}"
 
 
 def _read_blocks(text: str, keys: list[str]) -> list[dict[str, Any]]:

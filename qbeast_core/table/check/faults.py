@@ -46,6 +46,7 @@ Code: TypeAlias = Literal[
     "revision-unknown",
     "row-cube",
     "row-order",
+    "row-range",
     "row-weight",
     "rows-count",
     "rows-doubled",

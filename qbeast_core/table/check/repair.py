@@ -83,6 +83,7 @@ _INDEX: Final[frozenset[Code]] = frozenset(
         "revision-types",
         "revision-unknown",
         "row-cube",
+        "row-range",
         "row-weight",
         "tags-incomplete",
         "tags-unreadable",

@@ -12,6 +12,7 @@ import polars as pl
 from qbeast_core.errors import StorageError, UnsupportedTableError
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.query.intervals import point_bounds
+from qbeast_core.query.units import clock_slack
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.spec.layout import PageLayout
@@ -24,6 +25,7 @@ from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 from qbeast_core.tree.columns import frame_weights, text_column
+from qbeast_core.tree.outside import Slack, rows_outside
 
 __all__ = [
     "CheckFiles",
@@ -202,11 +204,15 @@ def _places_of(
     if in_blocks not in {None, rows} and job.num_records != rows:  # else it is a fault of the log
         yield Fault("block-rows", f"it holds {rows:,} rows, its blocks {in_blocks:,}")
     if placement is not None and in_blocks == rows:
+        beyond = _Tally()
         if job.ours:
             chunks = _chunks(store, job, rows, options, hidden=hidden or _asks_hidden(job))
-            yield from _place_our_rows(chunks, placement, job.layout)
+            yield from _place_our_rows(_in_range(chunks, placement, beyond), placement, job.layout)
+            yield from _range_faults(beyond)
             return
-        yield from _place_foreign_rows(_chunks(store, job, rows, options, hidden=False), placement)
+        chunks = _chunks(store, job, rows, options, hidden=False)
+        yield from _place_foreign_rows(_in_range(chunks, placement, beyond, clock_slack), placement)
+        yield from _range_faults(beyond)
     if hidden and job.indexed:
         yield from _check_hidden_weights(_chunks(store, job, rows, options, hidden=True), job.indexed)
 
@@ -251,6 +257,22 @@ class Placement:
         """Give bounds of the rows' coordinates, a pair a dimension."""
         spaces = zip(self.revision.columns, self.revision.transformations, strict=True)
         return (point_bounds(space, frame.get_column(name), foreign=foreign) for name, space in spaces)
+
+
+def _in_range(chunks: Chunks, placement: Placement, beyond: _Tally, slack: Slack | None = None) -> Chunks:
+    """Pass rows on, and count those beyond the range of their revision."""
+    for start, frame in chunks:
+        beyond.add(rows_outside(frame, placement.revision, slack=slack), start)
+        yield start, frame
+
+
+def _range_faults(beyond: _Tally) -> Iterator[Fault]:
+    if beyond.count:
+        message = (
+            f"{beyond.count:,} row(s) have values outside the range of their revision: a reader that goes by the "
+            "range does not find them"
+        )
+        yield Fault("row-range", message, beyond.first)
 
 
 def _place_our_rows(

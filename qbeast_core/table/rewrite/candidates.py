@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -44,6 +44,8 @@ class Scope:
     ----------
     revision : int or None
         The revision whose files are looked at; None: none, as in a table without a real one.
+    newest : bool
+        Look at the newest revision instead, of whatever version: a rewrite or another writer may bring one.
     staged : bool
         Look at files without index as well.
     beyond : bool
@@ -59,13 +61,20 @@ class Scope:
         up to this share of their bytes.
     """
 
-    revision: int | None
+    revision: int | None = None
+    newest: bool = False
     staged: bool = True
     beyond: bool = False
     older: bool = False
     every: bool = False
     paths: frozenset[str] | None = None
     fraction: float | None = None
+
+    def at(self, state: IndexState) -> Scope:
+        """Return the scope in a version."""
+        if not self.newest:
+            return self
+        return replace(self, revision=None if state.newest is None else state.newest.revision_id)
 
     @property
     def can_be_finished(self) -> bool:
@@ -104,7 +113,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     scope : Scope
         Where to look.
     """
-    files = state.snapshot.files
+    files, scope = state.snapshot.files, scope.at(state)
     mine = state.revision_of == (-2 if scope.revision is None else scope.revision)
     staged = state.revision_of == STAGED
     looked_at = mine | (~staged & scope.beyond)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -85,7 +85,8 @@ def optimize(
     reader = reader.renewed()
     scopes = _scopes(reader, options)
     done: list[_Done] = []
-    for scope in scopes:
+    while scopes:
+        scope = scopes.pop(0)
         for number in range(_MOST_ROUNDS):
             try:
                 with changed_before(lambda: any(map(_committed, done))):
@@ -98,6 +99,10 @@ def optimize(
             # Beside a file that was joined, others may be small now.
             if done[-1].replaced is None or not scope.can_be_finished or options.redraw:
                 break
+        if scope.newest and (options.all_revisions or scope.paths is not None):
+            scopes = _older_scopes(
+                reader, scope
+            )  # only now: a new one may have come, and files may have gone into it
     if options.progress is not None:
         rows = sum(one.replaced.rows for one in done if one.replaced is not None)
         options.progress(Progress("done", rows=rows))
@@ -109,33 +114,32 @@ def _committed(done: _Done) -> bool:
 
 
 def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
-    """Return what to look at, one commit each."""
+    """Return what to look at first, one commit each."""
     _check(options)
-    state = reader.index_state
-    newest = state.newest
-    latest = None if newest is None else newest.revision_id
     given = options.fraction
     fraction = None if given is None else share_of(given, "fraction", "nothing was changed", zero=True)
     shared: dict[str, Any] = {"fraction": fraction, "every": options.full}
     if options.files is not None:
-        paths = _paths(reader, options.files)
-        named = [path in paths for path in reader.paths]
-        found = set(state.revision_of[named].tolist()) - {latest}
-        older = [Scope(revision=one, staged=False, paths=paths, **shared) for one in sorted(found - {STAGED})]
-        return [Scope(revision=latest, paths=paths, **shared), *older]
+        return [Scope(newest=True, paths=_paths(reader, options.files), **shared)]
     if options.redraw:
-        return [Scope(revision=latest, every=True, older=True)]
+        return [Scope(newest=True, every=True, older=True)]
     if options.revision is None:
-        scopes = [Scope(revision=latest, beyond=True, older=options.fold, **shared)]
-        ids = sorted(set(state.revision_of.tolist()) - {STAGED, latest}) if options.all_revisions else []
-        return scopes + [Scope(revision=one, staged=False, **shared) for one in ids]
+        return [Scope(newest=True, beyond=True, older=options.fold, **shared)]
     known = reader.snapshot.config.revisions
     if options.revision not in {*known, STAGING_REVISION_ID}:
         what = f"must be one of the table's, {sorted(known)}"
         refuse("revision", what, "nothing was changed", given=options.revision, known=sorted(known))
     if options.revision == STAGING_REVISION_ID:
-        return [Scope(revision=None, **shared)]
+        return [Scope(**shared)]
     return [Scope(revision=options.revision, staged=False, **shared)]
+
+
+def _older_scopes(reader: Reader, newest: Scope) -> list[Scope]:
+    """Return the scopes of all other revisions that have files, one commit each."""
+    state = reader.index_state
+    among = [newest.paths is None or path in newest.paths for path in reader.paths]
+    ids = sorted(set(state.revision_of[among].tolist()) - {STAGED, newest.at(state).revision})
+    return [replace(newest, revision=one, newest=False, staged=False, beyond=False) for one in ids]
 
 
 def _check(options: OptimizeOptions) -> None:
@@ -192,6 +196,7 @@ def _attempt(
 ) -> _Done:
     state = reader.index_state
     refuse_copies(state)
+    scope = scope.at(state)
     choice = choose_files(state, scope)
     plan = choice.frame(state)
     if options.dry_run or not (len(choice.numbers) or options.redraw):

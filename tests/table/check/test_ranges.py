@@ -1,0 +1,72 @@
+"""Rows outside of the range of their revision: `check` reports them, `repair` stages their files."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import qbeast
+from tests.helpers.invariants import check_invariants
+from tests.helpers.tables import assert_same_rows, sampled, small_files
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+DAY = datetime(2024, 1, 1, tzinfo=UTC)
+ROWS = pl.DataFrame({"row": range(600)}).with_columns(
+    a=pl.col("row") * 7919 % 601, at=DAY + pl.col("row") * timedelta(hours=1), one=pl.lit(5)
+)
+INDEXED = ["a", "row", "at", "one"]
+
+
+def narrowed(path: Path, column: str, **ends: Any) -> None:
+    """Give a column of the revision another space, as a writer that lies would."""
+    commit = path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    configuration = next(action["metaData"] for action in actions if "metaData" in action)["configuration"]
+    revision = json.loads(configuration["qbeast.revision.1"])
+    at = [one["columnName"] for one in revision["columnTransformers"]].index(column)
+    revision["transformations"][at] |= ends
+    configuration["qbeast.revision.1"] = json.dumps(revision)
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+@pytest.mark.parametrize(
+    ("column", "ends", "wrong"),
+    [
+        ("a", {"maxNumber": 589}, 11),
+        ("a", {"minNumber": 7}, 7),
+        ("at", {"maxNumber": int((DAY + timedelta(hours=589)).timestamp() * 1000)}, 10),
+        ("one", {"identityValue": 6}, 600),
+    ],
+)
+def test_rows_outside_are_found_and_staged(
+    column: str, ends: dict[str, int], wrong: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    with small_files(file_rows=150):
+        qbeast.write_table(ROWS, path, columns=INDEXED, cube_size=50)
+    assert qbeast.open_table(path).check().ok
+    narrowed(path, column, **ends)
+    table = qbeast.open_table(path)
+    found = table.check().faults.filter(pl.col("code") == "row-range")
+    assert set(found["severity"]) == {"error"}
+    assert found["message"].str.extract(r"([\d,]+) row").cast(pl.Int64).sum() == wrong
+    table.repair()
+    assert_same_rows(qbeast.read_table(path), ROWS, "row")
+    assert_same_rows(qbeast.read_table(path, sample=0.3), sampled(ROWS, INDEXED, 0.3), "row")
+    assert "row-range" not in table.check().faults["code"]
+    table.optimize()
+    check_invariants(path)
+    assert qbeast.open_table(path).check().ok
+    assert_same_rows(qbeast.read_table(path), ROWS, "row")
+
+
+def test_values_that_need_no_other_space_are_in_range(tmp_path: Path) -> None:
+    odd = pl.DataFrame({"row": range(6), "f": [float("nan"), float("inf"), -float("inf"), None, 0.5, 1e300]})
+    qbeast.write_table(odd.tail(2), tmp_path, columns=["f:linear", "row"])
+    qbeast.write_table(odd, tmp_path, mode="append")
+    assert qbeast.open_table(tmp_path).check().ok

@@ -1,0 +1,75 @@
+"""An optimize puts rows into the newest revision of the table as it is then: values lie in the range of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import qbeast
+from tests.helpers.invariants import check_invariants
+from tests.helpers.races import landing_first
+from tests.helpers.tables import assert_same_rows, small_files
+
+
+def rows(first: int, count: int) -> pl.DataFrame:
+    return pl.DataFrame({"row": range(first, first + count)}).with_columns(
+        a=pl.col("row") * 7919 % 4001, b=pl.col("row") * 104_729 % 9001
+    )
+
+
+def converted(path: Path) -> pl.DataFrame:
+    """Two files of Parquet without index, and an append whose range is narrower than theirs."""
+    path.mkdir()
+    for number in range(2):
+        rows(800 * number, 800).write_parquet(path / f"{number}.parquet")
+    qbeast.convert_table(path, columns=["a", "b"])
+    more = rows(1600, 200).with_columns(pl.col("a", "b") % 50)
+    qbeast.write_table(more, path, mode="append", cube_size=100)
+    return pl.concat([rows(0, 1600), more])
+
+
+WAYS: dict[str, Callable[[qbeast.Table], Any]] = {
+    "usual": lambda table: table.optimize(),
+    "all revisions": lambda table: table.optimize(all_revisions=True),
+    "full": lambda table: table.optimize(full=True),
+    "fold": lambda table: table.optimize(fold=True),
+    "files": lambda table: table.optimize(files=table.files()["path"].to_list()),
+    "staged": lambda table: table.optimize(revision=0),
+    "revision": lambda table: table.optimize(revision=1),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_lie_in_the_range_of_their_revision(way: str, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    with small_files():
+        wanted = converted(path)
+        WAYS[way](qbeast.open_table(path))
+        check_invariants(path, may_stage=way == "revision")
+        assert_same_rows(qbeast.read_table(path), wanted, "row")
+        assert qbeast.open_table(path).check().ok
+        done = qbeast.open_table(path).optimize()
+        check_invariants(path)
+    assert done.revision_id == max(one.revision_id for one in qbeast.open_table(path).revisions)
+
+
+@pytest.mark.parametrize("way", ["usual", "fold", "files", "full"])
+def test_a_revision_that_comes_meanwhile_takes_its_rows(way: str, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    with small_files():
+        qbeast.write_table(rows(0, 300), path, columns=["a", "b"], cube_size=20)
+        qbeast.write_table(rows(300, 300), path, mode="append")
+    wide = rows(600, 300).with_columns(pl.col("a") + 10**9)
+
+    def widen() -> None:
+        with small_files():
+            qbeast.write_table(wide, path, mode="append")
+
+    with small_files(file_rows=400), landing_first(widen, times=1):
+        WAYS[way](qbeast.open_table(path))
+    check_invariants(path)
+    assert_same_rows(qbeast.read_table(path), pl.concat([rows(0, 600), wide]), "row")
