@@ -12,6 +12,9 @@ __all__ = ["LEAST_CHANCE", "SeenRows"]
 LEAST_CHANCE: Final = 0.001
 """Of samples whose keys are all as heavy as those seen, how many deviate as far as is still believed."""
 
+_MATTERS: Final = 0.25
+"""Of the standard error of their number: so many rows of one key shift an answer little beside what chance does."""
+
 _FARTHEST: Final = NormalDist().inv_cdf(1 - LEAST_CHANCE / 2)
 
 
@@ -30,6 +33,30 @@ class SeenRows:
     rows: float
     squares: float
     probability: float
+
+    @property
+    def is_all(self) -> bool:
+        """Whether there is nothing that the sample could lack, or nothing in it."""
+        return self.probability in (0.0, 1.0)
+
+    def lacks_keys(self, squares: float) -> bool:
+        """Tell whether a key that is not in the sample may have so many rows that its absence matters.
+
+        Parameters
+        ----------
+        squares : float
+            The sum of the squares of the rows of each key of all that was sampled from, which is known.
+
+        Examples
+        --------
+        >>> SeenRows(rows=1_000, squares=1_000, probability=0.1).lacks_keys(10_400)
+        False
+        >>> SeenRows(rows=1_000, squares=1_000, probability=0.1).lacks_keys(10_000 + 500**2)
+        True
+        """
+        unexplained = squares - self.squares / self.probability if self.probability else 0.0
+        error = math.sqrt((1 - self.probability) * self.squares) / (self.probability or 1.0)
+        return not self.is_all and math.sqrt(max(unexplained, 0.0)) > _MATTERS * error
 
     def deviates(self, least: float, most: float | None = None) -> bool:
         """Tell whether chance does not explain these rows: so many are missing or too many that heavy keys must be.
@@ -51,7 +78,7 @@ class SeenRows:
         False
         """
         p = self.probability
-        if p in (0.0, 1.0):
+        if self.is_all:
             return False
         missing = p * least - self.rows
         excess = self.rows - p * (least if most is None else most)

@@ -201,6 +201,7 @@ class Sample:
         filtered: bool,
         counted: bool = False,
         bounds: tuple[int, int] | None = None,
+        squares: float | None = None,
         farthest: Callable[[], Mapping[int, float]] = dict,
         weights: WeightRange | None = None,
     ) -> Sample:
@@ -224,6 +225,9 @@ class Sample:
             Whether `known_rows` are those that it keeps.
         bounds : tuple of int, optional
             Where they are not known, the least and the most that the filter keeps of what was sampled from.
+        squares : float, optional
+            The sum of the squares of the rows of each key of all that was sampled from, where that is known;
+            infinite: keys may be there of which nothing is known.
         farthest : callable, optional
             Gives by numbers of totals how far from zero values of rows go, where that is known; asked of all rows.
         weights : WeightRange, optional
@@ -250,7 +254,8 @@ class Sample:
             unseen=_unseen(np.maximum(np.abs(least), np.abs(most)), farthest())
             if everything
             else np.zeros(0),
-            deviates=compared is not None and looked_at.seen(probability).deviates(*compared),
+            deviates=(compared is not None and looked_at.seen(probability).deviates(*compared))
+            or (squares is not None and looked_at.seen(probability).lacks_keys(squares)),
         )
 
 

@@ -12,13 +12,16 @@ from qbeast_core.space.arrays import I64Array, U8Array, U64Array
 from qbeast_core.tree.heavy_keys import HEAVY_SHARE, HeavyKeys
 from qbeast_core.tree.key_sketch import MOST_COUNTERS, MOST_LISTED, KeySketch
 
-__all__ = ["KEYS_TAG", "dump_keys", "parse_heavy", "parse_keys"]
+__all__ = ["KEYS_TAG", "OLD_VERSION", "dump_keys", "parse_heavy", "parse_keys"]
 
 KEYS_TAG: Final = "qbeast.keys"
 """Name of the tag."""
 
+OLD_VERSION: Final = "1:"
+"""How tags begin that have no list of heavy keys."""
+
 _VERSION: Final = "2:"
-_KNOWN: Final = ("1:", _VERSION)
+_KNOWN: Final = (OLD_VERSION, _VERSION)
 _MOST_CHARACTERS: Final = 1 << 14
 _MOST_BYTES: Final = 1 << 14
 _FEWEST_COUNTERS: Final = 64

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,18 +12,38 @@ import polars as pl
 
 from qbeast_core.query.drawn import Stretch
 from qbeast_core.query.select import Selection
+from qbeast_core.space.arrays import I32Array
+from qbeast_core.table.index.key_counts import count_keys
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.tree.heavy_keys import HEAVY_SHARE, HeavyKeys
-from qbeast_core.tree.key_tag import parse_heavy
+from qbeast_core.tree.key_tag import OLD_VERSION, parse_heavy
 
-__all__ = ["heavy_rows"]
+__all__ = ["HeavyRows", "heavy_rows"]
 
 _MOST_KEYS: Final = HEAVY_SHARE
 """Of which rows are drawn: of each, a page is read of every file that lists it."""
 
 
-def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> Mapping[int, Sequence[Stretch]]:
-    """Return by number of file the rows of keys that have at least 1/256 of the rows that are asked for.
+@dataclass(frozen=True, slots=True)
+class HeavyRows:
+    """What files tell of heavy keys.
+
+    Attributes
+    ----------
+    drawn : mapping of int to sequence of Stretch
+        By number of file, rows that can be drawn one by one.
+    others : float
+        Of all keys whose rows are not, the sum of the squares of the rows of each, as far as files without a list tell
+        it, and of others at least; infinite where heavy keys are listed whose rows lie in no random order; 0.0 where
+        every file has a list, or tells nothing.
+    """
+
+    drawn: Mapping[int, Sequence[Stretch]]
+    others: float
+
+
+def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
+    """Return the rows of keys that have at least 1/256 of the rows that are asked for.
 
     Parameters
     ----------
@@ -32,24 +54,43 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> Mapping[int, 
     rows : int
         How many these are, about.
     """
-    files, records = reader.snapshot.files, opened.table.num_records
-    lists = pl.Series(opened.opened & (opened.pages_total > 0)) & (files["keys"].str.count_matches(":") == 2)
+    tags, records = reader.snapshot.files["keys"], opened.table.num_records
     listed: dict[int, HeavyKeys] = {}
-    for number in lists.fill_null(value=False).arg_true().to_list():
-        found = parse_heavy(files["keys"][number], int(records[number]))
+    for number in (pl.Series(opened.opened) & (tags.str.count_matches(":") == 2)).arg_true().to_list():
+        found = parse_heavy(tags[number], int(records[number]))
         if found is not None:
             listed[number] = found
+    others = _squares_without_list(reader.snapshot.files.filter(pl.Series(opened.opened)))
     if not listed:
-        return {}
-    keys, key = np.unique(np.concatenate([one.weights for one in listed.values()]), return_inverse=True)
-    counts = np.bincount(key, np.concatenate([one.rows for one in listed.values()]))
-    chosen = np.argsort(-counts, kind="stable")[:_MOST_KEYS]
-    heavy = keys[chosen[counts[chosen] * HEAVY_SHARE >= rows]]
+        return HeavyRows({}, others)
+    heavy = _heaviest(listed.values(), rows)
     drawn: dict[int, list[Stretch]] = {}
     for number, one in listed.items():
-        places = np.flatnonzero(np.isin(one.weights, heavy) & (one.firsts >= 0))
-        if len(places):
+        is_heavy = np.isin(one.weights, heavy)
+        ordered = is_heavy & (one.firsts >= 0) & (opened.pages_total[number] > 0)
+        if (is_heavy & ~ordered).any():
+            others = math.inf
+        pairs = zip(one.firsts[ordered].tolist(), one.rows[ordered].tolist(), strict=True)
+        if ordered.any():
             path = reader.paths[number]
-            pairs = zip(one.firsts[places].tolist(), one.rows[places].tolist(), strict=True)
             drawn[number] = [Stretch.of(first, count, path=path) for first, count in pairs]
-    return drawn
+    return HeavyRows(drawn, others)
+
+
+def _heaviest(listed: Iterable[HeavyKeys], rows: int) -> I32Array:
+    """Return the weights of keys that have at least 1/256 of so many rows."""
+    every = list(listed)
+    keys, key = np.unique(np.concatenate([one.weights for one in every]), return_inverse=True)
+    counts = np.bincount(key, np.concatenate([one.rows for one in every]))
+    chosen = np.argsort(-counts, kind="stable")[:_MOST_KEYS]
+    heavy: I32Array = keys[chosen[counts[chosen] * HEAVY_SHARE >= rows]]
+    return heavy
+
+
+def _squares_without_list(files: pl.DataFrame) -> float:
+    """Return the least that the sum of the squares of all keys' rows can be, if some files have no list; else 0.0."""
+    without = files["keys"].str.starts_with(OLD_VERSION).fill_null(value=False)
+    if not without.any():
+        return 0.0
+    known = count_keys(files.filter(without)).total
+    return known.squares + int(files["num_records"].sum()) - known.rows

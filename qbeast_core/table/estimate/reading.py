@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NoReturn
@@ -15,7 +15,7 @@ from qbeast_core.estimate.batch import RowSums
 from qbeast_core.estimate.sums import WEIGHT, Parts, Sums
 from qbeast_core.hints import Message, argument
 from qbeast_core.query.counting import RowCount, count_rows
-from qbeast_core.query.drawn import Stretch, draw
+from qbeast_core.query.drawn import draw
 from qbeast_core.query.fractions import Sample
 from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.rest import parse_rest
@@ -24,7 +24,7 @@ from qbeast_core.query.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.estimate.heavy_rows import heavy_rows
+from qbeast_core.table.estimate.heavy_rows import HeavyRows, heavy_rows
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import TaskSums, sums_of
 from qbeast_core.table.index.carried import counts_of
@@ -149,8 +149,8 @@ class Reading:
         return int(plan.selection.rows_opened[~self.unplaced].sum())
 
     @cached_property
-    def _drawn(self) -> Mapping[int, Sequence[Stretch]]:
-        """Rows of heavy keys, which are drawn one by one."""
+    def heavy(self) -> HeavyRows:
+        """What files tell of heavy keys."""
         return heavy_rows(self.reader, self._planners[True](None).selection, rows=self.rows_opened)
 
     @property
@@ -186,9 +186,18 @@ class Reading:
         return self.counted is not None
 
     @property
+    def squares(self) -> float | None:
+        """Of all keys, the least sum of squares of their rows; None: sampled rows are not compared with all.
+
+        Infinite: keys of many rows are among them that cannot be drawn row by row.
+        """
+        compares_all = self.counted is None and self.is_calibrated
+        return self.heavy.others if compares_all or math.isinf(self.heavy.others) else None
+
+    @property
     def bounds(self) -> tuple[int, int] | None:
         """The least and the most rows of files with an index that the conditions keep; None: the log does not tell."""
-        found = self._kept_rows
+        found = None if self.is_calibrated else self._kept_rows
         return None if found is None else (found.known, found.known + found.rows_read)
 
     @cached_property
@@ -264,9 +273,9 @@ class Reading:
         """Plan a read, or remember it: what a round would cost is asked before it is read."""
         if kind not in self._windows:
             plan = self._planners[kind.pushed](kind.sample)
-            if kind.sample is not None and kind.indexed and self._drawn:
+            if kind.sample is not None and kind.indexed and self.heavy.drawn:
                 every = self._planners[kind.pushed](None).selection
-                plan = replace(plan, selection=draw(plan.selection, every, self._drawn, plan.weights))
+                plan = replace(plan, selection=draw(plan.selection, every, self.heavy.drawn, plan.weights))
             opened = plan.selection.opened & (self.unplaced != kind.indexed)
             chosen = replace(plan, selection=replace(plan.selection, opened=opened))
             read = Plan(self.reader, chosen, kind.sample, self.question.columns)

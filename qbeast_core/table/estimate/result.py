@@ -231,8 +231,8 @@ def _notes(names: Sequence[str], intervals: Sequence[Interval], reliable: BoolAr
     few = int((~reliable).sum())
     if few and any(found.deviates for found in intervals):
         notes.append(
-            f"{few} of {len(reliable)} group(s) are not reliable: the sample has other numbers of rows than the log "
-            "tells of, by more than chance explains, so keys of many rows are not in it or too many of them; allow to "
+            f"{few} of {len(reliable)} group(s) are not reliable: the sample does not fit what the log knows of rows "
+            "and keys, by more than chance explains, so keys of many rows are not in it or too many of them; allow to "
             "read more"
         )
     elif few:

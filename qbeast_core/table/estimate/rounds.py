@@ -300,6 +300,7 @@ class _State:
             filtered=bool(asked.conditions),
             counted=reading.counted is not None,
             bounds=reading.bounds,
+            squares=reading.squares,
             farthest=lambda: reading.farthest,
             weights=sample_to_weights((self.start, self.fraction)),
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import polars as pl
 import pytest
 
 import qbeast
+from qbeast_core.tree.key_tag import dump_keys, parse_heavy, parse_keys
 
 ROWS = 100_000
 
@@ -60,4 +64,51 @@ def test_a_sample_that_lacks_keys_is_called_unreliable(tmp_path: Path) -> None:
         found = table.estimate({"n": pl.len()}, where="w < 0.5", **limit)
         low, high, reliable = found.frame.select("n_low", "n_high", "reliable").row(0)
         assert not reliable or low <= frame.filter(pl.col("w") < 0.5).height <= high
-        assert reliable or "other numbers of rows" in found.notes[0]
+        assert reliable or "does not fit" in found.notes[0]
+
+
+def _without_list(tag: str, _: int) -> str:
+    return f"1:{tag.split(':')[1]}"
+
+
+def _without_order(tag: str, count: int) -> str:
+    sketch, heavy = parse_keys(tag), parse_heavy(tag, count)
+    assert sketch is not None
+    assert heavy is not None
+    return dump_keys(sketch, replace(heavy, firsts=np.full(len(heavy), -1)))
+
+
+def retag(folder: Path, change: Callable[[str, int], str]) -> None:
+    """Write the table's tags as others would."""
+    for commit in (folder / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for add in (one["add"] for one in actions if "add" in one):
+            count = json.loads(add["stats"])["numRecords"]
+            add["tags"]["qbeast.keys"] = change(add["tags"]["qbeast.keys"], count)
+        commit.write_text("".join(f"{json.dumps(one)}\n" for one in actions))
+
+
+@pytest.mark.parametrize("change", [_without_list, _without_order])
+@pytest.mark.parametrize("share", [0.02, 0.25])
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_files_without_list_or_order_keep_the_promise_too(
+    tmp_path: Path, change: Callable[[str, int], str], share: float
+) -> None:
+    frame = rows(share).with_columns(w=pl.when(pl.col("x").is_null()).then(0.0).otherwise("w") * 0.1 + 1)
+    qbeast.write_table(frame, str(tmp_path), columns=["x"])
+    retag(tmp_path, change)
+    table = qbeast.open_table(str(tmp_path))
+    found = table.estimate({"w": pl.col("w").mean()}, error=0.001)
+    assert found.met
+    assert found.frame["w"].item() == pytest.approx(frame["w"].mean(), rel=0.001)
+    assert not table.estimate({"w": pl.col("w").mean()}, sample=0.1).frame["reliable"].item()
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_many_like_keys_without_list_are_believed(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"x": np.arange(ROWS) % (ROWS // 20), "w": np.random.default_rng(3).random(ROWS)})
+    for part in frame.iter_slices(ROWS // 2):
+        qbeast.write_table(part, str(tmp_path), columns=["x"], mode="append")
+    retag(tmp_path, _without_list)
+    found = qbeast.open_table(str(tmp_path)).estimate({"w": pl.col("w").mean()}, sample=0.1)
+    assert found.frame["reliable"].item()

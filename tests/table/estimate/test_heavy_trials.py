@@ -1,0 +1,27 @@
+"""Promises are kept with heavy keys of every kind, by tables of both engines, appended to, deleted from, optimized."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.heavy_trials import QUESTIONS, SETS, SHAPES, shares, trials
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES)
+def test_heavy_keys_keep_the_promise(shape: str) -> None:
+    """95 % of 1,000 trials of each question, less two standard errors of such a share."""
+    found = trials(shape, 1_000)
+    assert all(one.met for one in found)
+    assert min(shares(found).values()) >= 0.95 - 2 * (0.95 * 0.05 / 1000) ** 0.5, shares(found)
+
+
+@pytest.mark.parametrize("shape", ["null 60%", "ten keys of 5%"])
+def test_heavy_keys_keep_the_promise_in_a_few_trials(shape: str) -> None:
+    found = trials(shape, 4 * SETS, rows=20_000)
+    assert {one.question for one in found} == set(QUESTIONS)
+    assert {one.state for one in found} == {"written", "appended", "deleted", "optimized"}
+    assert all(one.met for one in found)
+    assert min(shares(found).values()) >= 0.75
+    assert np.mean([one.share for one in found]) < 0.5
