@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-import orjson
 import polars as pl
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
@@ -18,9 +17,9 @@ from polars.io.plugins import register_io_source
 import qbeast
 from qbeast_core.cli.files import ENDINGS
 from qbeast_core.cli.standard_input import StandardInput
-from qbeast_core.errors import InvalidInputError, UnsupportedTableError
+from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.refusals import PARTITIONING
-from qbeast_core.log.schema import schema_from_delta
+from qbeast_core.log.type_names import NAMES, type_of
 
 __all__ = ["SourceFormat", "SourceOptions", "read_sources", "types_by_name"]
 
@@ -93,7 +92,7 @@ def read_sources(sources: Sequence[str], options: SourceOptions, stdin: Standard
 
 
 def types_by_name(names: Mapping[str, str]) -> dict[str, pl.DataType]:
-    """Return Polars types by Delta's names of them.
+    """Return Polars types by their names in Delta, SQL or Polars.
 
     Raises
     ------
@@ -105,17 +104,11 @@ def types_by_name(names: Mapping[str, str]) -> dict[str, pl.DataType]:
     >>> types_by_name({"zip": "string", "paid": "decimal(9,2)"})
     {'zip': String, 'paid': Decimal(precision=9, scale=2)}
     """
-    aliases = {"int": "integer"}
-    fields = [{"name": column, "type": aliases.get(name, name)} for column, name in names.items()]
     try:
-        schema = schema_from_delta(orjson.dumps({"type": "struct", "fields": fields}).decode())
-    except UnsupportedTableError as error:
-        msg = (
-            f"no such type: {', '.join(sorted(set(names.values())))}{_NOTHING}. There are byte, short, integer, long, "
-            "float, double, decimal(p,s), string, binary, boolean, date, timestamp (in UTC) and timestamp_ntz."
-        )
+        return {column: type_of(name) for column, name in names.items()}
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        msg = f"no such type: {', '.join(sorted(set(names.values())))}{_NOTHING}. There are {NAMES}."
         raise InvalidInputError(msg, argument="types") from error
-    return dict(schema)
 
 
 def _read(source: str, options: SourceOptions, stdin: StandardInput) -> pl.LazyFrame:

@@ -1552,16 +1552,18 @@ class Table:
         self._move_to(outcome.snapshot)
         return outcome.version
 
-    def add_columns(self, columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> int:
-        """Add columns at the end of the schema, in one commit; rows that are there have nulls in them.
+    def add_columns(self, columns: Mapping[str, TypeLike]) -> int:
+        """Add columns at the end of the schema, in one commit; existing rows get nulls.
 
         Renaming and dropping columns is not supported: Delta tables can do it with the feature columnMapping, and
         tables that use it are refused by name.
 
         Parameters
         ----------
-        columns : mapping of str to Polars type
-            New columns; names differ from those of the table in more than case.
+        columns : mapping of str to type
+            New columns; names differ from those of the table in more than case. Types are those of Polars
+            (``pl.Int64``), Python (``int``), Arrow (``pa.int64()``), `deltalake` or PySpark, or names as Delta, SQL or
+            Polars have them (``"long"``, ``"bigint"``, ``"Int64"``, ``"decimal(9,2)"``).
 
         Returns
         -------
@@ -1584,8 +1586,8 @@ class Table:
         >>> import polars as pl, qbeast
         >>> _ = qbeast.write_table(pl.DataFrame({"a": [1]}), "wider", columns=["a"])
         >>> table = qbeast.open_table("wider")
-        >>> table.add_columns({"note": pl.String}), table.scan().collect().rows()
-        (1, [(1, None)])
+        >>> table.add_columns({"note": pl.String, "count": "long"}), table.scan().collect().rows()
+        (1, [(1, None, None)])
         """
         from qbeast_core.table.maintenance.metadata import add_columns
 
@@ -1593,7 +1595,7 @@ class Table:
         self._move_to(outcome.snapshot)
         return outcome.version
 
-    def widen_columns(self, columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> int:
+    def widen_columns(self, columns: Mapping[str, TypeLike]) -> int:
         """Give columns a wider type, in one commit.
 
         From Int8 and Int16 to Int32 at most, no file is rewritten, and indexed columns may be among them. To Int64, and
@@ -1602,8 +1604,8 @@ class Table:
 
         Parameters
         ----------
-        columns : mapping of str to Polars type
-            Columns of integers, with a wider type of integers; or of Float32, with Float64.
+        columns : mapping of str to type
+            Types as for `add_columns`. Columns of integers, with a wider type of integers; or of Float32, with Float64.
 
         Returns
         -------
@@ -1652,6 +1654,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from qbeast_core.log.type_names import TypeLike
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
     from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult

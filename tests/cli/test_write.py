@@ -263,7 +263,7 @@ BAD_SOURCES: list[tuple[str, bytes, list[str], str]] = [
     ("rows.json", b'[{"a": 1}]', [], "one JSON object a line"),
     ("rows.csv", b"a\nx\n", ["--type", "a=long"], "x"),
     ("rows.csv", b"a\n1\n", ["--type", "z=long"], "['z']"),
-    ("rows.csv", b"a\n1\n", ["--type", "a=text"], "timestamp_ntz"),
+    ("rows.csv", b"a\n1\n", ["--type", "a=texts"], "timestamp_ntz"),
     ("rows.parquet", b"", ["--type", "a=long"], "--type is for CSV"),
 ]
 

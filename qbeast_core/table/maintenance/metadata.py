@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import polars as pl
+import pyarrow as pa
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, refuse
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.properties import SETTABLE, expected_value
 from qbeast_core.log.protocol import Brings, check_writable
+from qbeast_core.log.type_names import NAMES, TypeLike, type_of
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.data.column_names import name_problems
 from qbeast_core.table.data.schema import merged_schema
@@ -22,7 +24,10 @@ __all__ = ["add_columns", "publish_metadata", "set_properties", "types_of"]
 # What may end, though not begin: a table without it asks less of everyone.
 _ENDABLE: Final = frozenset({"delta.enableChangeDataFeed"})
 _OUTCOME: Final = "nothing was changed"
-_TYPES: Final = 'must map names to Polars types, {"price": pl.Float64}'
+_TYPES: Final = (
+    'must map names to types: of Polars {"price": pl.Float64}, of Arrow {"price": pa.float64()}, or names '
+    f'{{"price": "double"}}: {NAMES}'
+)
 _RULE: Final = "delta.constraints."
 
 
@@ -43,7 +48,7 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
     return publish_metadata(snapshot, changed, brings="settings", operation="SET TBLPROPERTIES", told=told)
 
 
-def add_columns(snapshot: Snapshot, columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> CommitOutcome:
+def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike]) -> CommitOutcome:
     """Add columns; see `Table.add_columns` for which, and for what is raised."""
     new = pl.DataFrame(schema=types_of(columns))
     known = {name.lower(): name for name in snapshot.schema}
@@ -61,17 +66,17 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, pl.DataType | type[pl.
     )
 
 
-def types_of(columns: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.Schema:
+def types_of(columns: Mapping[str, TypeLike]) -> pl.Schema:
     """Read new types of columns, or refuse what are none.
 
     Parameters
     ----------
-    columns : mapping of str to Polars type
+    columns : mapping of str to TypeLike
         As a user gives them.
     """
     try:
-        return pl.DataFrame(schema=pl.Schema(columns)).schema
-    except (pl.exceptions.PolarsError, TypeError, ValueError):
+        return pl.DataFrame(schema={name: type_of(given) for name, given in columns.items()}).schema
+    except (pl.exceptions.PolarsError, pa.ArrowException, AttributeError, TypeError, ValueError):
         refuse("columns", _TYPES, _OUTCOME, given=columns)
 
 

@@ -13,6 +13,7 @@ import polars as pl
 from qbeast_core.errors import CommitConflictError, InvalidInputError, UnsupportedTableError
 from qbeast_core.hints import Hint, Message, call, did_you_mean, named
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.type_names import TypeLike
 from qbeast_core.runtime import Runtime
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.maintenance.metadata import publish_metadata, types_of
@@ -37,7 +38,7 @@ _OPERATION: Final = "CHANGE COLUMNS"
 
 def widen_columns(
     reader: Reader,
-    columns: Mapping[str, pl.DataType | type[pl.DataType]],
+    columns: Mapping[str, TypeLike],
     runtime: Runtime,
     *,
     engine: Engine,
@@ -48,7 +49,7 @@ def widen_columns(
     ----------
     reader : Reader
         Of some version of the table.
-    columns : mapping of str to Polars type
+    columns : mapping of str to TypeLike
         New types.
     runtime : Runtime
         Clock and ids.
@@ -70,9 +71,7 @@ def widen_columns(
     raise AssertionError  # the last round returns or raises
 
 
-def _attempt(
-    reader: Reader, columns: Mapping[str, pl.DataType | type[pl.DataType]], runtime: Runtime, engine: Engine
-) -> Snapshot:
+def _attempt(reader: Reader, columns: Mapping[str, TypeLike], runtime: Runtime, engine: Engine) -> Snapshot:
     snapshot = reader.snapshot
     wanted = types_of(columns)
     wide = with_schema(snapshot, _schema(snapshot, wanted))

@@ -1,0 +1,90 @@
+"""Types of columns as people give them: of Polars, Python, Arrow, Delta or Spark, or by their names."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, TypeAlias
+
+import orjson
+import polars as pl
+import pyarrow as pa
+
+from qbeast_core.errors import UnsupportedTableError
+from qbeast_core.log.schema import schema_from_delta
+
+__all__ = ["NAMES", "TypeLike", "type_of"]
+
+TypeLike: TypeAlias = Any
+"""A type of Polars, Python, Arrow, `deltalake` or PySpark, or the name of one."""
+
+NAMES: Final = (
+    "byte, short, integer, long, float, double, decimal(p,s), string, binary, boolean, date, timestamp (in UTC) and "
+    "timestamp_ntz"
+)
+"""Delta's names of types that are not nested."""
+
+_SQL: Final = {
+    "bigint": "long",
+    "blob": "binary",
+    "bool": "boolean",
+    "bytes": "binary",
+    "char": "string",
+    "int": "integer",
+    "real": "float",
+    "smallint": "short",
+    "str": "string",
+    "text": "string",
+    "tinyint": "byte",
+    "varchar": "string",
+}
+_DECIMAL: Final = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+
+
+def type_of(given: TypeLike) -> pl.DataType:
+    """Return the Polars type of what a user gives as one.
+
+    Parameters
+    ----------
+    given : TypeLike
+        As a user gives it.
+
+    Raises
+    ------
+    TypeError
+        It is no type.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> [str(type_of(one)) for one in (pl.Int64, int, pa.int64(), "long", "BIGINT", "Int64")]
+    ['Int64', 'Int64', 'Int64', 'Int64', 'Int64', 'Int64']
+    >>> type_of("decimal(9,2)")
+    Decimal(precision=9, scale=2)
+    """
+    if isinstance(given, str):
+        return _named(given)
+    if isinstance(given, pa.DataType):
+        return pl.Schema(pa.schema([pa.field("", given)]))[""]
+    for spell in ("to_json", "json"):  # of deltalake, of PySpark: both as the log has it
+        if not isinstance(given, type) and callable(getattr(given, spell, None)):
+            return _of_log(orjson.loads(getattr(given, spell)()))
+    return pl.DataFrame(schema={"": given}).schema[""]
+
+
+def _named(name: str) -> pl.DataType:
+    text = name.strip().lower()
+    decimal = _DECIMAL.fullmatch(text)
+    if decimal is not None:
+        return _of_log(f"decimal({decimal[1]},{decimal[2] or 0})")
+    known = getattr(pl, name, None)
+    if isinstance(known, type) and issubclass(known, pl.DataType):
+        return type_of(known)
+    return _of_log(_SQL.get(text, text))
+
+
+def _of_log(spelled: object) -> pl.DataType:
+    try:
+        return schema_from_delta(orjson.dumps({"fields": [{"name": "", "type": spelled}]}).decode())[""]
+    except UnsupportedTableError as error:
+        msg = f"{spelled!r} is no type"
+        raise TypeError(msg) from error
