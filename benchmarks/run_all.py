@@ -23,6 +23,7 @@ OUT = Path(__file__).parent / "out"
 NAMES = (
     "sample",
     "filters",
+    "suggest",
     "layouts",
     "scan",
     "write",

@@ -105,6 +105,11 @@ suggest = command(
         help="A filter that will be asked; may be repeated.",
     ),
     click.option("--most", type=click.IntRange(1, 8), default=4, show_default=True, help="Columns at most."),
+    click.option(
+        "--table-rows",
+        type=click.IntRange(min=1),
+        help="Rows that the table will have, where SOURCEs are a sample.  [default: those of SOURCEs]",
+    ),
     reading_options,
     memory_option,
     spill_dir_option,

@@ -74,6 +74,7 @@ def suggest(
     *,
     queries: Sequence[str],
     most: int,
+    table_rows: int | None,
     file_format: SourceFormat | None,
     types: Mapping[str, str] | None,
     separator: str,
@@ -93,7 +94,7 @@ def suggest(
     choice = EngineChoice(memory_bytes=memory_bytes, spill_dir=spill_dir)
     with working("reading"), readable(), standard_input(choice) as stdin:
         found = qbeast.suggest_columns(
-            read_sources(sources, reading, stdin), list(queries) or None, most=most
+            read_sources(sources, reading, stdin), list(queries) or None, most=most, table_rows=table_rows
         )
     facts = {
         "columns": list(found.columns),

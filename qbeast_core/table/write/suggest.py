@@ -1,10 +1,10 @@
-"""Which columns to index: a proposal, by what the values look like and by the filters that are to be asked."""
+"""Which columns to index: a proposal, by what filters would open of tables that are drawn from some of the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from functools import cached_property
 from typing import Final, cast
 
 import numpy as np
@@ -13,33 +13,52 @@ import polars as pl
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, refuse
 from qbeast_core.html import html_of
 from qbeast_core.plain_text import in_lines
-from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.query.nodes import Node, Unknown
+from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.transformer import transformer_for
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.data.frames import FrameLike, to_frame
+from qbeast_core.table.read.scan import pushed_down
+from qbeast_core.table.write.candidates import Candidates, ColumnSet
+from qbeast_core.table.write.profile import Profile, window
+from qbeast_core.table.write.trial import Trial
 from qbeast_core.tree.columns import data_type_of, frame_weights
 from qbeast_core.tree.design_effect import CLUSTERED, design_effect
 from qbeast_core.tree.evolve import default_cube_size
 
 __all__ = ["SuggestedColumns", "suggest_columns"]
 
-_ROWS: Final = 200_000
-"""Rows that are looked at."""
+_ROWS, _ROWS_OF_CLAIMS = 1 << 15, 1 << 17
+"""Rows that many tables are drawn from, and those few of which the result tells."""
 
-_BINS: Final = 64
-_WINDOW: Final = 0.1
-"""Of its rows, what a column is taken to be asked for where no queries are given."""
+_ROWS_OF_CUBE: Final = 32
+"""Rows that a cube is drawn from at least: a table of more cubes counts as a smaller one."""
 
-_MOST_COLUMNS, _MOST_TRIED = 4, 10
-_PRICE_OF_A_COLUMN: Final = 0.01
-_LIKE_IDS: Final = 0.95
-"""Share of distinct values from which on a column tells rows apart, and is rarely asked by ranges."""
+_TIE, _TIE_OF_WINDOWS = 1.05, 1.005
+"""Times the least cost up to which columns count as equal. Tables are drawn from a sample; where no queries are given,
+each of many windows is about one column, and counts little.
+"""
 
-_FOLLOWS: Final = 0.9
-"""Rank correlation from which on one column's order serves the other."""
-
+_MOST_COLUMNS, _MOST_TRIED, _MOST_WINDOWS = 4, 10, 20
 _WORTHWHILE: Final = 1.5
 """Times smaller that the design effect has to become for a column more."""
+
+_USUAL_ROWS: Final = 1 << 18
+"""Rows from which on cubes have their usual size: columns are compared on such a table at least."""
+
+_FRAME: Final = pl.Schema(
+    {
+        "column": pl.String,
+        "proposed": pl.Boolean,
+        "distinct": pl.Int64,
+        "null_share": pl.Float64,
+        "spread": pl.Float64,
+        "follows": pl.String,
+        "alone": pl.Float64,
+        "reason": pl.String,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,15 +68,15 @@ class SuggestedColumns:
     Attributes
     ----------
     columns : tuple of str
-        ``"name"``, or ``"name:hash"`` where a column is there to tell rows apart and is of a type that has a hash.
+        ``"name"``, or ``"name:hash"`` where a hash serves the queries better, or a column is there to tell rows apart.
     design_effect : float
-        Of samples of the given rows, indexed so; 1.0 is the best there is.
+        Of samples of the table, indexed so; 1.0 is the best there is.
     opened : float
-        Share of the table that the queries would open in the mean, in [0, 1], by a simple model: for comparisons.
+        Share of the table that a query would open in the mean, in [0, 1].
     frame : polars.DataFrame
         A row a column, those proposed first: `column`, `proposed`, `distinct` values and `null_share` of the rows
         looked at, `spread` (1.0: as even as can be), `follows` (a column that has nearly the same order, or null),
-        `alone` (what the queries would open if this column alone were indexed), `reason`.
+        `alone` (what the queries would open if this column alone were indexed; null where none names it), `reason`.
     """
 
     columns: tuple[str, ...]
@@ -73,7 +92,10 @@ class SuggestedColumns:
 
     @property
     def _title(self) -> str:
-        return f"columns={list(self.columns)}, design effect {self.design_effect:.2f}"
+        return (
+            f"columns={list(self.columns)}, would open {self.opened:.0%} of the table, "
+            f"design effect {self.design_effect:.2f}"
+        )
 
     @property
     def _reasons(self) -> dict[str, str]:
@@ -81,23 +103,34 @@ class SuggestedColumns:
 
 
 def suggest_columns(
-    df: FrameLike, queries: Sequence[Predicate] | None = None, *, most: int = _MOST_COLUMNS
+    df: FrameLike,
+    queries: Sequence[Predicate] | None = None,
+    *,
+    most: int = _MOST_COLUMNS,
+    table_rows: int | None = None,
 ) -> SuggestedColumns:
     """Propose columns to index.
 
-    Without queries every column counts as asked by ranges of a tenth of its rows, the more the evener its values are
-    spread; columns that tell every row apart count little. With queries, what they would open decides. Of columns that
-    follow one another one is enough. Where the key of a proposal repeats so much that samples are clustered, a column
-    that tells rows apart is added, by hash if its type has one.
+    Tables indexed by one column and by several are drawn from some of the rows, with their cubes, files and pages, and
+    each query is planned on them: the columns of which the queries open least are proposed. Of columns that do equally
+    well those win that a query names, and the fewest. Without queries every column counts as asked by ranges of a
+    tenth of its rows, the more the evener its values are spread; columns that tell every row apart count little.
+
+    Where the key of a proposal repeats so much that samples are clustered, a column that tells rows apart is added, by
+    hash if its type has one: always without queries, with them if they open as little. Else the reason of that column
+    says what it would cost.
 
     Parameters
     ----------
     df : polars.DataFrame, polars.LazyFrame, pandas.DataFrame or anything with ``__arrow_c_stream__``
-        Rows to be written, or some of them; held in memory, and 200,000 of them looked at closely.
+        Rows to be written, or a sample of them; held in memory.
     queries : sequence of polars.Expr or str, optional
         Filters that will be asked, each as often as it stands there. A text is SQL, as in `Table.delete`.
     most : int, default 4
         Columns to propose at most, besides one by hash; 1 to 8.
+    table_rows : int, optional
+        Rows that the table will have, where `df` is a sample of them; by default those of `df`. What queries open
+        depends on it.
 
     Returns
     -------
@@ -107,7 +140,7 @@ def suggest_columns(
     Raises
     ------
     InvalidInputError
-        There are no rows, a query goes not with the columns, or `most` is out of range.
+        There are no rows, a query goes not with the columns, or `most` or `table_rows` is out of range.
     InvalidColumnsError
         No column is of a type that can be indexed.
 
@@ -127,217 +160,163 @@ def suggest_columns(
     if rows.is_empty():
         msg = "there are no rows to look at; give some of those that are to be written"
         raise InvalidInputError(msg, argument="df")
-    looked_at = rows.gather_every(-(-rows.height // _ROWS))
-    profile = _Profile.of(looked_at)
-    shares, importance = profile.asked_by([_kept(looked_at, one) for one in queries or ()])
-    cells = max(rows.height / default_cube_size(rows.height), 1.0)
-    tried = np.argsort(-_worth(shares, importance, cells), kind="stable")[:_MOST_TRIED]
-    sets = [
-        one
-        for size in range(1, most + 1)
-        for one in combinations(tried.tolist(), size)
-        if not profile.some_follow(one)
-    ]
-    costs = [_opened(shares, importance, one, cells) + _PRICE_OF_A_COLUMN * len(one) for one in sets]
-    best = sorted(sets[int(np.argmin(costs))], key=tried.tolist().index)
-    names = [profile.names[at] for at in best]
-    key, effect = _key_of(rows, names, profile)
-    return SuggestedColumns(
-        columns=(*names, *(_by_hash(one, rows.schema[one]) for one in key)),
-        design_effect=effect,
-        opened=_opened(shares, importance, tuple(best), cells),
-        frame=_told(
-            profile,
-            best,
-            key,
-            [_opened(shares, importance, (at,), cells) for at in range(len(profile.names))],
-        ),
-    )
+    total = rows.height if table_rows is None else table_rows
+    if not isinstance(cast("object", total), int) or total < rows.height:
+        problem = f"must be a whole number, at least that of the rows given, {rows.height}"
+        refuse("table_rows", problem, "nothing was written", given=table_rows)
+    return _Suggestion(rows, total, queries, most).made()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Profile:
-    """What columns look like.
+class _Suggestion:
+    """How a proposal is made."""
 
-    Attributes
-    ----------
-    names : list of str
-        Columns that can be indexed.
-    bins : I64Array
-        Place of every row in the order of a column, in bins of about equal rows, shape (rows, columns).
-    distinct : I64Array
-        Different values of each column, null counted, shape (columns,).
-    null_share, spread : F64Array
-        Shape (columns,); the spread is the entropy of the bins over the greatest there is.
-    correlation : F64Array
-        How much the order of two columns is the same, or the reverse, in [0, 1], shape (columns, columns).
-    others : list of str
-        Columns that cannot be indexed.
-    """
+    def __init__(
+        self, rows: pl.DataFrame, table_rows: int, queries: Sequence[Predicate] | None, most: int
+    ) -> None:
+        self.rows, self.table_rows, self.most = rows, table_rows, most
+        looked_at = _some(rows, _ROWS_OF_CLAIMS)
+        self.profile = Profile.of(looked_at)
+        filters = [_understood(one, looked_at) for one in queries or ()]
+        named = tuple(dict.fromkeys(name for one in filters for name in one.meta.root_names()))
+        self.asked = [name for name in named if name in self.profile.names]
+        importance = np.full(len(filters), 1 / max(len(filters), 1))
+        if not self.asked:
+            named = tuple(self.profile.evenest[:_MOST_WINDOWS])
+            filters = [window(looked_at[name]) for name in named]
+            importance = self.profile.importance(named)
+        self.told = self.asked or list(named)
+        nodes = tuple(_planned(one, rows.schema) for one in filters)
+        few = self._trial(_some(rows, _ROWS), nodes, named, least=_USUAL_ROWS)
+        many = self._trial(looked_at, nodes, named)
+        self.candidates, self.claims = Candidates(few, importance), Candidates(many, importance)
 
-    names: list[str]
-    bins: I64Array
-    distinct: I64Array
-    null_share: F64Array
-    spread: F64Array
-    correlation: F64Array
-    others: list[str]
-
-    @staticmethod
-    def of(rows: pl.DataFrame) -> _Profile:
-        """Look at rows."""
-        names = [name for name, dtype in rows.schema.items() if _can_be_indexed(name, dtype)]
-        if not names:
-            msg = (
-                f"no column can be indexed: {dict(rows.schema)}. Numbers, dates, timestamps and strings can."
-            )
-            raise InvalidColumnsError(msg, columns=rows.columns)
-        order = rows.select(
-            ((pl.col(name).rank("average").fill_null(0.5) - 0.5) / rows.height).alias(name) for name in names
-        ).to_numpy()
-        bins = (order * _BINS).astype(np.int64)
-        shares = [np.bincount(column, minlength=_BINS) / rows.height for column in bins.T]
-        entropies = np.array([-(share[share > 0] * np.log2(share[share > 0])).sum() for share in shares])
-        spreads = order.std(axis=0)
-        centred = np.divide(order - order.mean(axis=0), spreads, out=np.zeros_like(order), where=spreads > 0)
-        return _Profile(
-            names=names,
-            bins=bins,
-            distinct=np.array([rows[name].n_unique() for name in names]),
-            null_share=np.array([rows[name].null_count() / rows.height for name in names]),
-            spread=entropies / np.log2(_BINS),
-            correlation=np.abs(centred.T @ centred) / rows.height,
-            others=[name for name in rows.columns if name not in names],
+    def made(self) -> SuggestedColumns:
+        """Return the proposal."""
+        best = self._best()
+        key, effect = self._key_of(best)
+        proposed = (*best, *key)
+        return SuggestedColumns(
+            columns=tuple(map(_text_of, proposed)),
+            design_effect=effect,
+            opened=self.claims.opened(proposed),
+            frame=self._frame(best, key),
         )
 
-    def some_follow(self, chosen: Sequence[int]) -> bool:
-        """Tell whether some of the columns have nearly the same order: they divide nothing that one does not."""
-        among = self.correlation[np.ix_(chosen, chosen)] >= _FOLLOWS
-        return bool(np.triu(among, k=1).any())
+    def _trial(
+        self, some: pl.DataFrame, nodes: tuple[Node, ...], named: tuple[str, ...], *, least: int = 0
+    ) -> Trial:
+        most = max(some.height // _ROWS_OF_CUBE * default_cube_size(self.table_rows), some.height)
+        row_bytes = self.rows.estimated_size() / self.rows.height
+        return Trial(some, min(max(self.table_rows, least), most), row_bytes, nodes, named)
 
-    def asked_by(self, kept: Sequence[BoolArray]) -> tuple[F64Array, F64Array]:
-        """Return which share of each column's order every query reaches, and how much each query counts.
+    def _best(self) -> ColumnSet:
+        names = self.told[:_MOST_TRIED]
+        options = list(map(ColumnSpec, names))
+        hashes = [one for one in map(self._hash_of, names) if self.asked and one.kind == "hashing"]
+        self.candidates.search([*options, *hashes], most=self.most, together=self._together)
+        # Rows may show no difference, as the first ones of a file do of later days.
+        if not self.candidates.decides:
+            return tuple(options[: self.most])
+        return self.candidates.best(tie=_TIE if self.asked else _TIE_OF_WINDOWS)
 
-        Parameters
-        ----------
-        kept : sequence of BoolArray
-            Which rows each query keeps, shape (rows,); none: each column is asked for a window of its order.
+    def _together(self, columns: ColumnSet) -> bool:
+        """Tell whether columns may be proposed together: the last one beside those before it."""
+        *others, last = [one.name for one in columns]
+        # Unless both are asked for, of columns that follow each other the second one divides nothing.
+        return last not in others and (bool(self.asked) or self.profile.follows(last, others) is None)
 
-        Returns
-        -------
-        shares : F64Array
-            In (0, 1], shape (queries, columns); 1.0 where the column says nothing about the query.
-        importance : F64Array
-            Shape (queries,), of sum 1.
-        """
-        if kept:
-            importance = np.ones(len(kept))
-        else:
-            window = _BINS * (1 - _WINDOW) / 2, _BINS * (1 + _WINDOW) / 2
-            kept = [(column >= window[0]) & (column < window[1]) for column in self.bins.T]
-            like_ids = self.distinct >= _LIKE_IDS * len(self.bins)
-            importance = np.maximum(self.spread * np.where(like_ids, 0.2, 1.0), 1e-9)
-        return np.array([self._reached(one) for one in kept]), importance / importance.sum()
+    def _hash_of(self, name: str) -> ColumnSpec:
+        """Return a column by hash; dates and times have none in the format."""
+        try:
+            transformer_for(name, kind="hashing", data_type=data_type_of(name, self.rows.schema[name]))
+        except InvalidColumnsError:
+            return ColumnSpec(name)
+        return ColumnSpec(name, "hashing")
 
-    def _reached(self, kept: BoolArray) -> F64Array:
-        """Return the share of each column's order in which rows are kept, over what chance alone would leave."""
-        count = int(kept.sum())
-        if not count:
-            return np.full(len(self.names), 1 / _BINS)
-        shares = np.empty(len(self.names))
-        for at, column in enumerate(self.bins.T):
-            sizes = np.bincount(column, minlength=_BINS) / len(column)
-            hit = np.bincount(column[kept], minlength=_BINS) > 0
-            by_chance = float((sizes * -np.expm1(count * np.log1p(-np.minimum(sizes, 1 - 1e-12)))).sum())
-            shares[at] = min(float(sizes[hit].sum()) / max(by_chance, 1e-12), 1.0)
-        return shares
+    def _key_of(self, best: ColumnSet) -> tuple[ColumnSet, float]:
+        """Return what to add so that samples are not clustered, and the design effect with it."""
+        effect = self._effect(best)
+        if self.asked or effect <= CLUSTERED or self.key.name in [one.name for one in best]:
+            return (), effect
+        better = self._effect((*best, self.key))
+        return ((self.key,), better) if better < effect / _WORTHWHILE else ((), effect)
 
+    @cached_property
+    def key(self) -> ColumnSpec:
+        """The column that tells rows apart best."""
+        return self._hash_of(self.profile.names[int(np.argmax(self.profile.distinct))])
 
-def _kept(rows: pl.DataFrame, query: Predicate) -> BoolArray:
-    """Tell which rows a query keeps."""
-    condition = filter_of(query, rows.schema, argument="queries")
-    with evaluating(query, "queries", "nothing was written"):
-        kept = rows.select(pl.lit(value=True) if condition is None else condition).to_series()
-    return np.broadcast_to(kept.fill_null(value=False).to_numpy(), rows.height)  # a constant is one value
+    def _effect(self, columns: ColumnSet) -> float:
+        weights = frame_weights(self.rows, [one.name for one in columns])
+        return design_effect(weights, share=self.rows.height / self.table_rows)
 
-
-def _can_be_indexed(name: str, dtype: pl.DataType) -> bool:
-    try:
-        data_type_of(name, dtype)
-    except InvalidColumnsError:
-        return False
-    return True
-
-
-def _by_hash(name: str, dtype: pl.DataType) -> str:
-    """Spell a column that is there to tell rows apart: dates and times have no hash in the format."""
-    try:
-        transformer_for(name, kind="hashing", data_type=data_type_of(name, dtype))
-    except InvalidColumnsError:
-        return name
-    return f"{name}:hash"
-
-
-def _opened(shares: F64Array, importance: F64Array, chosen: Sequence[int], cells: float) -> float:
-    """Return what queries open in the mean: along each column what they reach, and a cell that is cut by its end."""
-    cell = cells ** (-1 / len(chosen))
-    return float(importance @ np.minimum(shares[:, list(chosen)] + cell, 1.0).prod(axis=1))
-
-
-def _worth(shares: F64Array, importance: F64Array, cells: float) -> F64Array:
-    return np.array([1 - _opened(shares, importance, (at,), cells) for at in range(shares.shape[1])])
-
-
-def _key_of(rows: pl.DataFrame, names: list[str], profile: _Profile) -> tuple[list[str], float]:
-    """Return what to add by hash so that samples are not clustered, and the design effect with it."""
-    effect = design_effect(frame_weights(rows, names))
-    if effect <= CLUSTERED:
-        return [], effect
-    name = profile.names[int(np.argmax(profile.distinct))]
-    better = effect if name in names else design_effect(frame_weights(rows, [*names, name]))
-    return ([name], better) if better < effect / _WORTHWHILE else ([], effect)
-
-
-def _told(profile: _Profile, best: list[int], key: list[str], alone: list[float]) -> pl.DataFrame:
-    order = [*best, *sorted(set(range(len(profile.names))) - set(best), key=lambda at: alone[at])]
-    records = []
-    for at in order:
-        others = [one for one in best if one != at and profile.correlation[at, one] >= _FOLLOWS]
-        follows = profile.names[others[0]] if others else None
-        name = profile.names[at]
-        records.append(
+    def _frame(self, best: ColumnSet, key: ColumnSet) -> pl.DataFrame:
+        """Return a row a column, those proposed first."""
+        profile, proposed = self.profile, {one.name: one for one in (*best, *key)}
+        alone = {name: self._alone(proposed.get(name, ColumnSpec(name))) for name in profile.names}
+        others = sorted(set(alone) - set(proposed), key=lambda name: (alone[name] is None, alone[name]))
+        records: list[dict[str, object]] = [
             {
                 "column": name,
-                "proposed": at in best or name in key,
+                "proposed": name in proposed,
                 "distinct": int(profile.distinct[at]),
                 "null_share": float(profile.null_share[at]),
                 "spread": float(profile.spread[at]),
-                "follows": follows,
-                "alone": alone[at],
-                "reason": _reason(alone[at], follows, chosen=at in best, key=name in key),
+                "follows": profile.follows(name, [one.name for one in best]),
+                "alone": alone[name],
+                "reason": self._reason(name, alone[name], best, key),
             }
-        )
-    records += [
-        {"column": name, "proposed": False, "reason": "its type cannot be indexed"} for name in profile.others
-    ]
-    schema = {
-        "column": pl.String,
-        "proposed": pl.Boolean,
-        "distinct": pl.Int64,
-        "null_share": pl.Float64,
-        "spread": pl.Float64,
-        "follows": pl.String,
-        "alone": pl.Float64,
-        "reason": pl.String,
-    }
-    return pl.DataFrame(records, schema=schema, orient="row")
+            for name, at in ((one, profile.names.index(one)) for one in (*proposed, *others))
+        ]
+        unfit = [
+            {"column": one, "proposed": False, "reason": "its type cannot be indexed"}
+            for one in profile.others
+        ]
+        return pl.DataFrame([*records, *unfit], schema=_FRAME, orient="row")
+
+    def _alone(self, column: ColumnSpec) -> float | None:
+        return self.claims.opened((column,)) if column.name in self.told else None
+
+    def _reason(self, name: str, alone: float | None, best: ColumnSet, key: ColumnSet) -> str:
+        only = "" if alone is None else f"alone it would open {alone:.0%} of the table"
+        names = [one.name for one in best]
+        follows = self.profile.follows(name, names)
+        if name in [one.name for one in key]:
+            return "proposed as well: it tells rows apart, so that samples are not clustered"
+        if name in names:
+            return f"proposed: {only}"
+        if name == self.key.name and self._effect(best) > CLUSTERED:
+            opened, instead = self.claims.opened(best), self.claims.opened((*best, self.key))
+            return (
+                f"added as {_text_of(self.key)!r} it tells rows apart, so that samples are not clustered, but "
+                f"{instead:.0%} of the table would be opened instead of {opened:.0%}"
+            )
+        if alone is None:
+            return "no query names it" if self.asked else "the values of others are spread more evenly"
+        if follows is not None and not self.asked:
+            return f"follows {follows}, whose order serves it as well"
+        return f"adds too little: {only}"
 
 
-def _reason(alone: float, follows: str | None, *, chosen: bool, key: bool) -> str:
-    if chosen:
-        return f"proposed: with it alone the queries would open {alone:.0%} of the table"
-    if key:
-        return "proposed as well: it tells rows apart, so that samples are not clustered"
-    if follows is not None:
-        return f"follows {follows}, whose order serves it as well"
-    return f"adds too little: with it alone the queries would open {alone:.0%} of the table"
+def _understood(query: Predicate, rows: pl.DataFrame) -> pl.Expr:
+    """Return a query as an expression, or refuse it where it cannot be evaluated."""
+    condition = filter_of(query, rows.schema, argument="queries")
+    condition = pl.lit(value=True) if condition is None else condition
+    with evaluating(query, "queries", "nothing was written"):
+        rows.select(condition)
+    return condition
+
+
+def _planned(condition: pl.Expr, schema: pl.Schema) -> Node:
+    """Return what a plan understands of a condition."""
+    given, _ = pushed_down(schema, condition, None)
+    return Unknown() if given is None else parse_predicate(given, schema)
+
+
+def _some(rows: pl.DataFrame, most: int) -> pl.DataFrame:
+    return rows if rows.height <= most else rows.sample(most, seed=0)
+
+
+def _text_of(column: ColumnSpec) -> str:
+    """Return a column as users write it; the log knows a hash by a longer name."""
+    return f"{column.name}:hash" if column.kind == "hashing" else str(column)

@@ -1,0 +1,120 @@
+"""What the columns of rows look like: how even, how many values, and which follow one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidColumnsError
+from qbeast_core.space.arrays import F64Array, I64Array
+from qbeast_core.tree.columns import data_type_of
+
+__all__ = ["Profile", "window"]
+
+_BINS: Final = 64
+_WINDOW: Final = 0.45, 0.55
+"""Of its order, what a column is taken to be asked for where no queries are given."""
+
+_LIKE_IDS: Final = 0.95
+"""Share of distinct values from which on a column tells rows apart, and is rarely asked by ranges."""
+
+_FOLLOWS: Final = 0.9
+"""Rank correlation from which on one column's order serves the other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """What columns look like.
+
+    Attributes
+    ----------
+    names : list of str
+        Columns that can be indexed.
+    distinct : I64Array
+        Different values of each column, null counted, shape (columns,).
+    null_share, spread : F64Array
+        Shape (columns,); the spread is the entropy of bins of equal numbers of rows over the greatest there is.
+    correlation : F64Array
+        How much the order of two columns is the same, or the reverse, in [0, 1], shape (columns, columns).
+    others : list of str
+        Columns that cannot be indexed.
+    rows : int
+        Rows looked at.
+    """
+
+    names: list[str]
+    distinct: I64Array
+    null_share: F64Array
+    spread: F64Array
+    correlation: F64Array
+    others: list[str]
+    rows: int
+
+    @staticmethod
+    def of(rows: pl.DataFrame) -> Profile:
+        """Look at rows."""
+        names = [name for name, dtype in rows.schema.items() if _can_be_indexed(name, dtype)]
+        if not names:
+            msg = (
+                f"no column can be indexed: {dict(rows.schema)}. Numbers, dates, timestamps and strings can."
+            )
+            raise InvalidColumnsError(msg, columns=rows.columns)
+        order = rows.select(
+            ((pl.col(name).rank("average").fill_null(0.5) - 0.5) / rows.height).alias(name) for name in names
+        ).to_numpy()
+        bins = (order * _BINS).astype(np.int64)
+        shares = [np.bincount(column, minlength=_BINS) / rows.height for column in bins.T]
+        entropies = np.array([-(share[share > 0] * np.log2(share[share > 0])).sum() for share in shares])
+        spreads = order.std(axis=0)
+        centred = np.divide(order - order.mean(axis=0), spreads, out=np.zeros_like(order), where=spreads > 0)
+        return Profile(
+            names=names,
+            distinct=np.array([rows[name].n_unique() for name in names]),
+            null_share=np.array([rows[name].null_count() / rows.height for name in names]),
+            spread=entropies / np.log2(_BINS),
+            correlation=np.abs(centred.T @ centred) / rows.height,
+            others=[name for name in rows.columns if name not in names],
+            rows=rows.height,
+        )
+
+    @property
+    def evenest(self) -> list[str]:
+        """The columns by how much they count where no queries are given: even ones first, those like ids late."""
+        return [self.names[at] for at in np.argsort(-self._importance, kind="stable")]
+
+    def importance(self, names: Sequence[str]) -> F64Array:
+        """Return how much columns count where no queries are given, of sum 1."""
+        found = self._importance[[self.names.index(name) for name in names]]
+        return found / np.float64(found.sum())
+
+    @property
+    def _importance(self) -> F64Array:
+        like_ids = self.distinct >= _LIKE_IDS * self.rows
+        return np.maximum(self.spread * np.where(like_ids, 0.2, 1.0), 1e-9)
+
+    def follows(self, name: str, leaders: Sequence[str]) -> str | None:
+        """Return the first of some other columns that have nearly the same order: one of both divides as well."""
+        own = self.correlation[self.names.index(name)]
+        near = [one for one in leaders if one != name and own[self.names.index(one)] >= _FOLLOWS]
+        return near[0] if near else None
+
+
+def window(values: pl.Series) -> pl.Expr:
+    """Return a filter on a column that keeps about a tenth of its values, in the middle of their order."""
+    values = values.drop_nulls().sort()
+    if not len(values):
+        return pl.col(values.name).is_null()
+    first, last = (pl.lit(values[int(len(values) * at)], values.dtype) for at in _WINDOW)
+    return pl.col(values.name).is_between(first, last)
+
+
+def _can_be_indexed(name: str, dtype: pl.DataType) -> bool:
+    try:
+        data_type_of(name, dtype)
+    except InvalidColumnsError:
+        return False
+    return True

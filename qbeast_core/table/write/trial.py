@@ -1,0 +1,202 @@
+"""What filters would open of a table that is not written: its tree, files and pages are drawn from some of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.evaluate import evaluate
+from qbeast_core.query.intervals import coordinate_intervals
+from qbeast_core.query.nodes import Atom, Node, column_of
+from qbeast_core.query.statistics import Statistics
+from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U32Array
+from qbeast_core.space.cubes import cube_boxes
+from qbeast_core.spec.column_spec import ColumnSpec
+from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.transformation import Transformation
+from qbeast_core.tree.build import Assignment, assign_rows
+from qbeast_core.tree.cells import grid_columns
+from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.evolve import IndexWish, default_cube_size, first_revision
+from qbeast_core.tree.pack import PackedFiles, pack_files, page_rows_for, rows_by_file, rows_per_file
+from qbeast_core.tree.summary import summarise
+
+__all__ = ["Trial"]
+
+
+@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+class Trial:
+    """Rows that stand for a table of more rows: cubes, files and pages are smaller by as much as they are fewer.
+
+    Attributes
+    ----------
+    rows : polars.DataFrame
+        A uniform sample of the table.
+    table_rows : int
+        Rows of the table.
+    row_bytes : float
+        Of a row in memory.
+    filters : tuple of Node
+        What is asked of the table.
+    asked : tuple of str
+        Columns that the filters name.
+    """
+
+    rows: pl.DataFrame
+    table_rows: int
+    row_bytes: float
+    filters: tuple[Node, ...]
+    asked: tuple[str, ...]
+    _axes: dict[ColumnSpec, tuple[Revision, U32Array]] = field(
+        default_factory=dict[ColumnSpec, tuple[Revision, U32Array]], init=False, repr=False
+    )
+
+    def shares(self, specs: Sequence[ColumnSpec]) -> F64Array:
+        """Return the share of the rows that each filter opens if the table is indexed so, shape (filters,)."""
+        axes = [self._axis(spec) for spec in specs]
+        weights = frame_weights(self.rows, [spec.name for spec in specs])
+        placed = assign_rows([cells for _, cells in axes], weights, cube_size=self._cube_size)
+        packed = pack_files(
+            placed.counts, file_rows=max(round(rows_per_file(self.row_bytes) * self._scale), 1)
+        )
+        drawn = _Drawn(
+            spaces={one.columns[0]: one.transformations[0] for one, _ in axes},
+            placed=placed,
+            packed=packed,
+            statistics=self._statistics(placed, packed, weights),
+            page_rows=self._page_rows(len(packed.file_starts) - 1),
+        )
+        return np.array([drawn.share(one) for one in self.filters])
+
+    @property
+    def _scale(self) -> float:
+        return self.rows.height / self.table_rows
+
+    @property
+    def _cube_size(self) -> int:
+        return max(round(default_cube_size(self.table_rows) * self._scale), 1)
+
+    def _page_rows(self, files: int) -> float:
+        return (
+            page_rows_for(self.table_rows // files, cube_size=default_cube_size(self.table_rows))
+            * self._scale
+        )
+
+    def _axis(self, spec: ColumnSpec) -> tuple[Revision, U32Array]:
+        """Return the space of one column, as a revision of its own, and the cells of the rows in it."""
+        if spec not in self._axes:
+            wish = IndexWish((spec,), self._cube_size, "documented")
+            space = first_revision(wish, summarise(self.rows, [spec.name]), table_id="", timestamp_ms=0)
+            self._axes[spec] = space, grid_columns(self.rows, space)[0]
+        return self._axes[spec]
+
+    def _statistics(self, placed: Assignment, packed: PackedFiles, weights: I32Array) -> Statistics:
+        sizes = np.diff(packed.file_starts)
+        if len(sizes) == 1:
+            return self._of_one_file
+        return self._of_files(self._asked[rows_by_file(placed, packed, weights)], sizes)
+
+    @cached_property
+    def _of_one_file(self) -> Statistics:
+        return self._of_files(self._asked, np.array([self.rows.height]))
+
+    @cached_property
+    def _asked(self) -> pl.DataFrame:
+        return self.rows[list(self.asked)]
+
+    @staticmethod
+    def _of_files(rows: pl.DataFrame, sizes: I64Array) -> Statistics:
+        """Return what the log would tell of files: `rows` stand file by file."""
+        names, by = rows.columns, "\0file"
+        number = pl.Series(by, np.repeat(np.arange(len(sizes)), sizes))
+        fields = {
+            "min": pl.col(names).min(),
+            "max": pl.col(names).max(),
+            "null_count": pl.col(names).null_count(),
+        }
+        grouped = rows.hstack([number]).group_by(by, maintain_order=True)
+        found = (
+            {}
+            if not names
+            else {name: grouped.agg(one).drop(by).to_struct(name) for name, one in fields.items()}
+        )
+        nothing = pl.repeat(value=False, n=len(sizes), eager=True)
+        return Statistics(
+            pl.DataFrame({by: np.arange(len(sizes)), **found}), nothing.alias("foreign"), sizes, nothing
+        )
+
+
+@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+class _Drawn:
+    """A table that is not written.
+
+    Attributes
+    ----------
+    spaces : dict of str to Transformation
+        The indexed columns, in order.
+    placed : Assignment
+        The cubes.
+    packed : PackedFiles
+        The files, and their blocks.
+    statistics : Statistics
+        What the log would tell of the files.
+    page_rows : float
+        Rows of a page.
+    """
+
+    spaces: dict[str, Transformation]
+    placed: Assignment
+    packed: PackedFiles
+    statistics: Statistics
+    page_rows: float
+
+    def share(self, node: Node) -> float:
+        """Return the share of the rows that lie in pages which a filter opens."""
+        blocks = evaluate(node, len(self._file), self._may_match)
+        first, last, sizes = self._pages
+        marks = np.bincount(first[blocks], minlength=len(sizes) + 1)
+        marks -= np.bincount(last[blocks], minlength=len(sizes) + 1)
+        opened = np.cumsum(marks)[:-1] > 0
+        return float(sizes[opened].sum() / self.packed.file_starts[-1])
+
+    def _may_match(self, atom: Atom) -> BoolArray:
+        """Tell which blocks may hold a row for which it is true: by their files, and by their cubes."""
+        of_files = self.statistics.may_match(atom)[self._file]
+        space = self.spaces.get(column_of(atom))
+        found = None if space is None else coordinate_intervals(atom, space, foreign=False)
+        if found is None:
+            return of_files
+        dimension = list(self.spaces).index(column_of(atom))
+        lower, upper = self._boxes
+        return of_files & found.meet(lower[:, dimension], upper[:, dimension])
+
+    @cached_property
+    def _file(self) -> I64Array:
+        """File of each block."""
+        return np.repeat(np.arange(len(self.packed.file_starts) - 1), np.diff(self.packed.file_first_block))
+
+    @cached_property
+    def _boxes(self) -> tuple[F64Array, F64Array]:
+        """Ends of the box of each block."""
+        lower, upper = cube_boxes(self.placed.cubes)
+        upper[upper >= 1.0] = np.inf
+        return lower[self.packed.block_cube], upper[self.packed.block_cube]
+
+    @cached_property
+    def _pages(self) -> tuple[I64Array, I64Array, F64Array]:
+        """First page of each block and the one after its last, counted through all files; rows of each page."""
+        files = np.diff(self.packed.file_starts)
+        counts = np.ceil(files / self.page_rows).astype(np.int64)
+        ends = np.cumsum(counts)
+        sizes = np.full(ends[-1], self.page_rows)
+        sizes[ends - 1] = files - (counts - 1) * self.page_rows
+        start = self.packed.file_starts[self._file]
+        begins = (self.packed.block_starts[:-1] - start) / self.page_rows
+        stops = (self.packed.block_starts[1:] - start) / self.page_rows
+        base = (ends - counts)[self._file]
+        last = np.minimum(np.ceil(stops).astype(np.int64), counts[self._file])
+        return base + begins.astype(np.int64), base + last, sizes
