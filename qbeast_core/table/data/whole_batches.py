@@ -23,7 +23,11 @@ _END: Final = own_column("end")
 
 
 def whole_batches(
-    lazy: pl.LazyFrame, paths: Sequence[str], scan: Callable[[str], pl.LazyFrame]
+    lazy: pl.LazyFrame,
+    paths: Sequence[str],
+    scan: Callable[[str], pl.LazyFrame],
+    *,
+    again: Callable[[], Iterator[pl.DataFrame]] | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Yield all rows of a scan, in frames of bounded size and in order.
 
@@ -35,6 +39,8 @@ def whole_batches(
         The files that it opens.
     scan : callable
         Gives the scan of one of them alone, with nothing done to its rows; asked after a failure.
+    again : callable, optional
+        Gives the rows of the scan in another way, in the same order: taken where it fails and all files can be read.
 
     Raises
     ------
@@ -48,15 +54,24 @@ def whole_batches(
     >>> sum(batch.height for batch in batches)
     2
     """
+    given = 0
     try:
-        yield from _to_the_end(lazy)
+        for batch in _to_the_end(lazy):
+            given += batch.height
+            yield batch
     except SCAN_ERRORS as error:
         for path in paths:
             _refuse_damaged(path, scan(path))
-        if not _IS_OF_A_FILE.search(str(error)):
-            raise  # what was asked of the rows is at fault
-        message = f"one of {len(paths)} data files cannot be read: {error}. Nothing was changed."
-        raise StorageError(message, path=paths[0]) from error
+        if again is None:
+            if not _IS_OF_A_FILE.search(str(error)):
+                raise  # what was asked of the rows is at fault
+            message = f"one of {len(paths)} data files cannot be read: {error}. Nothing was changed."
+            raise StorageError(message, path=paths[0]) from error
+    else:
+        return
+    for batch in again():
+        yield batch.slice(given)
+        given = max(given - batch.height, 0)
 
 
 def _to_the_end(lazy: pl.LazyFrame) -> Iterator[pl.DataFrame]:

@@ -377,8 +377,29 @@ def _every_row(lazy: pl.LazyFrame, paths: Sequence[str], scan: _Scan) -> Iterato
 def _collected(
     lazy: pl.LazyFrame, keep: RowFilter, limit: int | None, paths: Sequence[str], scan: _Scan
 ) -> Iterator[pl.DataFrame]:
-    """Run a scan of whole files; Polars filters, and cuts where no sample comes after."""
-    filtered = lazy if keep.predicate is None else lazy.filter(keep.predicate)
+    """Run a scan of whole files; Polars' reader filters where it can, and cuts where no sample comes after."""
+    predicate = keep.predicate
+
+    def alone(path: str) -> pl.LazyFrame:
+        return scan([path])
+
+    def filtered_here() -> Iterator[pl.DataFrame]:
+        for frame in whole_batches(lazy, paths, alone):
+            yield frame if predicate is None else frame.lazy().filter(predicate).collect()
+
+    if predicate is not None and not _reader_filters(predicate):
+        yield from map(keep.finish, filtered_here())
+        return
+    asked = lazy if predicate is None else lazy.filter(predicate)
     if limit is not None and keep.weights.is_full:
-        filtered = filtered.head(limit)
-    yield from map(keep.finish, whole_batches(filtered, paths, lambda path: scan([path])))
+        asked = asked.head(limit)
+    again = None if predicate is None else filtered_here
+    yield from map(keep.finish, whole_batches(asked, paths, alone, again=again))
+
+
+def _reader_filters(predicate: pl.Expr) -> bool:
+    """Tell whether Polars' reader of files can do a filter: it panics where null is looked for in a list."""
+    try:
+        return '"nulls_equal":true' not in predicate.meta.serialize(format="json")
+    except pl.exceptions.PolarsError:  # holds a Python function
+        return True

@@ -1,0 +1,93 @@
+"""Filters that Polars' reader of files cannot do: the rows come all the same, and no file is blamed for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import qbeast
+
+FILES = 4
+ROWS = 3000
+TEXTS = pl.DataFrame(
+    {
+        "id": range(ROWS),
+        "unique": [f"text {i}" for i in range(ROWS)],
+        "few": [f"v{i % 5}" for i in range(ROWS)],
+        "many": [None if i % 7 == 0 else f"value {i}" for i in range(ROWS)],
+        "number": [None if i % 3 == 0 else i for i in range(ROWS)],
+    }
+).with_columns(pl.col("many").cast(pl.Binary).alias("bytes"), pl.col("few").sort().alias("sorted"))
+WITH_NULL = {
+    "id": [1, 700, None],
+    "unique": ["text 8", None],
+    "few": ["v1", None],
+    "many": [None, "value 8", None],
+    "bytes": [b"value 8", None],
+    "number": [1, None],
+    "sorted": [None],
+}
+LETTERS = pl.Enum(["v0", "v1"])
+
+
+@pytest.fixture(scope="module", params=["converted", "written"])
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a table of several files, of another writer or of ours."""
+    path = tmp_path_factory.mktemp("tables") / request.param
+    if request.param == "written":
+        qbeast.write_table(TEXTS, path, columns=["id"], cube_size=1000)
+        return path
+    path.mkdir()
+    for part in range(FILES):
+        rows = TEXTS.slice(part * ROWS // FILES, ROWS // FILES)
+        rows.write_parquet(path / f"{part}.parquet", row_group_size=200)
+    qbeast.convert_table(path, columns=["id"])
+    return path
+
+
+@pytest.mark.parametrize("name", WITH_NULL)
+@pytest.mark.parametrize("wish", ["kept", "left out"])
+def test_null_in_a_list_is_found_among_the_rows(name: str, wish: str, table: Path) -> None:
+    inside = pl.col(name).is_in(WITH_NULL[name], nulls_equal=True)
+    asked = ~inside if wish == "left out" else inside & (pl.col("id") > 10)
+    wanted = TEXTS.filter(asked)
+    assert_frame_equal(qbeast.read_table(table, where=asked).sort("id"), wanted)
+    assert_frame_equal(qbeast.scan_table(table).filter(asked).collect().sort("id"), wanted)
+    assert qbeast.scan_table(table).filter(asked).head(3).collect().height == min(3, wanted.height)
+
+
+@pytest.mark.parametrize("name", ["few", "sorted"])
+def test_rows_come_once_where_the_reader_stops_at_a_bound(name: str, table: Path) -> None:
+    """Polars compares the bounds of a row group too, and these are no letters of the type in all files."""
+    asked = pl.col(name).cast(LETTERS, strict=False) == pl.lit("v0", LETTERS)
+    wanted = TEXTS.filter(asked)
+    assert_frame_equal(qbeast.read_table(table, where=asked).sort("id"), wanted)
+    direct = pl.col(name) == pl.lit("v0", LETTERS)
+    try:
+        wanted = TEXTS.filter(direct)
+    except pl.exceptions.PolarsError as error:
+        with pytest.raises(type(error)):
+            qbeast.scan_table(table).filter(direct).collect()
+    else:
+        assert_frame_equal(qbeast.scan_table(table).filter(direct).collect().sort("id"), wanted)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pl.col("few").str.contains("("),
+        pl.col("few").str.to_integer() > 1,
+        pl.col("many").str.slice(6).str.to_date("%d") > pl.date(2020, 1, 1),
+        pl.col("sorted") > 1,
+    ],
+)
+def test_what_a_filter_fails_with_is_its_own_error(asked: pl.Expr, table: Path) -> None:
+    with pytest.raises(pl.exceptions.PolarsError) as wanted:
+        TEXTS.filter(asked)
+    with pytest.raises(type(wanted.value)) as caught:
+        qbeast.scan_table(table).filter(asked).collect()
+    assert "data file" not in str(caught.value)
+    assert_frame_equal(qbeast.read_table(table).sort("id"), TEXTS)
