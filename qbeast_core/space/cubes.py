@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,10 +14,9 @@ from qbeast_core.space.columns import StringColumn
 
 __all__ = ["MAX_DEPTH", "Cubes", "cube_boxes", "decode_cubes", "encode_cubes"]
 
-MAX_DEPTH = 63
-"""Levels below the root that cells can number; two coordinates that part later share a cube."""
+MAX_DEPTH = 32
+"""Levels below the root; two coordinates that part later share a cube."""
 
-_EXACT_DEPTH = 53
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _INVALID = 255
 _DIGITS = np.full(256, _INVALID, np.uint8)
@@ -70,7 +70,7 @@ def cube_boxes(cubes: Cubes) -> tuple[F64Array, F64Array]:
     Returns
     -------
     lower, upper
-        Shape (n, d). Exact down to depth 53; deeper, rounded outwards to the next float64.
+        Shape (n, d), exact.
 
     Examples
     --------
@@ -78,12 +78,8 @@ def cube_boxes(cubes: Cubes) -> tuple[F64Array, F64Array]:
     (array([[0.  , 0.75]]), array([[0.25, 1.  ]]))
     """
     size = np.ldexp(1.0, -cubes.depth.astype(np.int32))[:, np.newaxis]
-    after = cubes.cells + np.uint64(1)
-    lower, upper = cubes.cells.astype(np.float64), after.astype(np.float64)
-    if len(cubes) and int(cubes.depth.max()) > _EXACT_DEPTH:
-        lower = np.where(lower.astype(np.uint64) > cubes.cells, np.nextafter(lower, 0.0), lower)
-        upper = np.where(upper.astype(np.uint64) < after, np.nextafter(upper, np.inf), upper)
-    return lower * size, upper * size
+    lower = cubes.cells.astype(np.float64)
+    return lower * size, (lower + 1.0) * size
 
 
 def decode_cubes(texts: Sequence[str] | StringColumn, *, dimensions: int) -> Cubes:
@@ -99,13 +95,13 @@ def decode_cubes(texts: Sequence[str] | StringColumn, *, dimensions: int) -> Cub
     Returns
     -------
     Cubes
-        In the order of `texts`. A cube deeper than `MAX_DEPTH` is given as its ancestor of that depth,
-        which holds all its rows.
+        In the order of `texts`.
 
     Raises
     ------
     InvalidMetadataError
-        A text (named in the message) is no cube of that many dimensions. It is a `ValueError`.
+        A text (named in the message) is no cube of that many dimensions, or one deeper than `MAX_DEPTH`. It is a
+        `ValueError`.
 
     Examples
     --------
@@ -120,7 +116,7 @@ def decode_cubes(texts: Sequence[str] | StringColumn, *, dimensions: int) -> Cub
     wrong = _wrong(column, digits, dimensions)
     if wrong.any():
         raise _misnamed(texts, int(np.argmax(wrong)), dimensions)
-    depth = np.minimum(np.diff(column.offsets) // characters, MAX_DEPTH)
+    depth = np.diff(column.offsets) // characters
     # The deepest first: those that a level belongs to are the first ones of all.
     order = np.argsort(-depth, kind="stable")
     ends = np.searchsorted(-depth[order], -np.arange(1, MAX_DEPTH + 1), side="right")
@@ -183,7 +179,8 @@ def _column(texts: Sequence[str]) -> StringColumn:
 def _wrong(column: StringColumn, digits: U8Array, dimensions: int) -> BoolArray:
     """Tell which texts name no cube."""
     characters = -(-dimensions // 6)
-    wrong: BoolArray = np.diff(column.offsets) % characters != 0
+    lengths = np.diff(column.offsets)
+    wrong: BoolArray = (lengths % characters != 0) | (lengths > MAX_DEPTH * characters)
     invalid = digits == _INVALID
     if not wrong.any() and not invalid.any():
         spare = np.uint8((1 << 6 * characters - dimensions) - 1)
@@ -202,6 +199,6 @@ def _misnamed(texts: Sequence[str] | StringColumn, number: int, dimensions: int)
         text = texts[number]
     characters = -(-dimensions // 6)
     return InvalidMetadataError(
-        f"{text!r} names no cube of {dimensions} dimensions: expected {characters} of A-Z, a-z, 0-9, "
-        "+ and / for each level, with no bit set past the last dimension"
+        f"{reprlib.repr(text)} names no cube of {dimensions} dimensions: expected {characters} of A-Z, a-z, 0-9, "
+        f"+ and / for each level, {MAX_DEPTH} levels at most, with no bit set past the last dimension"
     )

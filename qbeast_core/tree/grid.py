@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array
+from qbeast_core.space.cubes import MAX_DEPTH
 
 __all__ = ["GRID_BITS", "child_codes", "grid", "group_keys"]
 
-GRID_BITS: Final = 32
+GRID_BITS: Final = MAX_DEPTH
 """Each coordinate is kept as a cell number of ``2**32`` cells, so a tree is at most 32 deep."""
 
 _DENSE_KEYS_PER_ROW: Final = 4

@@ -42,6 +42,18 @@ def spoil(table: Path, damage: Damage, *, indexed: list[str], at: int = 0) -> Sp
     return Spoiled(path)
 
 
+def other_range(table: Path, column: str, **ends: Any) -> None:
+    """Give a column of revision 1 another space, by which all files are placed, in a log of one commit."""
+    commit = table / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    configuration = next(action["metaData"] for action in actions if "metaData" in action)["configuration"]
+    revision = json.loads(configuration["qbeast.revision.1"])
+    at = [one["columnName"] for one in revision["columnTransformers"]].index(column)
+    revision["transformations"][at] |= ends
+    configuration["qbeast.revision.1"] = json.dumps(revision)
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
 def tags(**texts: str | None) -> Damage:
     def change(_table: Path, add: Add, _indexed: list[str]) -> None:
         for key, text in texts.items():

@@ -92,6 +92,8 @@ UNREADABLE = {
     "no cube text": in_first_block(cube="!!"),
     "cube in numbers": in_first_block(cube=7),
     "cube outside two dimensions": in_first_block(cube="/"),
+    "cube of 33 levels": in_first_block(cube="A" * 33),
+    "cube of 100,000 levels": in_first_block(cube="g" * 100_000),
     "blank": set_tag("blocks", " \n "),
     "two lists": edit_text("blocks", lambda text: text + text),
     "two lists and a comma": edit_text("blocks", lambda text: f"{text},{text}"),

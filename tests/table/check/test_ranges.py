@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
 import qbeast
+from tests.helpers.damage import other_range
 from tests.helpers.invariants import check_invariants
 from tests.helpers.tables import assert_same_rows, sampled, small_files
 
@@ -20,18 +19,6 @@ ROWS = pl.DataFrame({"row": range(600)}).with_columns(
     a=pl.col("row") * 7919 % 601, at=DAY + pl.col("row") * timedelta(hours=1), one=pl.lit(5)
 )
 INDEXED = ["a", "row", "at", "one"]
-
-
-def narrowed(path: Path, column: str, **ends: Any) -> None:
-    """Give a column of the revision another space, as a writer that lies would."""
-    commit = path / "_delta_log" / f"{0:020}.json"
-    actions = [json.loads(line) for line in commit.read_text().splitlines()]
-    configuration = next(action["metaData"] for action in actions if "metaData" in action)["configuration"]
-    revision = json.loads(configuration["qbeast.revision.1"])
-    at = [one["columnName"] for one in revision["columnTransformers"]].index(column)
-    revision["transformations"][at] |= ends
-    configuration["qbeast.revision.1"] = json.dumps(revision)
-    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +37,7 @@ def test_rows_outside_are_found_and_staged(
     with small_files(file_rows=150):
         qbeast.write_table(ROWS, path, columns=INDEXED, cube_size=50)
     assert qbeast.open_table(path).check().ok
-    narrowed(path, column, **ends)
+    other_range(path, column, **ends)
     table = qbeast.open_table(path)
     found = table.check().faults.filter(pl.col("code") == "row-range")
     assert set(found["severity"]) == {"error"}
