@@ -11,6 +11,7 @@ the bytes. Every Delta reader still reads the tables.
 """
 
 import importlib as _importlib
+import sys as _sys
 import typing as _typing
 from importlib import metadata as _metadata
 
@@ -171,7 +172,7 @@ if not _typing.TYPE_CHECKING:  # type checkers are to miss a name that is not th
         """Import what is asked for: a program needs few of the operations, and their modules are a third of all."""
         if name not in _LATER:
             msg = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise AttributeError(msg, name=name, obj=_sys.modules[__name__])
         return getattr(_importlib.import_module(f"qbeast_core.{_LATER[name]}"), name)
 
     def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ import importlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.engine.stream import RowsLike
     from qbeast_core.table.estimate.named import Expressions
     from qbeast_core.table.estimate.result import Estimate
+    from qbeast_core.table.index.asked_columns import IndexColumns
     from qbeast_core.table.maintenance.convert import ConvertResult
     from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
     from qbeast_core.table.write.options import ColumnStats
@@ -51,7 +52,7 @@ __all__ = [
 def write_table(
     df: RowsLike | SparkFrame,
     path: str | os.PathLike[str],
-    columns: Sequence[str] | None = None,
+    columns: IndexColumns | None = None,
     *,
     mode: Mode = "error",
     cube_size: int | None = None,
@@ -83,9 +84,10 @@ def write_table(
         `qbeast_spark_bridge.write_table`.
     path : str or path-like
         Folder or address (``s3://``, ``gs://``, ``az://`` ...) of the table; created if absent.
-    columns : sequence of str, optional
+    columns : sequence of str or mapping of str to str, optional
         Columns to index, in order: ``"name"`` or ``"name:kind"`` with kind ``linear``, ``quantiles`` or
-        ``hash``; without a kind it is chosen from the data. Bytes, shorts, ints, longs, floats, doubles,
+        ``hash``; without a kind it is chosen from the data. ``("name", "hash")``, ``pl.col("name")`` and
+        ``{"name": "hash"}`` work too. Bytes, shorts, ints, longs, floats, doubles,
         decimals, dates, timestamps and strings can be indexed. Needed for a new table; an append and an overwrite
         take those of the table, their kinds and their order. A column that is hashed stays hashed unless another
         kind is named.
@@ -197,7 +199,7 @@ def write_table(
 def open_table(
     path: str | os.PathLike[str],
     *,
-    version: int | str | datetime | None = None,
+    version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> Table:
@@ -207,9 +209,9 @@ def open_table(
     ----------
     path : str or path-like
         Folder or address of the table.
-    version : int, datetime or str, optional
-        A version number; or a time (with time zone, or ISO 8601 text of one; UTC where none is named): the
-        newest version of that time or before.
+    version : int, date, datetime or str, optional
+        A version number; or a time or a date, whose first moment counts (UTC where no zone is named): the newest
+        version of that time or before. Texts of these too, times in ISO 8601.
     storage_options : mapping of str to str, optional
         For object stores, as `deltalake` takes them.
     allow_absolute_paths : bool, default False
@@ -249,7 +251,7 @@ def scan_table(
     sample: Sample | None = None,
     rows: int | None = None,
     expand: bool = False,
-    version: int | str | datetime | None = None,
+    version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> pl.LazyFrame:
@@ -277,7 +279,7 @@ def scan_table(
         Add a column `sampling_weight`: how many rows of the table each row stands for, 1 over its probability to be
         in the sample. Its sum estimates a count, the sum of ``x * sampling_weight`` a sum; `estimate` does that, and
         tells how far it may be off.
-    version : int, datetime or str, optional
+    version : int, date, datetime or str, optional
         See `open_table`.
     storage_options : mapping of str to str, optional
         For object stores, as `deltalake` takes them.
@@ -331,7 +333,7 @@ def read_table(
     sample: Sample | None = None,
     rows: int | None = None,
     expand: bool = False,
-    version: int | str | datetime | None = None,
+    version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> pl.DataFrame:
@@ -396,7 +398,7 @@ def estimate(
     max_bytes: int | None = None,
     min_group_rows: int = 0,
     memory_bytes: int | None = None,
-    version: int | str | datetime | None = None,
+    version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> Estimate:
@@ -453,7 +455,7 @@ def estimate(
 
 def convert_table(
     path: str | os.PathLike[str],
-    columns: Sequence[str],
+    columns: IndexColumns,
     *,
     cube_size: int | None = None,
     dialect: BlocksDialect | None = None,
@@ -475,7 +477,7 @@ def convert_table(
         Folder or address of the table, or of the Parquet files: all in one folder, of one schema (columns may
         be missing, then they are null). A Delta log is made for them; their columns are read once, for
         statistics.
-    columns : sequence of str
+    columns : sequence of str or mapping of str to str
         Columns to index, in order, as for `write_table`. How each is indexed is decided when the first rows
         are.
     cube_size : int, optional

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date
 from typing import Final
 
 from qbeast_core.errors import QbeastError
@@ -23,7 +23,7 @@ _TABLES: Final = Kept[tuple[str, bool], Table](_KEPT, lambda table: table.reader
 
 def open_version(
     path: str | os.PathLike[str],
-    version: int | str | datetime | None,
+    version: int | str | date | None,
     storage_options: Mapping[str, str] | None,
     *,
     allow_absolute_paths: bool = False,
@@ -45,7 +45,7 @@ def open_version(
 
 def open_reader(
     path: str | os.PathLike[str],
-    version: int | str | datetime | None,
+    version: int | str | date | None,
     storage_options: Mapping[str, str] | None,
     *,
     allow_absolute_paths: bool = False,

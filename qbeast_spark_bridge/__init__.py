@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for: workers import parts of this package that need no PySpark session."""
     if name not in _HOMES:
         msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(msg, name=name, obj=sys.modules[__name__])
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 

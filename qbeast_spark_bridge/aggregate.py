@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date
 from typing import TYPE_CHECKING
 
 from qbeast_core.opened import open_reader
@@ -40,7 +40,7 @@ def estimate(
     max_bytes: int | None = None,
     min_group_rows: int = 0,
     memory_bytes: int | None = None,
-    version: int | str | datetime | None = None,
+    version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> Estimate:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from qbeast_core.io.location import resolve_location
 from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.table.index.asked_columns import IndexColumns
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_spark_bridge.engine.engine import SparkEngine
@@ -22,7 +23,7 @@ __all__ = ["convert_table"]
 def convert_table(
     spark: SparkSession,
     path: str | os.PathLike[str],
-    columns: Sequence[str],
+    columns: IndexColumns,
     *,
     cube_size: int | None = None,
     dialect: BlocksDialect | None = None,

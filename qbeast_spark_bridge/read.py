@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -67,7 +67,7 @@ def read_table(
     expand: bool = False,
     where: str | Column | pl.Expr | None = None,
     columns: Sequence[str] | None = None,
-    version: int | str | datetime | None = None,
+    version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> DataFrame:
@@ -94,7 +94,7 @@ def read_table(
         It also chooses files as far as it is understood; of a Column nothing is.
     columns : sequence of str, optional
         Columns to return, in order; all by default.
-    version : int, datetime or str, optional
+    version : int, date, datetime or str, optional
         See `qbeast.open_table`.
     storage_options : mapping of str to str, optional
         For the driver's look at the log in object stores, as `deltalake` takes them. Spark's own access to the

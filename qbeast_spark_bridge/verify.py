@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date
 from typing import TYPE_CHECKING
 
 from qbeast_core.opened import open_reader
@@ -25,7 +25,7 @@ def check(
     path: str | os.PathLike[str],
     *,
     data: bool = True,
-    version: int | str | datetime | None = None,
+    version: int | str | date | None = None,
     progress: ProgressLike = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
@@ -40,7 +40,7 @@ def check(
         Folder or address of the table; executors and this process have to reach it under that name.
     data : bool, default True
         Whether to read the data files; else the log is enough, and Spark has nothing to do.
-    version : int, datetime or str, optional
+    version : int, date, datetime or str, optional
         See `qbeast.open_table`.
     progress : callable or bool, optional
         Called with a `Progress` once all files are read.

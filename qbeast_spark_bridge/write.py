@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
+from qbeast_core.table.index.asked_columns import IndexColumns
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 from qbeast_core.table.write.write import WriteResult, write_rows
@@ -28,7 +29,7 @@ __all__ = ["write_frame", "write_table"]
 def write_table(
     df: DataFrame,
     path: str | os.PathLike[str],
-    columns: Sequence[str] | None = None,
+    columns: IndexColumns | None = None,
     *,
     mode: Mode = "error",
     cube_size: int | None = None,

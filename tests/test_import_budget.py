@@ -59,6 +59,9 @@ def test_completion_offers_public_names_alone() -> None:
 def test_a_name_that_is_not_there_is_told() -> None:
     with pytest.raises(AttributeError, match="module 'qbeast' has no attribute 'write'"):
         qbeast.write  # noqa: B018 - asked for
+    code = "import qbeast; qbeast.read_tabel"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "Did you mean: 'read_table'?" in ran.stderr
 
 
 MOST_MODULES = 70  # of ours: each costs the first task of a session a part of a second

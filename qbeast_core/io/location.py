@@ -61,7 +61,7 @@ def resolve_location(given: str | os.PathLike[str]) -> str:
     text = os.fspath(given) if isinstance(given, os.PathLike) else given
     if not isinstance(cast("object", text), str):  # callers without a type checker pass anything
         kind = f"a {type(text).__qualname__}"
-        raise _refused(kind, "it is no text", "give a folder or an address")
+        raise _refused(kind, *_other_argument(text))
     if not text:
         raise _refused(repr(text), "it is empty", "give a folder or an address; '.' is this folder")
     if _CONTROL.search(text) or not _is_unicode(text):
@@ -171,6 +171,17 @@ def _resolve_address(scheme: str, rest: str) -> str:
     if path and {"", ".", ".."} & set(path.split("/")):
         raise _refused(shown, "it holds an empty part, . or ..", "write it without")
     return f"{scheme}://{rest}"
+
+
+def _other_argument(given: object) -> tuple[str, str]:
+    """Return what something else than a text is, and where it goes."""
+    if hasattr(given, "__arrow_c_stream__") and hasattr(given, "uri"):
+        return "it is open already", "call its own methods, such as table.scan()"
+    if hasattr(given, "__arrow_c_stream__") or type(given).__name__ in ("DataFrame", "LazyFrame"):
+        return "it holds rows, which come before the path", "write write_table(rows, path)"
+    if type(given).__name__ == "SparkSession":
+        return "it is a session, which comes first", "write read_table(spark, path)"
+    return "it is no text", "give a folder or an address"
 
 
 def _bucket(address: str) -> str:

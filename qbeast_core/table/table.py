@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import polars as pl
@@ -1418,7 +1418,7 @@ class Table:
             now_ms=RUNTIME.now_ms(),
         )
 
-    def restore(self, version: int | str | datetime, *, dry_run: bool = False) -> RestoreResult:
+    def restore(self, version: int | str | date, *, dry_run: bool = False) -> RestoreResult:
         """Make an older version the newest: its rows, its columns, its properties and its index.
 
         One commit; no data is rewritten, and the versions in between stay in the history. What others commit
@@ -1426,7 +1426,7 @@ class Table:
 
         Parameters
         ----------
-        version : int, datetime or str
+        version : int, date, datetime or str
             A version number, or a time, as for `qbeast.open_table`.
         dry_run : bool, default False
             Change nothing and say what would be done.

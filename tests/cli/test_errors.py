@@ -128,7 +128,11 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["write", "PLAIN", "TABLE", "-c", "id"], 5, "qbeast append"),
     (["write", "PLAIN", "new"], 2, "--columns a,b:quantiles"),
     (["write", "PLAIN", "new", "-c", "nope"], 2, "['nope']"),
-    (["write", "PLAIN", "new", "-c", "id:nope"], 2, "'nope' is no kind of index: there are auto, hash"),
+    (
+        ["write", "PLAIN", "new", "-c", "id:nope"],
+        2,
+        "'nope' is no kind of index: there are linear, quantiles, hash",
+    ),
     (["write", "PLAIN", "new", "-c", "id", "--txn", "x"], 2, "APPLICATION:VERSION"),
     (["write", "PLAIN", "new", "-c", "id", "--cube-size", "0"], 2, "from 1 to"),
     (["append", "PLAIN", "TABLE", "-c", "brand"], 2, "brand"),

@@ -320,7 +320,10 @@ def _expression(given: object, schema: pl.Schema, asked: _Asked) -> pl.Expr:
     if isinstance(given, pl.Expr):
         return given
     if not isinstance(given, str):
-        asked.refuse(f"must be a Polars expression or SQL text, not {type(given).__name__}")
+        several = " Join conditions by &: (pl.col('a') > 1) & (pl.col('b') < 2)." * isinstance(
+            given, list | tuple
+        )
+        asked.refuse(f"must be a Polars expression or SQL text, not {type(given).__name__}", cure=several)
     # Workers of Spark evaluate what was understood before, and do without the grammar of SQL.
     from qbeast_core.query.sql_expressions import sql_expression  # noqa: PLC0415 -- see above
     from qbeast_core.query.sql_tokens import SqlRefused  # noqa: PLC0415 -- as above

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
-from qbeast_core.hints import Message, argument, call, did_you_mean, named, refusal
+from qbeast_core.hints import Message, argument, call, did_you_mean, named
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.fitting import texts_changed
 from qbeast_core.space.arrays import BoolArray, F64Array
@@ -22,6 +22,7 @@ from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.spec.transformation import QuantilesTransformation
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
+from qbeast_core.table.index.asked_columns import IndexColumns, column_texts
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.tree.columns import data_type_of, to_index_column
 from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
@@ -158,7 +159,7 @@ def specs_of_table(state: IndexState, *, redraw: bool = False) -> tuple[ColumnSp
 
 
 def specs_of_overwrite(
-    columns: Sequence[str] | None, config: TableConfig, schema: pl.Schema
+    columns: IndexColumns | None, config: TableConfig, schema: pl.Schema
 ) -> tuple[ColumnSpec, ...]:
     """Return the columns that a table is indexed by once other rows replace those it has.
 
@@ -166,8 +167,8 @@ def specs_of_overwrite(
 
     Parameters
     ----------
-    columns : sequence of str or None
-        ``"name"`` or ``"name:kind"``; None keeps columns, kinds and order of the table.
+    columns : IndexColumns or None
+        As a user gives them; None keeps columns, kinds and order of the table.
     config : TableConfig
         Of the table as it is.
     schema : polars.Schema
@@ -286,13 +287,13 @@ def _numbers(values: pl.Series) -> F64Array:
     return number_values(column)
 
 
-def resolve_specs(columns: Sequence[str] | None, current: Revision | None) -> tuple[ColumnSpec, ...]:
+def resolve_specs(columns: IndexColumns | None, current: Revision | None) -> tuple[ColumnSpec, ...]:
     """Return the columns to index: those asked for, checked against those of the table.
 
     Parameters
     ----------
-    columns : sequence of str or None
-        ``"name"`` or ``"name:kind"``; None takes those of the table.
+    columns : IndexColumns or None
+        As a user gives them; None takes those of the table.
     current : Revision or None
         The revision that is appended to; None: the columns are free to choose.
 
@@ -314,7 +315,7 @@ def resolve_specs(columns: Sequence[str] | None, current: Revision | None) -> tu
                 )
             )
         return tuple(ColumnSpec(name) for name in current.columns)
-    specs = tuple(parse_column_spec(text) for text in _texts(columns))
+    specs = tuple(parse_column_spec(text) for text in column_texts(columns))
     names = [spec.name for spec in specs]
     if not 1 <= len(names) <= MOST_COLUMNS:
         msg = f"a table is indexed by 1 to {MOST_COLUMNS} columns, got {len(names)}; nothing was written"
@@ -331,18 +332,6 @@ def resolve_specs(columns: Sequence[str] | None, current: Revision | None) -> tu
         )
         raise InvalidColumnsError(msg, columns=names)
     return specs
-
-
-def _texts(columns: object) -> list[str]:
-    ordered = not isinstance(columns, str | frozenset | set | dict)
-    listed: list[object] = list(columns) if ordered and isinstance(columns, Iterable) else [columns]
-    texts = [text for text in listed if ordered and isinstance(text, str)]
-    if len(texts) < len(listed):
-        told = refusal("columns", "must be a list of names", "nothing was written", given=columns)
-        split = [name.strip() for name in columns.split(",")] if isinstance(columns, str) else []
-        cure = (". Did you mean ", argument(columns=split), "?") if any(split) else ()
-        raise InvalidColumnsError(Message(told, *cure))
-    return texts
 
 
 def check_columns(specs: Sequence[ColumnSpec], schema: pl.Schema, dialect: BlocksDialect) -> None:

@@ -33,6 +33,7 @@ from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.column_names import refuse_names
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.index.asked_columns import column_texts
 from qbeast_core.table.index.revision import check_columns, resolve_specs
 from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, ParquetFolder, find_parquet
 from qbeast_core.table.read.scan_task import open_files
@@ -166,7 +167,7 @@ def _published(
 
 def _told(options: WriteOptions) -> dict[str, Any]:
     """Return what the history says of every conversion."""
-    columns = {"columnsToIndex": ",".join(options.columns or ())}
+    columns = {"columnsToIndex": ",".join(column_texts(options.columns or ()))}
     return {
         "operation": "CONVERT",
         "commit_info": {**options.commit_metadata, "operationParameters": columns},

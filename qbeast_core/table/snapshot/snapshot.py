@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -386,8 +386,8 @@ def travel(version: object) -> tuple[int | None, datetime | None]:
 
     Parameters
     ----------
-    version : int, datetime, str or None
-        A number, a time, its ISO 8601 text, or None for the newest version.
+    version : int, datetime, date, str or None
+        A number, a time, a date (its first moment in UTC), the text of either, or None for the newest version.
 
     Raises
     ------
@@ -396,8 +396,8 @@ def travel(version: object) -> tuple[int | None, datetime | None]:
 
     Examples
     --------
-    >>> travel(3), travel("2026-01-31")[1].isoformat()
-    ((3, None), '2026-01-31T00:00:00+00:00')
+    >>> travel(3), travel("3"), travel("2026-01-31")[1].isoformat()
+    ((3, None), (3, None), '2026-01-31T00:00:00+00:00')
     """
     match version:
         case None:
@@ -408,14 +408,17 @@ def travel(version: object) -> tuple[int | None, datetime | None]:
             return version, None
         case datetime():
             return None, _zoned(version)
+        case date():
+            return None, datetime(version.year, version.month, version.day, tzinfo=UTC)
         case str():
             try:
                 return None, _zoned(datetime.fromisoformat(version))
             except ValueError:
-                pass
+                if version.isdecimal():
+                    return int(version), None
         case _:
             pass
-    what = "must be a number of at least 0, a datetime or its ISO 8601 text (a number is no text)"
+    what = "must be a number of at least 0, a date, a datetime, or the text of one (ISO 8601)"
     raise InvalidInputError(refusal("version", what, "nothing was read", given=version), argument="version")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from numbers import Real
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import polars as pl
 
@@ -25,6 +25,9 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.target import Mode, check_mode
 from qbeast_core.tree.columns import to_index_column
 from qbeast_core.tree.fit import ColumnBounds
+
+if TYPE_CHECKING:
+    from qbeast_core.table.index.asked_columns import IndexColumns
 
 __all__ = [
     "ColumnStats",
@@ -75,7 +78,7 @@ _SUFFIXES = ("_min", "_max", "_quantiles")
 class WriteOptions:
     """Options of a write, as `qbeast.write_table` documents them."""
 
-    columns: Sequence[str] | None = None
+    columns: IndexColumns | None = None
     columns_if_none: Sequence[str] | None = None  # where neither `columns` nor a table names any
     mode: Mode = "error"
     cube_size: int | None = None

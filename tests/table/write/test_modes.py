@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -301,3 +301,37 @@ def test_a_relative_path_and_a_file_address_are_paths_too(
     qbeast.write_table(MORE, (tmp_path / "t").as_uri(), mode="append")
     for path in ("t", "./t", "t/", tmp_path / "t", (tmp_path / "t").as_uri()):
         assert_same_rows(qbeast.read_table(path), pl.concat([ROWS, MORE]))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ["id:linear", "x:hash"],
+        [("id", "linear"), ("x", "hash")],
+        {"id": "linear", "x": "hash"},
+        {"id": "linear", "x": "hashing"},
+        [pl.col("id"), "x:hash"],
+        ["id", ("x", "hash")],
+    ],
+)
+def test_columns_to_index_are_texts_pairs_or_a_mapping(tmp_path: Path, columns: Any) -> None:
+    rows = pl.DataFrame({"id": range(100), "x": range(100)})
+    result = qbeast.write_table(rows, tmp_path / "t", columns)
+    assert result.transformers == {"id": "linear", "x": "hash"}
+    rows.write_delta(tmp_path / "plain")
+    assert qbeast.convert_table(tmp_path / "plain", columns).columns == ("id", "x")
+    qbeast.open_table(tmp_path / "plain").optimize()
+    assert qbeast.open_table(tmp_path / "plain").revisions[-1].transformer_kinds["x"] == "hash"
+
+
+def test_versions_are_numbers_dates_times_or_texts(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"id": range(100)})
+    for first in (0, 100, 200):
+        qbeast.write_table(rows.with_columns(pl.col("id") + first), tmp_path / "t", ["id"], mode="append")
+    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
+    for version, number in {0: 0, "1": 1, tomorrow: 2, f"{tomorrow}": 2, f"{tomorrow}T12:00": 2}.items():
+        assert qbeast.open_table(tmp_path / "t", version=version).version == number
+        assert qbeast.read_table(tmp_path / "t", version=version).height == 100 * (number + 1)
+    with pytest.raises(qbeast.VersionNotFoundError, match="oldest is 0"):
+        qbeast.open_table(tmp_path / "t", version=date(2001, 1, 1))
+    assert qbeast.open_table(tmp_path / "t").restore("0").version == 3

@@ -1,0 +1,63 @@
+"""Columns to index as users give them, as the texts that the rest understands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, cast
+
+import polars as pl
+
+from qbeast_core.errors import InvalidColumnsError
+from qbeast_core.hints import Message, argument, refusal
+
+__all__ = ["IndexColumns", "column_texts"]
+
+IndexColumns: TypeAlias = Sequence[str | tuple[str, str | None] | pl.Expr] | Mapping[str, str | None]
+"""Names, ``"name:kind"``, pairs of name and kind or plain ``pl.col`` in a list; or kinds by name, None: any."""
+
+
+def column_texts(columns: IndexColumns) -> list[str]:
+    """Return columns to index as texts, ``"name"`` or ``"name:kind"``.
+
+    Parameters
+    ----------
+    columns : IndexColumns
+        As a user gives them.
+
+    Raises
+    ------
+    InvalidColumnsError
+        They are none of these.
+
+    Examples
+    --------
+    >>> column_texts(["a", ("b", "hash"), pl.col("c")]), column_texts({"a": "linear", "b": None})
+    (['a', 'b:hash', 'c'], ['a:linear', 'b:auto'])
+    """
+    given = cast("object", columns)
+    ordered = isinstance(given, Iterable) and not isinstance(given, str | frozenset | set)
+    pairs: object = given.items() if isinstance(given, Mapping) else given
+    listed: list[object] = list(cast("Iterable[object]", pairs)) if ordered else []
+    texts = [text for one in listed if (text := _column_text(one)) is not None]
+    if not ordered or len(texts) < len(listed):
+        what = "must be a list of names, 'a' or 'a:hash', or map names to kinds"
+        split = [name.strip() for name in given.split(",")] if isinstance(given, str) else []
+        cure = (". Did you mean ", argument(columns=split), "?") if any(split) else ()
+        raise InvalidColumnsError(
+            Message(refusal("columns", what, "nothing was written", given=given), *cure)
+        )
+    return texts
+
+
+def _column_text(given: object) -> str | None:
+    match given:
+        case str():
+            return given
+        case (str(name), None):
+            return f"{name}:auto"
+        case (str(name), str(kind)):
+            return f"{name}:{kind}"
+        case pl.Expr() if given.meta.is_column():
+            return given.meta.output_name()
+        case _:
+            return None
