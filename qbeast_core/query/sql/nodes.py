@@ -7,10 +7,10 @@ from typing import Final
 
 from sqlglot import exp
 
-_Nodes = Mapping[type[exp.Expression], frozenset[str]]
+_Nodes = Mapping[type[exp.Expr], frozenset[str]]
 
 
-def _nodes(*kinds: type[exp.Expression], args: str = "") -> _Nodes:
+def _nodes(*kinds: type[exp.Expr], args: str = "") -> _Nodes:
     more = frozenset(args.split())
     return {kind: frozenset({"this", "expression"}) | more for kind in kinds}
 

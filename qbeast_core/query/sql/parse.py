@@ -5,17 +5,22 @@ The tree is the only reading of a text. Everything that evaluates it walks the t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.parser import Parser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokenizer_core import Token, TokenType
 
 from qbeast_core.query.sql.nodes import AGGREGATES, CURES, NODES, PREDICATES
-from qbeast_core.query.sql.tokens import BEFORE_OPERANDS, InvalidSqlError, bounded, with_columns_quoted
+from qbeast_core.query.sql.tokens import (
+    BEFORE_OPERANDS,
+    bounded,
+    invalid_sql,
+    with_columns_quoted,
+)
 
 MAX_DEPTH: Final = 100
 """Levels of a tree; chains of AND and of OR count as one level."""
@@ -34,8 +39,8 @@ class _Tokenizer(DuckDB.Tokenizer):
     IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - sqlglot's metaclass reads a list
 
 
-class _Parser(DuckDB.Parser):
-    def _parse_paren(self) -> exp.Expression | None:
+class _Parser(DuckDBParser):
+    def _parse_paren(self) -> exp.Expr | None:
         # sqlglot adds parentheses of its own around some operands; only these are in the text.
         node = super()._parse_paren()
         if isinstance(node, exp.Paren):
@@ -48,7 +53,7 @@ class _QbeastDuckDB(DuckDB):
     Parser = _Parser
 
 
-def parse_condition(text: str, columns: Collection[str]) -> exp.Expression:
+def parse_condition(text: str, columns: Collection[str]) -> exp.Expr:
     """Parse an expression over the columns of one row.
 
     Parameters
@@ -60,7 +65,7 @@ def parse_condition(text: str, columns: Collection[str]) -> exp.Expression:
 
     Returns
     -------
-    sqlglot.exp.Expression
+    sqlglot.exp.Expr
         A tree whose nodes and arguments are all in `nodes.NODES`.
 
     Raises
@@ -76,7 +81,7 @@ def parse_condition(text: str, columns: Collection[str]) -> exp.Expression:
     return _checked(_parse(text, columns, exp.Condition), aggregates=False)
 
 
-def parse_aggregate(text: str, columns: Collection[str]) -> exp.Expression:
+def parse_aggregate(text: str, columns: Collection[str]) -> exp.Expr:
     """Parse an aggregate of rows, or arithmetic on aggregates; otherwise as `parse_condition`.
 
     Parameters
@@ -106,17 +111,17 @@ def parse_select(text: str, columns: Collection[str]) -> exp.Select:
     """
     tree = _parse(text, columns, exp.Select)
     if not isinstance(tree, exp.Select):
-        msg = "it is not a SELECT"
-        raise InvalidSqlError(msg)
+        invalid_sql("it is not a SELECT")
     known = {"expressions", "from_", "where", "group", "kind"}
     for name, value in tree.args.items():
         if value and name not in known:
-            msg = f"{_sql(value)!r} is not supported; a query has SELECT, FROM, WHERE and GROUP BY only"
-            raise InvalidSqlError(msg)
+            invalid_sql(
+                f"{_sql(value)!r} is not supported; a query has SELECT, FROM, WHERE and GROUP BY only"
+            )
     return tree
 
 
-def checked_part(tree: exp.Expression, *, aggregates: bool) -> exp.Expression:
+def checked_part(tree: exp.Expr, *, aggregates: bool) -> exp.Expr:
     """Check one expression of a query, as `parse_condition` and `parse_aggregate` do."""
     return _checked(tree, aggregates=aggregates)
 
@@ -128,9 +133,9 @@ def without_parentheses(node: Any) -> Any:
     return node
 
 
-def operands(node: exp.Expression) -> list[exp.Expression]:
+def operands(node: exp.Expr) -> list[exp.Expr]:
     """Return the operands of a chain of one connective, through parentheses, without recursion."""
-    kind, found, waiting = type(node), list[exp.Expression](), [node]
+    kind, found, waiting = type(node), list[exp.Expr](), [node]
     while waiting:
         one = without_parentheses(waiting.pop())
         if isinstance(one, kind):
@@ -140,28 +145,24 @@ def operands(node: exp.Expression) -> list[exp.Expression]:
     return found
 
 
-def _parse(text: str, columns: Collection[str], into: type[exp.Expression]) -> exp.Expression:
+def _parse(text: str, columns: Collection[str], into: type[exp.Expr]) -> exp.Expr:
     dialect = _QbeastDuckDB()
     try:
         tokens = with_columns_quoted(bounded(text, dialect.tokenize), frozenset(columns))
         _refuse_words(tokens)
         trees = dialect.parser().parse_into(into, tokens, text)
     except ParseError as error:
-        raise InvalidSqlError(_reason(error, text)) from error
+        invalid_sql(_reason(error, text), error)
     except TokenError as error:
-        msg = "a quoted text, a quoted name or a comment does not end"
-        raise InvalidSqlError(msg) from error
+        invalid_sql("a quoted text, a quoted name or a comment does not end", error)
     except RecursionError as error:
-        msg = "it is nested too deeply"
-        raise InvalidSqlError(msg) from error
+        invalid_sql("it is nested too deeply", error)
     found = [tree for tree in trees if tree is not None]
     if not found:
-        msg = "it ends too early"
-        raise InvalidSqlError(msg)
+        invalid_sql("it ends too early")
     if len(found) > 1:
-        msg = "it has a second statement after ';'"
-        raise InvalidSqlError(msg)
-    return found[0]  # type: ignore[return-value] # sqlglot types it as its common base
+        invalid_sql("it has a second statement after ';'")
+    return found[0]
 
 
 def _refuse_words(tokens: list[Token]) -> None:
@@ -171,11 +172,9 @@ def _refuse_words(tokens: list[Token]) -> None:
         if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
             continue
         if index == 0 and word == "WHERE":
-            msg = "it starts with WHERE; leave WHERE out"
-            raise InvalidSqlError(msg)
+            invalid_sql("it starts with WHERE; leave WHERE out")
         if word in CURES and not (index + 1 < len(tokens) and tokens[index + 1].text == "("):
-            msg = f"{token.text!r} at character {token.start} is not supported; {CURES[word]}"
-            raise InvalidSqlError(msg)
+            invalid_sql(f"{token.text!r} at character {token.start} is not supported; {CURES[word]}")
 
 
 def _reason(error: ParseError, text: str) -> str:
@@ -188,29 +187,26 @@ def _reason(error: ParseError, text: str) -> str:
     )
 
 
-def _checked(tree: exp.Expression, *, aggregates: bool) -> exp.Expression:
+def _checked(tree: exp.Expr, *, aggregates: bool) -> exp.Expr:
     """Check every node, iteratively: the tree may be deep until this has been done."""
     conditions = 0
-    waiting: list[tuple[exp.Expression, int]] = [(tree, 0)]
+    waiting: list[tuple[exp.Expr, int]] = [(tree, 0)]
     while waiting:
         node, depth = waiting.pop()
         if depth > MAX_DEPTH:
-            msg = f"it nests more than {MAX_DEPTH} operators"
-            raise InvalidSqlError(msg)
+            invalid_sql(f"it nests more than {MAX_DEPTH} operators")
         _check_node(node, aggregates=aggregates)
         parts = operands(node) if isinstance(node, _AND_OR) else list(_children(node))
         conditions += len(parts) if isinstance(node, _AND_OR) else 0
         if conditions > MAX_CONDITIONS:
-            msg = (
+            invalid_sql(
                 f"it joins more than {MAX_CONDITIONS} conditions; compare a column with many values by "
                 "column IN (1, 2, 3), give a Polars expression, or split the work into several calls"
             )
-            raise InvalidSqlError(msg)
         if len(parts) > MAX_ITEMS and not all(
             isinstance(without_parentheses(p), _CONSTANTS) for p in parts[1:]
         ):
-            msg = f"it lists more than {MAX_ITEMS:,} values that are not constants"
-            raise InvalidSqlError(msg)
+            invalid_sql(f"it lists more than {MAX_ITEMS:,} values that are not constants")
         waiting += [(part, depth + (not isinstance(node, exp.Paren))) for part in parts]
     return tree
 
@@ -218,20 +214,19 @@ def _checked(tree: exp.Expression, *, aggregates: bool) -> exp.Expression:
 _CONSTANTS: Final = (exp.Literal, exp.Null, exp.Boolean, exp.Neg)
 
 
-def _children(node: exp.Expression) -> Iterator[exp.Expression]:
-    return node.iter_expressions()  # type: ignore[return-value] # as above
+def _children(node: exp.Expr) -> Iterator[exp.Expr]:
+    return node.iter_expressions()
 
 
-def _check_node(node: exp.Expression, *, aggregates: bool) -> None:
+def _check_node(node: exp.Expr, *, aggregates: bool) -> None:
     allowed = NODES.get(type(node))
     if allowed is None and aggregates:
         allowed = AGGREGATES.get(type(node))
     if allowed is None:
-        raise InvalidSqlError(_unknown(node))
+        invalid_sql(_unknown(node))
     for name, value in node.args.items():
         if value and name not in allowed and value is not exp.Null:
-            msg = f"{_sql(node)} uses {name.strip('_').upper()}, which is not supported"
-            raise InvalidSqlError(msg)
+            invalid_sql(f"{_sql(node)} uses {name.strip('_').upper()}, which is not supported")
     if isinstance(node, PREDICATES):
         for part in _children(node):
             inner = part
@@ -239,32 +234,32 @@ def _check_node(node: exp.Expression, *, aggregates: bool) -> None:
                 inner = inner.this
             nested = isinstance(inner, (*PREDICATES, *_AND_OR, exp.Not))
             if nested and not (isinstance(node, exp.Escape) and isinstance(inner, (exp.Like, exp.ILike))):
-                msg = (
+                invalid_sql(
                     f"{_sql(inner)} is an operand of another comparison without parentheses; join comparisons by AND, "
                     "or put parentheses around it"
                 )
-                raise InvalidSqlError(msg)
 
 
-def _unknown(node: exp.Expression) -> str:
-    if type(node) in AGGREGATES or isinstance(node, (exp.AggFunc, exp.Window, exp.UDTF)):
-        return f"{_sql(node)} looks at several columns or rows at once"
-    if isinstance(node, (exp.Query, exp.Subquery, exp.Exists)):
-        return f"{_sql(node)} is a query; only expressions over the columns of a row are supported"
-    if isinstance(node, exp.Star):
-        return "unexpected '*'"
-    if isinstance(node, (exp.Placeholder, exp.Parameter)):
-        return f"{_sql(node)} is a parameter; write the value itself"
-    if isinstance(node, exp.Anonymous):
-        return f"the function {str(node.this)!r} is not supported"
-    if isinstance(node, exp.Func):
-        return f"the function {node.sql_name().lower()!r} is not supported"
-    return f"{_sql(node)} is not supported"
+_REASONS: Final[Sequence[tuple[tuple[type[exp.Expr], ...], str]]] = (
+    ((*AGGREGATES, exp.AggFunc, exp.Window, exp.UDTF), "{0} looks at several columns or rows at once"),
+    (
+        (exp.Query, exp.Subquery, exp.Exists),
+        "{0} is a query; only expressions over the columns of a row are supported",
+    ),
+    ((exp.Placeholder, exp.Parameter), "{0} is a parameter; write the value itself"),
+    ((exp.Func,), "the function {1!r} is not supported"),
+    ((exp.Expr,), "{0} is not supported"),
+)
+
+
+def _unknown(node: exp.Expr) -> str:
+    name = node.sql_name().lower() if isinstance(node, exp.Func) else ""
+    return next(text for kinds, text in _REASONS if isinstance(node, kinds)).format(_sql(node), name)
 
 
 def _sql(node: Any) -> str:
     try:
-        text = node.sql("duckdb") if isinstance(node, exp.Expression) else str(node)
+        text = node.sql("duckdb") if isinstance(node, exp.Expr) else str(node)
     except (RecursionError, ValueError):
         text = type(node).__name__
     return repr(text if len(text) <= 60 else f"{text[:60]}…")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 MAX_CHARACTERS: Final = 1_000_000
 """Room for a hundred thousand values of an IN."""
@@ -13,14 +13,19 @@ MAX_CHARACTERS: Final = 1_000_000
 MAX_LEVELS: Final = 30
 """Levels of parentheses, brackets and CASE; sqlglot takes some 25 Python frames for each."""
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _OPENING: Final = frozenset({"(", "[", "{", "CASE"})
 _CLOSING: Final = frozenset({")", "]", "}", "END"})
 _PREFIXES: Final = frozenset({"NOT", "-", "+", "~", "!", "@", "INTERVAL", "CASE"})
-BEFORE_OPERANDS: Final = frozenset(
+BEFORE_OPERANDS: Final = _words(
     """
     ( , [ = == <> != < <= > >= <=> + - * / // % || AND OR NOT WHEN THEN ELSE BETWEEN IN LIKE ILIKE CASE FROM DISTINCT
     SELECT WHERE BY
-    """.split()
+    """
 )
 """Words and signs after which an operand is expected."""
 _NEVER_NAMES: Final = frozenset({"NOT", "CASE"})
@@ -29,6 +34,11 @@ _VALUES: Final = frozenset({"NULL", "TRUE", "FALSE"})
 
 class InvalidSqlError(Exception):
     """Why a text is not supported; callers turn it into an error of the public tree."""
+
+
+def invalid_sql(why: str, cause: BaseException | None = None) -> NoReturn:
+    """Raise `InvalidSqlError`."""
+    raise InvalidSqlError(why) from cause
 
 
 def bounded(text: str, tokenize: Callable[[str], list[Token]]) -> list[Token]:
@@ -47,13 +57,11 @@ def bounded(text: str, tokenize: Callable[[str], list[Token]]) -> list[Token]:
         There are too many characters, levels or prefix operators.
     """
     if len(text) > MAX_CHARACTERS:
-        msg = f"it has more than {MAX_CHARACTERS:,} characters"
-        raise InvalidSqlError(msg)
+        invalid_sql(f"it has more than {MAX_CHARACTERS:,} characters")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        msg = "it has half of a surrogate pair, which is not a character"
-        raise InvalidSqlError(msg) from error
+        invalid_sql("it has half of a surrogate pair, which is not a character", error)
     tokens = tokenize(text)
     level = run = 0
     for token in tokens:
@@ -64,8 +72,7 @@ def bounded(text: str, tokenize: Callable[[str], list[Token]]) -> list[Token]:
         level += (word in _OPENING) - (word in _CLOSING)
         run = run + 1 if word in _PREFIXES else 0
         if max(level, run) > MAX_LEVELS:
-            msg = f"it nests more than {MAX_LEVELS} levels of parentheses or prefix operators"
-            raise InvalidSqlError(msg)
+            invalid_sql(f"it nests more than {MAX_LEVELS} levels of parentheses or prefix operators")
     return tokens
 
 
@@ -90,8 +97,7 @@ def with_columns_quoted(tokens: Sequence[Token], columns: frozenset[str]) -> lis
             continue
         word = token.text.upper()
         if word in _VALUES:
-            msg = f"{token.text!r} is a value and a column; put the column's name into double quotes"
-            raise InvalidSqlError(msg)
+            invalid_sql(f"{token.text!r} is a value and a column; put the column's name into double quotes")
         due = index == 0 or tokens[index - 1].text.upper() in BEFORE_OPERANDS
         after = tokens[index + 1] if index + 1 < len(tokens) else None
         literal = after is not None and after.token_type in (TokenType.STRING, TokenType.NUMBER)

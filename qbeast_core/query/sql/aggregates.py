@@ -1,0 +1,214 @@
+"""Lower aggregates of SQL, and queries of the form ``SELECT ... GROUP BY``, to Polars expressions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+from sqlglot import exp
+
+from qbeast_core.query.sql.lower import Clock, Lowering
+from qbeast_core.query.sql.parse import checked_part, parse_aggregate, parse_select, without_parentheses
+from qbeast_core.query.sql.tokens import invalid_sql
+
+_Aggregate = Callable[[pl.Expr], pl.Expr]
+_AGGREGATES: Final[Mapping[type[exp.Expr], _Aggregate]] = {
+    exp.Avg: lambda values: values.mean(),
+    exp.Sum: lambda values: values.sum(),
+    exp.Median: lambda values: values.median(),
+    exp.Stddev: lambda values: values.std(),
+    exp.StddevSamp: lambda values: values.std(),
+    exp.StddevPop: lambda values: values.std(ddof=0),
+    exp.Variance: lambda values: values.var(),
+    exp.VariancePop: lambda values: values.var(ddof=0),
+    # An estimate has no bound for these; they are lowered so that it can name them.
+    exp.Min: lambda values: values.min(),
+    exp.Max: lambda values: values.max(),
+    exp.First: lambda values: values.first(),
+    exp.Last: lambda values: values.last(),
+}
+_QUANTILES: Final[Mapping[type[exp.Expr], Any]] = {
+    exp.PercentileCont: "linear",
+    exp.PercentileDisc: "equiprobable",
+    exp.Quantile: "linear",
+}
+_SIGNS: Final[Mapping[type[exp.Expr], Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
+    exp.Add: operator.add,
+    exp.Sub: operator.sub,
+    exp.Mul: operator.mul,
+    exp.Div: operator.truediv,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupedQuery:
+    """A lowered query: keys and aggregates by the names of their columns, and the text of its WHERE."""
+
+    by: Mapping[str, pl.Expr]
+    aggregates: Mapping[str, pl.Expr]
+    where: pl.Expr | None
+
+
+def sql_aggregate(text: str, schema: pl.Schema, *, clock: Clock | None = None) -> pl.Expr:
+    """Return the Polars expression of an aggregate of rows, or of arithmetic on aggregates.
+
+    Parameters
+    ----------
+    text : str
+        Calls of ``count``, ``sum``, ``avg``, ``stddev``, ``variance``, ``median``, ``quantile_cont(x, 0.9)`` and
+        their like, each perhaps with ``FILTER (WHERE ...)``, joined by ``+ - * /``; ``sqrt`` of these; numbers.
+    schema : polars.Schema
+        The columns.
+    clock : callable, optional
+        As in `sql_expression`.
+
+    Raises
+    ------
+    InvalidSqlError
+        The text is something else.
+    UnknownColumnError
+        It names a column that does not exist.
+
+    Examples
+    --------
+    >>> schema = pl.Schema({"price": pl.Float64})
+    >>> str(sql_aggregate("sum(price * 2) / count(*)", schema))
+    '[([(col("price")) * (2.0)].sum()) / (len())]'
+    """
+    return _lowered(parse_aggregate(text, schema.names()), Lowering(schema, clock))
+
+
+def sql_query(text: str, schema: pl.Schema, *, clock: Clock | None = None) -> GroupedQuery:
+    """Lower ``SELECT keys, aggregates [FROM name] [WHERE condition] [GROUP BY keys]``.
+
+    Parameters
+    ----------
+    text : str
+        The query. A key of GROUP BY is an expression over a row, a name given by AS, or the position of a column;
+        columns without AS are named by their text.
+    schema : polars.Schema
+        The columns.
+    clock : callable, optional
+        As in `sql_expression`.
+
+    Raises
+    ------
+    InvalidSqlError
+        The query has another form, or a column that is neither a key nor an aggregate.
+    UnknownColumnError
+        It names a column that does not exist.
+
+    Examples
+    --------
+    >>> schema = pl.Schema({"price": pl.Float64, "shop": pl.String})
+    >>> found = sql_query("SELECT shop, avg(price) AS mean FROM self WHERE price > 1 GROUP BY shop", schema)
+    >>> list(found.by), list(found.aggregates)
+    (['shop'], ['mean'])
+    """
+    tree, lowering = parse_select(text, schema.names()), Lowering(schema, clock)
+    columns = _columns(tree)
+    where, group = tree.args.get("where"), tree.args.get("group")
+    keys = [] if group is None else [_key(one, columns, schema) for one in _plain_group(group)]
+    by: dict[str, pl.Expr] = {}
+    aggregates: dict[str, pl.Expr] = {}
+    for name, node in columns.items():
+        if node in keys:
+            by[name] = lowering.value(checked_part(node, aggregates=False)).expr
+        else:
+            aggregates[name] = _lowered(checked_part(node, aggregates=True), lowering)
+    for key in keys:
+        if key not in columns.values():
+            by[_name(key)] = lowering.value(checked_part(key, aggregates=False)).expr
+    condition = None if where is None else lowering.condition(checked_part(where.this, aggregates=False))
+    return GroupedQuery(by, aggregates, condition)
+
+
+def _columns(tree: exp.Select) -> dict[str, exp.Expr]:
+    found: dict[str, exp.Expr] = {}
+    for node in tree.expressions:
+        name = _name(node)
+        if name in found:
+            invalid_sql(f"two columns are called {name!r}; name them by AS")
+        found[name] = node.this if isinstance(node, exp.Alias) else node
+    return found
+
+
+def _name(node: exp.Expr) -> str:
+    if isinstance(node, exp.Alias):
+        return str(node.alias)
+    return str(node.this.this) if isinstance(node, exp.Column) else node.sql("duckdb")
+
+
+def _plain_group(group: exp.Group) -> list[exp.Expr]:
+    extra = [name for name, value in group.args.items() if value and name != "expressions"]
+    if extra:
+        invalid_sql(f"GROUP BY {extra[0].strip('_').upper()} is not supported; list the keys")
+    return list(group.expressions)
+
+
+def _key(node: exp.Expr, columns: Mapping[str, exp.Expr], schema: pl.Schema) -> exp.Expr:
+    """Return what a key of GROUP BY stands for: the column at a position, a name given by AS, or itself."""
+    node = without_parentheses(node)
+    if isinstance(node, exp.Literal) and not node.is_string:
+        position = int(node.this) if node.this.isdigit() else 0
+        if not 1 <= position <= len(columns):
+            invalid_sql(f"GROUP BY {node.this} is not the position of a column; there are {len(columns)}")
+        return list(columns.values())[position - 1]
+    alias = _name(node) if isinstance(node, exp.Column) else ""
+    return columns[alias] if alias in columns and alias not in schema else node
+
+
+def _lowered(node: exp.Expr, lowering: Lowering) -> pl.Expr:
+    """Lower arithmetic on aggregates, with numbers as DOUBLE."""
+    node = without_parentheses(node)
+    if type(node) in _SIGNS:
+        return _SIGNS[type(node)](_lowered(node.this, lowering), _lowered(node.expression, lowering))
+    if isinstance(node, exp.Neg):
+        return -_lowered(node.this, lowering)
+    if isinstance(node, exp.Sqrt):
+        return _lowered(node.this, lowering).sqrt()
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return pl.lit(float(node.this))
+    if isinstance(node, exp.Filter):
+        return _aggregate(node.this, lowering, lowering.condition(node.expression.this))
+    return _aggregate(node, lowering, None)
+
+
+def _aggregate(node: exp.Expr, lowering: Lowering, where: pl.Expr | None) -> pl.Expr:
+    if isinstance(node, exp.Count):
+        return _count(node, lowering, where)
+    if isinstance(node, exp.CountIf):  # what is not a condition has no sum
+        condition = lowering.condition(node.this)
+        return (condition if where is None else condition & where).sum()
+    known = type(node) in _AGGREGATES or type(node) in _QUANTILES
+    if not known or node.this is None:
+        invalid_sql(
+            f"{node.sql('duckdb')[:60]!r} is not an aggregate; write avg(column), sum(column) or the like"
+        )
+    values = _values(node.this, lowering)
+    values = values if where is None else values.filter(where)
+    if type(node) in _AGGREGATES:
+        return _AGGREGATES[type(node)](values)
+    level = node.args.get("quantile", node.args.get("expression"))
+    if not isinstance(level, exp.Literal) or level.is_string or not 0 <= float(level.this) <= 1:
+        invalid_sql("a quantile takes a column and a level from 0 to 1, as in quantile_cont(price, 0.9)")
+    return values.quantile(float(level.this), _QUANTILES[type(node)])
+
+
+def _count(node: exp.Count, lowering: Lowering, where: pl.Expr | None) -> pl.Expr:
+    counted = node.this
+    if isinstance(counted, (exp.Star, exp.Literal)):
+        return pl.len() if where is None else where.filter(where).count()
+    distinct = isinstance(counted, exp.Distinct)
+    if distinct and len(counted.expressions) != 1:
+        invalid_sql("count(DISTINCT ...) takes one column")
+    values = _values(counted.expressions[0] if distinct else counted, lowering)
+    values = values if where is None else values.filter(where)
+    return values.n_unique() if distinct else values.count()
+
+
+def _values(node: exp.Expr, lowering: Lowering) -> pl.Expr:
+    return lowering.value(checked_part(node, aggregates=False)).expr

@@ -1,0 +1,153 @@
+"""CAST and TRY_CAST of SQL on typed values."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from typing import Final
+
+import polars as pl
+from sqlglot import exp
+
+from qbeast_core.query.sql.tokens import invalid_sql
+from qbeast_core.query.sql.values import (
+    INTEGERS,
+    MAX_DIGITS,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    Value,
+    as_datetime,
+    of_type,
+    scale_of,
+    shown,
+    text,
+    text_literal,
+)
+
+_TYPES: Final[dict[exp.DType, pl.DataType]] = {
+    exp.DType.BOOLEAN: pl.Boolean(),
+    exp.DType.TINYINT: pl.Int8(),
+    exp.DType.SMALLINT: pl.Int16(),
+    exp.DType.INT: pl.Int32(),
+    exp.DType.BIGINT: pl.Int64(),
+    exp.DType.INT128: pl.Int128(),
+    exp.DType.FLOAT: pl.Float32(),
+    exp.DType.DOUBLE: pl.Float64(),
+    exp.DType.TEXT: pl.String(),
+    exp.DType.VARCHAR: pl.String(),
+    exp.DType.CHAR: pl.String(),
+    exp.DType.DATE: pl.Date(),
+    exp.DType.TIMESTAMP: TIMESTAMP,
+    exp.DType.TIMESTAMPNTZ: TIMESTAMP,
+    exp.DType.TIMESTAMPTZ: TIMESTAMPTZ,
+}
+_DEFAULT_DECIMAL: Final = (18, 3)
+
+
+def type_of(node: exp.DataType) -> pl.DataType:
+    """Return the type that a CAST names."""
+    kind = node.this
+    if kind == exp.DType.DECIMAL:
+        return _decimal_type([int(one.this.this) for one in node.expressions])
+    dtype = _TYPES.get(kind)
+    if dtype is None or node.expressions:
+        invalid_sql(f"a cast to {node.sql('duckdb')[:60]} is not supported")
+    return dtype
+
+
+def _decimal_type(sizes: list[int]) -> pl.DataType:
+    precision, scale = (*sizes, 0)[:2] if sizes else _DEFAULT_DECIMAL
+    if not 1 <= precision <= MAX_DIGITS:
+        invalid_sql(f"DECIMAL({precision}, {scale}) is invalid; a decimal has at most {MAX_DIGITS} digits")
+    if scale > precision:
+        invalid_sql(f"DECIMAL({precision}, {scale}) has more digits after the point than digits")
+    return pl.Decimal(precision, scale)
+
+
+def cast(value: Value, dtype: pl.DataType, *, strict: bool) -> Value:
+    """Lower a cast; where `strict`, evaluation fails on a value that the type does not hold, else it becomes null."""
+    if value.is_null:
+        return of_type(pl.lit(None, dtype=dtype), dtype)
+    if value.is_text_const and not isinstance(dtype, pl.String):
+        return _literal(value.const, dtype, strict=strict)
+    if value.dtype == dtype and not value.is_number_const:
+        return value
+    expr = _converted(value, dtype, strict=strict)
+    if expr is None:
+        invalid_sql(f"a cast of {shown(value.dtype)} to {shown(dtype)} is not supported")
+    return of_type(expr, dtype)
+
+
+def _literal(given: str, dtype: pl.DataType, *, strict: bool) -> Value:
+    found = text_literal(given, dtype)
+    if found is not None and found.dtype != dtype:
+        return cast(found, dtype, strict=strict)
+    if found is None and strict:
+        invalid_sql(f"{given[:60]!r} is not a value of type {shown(dtype)}")
+    return of_type(pl.lit(None, dtype=dtype), dtype) if found is None else found
+
+
+def _converted(value: Value, dtype: pl.DataType, *, strict: bool) -> pl.Expr | None:
+    if value.dtype.is_numeric() or isinstance(value.dtype, pl.Boolean):
+        return _of_number(value, dtype, strict=strict)
+    if isinstance(value.dtype, pl.String):
+        number = dtype.is_numeric() and not isinstance(dtype, pl.Decimal)
+        if isinstance(dtype, pl.Date):
+            return value.expr.str.to_date("%Y-%m-%d", strict=strict)
+        return value.expr.cast(dtype, strict=strict) if number or isinstance(dtype, pl.String) else None
+    if isinstance(value.dtype, (pl.Date, pl.Datetime)):
+        return _of_time(value, dtype)
+    return None
+
+
+def _of_number(value: Value, dtype: pl.DataType, *, strict: bool) -> pl.Expr | None:
+    expr, source = value.expr, value.dtype
+    if isinstance(dtype, pl.Boolean):
+        return expr != 0
+    if isinstance(dtype, pl.String):
+        return None if source.is_float() else expr.cast(pl.String)
+    if isinstance(dtype, INTEGERS):
+        if source.is_float():
+            expr = expr.round(0, mode="half_to_even")
+        elif isinstance(source, pl.Decimal):
+            expr = expr.round(0, mode="half_away_from_zero")
+        return expr.cast(dtype, strict=strict)
+    if isinstance(dtype, pl.Decimal):
+        return _as_decimal(value, dtype, strict=strict)
+    return expr.cast(dtype, strict=strict) if dtype.is_float() else None
+
+
+def _as_decimal(value: Value, dtype: pl.Decimal, *, strict: bool) -> pl.Expr | None:
+    if value.is_number_const:
+        try:
+            rounded = Decimal(value.const).quantize(Decimal(1).scaleb(-scale_of(dtype)), ROUND_HALF_UP)
+        except InvalidOperation as error:
+            invalid_sql(f"{value.const} does not fit {dtype}", error)
+        if len(rounded.as_tuple().digits) > (dtype.precision or MAX_DIGITS):
+            invalid_sql(f"{value.const} does not fit {dtype}")
+        return pl.lit(rounded, dtype=dtype)
+    if value.dtype.is_float():
+        return None
+    expr = value.expr.cast(pl.Int8) if isinstance(value.dtype, pl.Boolean) else value.expr
+    if scale_of(value.dtype) > scale_of(dtype):
+        expr = expr.round(scale_of(dtype), mode="half_away_from_zero")
+    return expr.cast(dtype, strict=strict)
+
+
+def _of_time(value: Value, dtype: pl.DataType) -> pl.Expr | None:
+    if isinstance(dtype, pl.Datetime):
+        return as_datetime(value, dtype)
+    if isinstance(dtype, pl.Date):
+        utc = isinstance(value.dtype, pl.Datetime) and value.dtype.time_zone not in (None, "UTC")
+        return (value.expr.dt.convert_time_zone("UTC") if utc else value.expr).cast(pl.Date)
+    return (
+        value.expr.cast(pl.String)
+        if isinstance(dtype, pl.String) and isinstance(value.dtype, pl.Date)
+        else None
+    )
+
+
+def as_text(value: Value) -> pl.Expr:
+    """Return a value as text, for ``||`` and CONCAT."""
+    if value.is_null:
+        return pl.lit(None, dtype=pl.String)
+    return cast(value if not value.is_number_const else text(str(value.const)), pl.String(), strict=True).expr

@@ -1,0 +1,358 @@
+"""Lower a checked tree to a Polars expression, with the types of a table's columns."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+import polars as pl
+from sqlglot import exp
+
+from qbeast_core.query.sql.casts import as_text, cast, type_of
+from qbeast_core.query.sql.functions import (
+    call,
+    function_arguments,
+    like,
+    matches,
+    part_of_time,
+    truncated_time,
+)
+from qbeast_core.query.sql.operators import (
+    Arithmetic,
+    Comparison,
+    arithmetic,
+    balanced,
+    compare,
+    is_in,
+    negated,
+    same,
+)
+from qbeast_core.query.sql.parse import operands, parse_condition, without_parentheses
+from qbeast_core.query.sql.tokens import invalid_sql
+from qbeast_core.query.sql.values import (
+    NULL,
+    Interval,
+    Value,
+    adapted,
+    as_datetime,
+    boolean,
+    date_literal,
+    inner_type,
+    number,
+    of_type,
+    shown,
+    text,
+    time_literal,
+    truth,
+    unified,
+)
+
+_COMPARISONS: Final[Mapping[type[exp.Expr], Comparison]] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_ARITHMETIC: Final[Mapping[type[exp.Expr], Arithmetic]] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "//",
+    exp.Mod: "%",
+    exp.Pow: "^",
+}
+_UNITS: Final[Mapping[str, timedelta]] = {
+    "WEEK": timedelta(weeks=1),
+    "DAY": timedelta(days=1),
+    "HOUR": timedelta(hours=1),
+    "MINUTE": timedelta(minutes=1),
+    "SECOND": timedelta(seconds=1),
+    "MILLISECOND": timedelta(milliseconds=1),
+    "MICROSECOND": timedelta(microseconds=1),
+}
+_MONTHS: Final[Mapping[str, int]] = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
+
+Clock = Callable[[], datetime]
+"""Returns the present time, in UTC."""
+
+
+def sql_expression(
+    given: str, schema: pl.Schema, *, dtype: pl.DataType | None = None, clock: Clock | None = None
+) -> pl.Expr:
+    """Return the Polars expression that a text means for the columns of a row.
+
+    Parameters
+    ----------
+    given : str
+        SQL as DuckDB writes it; see `parse_condition`.
+    schema : polars.Schema
+        The columns.
+    dtype : polars.DataType, optional
+        The type that a literal text takes, as in ``{"day": "'2026-01-31'"}``.
+    clock : callable, optional
+        What ``now()`` and ``current_date`` return.
+
+    Raises
+    ------
+    InvalidSqlError
+        The text is not supported, or combines types that do not go together.
+    UnknownColumnError
+        It names a column that does not exist.
+
+    Examples
+    --------
+    >>> schema = pl.Schema({"user": pl.Int64, "price": pl.Float64})
+    >>> str(sql_expression("user = 42 OR price > 10", schema))
+    '[([(col("user")) == (dyn int: 42)]) | ([(col("price")) > (dyn float: 10.0)])]'
+    """
+    value = Lowering(schema, clock).value(parse_condition(given, schema.names()))
+    if isinstance(value.const, Interval):
+        invalid_sql("it is an interval, which no column holds")
+    if dtype is None:
+        return value.expr
+    value = adapted(value, dtype)
+    if isinstance(dtype, pl.Datetime) and isinstance(value.dtype, (pl.Date, pl.Datetime)):
+        return as_datetime(value, dtype)
+    return value.expr
+
+
+class UnknownColumnError(Exception):
+    """A text names a column that does not exist; `name` is the name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"no such column: {name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """Lowers trees over the columns of one schema."""
+
+    schema: pl.Schema
+    clock: Clock | None = None
+
+    def value(self, node: exp.Expr) -> Value:
+        """Lower any expression."""
+        node = without_parentheses(node)
+        found = _BY_TYPE.get(type(node))
+        if found is not None:
+            return found(self, node)
+        if type(node) in _COMPARISONS:
+            return compare(_COMPARISONS[type(node)], self.value(node.this), self.value(node.expression))
+        if type(node) in _ARITHMETIC:
+            return arithmetic(_ARITHMETIC[type(node)], self.value(node.this), self.value(node.expression))
+        return call(node, [self.value(one) for one in function_arguments(node)])
+
+    def condition(self, node: exp.Expr) -> pl.Expr:
+        """Lower an operand of AND, OR, NOT or WHEN."""
+        value = self.value(node)
+        if value.is_null:
+            return pl.lit(None, dtype=pl.Boolean)
+        if not isinstance(value.dtype, pl.Boolean):
+            invalid_sql(
+                f"{node.sql('duckdb')[:60]!r} is of type {shown(value.dtype)}, not a condition; compare it"
+            )
+        return value.expr
+
+    def joined(self, node: exp.Expr) -> Value:
+        """Lower a chain of AND or OR to a balanced tree."""
+        join = operator.and_ if isinstance(node, exp.And) else operator.or_
+        return boolean(balanced([self.condition(one) for one in operands(node)], join))
+
+    def inverted(self, node: exp.Expr) -> Value:
+        """Lower NOT."""
+        return boolean(~self.condition(node.this))
+
+    def column(self, node: exp.Expr) -> Value:
+        """Lower the name of a column, of a field of a struct, or of a source's column such as ``source.price``."""
+        names = _names(node)
+        for count in range(len(names), 0, -1):
+            name = ".".join(names[:count])
+            if name in self.schema:
+                return _field(of_type(pl.col(name), self.schema[name]), names[count:])
+        raise UnknownColumnError(names[0] if len(names) == 1 else ".".join(names))
+
+    def element(self, node: exp.Expr) -> Value:
+        """Lower ``tags[1]``; elements count from 1, which sqlglot has subtracted."""
+        value, index = self.value(node.this), node.expressions[0] if len(node.expressions) == 1 else None
+        if isinstance(index, exp.Literal) and index.is_string:
+            return _field(value, [index.this])
+        if not isinstance(value.dtype, pl.List) or not isinstance(index, exp.Literal):
+            invalid_sql(
+                f"{node.sql('duckdb')[:60]!r}: only an element of a list by a positive number is supported"
+            )
+        return of_type(value.expr.list.get(int(index.this), null_on_oob=True), inner_type(value.dtype))
+
+    def literal(self, node: exp.Expr) -> Value:
+        """Lower a number or a text; a number with a point is a decimal, one with an exponent a DOUBLE."""
+        if node.args.get("is_string"):
+            return text(node.this)
+        return number(float(node.this)) if "e" in node.this.lower() else number(_exact(node.this))
+
+    def tested(self, node: exp.Expr) -> Value:
+        """Lower ``IS NULL``, ``IS TRUE`` and ``IS FALSE``, which are never null."""
+        value, right = self.value(node.this), without_parentheses(node.expression)
+        if isinstance(right, exp.Null):
+            return boolean(value.expr.is_null())
+        if not isinstance(right, exp.Boolean):
+            invalid_sql(f"{node.sql('duckdb')[:60]!r}: IS takes NULL, TRUE, FALSE or DISTINCT FROM")
+        return boolean(self.condition(node.this).eq_missing(pl.lit(bool(right.this))))
+
+    def member(self, node: exp.Expr) -> Value:
+        """Lower IN with a list."""
+        if not node.expressions:
+            invalid_sql("IN takes a list of values in parentheses")
+        return is_in(self.value(node.this), [self.value(one) for one in node.expressions])
+
+    def ranged(self, node: exp.Expr) -> Value:
+        """Lower BETWEEN."""
+        value = self.value(node.this)
+        low = compare(">=", value, self.value(node.args["low"]))
+        return boolean(low.expr & compare("<=", value, self.value(node.args["high"])).expr)
+
+    def liked(self, node: exp.Expr, escape: str = "") -> Value:
+        """Lower LIKE and ILIKE, with NOT."""
+        found = like(
+            self.value(node.this),
+            self.value(node.expression),
+            escape=escape,
+            fold=isinstance(node, exp.ILike),
+        )
+        return boolean(~found.expr) if node.args.get("negate") else found
+
+    def escaped(self, node: exp.Expr) -> Value:
+        """Lower ``LIKE ... ESCAPE '!'``."""
+        inner, letter = without_parentheses(node.this), node.expression
+        if not isinstance(inner, (exp.Like, exp.ILike)) or not letter.is_string or len(letter.this) != 1:
+            invalid_sql("ESCAPE takes one character")
+        return self.liked(inner, letter.this)
+
+    def distinct(self, node: exp.Expr) -> Value:
+        """Lower ``IS [NOT] DISTINCT FROM``."""
+        found = same(self.value(node.this), self.value(node.expression))
+        return found if isinstance(node, exp.NullSafeEQ) else boolean(~found.expr)
+
+    def cases(self, node: exp.Expr) -> Value:
+        """Lower CASE and IF."""
+        if isinstance(node, exp.If):
+            tests = [self.condition(node.this)]
+            branches = [self.value(node.args["true"])]
+            default = node.args.get("false")
+        else:
+            tests = [self.branch(node, one.this) for one in node.args["ifs"]]
+            branches = [self.value(one.args["true"]) for one in node.args["ifs"]]
+            default = node.args.get("default")
+        values, dtype, bound = unified([*branches, NULL if default is None else self.value(default)], "CASE")
+        if isinstance(dtype, pl.Null):
+            return NULL
+        expr = values[-1]
+        for test, value in zip(reversed(tests), reversed(values[:-1]), strict=True):
+            expr = pl.when(test).then(value).otherwise(expr)
+        return Value(expr, dtype, bound=bound)
+
+    def branch(self, node: exp.Expr, test: exp.Expr) -> pl.Expr:
+        """Lower what one WHEN of a CASE tests."""
+        if node.this is None:
+            return self.condition(test)
+        return compare("=", self.value(node.this), self.value(test)).expr
+
+    def casted(self, node: exp.Expr) -> Value:
+        """Lower CAST, TRY_CAST and typed literals."""
+        return cast(self.value(node.this), type_of(node.args["to"]), strict=not isinstance(node, exp.TryCast))
+
+    def concatenated(self, node: exp.Expr) -> Value:
+        """Lower ``||``, which is null where an operand is."""
+        parts = [as_text(self.value(one)) for one in operands(node)]
+        return Value(pl.concat_str(parts, ignore_nulls=False), pl.String())
+
+    def interval(self, node: exp.Expr) -> Value:
+        """Lower INTERVAL."""
+        unit = str(node.args.get("unit") or "").upper()
+        try:
+            count = int(str(without_parentheses(node.this).this))
+            months = _MONTHS[unit] * count if unit in _MONTHS else 0
+            duration = timedelta() if unit in _MONTHS else _UNITS[unit] * count
+        except (KeyError, ValueError, OverflowError, AttributeError) as error:
+            invalid_sql(
+                f"{node.sql('duckdb')[:60]!r} is not an interval of a whole number, as in INTERVAL 3 DAY",
+                error,
+            )
+        return Value(pl.lit(duration), pl.Duration("us"), Interval(months, duration))
+
+    def now(self, node: exp.Expr) -> Value:
+        """Lower now() and current_date."""
+        if self.clock is None:
+            invalid_sql("the present time is not known here; write the date itself")
+        moment = self.clock()
+        return date_literal(moment.date()) if isinstance(node, exp.CurrentDate) else time_literal(moment)
+
+    def named(self, node: exp.Expr) -> Value:
+        """Lower a function that sqlglot has no node for."""
+        if str(node.this).lower() == "now" and not node.expressions:
+            return self.now(node)
+        return call(node, [self.value(one) for one in node.expressions])
+
+
+def _exact(digits: str) -> int | Decimal:
+    return int(digits) if digits.isdigit() else Decimal(digits)
+
+
+def _names(node: exp.Expr) -> list[str]:
+    if isinstance(node, exp.Dot):
+        return [*_names(node.this), *_names(node.expression)]
+    if isinstance(node, exp.Identifier):
+        return [node.this]
+    parts = [node.args.get(key) for key in ("catalog", "db", "table", "this")]
+    return [part.this for part in parts if part is not None]
+
+
+def _field(value: Value, names: list[str]) -> Value:
+    for name in names:
+        fields: dict[str, Any] = dict(value.dtype) if isinstance(value.dtype, pl.Struct) else {}
+        if name not in fields:
+            invalid_sql(f"there is no field {name!r} in a value of type {shown(value.dtype)[:200]}")
+        value = of_type(value.expr.struct.field(name), fields[name])
+    return value
+
+
+_BY_TYPE: Final[Mapping[type[exp.Expr], Callable[[Lowering, Any], Value]]] = {
+    exp.And: Lowering.joined,
+    exp.Or: Lowering.joined,
+    exp.Not: Lowering.inverted,
+    exp.Column: Lowering.column,
+    exp.Dot: Lowering.column,
+    exp.Bracket: Lowering.element,
+    exp.Literal: Lowering.literal,
+    exp.Boolean: lambda _, node: truth(bool(node.this)),
+    exp.Null: lambda *_: NULL,
+    exp.Is: Lowering.tested,
+    exp.In: Lowering.member,
+    exp.Between: Lowering.ranged,
+    exp.Like: Lowering.liked,
+    exp.ILike: Lowering.liked,
+    exp.Escape: Lowering.escaped,
+    exp.RegexpLike: lambda self, node: matches(self.value(node.this), self.value(node.expression)),
+    exp.NullSafeEQ: Lowering.distinct,
+    exp.NullSafeNEQ: Lowering.distinct,
+    exp.Case: Lowering.cases,
+    exp.If: Lowering.cases,
+    exp.Cast: Lowering.casted,
+    exp.TryCast: Lowering.casted,
+    exp.DPipe: Lowering.concatenated,
+    exp.Neg: lambda self, node: negated(self.value(node.this)),
+    exp.Interval: Lowering.interval,
+    exp.CurrentDate: Lowering.now,
+    exp.CurrentTimestamp: Lowering.now,
+    exp.Extract: lambda self, node: part_of_time(str(node.this).upper(), self.value(node.expression)),
+    exp.TimestampTrunc: lambda self, node: truncated_time(
+        str(node.args["unit"]).upper(), self.value(node.this)
+    ),
+    exp.Anonymous: Lowering.named,
+}

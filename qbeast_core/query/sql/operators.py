@@ -1,0 +1,315 @@
+"""Comparisons and arithmetic of SQL on typed values."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any, Final, Literal, TypeAlias
+
+import polars as pl
+
+from qbeast_core.query.sql.tokens import invalid_sql
+from qbeast_core.query.sql.values import (
+    INTEGERS,
+    MAX_DIGITS,
+    NULL,
+    TIMESTAMP,
+    Interval,
+    Value,
+    adapted,
+    as_datetime,
+    as_type,
+    boolean,
+    common_type,
+    decimal,
+    integer,
+    largest,
+    number,
+    scale_of,
+    shown,
+    truth,
+    unified,
+)
+
+Comparison: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
+Arithmetic: TypeAlias = Literal["+", "-", "*", "/", "//", "%", "^"]
+
+_COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_APPLY: Final[dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "^": operator.pow,
+}
+_EXACT: Final = Context(prec=2 * MAX_DIGITS + 2)
+_ORDERED: Final = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Duration, pl.Binary, pl.Time)
+
+
+def compare(op: Comparison, left: Value, right: Value) -> Value:
+    """Lower a comparison; it is null where an operand is null."""
+    left, right = adapted(left, right.dtype), adapted(right, left.dtype)
+    if left.is_null or right.is_null:
+        return truth(None)
+    if left.is_number_const and right.is_number_const:
+        return truth(bool(_COMPARE[op](Fraction(left.const), Fraction(right.const))))
+    exact = _against_integer(op, left, right)
+    if exact is not None:
+        return exact
+    first, second = _aligned(left, right)
+    return boolean(_COMPARE[op](first, second))
+
+
+def same(left: Value, right: Value) -> Value:
+    """Lower ``IS NOT DISTINCT FROM``; it is never null."""
+    left, right = adapted(left, right.dtype), adapted(right, left.dtype)
+    if left.is_null or right.is_null:
+        return boolean((right if left.is_null else left).expr.is_null())
+    if right.is_number_const and isinstance(left.dtype, INTEGERS):
+        left, right = right, left
+    if left.is_number_const and isinstance(right.dtype, INTEGERS):
+        if left.const != int(left.const) or abs(left.const) > largest(right.dtype):
+            return truth(right.const == left.const)
+        return boolean(right.expr.eq_missing(pl.lit(int(left.const))))
+    first, second = _aligned(left, right)
+    return boolean(first.eq_missing(second))
+
+
+def is_in(value: Value, items: Sequence[Value]) -> Value:
+    """Lower an IN list: literals of the operand's own type become one `is_in`, which skips files."""
+    plain: list[object] = []
+    others: list[pl.Expr] = []
+    for item in (adapted(one, value.dtype) for one in items):
+        if isinstance(value.dtype, pl.String) and item.is_text_const:
+            plain.append(item.const)
+        elif isinstance(value.dtype, INTEGERS) and isinstance(item.const, int) and not value.is_const:
+            if abs(item.const) <= largest(value.dtype):
+                plain.append(item.const)
+            else:
+                others.append(compare("=", value, item).expr)
+        else:
+            others.append(compare("=", value, item).expr)
+    if plain:
+        others.insert(0, value.expr.is_in(pl.Series(plain, dtype=value.dtype).implode()))
+    return boolean(balanced(others, operator.or_))
+
+
+def balanced(parts: Sequence[pl.Expr], join: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> pl.Expr:
+    """Join expressions by a tree of the least depth: Polars recurses on it."""
+    row = list(parts)
+    while len(row) > 1:
+        pairs = [join(row[at], row[at + 1]) for at in range(0, len(row) - 1, 2)]
+        row = pairs + row[len(pairs) * 2 :]
+    return row[0]
+
+
+def _against_integer(op: Comparison, left: Value, right: Value) -> Value | None:
+    """Compare an integer with a literal exactly: between integers where the literal has a fraction."""
+    if left.is_number_const and isinstance(right.dtype, INTEGERS):
+        return _against_integer(_MIRRORED[op], right, left)
+    if not (isinstance(left.dtype, INTEGERS) and right.is_number_const):
+        return None
+    given = right.const
+    if given != int(given):
+        if op in ("=", "<>"):  # no integer is equal to it; null stays null
+            return boolean(_COMPARE["<>" if op == "=" else "="](left.expr, left.expr))
+        given = math.floor(given) if op in ("<=", ">") else math.ceil(given)
+    given = int(given)
+    if abs(given) <= largest(left.dtype):
+        return boolean(_COMPARE[op](left.expr, pl.lit(given)))
+    wide = min(max(given, -largest(pl.Int128())), largest(pl.Int128()))
+    return boolean(_COMPARE[op](left.expr.cast(pl.Int128), pl.lit(wide, dtype=pl.Int128)))
+
+
+_MIRRORED: Final[dict[Comparison, Comparison]] = {
+    "=": "=",
+    "<>": "<>",
+    "<": ">",
+    "<=": ">=",
+    ">": "<",
+    ">=": "<=",
+}
+
+
+def _aligned(left: Value, right: Value) -> tuple[pl.Expr, pl.Expr]:
+    """Return both operands of a comparison in types that Polars compares by value."""
+    kinds = left.dtype, right.dtype
+    if all(kind.is_numeric() for kind in kinds):
+        return _aligned_numbers(left, right)
+    if all(isinstance(kind, INTEGERS) for kind in kinds):
+        return left.expr, right.expr
+    dtype = common_type((left, right), "a comparison")
+    if not isinstance(dtype, _ORDERED):
+        invalid_sql(f"values of type {shown(dtype)} cannot be compared")
+    if isinstance(left.const, Interval) or isinstance(right.const, Interval):
+        return _duration(left), _duration(right)
+    if isinstance(dtype, pl.Datetime) and pl.Date() in kinds:
+        # A date against a time: Polars casts the date; a cast in the text would hide the column from the index.
+        return tuple(  # type: ignore[return-value] # two of them
+            one.expr
+            if isinstance(one.dtype, pl.Date) and dtype.time_zone is None
+            else as_datetime(one, dtype)
+            for one in (left, right)
+        )
+    return as_type(left, dtype), as_type(right, dtype)
+
+
+def _aligned_numbers(left: Value, right: Value) -> tuple[pl.Expr, pl.Expr]:
+    dtype = common_type((left, right), "a comparison")
+    if dtype.is_float():
+        return tuple(  # type: ignore[return-value] # two of them
+            pl.lit(float(one.const)) if one.is_number_const else _as_float(one, dtype)
+            for one in (left, right)
+        )
+    return left.expr, right.expr
+
+
+def _as_float(value: Value, dtype: pl.DataType) -> pl.Expr:
+    return value.expr if value.dtype.is_float() else value.expr.cast(dtype)
+
+
+def _duration(value: Value) -> pl.Expr:
+    if not isinstance(value.const, Interval):
+        return value.expr
+    if value.const.months:
+        invalid_sql("an interval of months or years has no exact length; compare with days")
+    return pl.lit(value.const.duration)
+
+
+def arithmetic(op: Arithmetic, left: Value, right: Value) -> Value:
+    """Lower arithmetic: integers in a type that holds every result, decimals exactly, all else as DOUBLE."""
+    if left.is_null or right.is_null:
+        return NULL
+    moved = _temporal(op, left, right)
+    if moved is not None:
+        return moved
+    for one in (left, right):
+        if not one.dtype.is_numeric():
+            invalid_sql(f"{op!r} is not defined for {shown(one.dtype)}")
+    if left.is_number_const and right.is_number_const and op in ("+", "-", "*"):
+        return _folded(op, left, right)
+    if op in ("/", "^") or left.dtype.is_float() or right.dtype.is_float():
+        return _floating(op, left, right)
+    if isinstance(left.dtype, pl.Decimal) or isinstance(right.dtype, pl.Decimal):
+        return _decimals(op, left, right)
+    return _integers(op, left, right)
+
+
+def negated(value: Value) -> Value:
+    """Lower a minus sign."""
+    if value.is_null:
+        return value
+    if isinstance(value.const, Interval):
+        return Value(value.expr, value.dtype, -value.const)
+    if value.is_number_const or isinstance(value.const, float):
+        return number(-value.const)
+    return arithmetic("-", integer(0), value) if isinstance(value.dtype, INTEGERS) else _negated(value)
+
+
+def _negated(value: Value) -> Value:
+    if not value.dtype.is_numeric() and not isinstance(value.dtype, pl.Duration):
+        invalid_sql(f"'-' is not defined for {shown(value.dtype)}")
+    return Value(-value.expr, value.dtype)
+
+
+def _folded(op: Arithmetic, left: Value, right: Value) -> Value:
+    """Compute a constant exactly."""
+    if isinstance(left.const, int) and isinstance(right.const, int):
+        return integer({"+": operator.add, "-": operator.sub, "*": operator.mul}[op](left.const, right.const))
+    first, second = Decimal(left.const), Decimal(right.const)
+    compute = {"+": _EXACT.add, "-": _EXACT.subtract, "*": _EXACT.multiply}[op]
+    return decimal(compute(first, second))
+
+
+def _floating(op: Arithmetic, left: Value, right: Value) -> Value:
+    if op in ("%", "//"):
+        invalid_sql(f"{op!r} is defined for integers and decimals only; cast the operands")
+    first, second = as_type(left, pl.Float64()), as_type(right, pl.Float64())
+    return Value(_APPLY[op](first, second), pl.Float64())
+
+
+def _decimals(op: Arithmetic, left: Value, right: Value) -> Value:
+    scales = scale_of(left.dtype), scale_of(right.dtype)
+    scale = sum(scales) if op == "*" else max(scales)
+    if op == "//":
+        invalid_sql("'//' is defined for integers only; cast the operands")
+    if scale > MAX_DIGITS:
+        invalid_sql(f"the product has more than {MAX_DIGITS} digits after the point; cast an operand")
+    dtype = pl.Decimal(MAX_DIGITS, scale)
+    first, second = as_type(left, dtype), as_type(right, dtype)
+    if op == "%":
+        return Value(_truncated_remainder(first, second), dtype)
+    return Value(_APPLY[op](first, second), dtype)
+
+
+def _integers(op: Arithmetic, left: Value, right: Value) -> Value:
+    """Compute in 64 bits, or in 128 where the result may need them: no result is ever wrapped."""
+    bounds = {
+        "+": left.bound + right.bound,
+        "*": left.bound * right.bound,
+        "//": left.bound,
+        "%": right.bound,
+    }
+    bound = bounds.get(op, left.bound + right.bound)
+    most = max(left.bound, right.bound, bound)
+    dtype = next((kind() for kind in (pl.Int64, pl.Int128) if most <= largest(kind())), None)
+    if dtype is None:
+        invalid_sql(f"the result of {op!r} may need more than 128 bits; cast an operand to DOUBLE")
+    first, second = as_type(left, dtype), as_type(right, dtype)
+    if op == "%":
+        expr = _truncated_remainder(first, second)
+    elif op == "//":
+        exact = (first % second) == 0
+        expr = first // second + (~exact & ((first < 0) != (second < 0))).cast(dtype)  # Polars rounds down
+    else:
+        expr = _APPLY[op](first, second)
+    return Value(expr, dtype, bound=bound)
+
+
+def _truncated_remainder(first: pl.Expr, second: pl.Expr) -> pl.Expr:
+    """Return a remainder with the sign of the dividend; that of Polars has the sign of the divisor."""
+    rest = first.abs() % pl.when(second != 0).then(second.abs())  # null, where Polars raises for decimals
+    return pl.when(first < 0).then(rest - rest - rest).otherwise(rest)  # Polars does not negate 128 bits
+
+
+def _temporal(op: Arithmetic, left: Value, right: Value) -> Value | None:
+    """Move a date or time by an interval or by days, or subtract two."""
+    if op == "+" and not isinstance(left.dtype, (pl.Date, pl.Datetime)):
+        left, right = right, left
+    if not isinstance(left.dtype, (pl.Date, pl.Datetime)) or op not in ("+", "-"):
+        return None
+    if isinstance(right.const, Interval):
+        return _moved(left, right.const if op == "+" else -right.const)
+    if isinstance(left.dtype, pl.Date) and isinstance(right.dtype, INTEGERS):
+        days = pl.duration(days=as_type(right, pl.Int64()))
+        return Value(left.expr + days if op == "+" else left.expr - days, pl.Date())
+    return _between_times(op, left, adapted(right, left.dtype))
+
+
+def _between_times(op: Arithmetic, left: Value, right: Value) -> Value | None:
+    if op == "-" and isinstance(left.dtype, pl.Date) and isinstance(right.dtype, pl.Date):
+        return Value((left.expr - right.expr).dt.total_days(), pl.Int64(), bound=1 << 33)
+    if op == "-" and isinstance(right.dtype, (pl.Date, pl.Datetime)):
+        (first, second), _, _ = unified((left, right), "a difference")
+        return Value(first - second, pl.Duration("us"))
+    if isinstance(right.dtype, pl.Duration):
+        return Value(left.expr + right.expr if op == "+" else left.expr - right.expr, left.dtype)
+    return None
+
+
+def _moved(value: Value, by: Interval) -> Value:
+    start = as_datetime(value, TIMESTAMP) if isinstance(value.dtype, pl.Date) else value.expr
+    dtype = TIMESTAMP if isinstance(value.dtype, pl.Date) else value.dtype
+    if by.months:
+        start = start.dt.offset_by(f"{by.months}mo")
+    return Value(start + pl.lit(by.duration) if by.duration else start, dtype)

@@ -1,0 +1,310 @@
+"""Typed values of an SQL expression: what a node is lowered to, and how types meet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+import polars as pl
+
+from qbeast_core.query.sql.tokens import invalid_sql
+
+MAX_DIGITS: Final = 38
+INTEGERS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)
+UNSIGNED: Final = (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+TIMESTAMP: Final = pl.Datetime("us")
+TIMESTAMPTZ: Final = pl.Datetime("us", "UTC")
+DECIMAL: Final = (pl.Decimal,)
+_BITS: Final[dict[type[pl.DataType], int]] = {
+    pl.Int8: 8,
+    pl.Int16: 16,
+    pl.Int32: 32,
+    pl.Int64: 64,
+    pl.Int128: 128,
+}
+_TIME: Final = re.compile(
+    r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?"
+    r"\s*(Z|UTC|[+-]\d{2}(?::?\d{2})?)?",
+    re.ASCII,
+)
+_BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+class Missing:
+    """The type of `MISSING`."""
+
+
+MISSING: Final = Missing()
+"""The constant of a value that depends on the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An interval: calendar months and an exact duration."""
+
+    months: int
+    duration: timedelta
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.months, -self.duration)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A lowered expression with its static type.
+
+    `const` is the Python value of a literal: None, bool, int, float, Decimal, str or `Interval`. `bound` is the largest
+    magnitude of an integer: it decides how wide arithmetic has to be.
+    """
+
+    expr: pl.Expr
+    dtype: pl.DataType
+    const: Any = MISSING
+    bound: int = 0
+
+    @property
+    def is_null(self) -> bool:
+        """Whether it is the literal NULL."""
+        return isinstance(self.dtype, pl.Null)
+
+    @property
+    def is_const(self) -> bool:
+        """Whether it is a literal."""
+        return self.const is not MISSING
+
+    @property
+    def is_text_const(self) -> bool:
+        """Whether it is a literal text, which takes the type of the other operand."""
+        return isinstance(self.const, str)
+
+    @property
+    def is_number_const(self) -> bool:
+        """Whether it is a literal number without an exponent."""
+        return isinstance(self.const, (int, Decimal)) and not isinstance(self.const, bool)
+
+
+NULL: Final = Value(pl.lit(None), pl.Null(), None)
+
+
+def integer(number: int) -> Value:
+    """Return an integer literal, of the first type of 32, 64 or 128 bits that holds it."""
+    kind = next((one for one in (pl.Int32, pl.Int64, pl.Int128) if abs(number) <= largest(one())), None)
+    if kind is None:
+        return decimal(Decimal(number))
+    expr = pl.lit(number) if abs(number) <= largest(pl.Int64()) else pl.lit(number, dtype=pl.Int128)
+    return Value(expr, kind(), number, abs(number))
+
+
+def decimal(number: Decimal) -> Value:
+    """Return a decimal literal."""
+    scale = max(-int(number.as_tuple().exponent), 0)
+    if scale > MAX_DIGITS or len(number.as_tuple().digits) > MAX_DIGITS or number.adjusted() >= MAX_DIGITS:
+        invalid_sql(f"{str(number)[:60]} has more than {MAX_DIGITS} digits; write it with an exponent")
+    dtype = pl.Decimal(MAX_DIGITS, scale)
+    return Value(pl.lit(number, dtype=dtype), dtype, number)
+
+
+def number(value: Decimal | float) -> Value:
+    """Return a literal of a Python number."""
+    if isinstance(value, Decimal):
+        return decimal(value)
+    return integer(value) if isinstance(value, int) else Value(pl.lit(value), pl.Float64(), value)
+
+
+def text(value: str) -> Value:
+    """Return a text literal."""
+    return Value(pl.lit(value), pl.String(), value)
+
+
+def boolean(expr: pl.Expr) -> Value:
+    """Return a condition."""
+    return Value(expr, pl.Boolean())
+
+
+def truth(value: object) -> Value:
+    """Return a constant condition, true, false or null."""
+    return Value(pl.lit(value, dtype=pl.Boolean), pl.Boolean(), value)
+
+
+def of_type(expr: pl.Expr, dtype: pl.DataType) -> Value:
+    """Return a value that may be any of its type; unsigned integers and categories become types of SQL."""
+    if isinstance(dtype, UNSIGNED):
+        wider = pl.Int64() if not isinstance(dtype, pl.UInt64) else pl.Int128()
+        return Value(expr.cast(wider), wider, bound=1 << 64 if isinstance(dtype, pl.UInt64) else 1 << 32)
+    if isinstance(dtype, (pl.Categorical, pl.Enum)):
+        return Value(expr.cast(pl.String), pl.String())
+    bound = largest(dtype) + 1 if isinstance(dtype, INTEGERS) else 0
+    return Value(expr, dtype, bound=bound)
+
+
+def largest(dtype: pl.DataType) -> int:
+    """Return the largest number of an integer type."""
+    return (1 << (_BITS[type(dtype)] - 1)) - 1
+
+
+def adapted(value: Value, dtype: pl.DataType) -> Value:
+    """Read a literal text as a value of another type: ``ts >= '2026-11-05'``."""
+    if not value.is_text_const or isinstance(dtype, (pl.String, pl.Null)):
+        return value
+    found = text_literal(value.const, dtype)
+    if found is None:
+        invalid_sql(f"{value.const[:60]!r} is not a value of type {shown(dtype)}")
+    return found
+
+
+def text_literal(given: str, dtype: pl.DataType) -> Value | None:
+    """Read a text as a literal of a type; None where it is not one."""
+    if isinstance(dtype, pl.Boolean) and given.lower() in _BOOLEANS:
+        return truth(_BOOLEANS[given.lower()])
+    if dtype.is_numeric():
+        return _number_literal(given)
+    moment = _moment(given)
+    if isinstance(dtype, pl.Date) and moment is not None and ":" not in given:
+        return date_literal(moment.date())
+    if isinstance(dtype, pl.Datetime) and moment is not None:
+        return time_literal(moment, zoned=dtype.time_zone is not None)
+    return None
+
+
+def _number_literal(given: str) -> Value | None:
+    try:
+        found = Decimal(given.strip())
+    except InvalidOperation:
+        return None
+    if not found.is_finite() or "e" in given.lower():
+        return number(float(found))
+    return integer(int(found)) if found == found.to_integral_value() else decimal(found)
+
+
+def _moment(given: str) -> datetime | None:
+    """Read a date or a time; without a zone it is in UTC."""
+    match = _TIME.fullmatch(given.strip())
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, digits, zone = match.groups()
+    micros = int((digits or "0").ljust(6, "0")[:6])
+    try:
+        midnight = datetime(int(year), int(month), int(day), tzinfo=UTC)
+        time = timedelta(
+            hours=int(hour or 0), minutes=int(minute or 0), seconds=int(second or 0), microseconds=micros
+        )
+        return midnight + time - _offset(zone) if time < timedelta(days=1) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _offset(zone: str | None) -> timedelta:
+    if zone is None or zone in ("Z", "UTC"):
+        return timedelta()
+    sign, digits = -1 if zone[0] == "-" else 1, zone[1:].replace(":", "").ljust(4, "0")
+    return sign * timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+
+
+def common_type(values: Sequence[Value], what: str) -> pl.DataType:
+    """Return the type that several values are brought to."""
+    typed = [one for one in values if not one.is_null and not one.is_text_const]
+    if not typed:
+        return pl.String() if any(one.is_text_const for one in values) else pl.Null()
+    kinds = [one.dtype for one in typed]
+    if all(isinstance(kind, INTEGERS) for kind in kinds):
+        bits = max(_BITS[type(kind)] for kind in kinds)
+        return next(kind() for kind, width in _BITS.items() if width == bits)
+    if all(kind.is_numeric() for kind in kinds):
+        return _common_number(typed)
+    if all(isinstance(kind, (pl.Date, pl.Datetime)) for kind in kinds):
+        zoned = any(isinstance(kind, pl.Datetime) and kind.time_zone for kind in kinds)
+        times = any(isinstance(kind, pl.Datetime) for kind in kinds)
+        return (TIMESTAMPTZ if zoned else TIMESTAMP) if times else pl.Date()
+    if len(set(kinds)) > 1:
+        names = " and ".join(sorted({shown(kind) for kind in kinds}))
+        invalid_sql(f"{what} combines {names}; cast one of them")
+    return kinds[0]
+
+
+def _common_number(values: Sequence[Value]) -> pl.DataType:
+    kinds = [one.dtype for one in values]
+    if any(isinstance(kind, pl.Float64) for kind in kinds):
+        return pl.Float64()
+    if any(isinstance(kind, pl.Float32) for kind in kinds):
+        exact = all(isinstance(one.dtype, pl.Float32) or one.is_const for one in values)
+        return pl.Float32() if exact else pl.Float64()
+    return pl.Decimal(MAX_DIGITS, max(scale_of(kind) for kind in kinds))
+
+
+def scale_of(dtype: pl.DataType) -> int:
+    """Return digits after the point."""
+    return dtype.scale or 0 if isinstance(dtype, pl.Decimal) else 0
+
+
+def as_type(value: Value, dtype: pl.DataType) -> pl.Expr:
+    """Return an expression of a common type; see `common_type`."""
+    if value.is_null:
+        return pl.lit(None, dtype=dtype)
+    value = adapted(value, dtype)
+    if value.is_number_const:
+        convert = float if dtype.is_float() else Decimal if isinstance(dtype, pl.Decimal) else int
+        return pl.lit(convert(value.const), dtype=dtype)
+    if isinstance(dtype, pl.Datetime):
+        return as_datetime(value, dtype)
+    return value.expr if value.dtype == dtype else value.expr.cast(dtype)
+
+
+def as_datetime(value: Value, dtype: pl.Datetime) -> pl.Expr:
+    """Return a date or time as a time; a time without a zone is in UTC."""
+    if isinstance(value.dtype, pl.Date):
+        naive = value.expr.cast(pl.Datetime("us"))
+        return naive if dtype.time_zone is None else naive.dt.replace_time_zone(dtype.time_zone)
+    found = value.dtype
+    if not isinstance(found, pl.Datetime) or found.time_zone == dtype.time_zone:
+        return value.expr
+    if found.time_zone is None:
+        return value.expr.dt.replace_time_zone("UTC")
+    in_utc = value.expr if found.time_zone == "UTC" else value.expr.dt.convert_time_zone("UTC")
+    return in_utc if dtype.time_zone is not None else in_utc.dt.replace_time_zone(None)
+
+
+def unified(values: Sequence[Value], what: str) -> tuple[list[pl.Expr], pl.DataType, int]:
+    """Bring values to their common type; returns the expressions, the type and the bound of integers."""
+    dtype = common_type(values, what)
+    bound = max((one.bound for one in values), default=0)
+    return [as_type(one, dtype) for one in values], dtype, bound
+
+
+def with_expr(value: Value, expr: pl.Expr) -> Value:
+    """Return a value of the same type that depends on the row."""
+    return replace(value, expr=expr, const=MISSING)
+
+
+def inner_type(dtype: pl.List) -> pl.DataType:
+    """Return the type of a list's elements."""
+    return pl.Series(dtype=dtype).explode().dtype
+
+
+def shown(dtype: pl.DataType) -> str:
+    """Return the name of a type as SQL writes it, for messages."""
+    names = {
+        pl.String: "VARCHAR",
+        pl.Float64: "DOUBLE",
+        pl.Float32: "FLOAT",
+        pl.Int64: "BIGINT",
+        pl.Int32: "INTEGER",
+    }
+    names |= {pl.Int16: "SMALLINT", pl.Int8: "TINYINT", pl.Int128: "HUGEINT", pl.Duration: "INTERVAL"}
+    if isinstance(dtype, pl.Datetime):
+        return "TIMESTAMP" if dtype.time_zone is None else "TIMESTAMPTZ"
+    return names.get(type(dtype), str(dtype).upper())
+
+
+def date_literal(value: date) -> Value:
+    """Return a date literal."""
+    return Value(pl.lit(value), pl.Date())
+
+
+def time_literal(value: datetime, *, zoned: bool = True) -> Value:
+    """Return a literal of an instant, or of the same time in UTC without a zone."""
+    dtype = TIMESTAMPTZ if zoned else TIMESTAMP
+    return Value(pl.lit(value if zoned else value.replace(tzinfo=None), dtype=dtype), dtype)

@@ -1,0 +1,193 @@
+"""Random SQL texts over `ROWS` by a typed grammar: every operator, function and type that a condition may have."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import polars as pl
+from hypothesis import strategies as st
+
+TINY, LONG = [1, -1, None, 127, -128, 0, 3, 7], [2**63 - 1, -(2**63), None, 0, -7, 7, 2, 10**12]
+ROWS = pl.DataFrame(
+    {
+        "id": range(8),
+        "t": pl.Series(TINY, dtype=pl.Int8),
+        "i": pl.Series([5, -3, None, 2**31 - 1, -(2**31), 0, 2, 1], dtype=pl.Int32),
+        "b": pl.Series(LONG, dtype=pl.Int64),
+        "x": [0.5, -1.25, None, float("nan"), 1e300, 0.0, 2.0, -3.0],
+        "m": pl.Series([*map(Decimal, ("1.25", "-0.50", "0.30", "99.99")), None, Decimal(0), Decimal(2), Decimal("0.1")], dtype=pl.Decimal(10, 2)),
+        "c": [True, False, None, True, False, None, True, False],
+        "k": [None, True, True, False, False, None, True, False],
+        "s": ["x", "", None, "it's ü", "abc", "ABC", "a_c", "x%y"],
+        "u": ["x", None, "abc", "c", "b", "", "a", "y"],
+        "d": [date(2024, 5, 1), None, date(2024, 2, 29), date(2023, 12, 31), date(1999, 1, 1), date(2026, 11, 5), date(2024, 1, 31), date(2020, 2, 2)],
+        "z": [datetime(2024, 5, 1, 12, tzinfo=UTC), None, datetime(1970, 1, 1, tzinfo=UTC), datetime(2024, 5, 1, 23, 59, 59, 999_999, tzinfo=UTC), datetime(2026, 11, 5, tzinfo=UTC), datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC), datetime(1969, 12, 31, 23, 0, tzinfo=UTC), datetime(2024, 12, 30, tzinfo=UTC)],
+        "l": [[1, 2], [], None, [None], [3, 1], [7], [2], [0, None]],
+        "g": [{"f": 1, "w": "x"}, {"f": None, "w": "abc"}, None, {"f": 3, "w": None}, {"f": -7, "w": ""}, {"f": 2, "w": "a"}, {"f": 0, "w": "x"}, {"f": 5, "w": "y"}],
+    },
+    schema_overrides={"z": pl.Datetime("us", "UTC")},
+)  # fmt: skip
+"""Few rows with the values that go wrong: limits of integers, NaN, nulls, texts with wildcards, times before 1970."""
+
+COLUMNS = tuple(ROWS.schema)
+Texts = st.SearchStrategy[str]
+
+
+def one_of(*texts: str) -> Texts:
+    """Draw one of a few texts."""
+    return st.sampled_from(texts)
+
+
+def form(pattern: str, *parts: Texts) -> Texts:
+    """Draw a pattern with its places filled."""
+    return st.builds(pattern.format, *parts)
+
+
+def _integers() -> Texts:
+    plain = one_of("t", "i", "b", "g.f", "0", "1", "2", "-3", "7", "300", "3000000000", "NULL")
+    return st.recursive(
+        plain,
+        lambda inner: st.one_of(
+            form("({} {} {})", inner, one_of("+", "-", "*"), inner),
+            form("{} {} {}", one_of("t", "i", "b"), one_of("+", "-", "*"), one_of("1", "2", "t", "i", "b")),
+            form("({} {} {})", inner, one_of("//", "%"), one_of("2", "3", "-3", "7", "i", "t")),
+            form("-({})", inner),
+            form("{}({})", one_of("abs", "sign"), inner),
+            form("coalesce({}, {})", inner, inner),
+            form("nullif({}, {})", inner, inner),
+            form("{}({}, {})", one_of("greatest", "least"), inner, inner),
+            form("CASE WHEN {} THEN {} ELSE {} END", one_of("c", "k", "i > 1"), inner, inner),
+            form("CASE {} WHEN 1 THEN {} END", one_of("t", "i"), inner),
+            form("{}({})", one_of("year", "month", "day", "quarter", "dayofyear", "week", "isodow", "dayofweek"), one_of("d", "z")),
+            form("{}(z)", one_of("hour", "minute", "second")),
+            form("extract({} FROM {})", one_of("year", "dow", "month"), one_of("d", "z")),
+            form("CAST({} AS {})", inner, one_of("BIGINT", "HUGEINT")),
+            form("TRY_CAST({} AS {})", inner, one_of("SMALLINT", "INTEGER")),
+            form("CAST({} AS INTEGER)", one_of("m", "c", "2.5", "3.5", "-2.5")),
+            one_of("length(s)", "strpos(s, 'x')", "l[1]", "l[2]", "len(l)", "(d - DATE '2024-01-01')"),
+        ),
+        max_leaves=5,
+    )  # fmt: skip
+
+
+def _decimals() -> Texts:
+    plain = one_of("m", "0.1", "0.2", "0.3", "1.25", "-0.5", ".5", "2.", "99.99")
+    return st.recursive(
+        plain,
+        lambda inner: st.one_of(
+            form("({} {} {})", inner, one_of("+", "-", "*"), inner),
+            form("({} {} {})", inner, one_of("+", "-"), one_of("t", "i", "1")),
+            form("({} % {})", inner, one_of("0.3", "2.", "m")),
+            form("-({})", inner),
+            form("abs({})", inner),
+            form("coalesce({}, {})", inner, inner),
+            form("CAST({} AS DECIMAL(12, 1))", one_of("m", "i", "1.25", "-0.55")),
+            form("round({}, 1)", one_of("m", "1.25")),
+        ),
+        max_leaves=4,
+    )
+
+
+def _floats() -> Texts:
+    plain = one_of("x", "1e3", "-5e-1", "x")
+    numbers = one_of("x", "1e0", "i", "m", "0.5", "3", "t")
+    return st.recursive(
+        plain,
+        lambda inner: st.one_of(
+            form("({} {} {})", inner, one_of("+", "-", "*", "/"), numbers),
+            form("({} {} {})", numbers, one_of("+", "-", "*", "/"), inner),
+            form("({} / {})", one_of("i", "t", "m", "7"), one_of("2", "4", "0.5", "x")),
+            form("-({})", inner),
+            form("{}({})", one_of("abs", "floor", "ceil", "round"), inner),
+            form("sqrt(abs({}))", inner),
+            form("coalesce({}, {})", inner, inner),
+            form("{}({}, {})", one_of("greatest", "least"), inner, inner),
+            form("CAST({} AS DOUBLE)", one_of("i", "b", "m", "t", "c")),
+        ),
+        max_leaves=4,
+    )
+
+
+def _texts() -> Texts:
+    plain = one_of("s", "u", "g.w", "''", "'x'", "'it''s ü'", "'abc'", "NULL")
+    return st.recursive(
+        plain,
+        lambda inner: st.one_of(
+            form("{}({})", one_of("upper", "lower", "trim", "ltrim"), inner),
+            form("substring({}, {}, {})", inner, one_of("1", "2"), one_of("0", "1", "2")),
+            form("{}({}, {})", one_of("left", "right"), inner, one_of("0", "1", "2")),
+            form("({} || {})", inner, inner),
+            form("concat({}, {})", inner, inner),
+            form("replace({}, {}, 'q')", inner, one_of("'x'", "'a'", "''")),
+            form("coalesce({}, {})", inner, inner),
+            form("CAST({} AS VARCHAR)", one_of("i", "t", "d", "c")),
+        ),
+        max_leaves=4,
+    )
+
+
+def _times() -> Texts:
+    return st.one_of(
+        one_of("d", "z", "DATE '2024-05-01'", "TIMESTAMP '2024-05-01 12:00:00'", "TIMESTAMPTZ '2024-05-01 12:00:00+02'"),
+        form("date_trunc('{}', {})", one_of("month", "year", "week", "quarter", "day"), one_of("d", "z")),
+        form("date_trunc('{}', z)", one_of("hour", "minute")),
+        form("({} {} INTERVAL {} {})", one_of("d", "z"), one_of("+", "-"), one_of("1", "'3'", "30"), one_of("DAY", "MONTH", "YEAR", "HOUR")),
+        form("(d {} {})", one_of("+", "-"), one_of("1", "30")),
+        form("CAST({} AS {})", one_of("d", "z"), one_of("DATE", "TIMESTAMP", "TIMESTAMPTZ")),
+    )  # fmt: skip
+
+
+COMPARED = one_of("=", "==", "<>", "!=", "<", "<=", ">", ">=")
+_NOT = one_of("", "NOT ")
+_PATTERNS = one_of("'%'", "'x%'", "'%c'", "'%b%'", "'a_c'", "'_'", "''", "'ab%'", "'%''s%'", "'x!%y'")
+
+
+def _same_kind(kind: Texts) -> Texts:
+    return st.one_of(
+        form("{} {} {}", kind, COMPARED, kind),
+        form("{} {}BETWEEN {} AND {}", kind, _NOT, kind, kind),
+        form("{} IS {}DISTINCT FROM {}", kind, _NOT, kind),
+        form("{} {}IN ({}, {}, {})", kind, _NOT, kind, kind, kind),
+        form("{} IS {}NULL", kind, _NOT),
+    )
+
+
+def conditions() -> Texts:
+    """Draw conditions that DuckDB understands over `ROWS`, up to differences that the documentation lists."""
+    numbers = st.one_of(_integers(), _decimals(), _floats())
+    leaves = st.one_of(
+        _same_kind(_integers()),
+        _same_kind(numbers),
+        _same_kind(_texts()),
+        _same_kind(_times()),
+        form("{} {} {}", one_of("d", "z"), COMPARED, one_of("'2024-05-01'", "'2023-12-31'", "NULL")),
+        form("z {} {}", COMPARED, one_of("'2024-05-01 12:00:00'", "'2026-11-05T00:00:00Z'")),
+        form("{} {} {}", one_of("t", "i", "b", "x", "m"), COMPARED, one_of("0.5", "'2'", "2.0", "1e0", "NULL", "-0.5", "1.25")),
+        form("{} {}IN ({}, {})", one_of("t", "i", "b", "m"), _NOT, one_of("1", "2.5", "NULL"), one_of("7", "0.1", "3000000000")),
+        form("{} {}{} {}", _texts(), _NOT, one_of("LIKE", "ILIKE"), _PATTERNS),
+        form("s {}LIKE 'x!%y' ESCAPE '!'", _NOT),
+        form("{} {} {}", one_of("s", "u"), one_of("~", "!~"), one_of("'^a'", "'[xy]'", "'c$'", "''")),
+        form("{}({}, {})", one_of("starts_with", "ends_with", "contains"), _texts(), one_of("'a'", "'x'", "u", "''")),
+        form("list_contains(l, {})", one_of("1", "NULL", "i")),
+        form("isnan({})", _floats()),
+        one_of("c", "k", "TRUE", "FALSE", "NULL", "c = k", "c <> k", "c < k", "l IS NULL", "g IS NOT NULL"),
+    )  # fmt: skip
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            form("{} AND {}", inner, inner),
+            form("{} OR {}", inner, inner),
+            form("{} AND {} OR {}", inner, inner, inner),
+            form("NOT {}", inner),
+            form("NOT ({})", inner),
+            form("({})", inner),
+            form("({}) IS {}{}", inner, _NOT, one_of("TRUE", "FALSE", "NULL", "UNKNOWN")),
+            form("({}) {} ({})", inner, one_of("=", "<>"), inner),
+            form("({}) IS {}DISTINCT FROM ({})", inner, _NOT, inner),
+            form("c IS NOT DISTINCT FROM k AND {}", inner),
+            form("if({}, {}, {})", inner, inner, inner),
+            form("CASE WHEN {} THEN {} END", inner, inner),
+        ),
+        max_leaves=6,
+    )
