@@ -16,7 +16,7 @@ import qbeast
 import qbeast_spark_bridge
 from qbeast_core import errors
 from qbeast_core.io import footer, value_bytes
-from qbeast_core.query import sql_cursor, sql_grammar, sql_tokens
+from qbeast_core.query.sql import parse, tokens
 from qbeast_core.table.index import revision
 from qbeast_core.table.write import options
 from qbeast_core.tree import grid
@@ -118,12 +118,12 @@ LIMITS = {
         (options, "_MOST_ROWS"),
         (options, "_MOST_CHARACTERS"),
         (value_bytes, "MOST_VALUE_BYTES"),
-        (sql_tokens, "_LONGEST"),
+        (tokens, "MAX_CHARACTERS"),
     ],
     "1 to {};": [(revision, "MOST_COLUMNS")],
     "| {} levels": [(grid, "GRID_BITS"), (footer, "_MOST_DEPTH")],
-    ", {} conditions": [(sql_grammar, "_MOST_CONDITIONS")],
-    " {} levels": [(sql_cursor, "_DEEPEST")],
+    ", {} conditions": [(parse, "MAX_CONDITIONS")],
+    " {} levels": [(tokens, "MAX_LEVELS")],
 }
 
 

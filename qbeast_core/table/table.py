@@ -23,7 +23,7 @@ from qbeast_core.optional import require
 from qbeast_core.plain_text import first_line, on_one_line
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.fractions import Sample, Share
-from qbeast_core.query.sql_statement import refuse_statement
+from qbeast_core.query.sql.statement import refuse_statement
 from qbeast_core.renamed import renamed
 from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect

@@ -14,6 +14,13 @@ from qbeast_core.query.sql.lower import Clock, Lowering
 from qbeast_core.query.sql.parse import checked_part, parse_aggregate, parse_select, without_parentheses
 from qbeast_core.query.sql.tokens import invalid_sql
 
+__all__ = [
+    "GroupedQuery",
+    "sql_aggregate",
+    "sql_query",
+]
+
+
 _Aggregate = Callable[[pl.Expr], pl.Expr]
 _AGGREGATES: Final[Mapping[type[exp.Expr], _Aggregate]] = {
     exp.Avg: lambda values: values.mean(),
@@ -35,6 +42,7 @@ _QUANTILES: Final[Mapping[type[exp.Expr], Any]] = {
     exp.PercentileDisc: "equiprobable",
     exp.Quantile: "linear",
 }
+_NAMED: Final[Mapping[str, type[exp.Expr]]] = {"mean": exp.Avg, "percentile": exp.PercentileCont}
 _SIGNS: Final[Mapping[type[exp.Expr], Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
     exp.Add: operator.add,
     exp.Sub: operator.sub,
@@ -178,6 +186,9 @@ def _lowered(node: exp.Expr, lowering: Lowering) -> pl.Expr:
 
 
 def _aggregate(node: exp.Expr, lowering: Lowering, where: pl.Expr | None) -> pl.Expr:
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() in _NAMED:
+        first, *rest = node.expressions or [None]
+        node = _NAMED[str(node.this).lower()](this=first, expression=rest[0] if rest else None)
     if isinstance(node, exp.Count):
         return _count(node, lowering, where)
     if isinstance(node, exp.CountIf):  # what is not a condition has no sum

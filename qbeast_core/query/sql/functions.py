@@ -29,6 +29,16 @@ from qbeast_core.query.sql.values import (
     with_expr,
 )
 
+__all__ = [
+    "call",
+    "function_arguments",
+    "like",
+    "matches",
+    "part_of_time",
+    "truncated_time",
+]
+
+
 MAX_COMPARED: Final = 30
 """Arguments of GREATEST and LEAST."""
 

@@ -51,6 +51,14 @@ from qbeast_core.query.sql.values import (
     unified,
 )
 
+__all__ = [
+    "Clock",
+    "Lowering",
+    "UnknownColumnError",
+    "sql_expression",
+]
+
+
 _COMPARISONS: Final[Mapping[type[exp.Expr], Comparison]] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
@@ -172,6 +180,8 @@ class Lowering:
 
     def column(self, node: exp.Expr) -> Value:
         """Lower the name of a column, of a field of a struct, or of a source's column such as ``source.price``."""
+        if isinstance(node, exp.Dot) and not isinstance(node.this, (exp.Dot, exp.Column)):
+            return _field(self.value(node.this), _names(node.expression))
         names = _names(node)
         for count in range(len(names), 0, -1):
             name = ".".join(names[:count])
@@ -249,12 +259,16 @@ class Lowering:
             tests = [self.branch(node, one.this) for one in node.args["ifs"]]
             branches = [self.value(one.args["true"]) for one in node.args["ifs"]]
             default = node.args.get("default")
-        values, dtype, bound = unified([*branches, NULL if default is None else self.value(default)], "CASE")
+        last = NULL if default is None else self.value(default)
+        values, dtype, bound = unified([*branches, last], "CASE")
         if isinstance(dtype, pl.Null):
             return NULL
         expr = values[-1]
         for test, value in zip(reversed(tests), reversed(values[:-1]), strict=True):
-            expr = pl.when(test).then(value).otherwise(expr)
+            if test.meta.root_names():
+                expr = pl.when(test).then(value).otherwise(expr)
+            elif pl.select(test).item():  # Polars returns one row where a test is constant
+                expr = value
         return Value(expr, dtype, bound=bound)
 
     def branch(self, node: exp.Expr, test: exp.Expr) -> pl.Expr:
@@ -309,6 +323,8 @@ def _names(node: exp.Expr) -> list[str]:
         return [*_names(node.this), *_names(node.expression)]
     if isinstance(node, exp.Identifier):
         return [node.this]
+    if not isinstance(node, exp.Column):
+        invalid_sql(f"{node.sql('duckdb')[:60]!r} is not a name")
     parts = [node.args.get(key) for key in ("catalog", "db", "table", "this")]
     return [part.this for part in parts if part is not None]
 

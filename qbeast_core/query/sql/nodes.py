@@ -7,6 +7,14 @@ from typing import Final
 
 from sqlglot import exp
 
+__all__ = [
+    "AGGREGATES",
+    "CURES",
+    "NODES",
+    "PREDICATES",
+]
+
+
 _Nodes = Mapping[type[exp.Expr], frozenset[str]]
 
 

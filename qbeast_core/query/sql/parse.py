@@ -22,6 +22,20 @@ from qbeast_core.query.sql.tokens import (
     with_columns_quoted,
 )
 
+__all__ = [
+    "MAX_BRANCHES",
+    "MAX_CONDITIONS",
+    "MAX_DEPTH",
+    "MAX_ITEMS",
+    "checked_part",
+    "operands",
+    "parse_aggregate",
+    "parse_condition",
+    "parse_select",
+    "without_parentheses",
+]
+
+
 MAX_DEPTH: Final = 100
 """Levels of a tree; chains of AND and of OR count as one level."""
 
@@ -29,7 +43,10 @@ MAX_CONDITIONS: Final = 500
 """Operands of AND and OR; the time to plan a filter grows with their square."""
 
 MAX_ITEMS: Final = 1_000
-"""Arguments of a function, branches of a CASE, and columns in an IN list."""
+"""Arguments of a function, and columns in an IN list."""
+
+MAX_BRANCHES: Final = 100
+"""Branches of a CASE: each is a level of the Polars expression."""
 
 _WRITTEN: Final = "written"
 _AND_OR: Final = (exp.And, exp.Or)
@@ -118,6 +135,9 @@ def parse_select(text: str, columns: Collection[str]) -> exp.Select:
             invalid_sql(
                 f"{_sql(value)!r} is not supported; a query has SELECT, FROM, WHERE and GROUP BY only"
             )
+    source = tree.args.get("from_")
+    if source is not None and not isinstance(source.this.this, exp.Identifier):
+        invalid_sql(f"{_sql(source)} is not supported; FROM takes one name, which is not looked up")
     return tree
 
 
@@ -227,6 +247,8 @@ def _check_node(node: exp.Expr, *, aggregates: bool) -> None:
     for name, value in node.args.items():
         if value and name not in allowed and value is not exp.Null:
             invalid_sql(f"{_sql(node)} uses {name.strip('_').upper()}, which is not supported")
+    if len(node.args.get("ifs") or ()) > MAX_BRANCHES:
+        invalid_sql(f"a CASE has more than {MAX_BRANCHES} branches")
     if isinstance(node, PREDICATES):
         for part in _children(node):
             inner = part

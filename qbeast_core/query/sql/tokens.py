@@ -7,6 +7,17 @@ from typing import Final, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+__all__ = [
+    "BEFORE_OPERANDS",
+    "MAX_CHARACTERS",
+    "MAX_LEVELS",
+    "InvalidSqlError",
+    "bounded",
+    "invalid_sql",
+    "with_columns_quoted",
+]
+
+
 MAX_CHARACTERS: Final = 1_000_000
 """Room for a hundred thousand values of an IN."""
 
@@ -26,7 +37,7 @@ BEFORE_OPERANDS: Final = _words(
     ( , [ = == <> != < <= > >= <=> + - * / // % || AND OR NOT WHEN THEN ELSE BETWEEN IN LIKE ILIKE CASE FROM DISTINCT
     SELECT WHERE BY
     """
-)
+) | {"GROUP BY"}
 """Words and signs after which an operand is expected."""
 _NEVER_NAMES: Final = frozenset({"NOT", "CASE"})
 _VALUES: Final = frozenset({"NULL", "TRUE", "FALSE"})

@@ -13,12 +13,44 @@ import polars as pl
 
 from qbeast_core.query.sql.tokens import invalid_sql
 
+__all__ = [
+    "INTEGERS",
+    "MAX_DIGITS",
+    "MISSING",
+    "NULL",
+    "TIMESTAMP",
+    "TIMESTAMPTZ",
+    "Interval",
+    "Missing",
+    "Value",
+    "adapted",
+    "as_datetime",
+    "as_type",
+    "boolean",
+    "common_type",
+    "date_literal",
+    "decimal",
+    "inner_type",
+    "integer",
+    "largest",
+    "number",
+    "of_type",
+    "scale_of",
+    "shown",
+    "text",
+    "text_literal",
+    "time_literal",
+    "truth",
+    "unified",
+    "with_expr",
+]
+
+
 MAX_DIGITS: Final = 38
 INTEGERS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)
 UNSIGNED: Final = (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 TIMESTAMP: Final = pl.Datetime("us")
 TIMESTAMPTZ: Final = pl.Datetime("us", "UTC")
-DECIMAL: Final = (pl.Decimal,)
 _BITS: Final[dict[type[pl.DataType], int]] = {
     pl.Int8: 8,
     pl.Int16: 16,

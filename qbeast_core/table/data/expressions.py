@@ -6,7 +6,8 @@ import re
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from datetime import UTC, datetime
+from functools import lru_cache, partial
 from typing import Any, Final, NoReturn, TypeAlias
 
 import polars as pl
@@ -300,7 +301,8 @@ def value_of(
         A value of that type cannot be put into the column without a cast that may lose something.
     """
     asked = _Asked(argument)
-    expr = _expression(given, schema, asked) if isinstance(given, str | pl.Expr) else _literal(given, asked)
+    is_text = isinstance(given, str | pl.Expr)
+    expr = _expression(given, schema, asked, dtype) if is_text else _literal(given, asked)
     found = _checked(given, expr, schema, asked)
     if not _storable(found, dtype):
         problem = f"column {column!r} is {dtype} and {_shown(given)} is {found}"
@@ -316,7 +318,7 @@ def _literal(given: object, asked: _Asked) -> pl.Expr:
         asked.refuse(f"cannot hold a {type(given).__name__}: {_cause(error)}", error)
 
 
-def _expression(given: object, schema: pl.Schema, asked: _Asked) -> pl.Expr:
+def _expression(given: object, schema: pl.Schema, asked: _Asked, dtype: pl.DataType | None = None) -> pl.Expr:
     if isinstance(given, pl.Expr):
         return given
     if not isinstance(given, str):
@@ -324,26 +326,32 @@ def _expression(given: object, schema: pl.Schema, asked: _Asked) -> pl.Expr:
             given, list | tuple
         )
         asked.refuse(f"must be a Polars expression or SQL text, not {type(given).__name__}", cure=several)
-    # Workers of Spark evaluate what was understood before, and do without the grammar of SQL.
-    from qbeast_core.query.sql_expressions import sql_expression  # noqa: PLC0415 -- see above
-    from qbeast_core.query.sql_tokens import SqlRefused  # noqa: PLC0415 -- as above
+    # Workers of Spark evaluate what was parsed before, and do without sqlglot.
+    from qbeast_core.query.sql.lower import UnknownColumnError, sql_expression  # noqa: PLC0415 -- see above
+    from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
 
     try:
-        return sql_expression(given, schema)
-    except (SqlRefused, pl.exceptions.PolarsError, UnicodeEncodeError) as error:  # half a surrogate pair
-        asked.refuse(f"{_shown(given)} cannot be read as SQL: {_cause(error)}", error)
+        return sql_expression(given, schema, dtype=dtype, clock=partial(datetime.now, UTC))
+    except InvalidSqlError as error:
+        asked.refuse(f"{_shown(given)} cannot be read as SQL: {error}", error)
+    except UnknownColumnError as error:
+        _refuse_names(given, [error.name], schema, asked)
 
 
 def _refuse_unknown(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> None:
     unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
     if unknown:
-        quoted = f" If that is a text, quote it singly: '{unknown[0]}'." if isinstance(given, str) else ""
-        asked.refuse(
-            f"names no such column(s): {unknown}; there are {list(schema)}",
-            cure=did_you_mean(unknown, schema) + quoted,
-            given=given,
-            known=nearest(unknown[0], schema),
-        )
+        _refuse_names(given, unknown, schema, asked)
+
+
+def _refuse_names(given: object, unknown: list[str], schema: pl.Schema, asked: _Asked) -> NoReturn:
+    quoted = f" If that is a text, quote it singly: '{unknown[0]}'." if isinstance(given, str) else ""
+    asked.refuse(
+        f"names no such column(s): {unknown}; there are {list(schema)}",
+        cure=did_you_mean(unknown, schema) + quoted,
+        given=given,
+        known=nearest(unknown[0], schema),
+    )
 
 
 def _checked(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> pl.DataType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from numbers import Real
 from typing import Any, Final, NoReturn, cast
@@ -17,8 +18,6 @@ from qbeast_core.estimate.batch import Lookup
 from qbeast_core.estimate.rules import Target
 from qbeast_core.hints import Hint, Message, argument, did_you_mean
 from qbeast_core.query.fractions import Sample, Share, sample_to_weights, share_of
-from qbeast_core.query.sql_aggregates import sql_aggregate
-from qbeast_core.query.sql_tokens import SqlRefused
 from qbeast_core.table.data.expressions import Predicate, condition_of, expression_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import EngineChoice
@@ -226,10 +225,16 @@ def _aggregates(asked: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[
 def _aggregate_of(given: str | pl.Expr, schema: pl.Schema) -> pl.Expr:
     if isinstance(given, pl.Expr):
         return _known(given, "aggregates", schema)
+    from qbeast_core.query.sql.aggregates import sql_aggregate  # noqa: PLC0415 -- sqlglot is slow to import
+    from qbeast_core.query.sql.lower import UnknownColumnError  # noqa: PLC0415 -- as above
+    from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
+
     try:
-        return _known(sql_aggregate(given, schema), "aggregates", schema)
-    except (SqlRefused, pl.exceptions.PolarsError, UnicodeEncodeError) as error:
+        return sql_aggregate(given, schema, clock=partial(datetime.now, UTC))
+    except InvalidSqlError as error:
         _refuse("aggregates", f"asks for {given!r}, which cannot be read as SQL: {error}")
+    except UnknownColumnError as error:
+        return _known(pl.col(error.name), "aggregates", schema)
 
 
 def _known(expr: pl.Expr, argument_name: str, schema: pl.Schema) -> pl.Expr:

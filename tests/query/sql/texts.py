@@ -45,7 +45,7 @@ def form(pattern: str, *parts: Texts) -> Texts:
 
 
 def _integers() -> Texts:
-    plain = one_of("t", "i", "b", "g.f", "0", "1", "2", "-3", "7", "300", "3000000000", "NULL")
+    plain = one_of("t", "i", "i", "b", "g.f", "0", "1", "2", "-3", "7", "300", "3000000000", "NULL")
     return st.recursive(
         plain,
         lambda inner: st.one_of(
@@ -62,7 +62,7 @@ def _integers() -> Texts:
             form("{}({})", one_of("year", "month", "day", "quarter", "dayofyear", "week", "isodow", "dayofweek"), one_of("d", "z")),
             form("{}(z)", one_of("hour", "minute", "second")),
             form("extract({} FROM {})", one_of("year", "dow", "month"), one_of("d", "z")),
-            form("CAST({} AS {})", inner, one_of("BIGINT", "HUGEINT")),
+            form("CAST({} AS {})", inner, one_of("BIGINT", "DOUBLE")),
             form("TRY_CAST({} AS {})", inner, one_of("SMALLINT", "INTEGER")),
             form("CAST({} AS INTEGER)", one_of("m", "c", "2.5", "3.5", "-2.5")),
             one_of("length(s)", "strpos(s, 'x')", "l[1]", "l[2]", "len(l)", "(d - DATE '2024-01-01')"),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from qbeast_core.errors import InvalidInputError, refuse
 from qbeast_core.hints import Hint, Message, call, named
-from qbeast_core.query.sql_tokens import SqlRefused, tokenize
 
 __all__ = ["refuse_statement"]
 
+_FIRST_WORD: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(\w+)", re.DOTALL)
 _CALLS: Final[Mapping[str, Hint]] = {
     "ALTER": call("Table.add_columns"),
     "CREATE": call("write_table"),
@@ -48,10 +49,7 @@ changed. Table.delete() does it.
         refuse(
             "query", 'must be the text of a query, "SELECT ... FROM self"', "nothing was read", given=query
         )
-    try:
-        first = next((token.upper for token in tokenize(query)), "")
-    except SqlRefused:
-        return  # Polars says what is wrong with it
+    first = (_FIRST_WORD.match(query) or [""] * 2)[1].upper()
     if first in _CALLS:
         what = f" asks and changes nothing, and {first} is a change; nothing was changed. "
         raise InvalidInputError(Message(named("query"), what, _CALLS[first], " does it."), argument="query")

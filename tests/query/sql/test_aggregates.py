@@ -1,0 +1,122 @@
+"""SQL texts of aggregates have the values that Polars SQL has; other texts are refused with a reason."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from qbeast_core.query.sql.aggregates import sql_aggregate, sql_query
+from qbeast_core.query.sql.tokens import InvalidSqlError
+
+ROWS = pl.DataFrame(
+    {"a": [1.5, None, -4.0, 8.25, 2.0], "b": [2, 3, None, -5, 7], "sum": [1, 2, 3, 4, 5], "t": list("xyxyx")}
+)
+TEXTS = [
+    "count(*)",
+    "COUNT(1)",
+    "count(a)",
+    "sum(a)",
+    "avg(a)",
+    "sum(a * b)",
+    "sum(a) / count(*)",
+    "2 * sum(a) - avg(b) / (1 + count(*))",
+    "-sum(a)",
+    "sqrt(sum(a))",
+    "stddev(a)",
+    "variance(a)",
+    "median(a)",
+    "quantile_cont(a, 0.25)",
+    "quantile_disc(a, 0.75)",
+    "count(*) FILTER (WHERE a > 1)",
+    "sum(a) FILTER (WHERE t = 'x' AND b > 1)",
+    'sum("sum")',
+    "avg(CASE WHEN t IN ('x', 'z') THEN a ELSE 0 END)",
+    "min(a)",
+    "count(DISTINCT t)",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_means_what_polars_says(text: str) -> None:
+    query = f"SELECT {text} AS found FROM rows"  # noqa: S608 - texts of this file
+    context = pl.SQLContext(rows=ROWS, eager=True)
+    expected = context.execute(query).select(pl.col("found").cast(pl.Float64)).item()
+    assert ROWS.select(sql_aggregate(text, ROWS.schema).cast(pl.Float64)).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expr"),
+    [
+        ("stddev_pop(a)", pl.col("a").std(ddof=0)),
+        ("var_pop(a)", pl.col("a").var(ddof=0)),
+        ("count_if(b > 1)", (pl.col("b") > 1).sum()),
+        ("count_if(b > 1) FILTER (WHERE a > 0)", ((pl.col("b") > 1) & (pl.col("a") > 0)).sum()),
+        ("avg(a) FILTER (WHERE b > 1)", pl.col("a").filter(pl.col("b") > 1).mean()),
+    ],
+)
+def test_words_of_other_engines(text: str, expr: pl.Expr) -> None:
+    assert ROWS.select(sql_aggregate(text, ROWS.schema)).item() == ROWS.select(expr).item()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a", "not an aggregate"),
+        ("sum(a) + b", "not an aggregate"),
+        ("", "ends too early"),
+        ("sum(a", "unexpected|ends too early"),
+        ("sum()", "unexpected"),
+        ("sum(a))", "unexpected"),
+        ("sum(avg(a))", "several columns or rows at once"),
+        ("sum(a) OVER (PARTITION BY t)", "several columns or rows at once"),
+        ("array_agg(a)", "several columns or rows at once"),
+        ("quantile_cont(a)", "a column and a level"),
+        ("quantile_cont(a, 2)", "a column and a level"),
+        ("count(*, a)", "not supported"),
+        ("count(1 2)", "unexpected"),
+        ("sum(a); sum(b)", "second statement"),
+        ("(SELECT sum(a) FROM rows)", "is a query"),
+        ("- " * 1500 + "sum(a)", "30 levels"),
+        ("count_if(a)", "not a condition"),
+    ],
+)
+def test_other_texts_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidSqlError, match=message):
+        sql_aggregate(text, ROWS.schema)
+
+
+def test_a_query_gives_keys_aggregates_and_condition() -> None:
+    query = sql_query(
+        "SELECT t, b > 0 AS positive, sum(a) AS total, count(*) FROM self WHERE a > -10 GROUP BY t, 2",
+        ROWS.schema,
+    )
+    assert list(query.by) == ["t", "positive"]
+    assert list(query.aggregates) == ["total", "COUNT(*)"]
+    assert query.where is not None
+    found = ROWS.filter(query.where).group_by(**query.by).agg(**query.aggregates)
+    context = pl.SQLContext(self=ROWS, eager=True)
+    expected = context.execute(
+        "SELECT t, b > 0 AS positive, sum(a) AS total, count(*) AS n FROM self WHERE a > -10 GROUP BY t, b > 0"
+    )
+    order = ["t", "positive"]
+    assert found.sort(order).rows() == expected.sort(order).rows()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT sum(a) FROM x ORDER BY 1", "not supported"),
+        ("SELECT sum(a) FROM x LIMIT 1", "not supported"),
+        ("SELECT sum(a) FROM x JOIN y ON x.a = y.a", "not supported"),
+        ("SELECT DISTINCT sum(a) FROM x", "not supported"),
+        ("SELECT t, sum(a) FROM x", "not an aggregate"),
+        ("SELECT sum(a) FROM x GROUP BY 7", "not the position"),
+        ("SELECT sum(a) FROM x GROUP BY ROLLUP (t)", "not supported"),
+        ("SELECT sum(a), sum(a) FROM x", "two columns"),
+        ("SELECT sum(a) FROM read_csv('/etc/passwd')", "not supported"),
+        ("DELETE FROM x", "not a SELECT|unexpected"),
+    ],
+)
+def test_other_queries_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidSqlError, match=message):
+        sql_query(text, ROWS.schema)

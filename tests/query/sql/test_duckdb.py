@@ -1,0 +1,95 @@
+"""DuckDB is the oracle: a condition keeps the rows there that it keeps here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import duckdb
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, event, example, given, settings
+
+from qbeast_core.query.sql.lower import sql_expression
+from qbeast_core.query.sql.tokens import InvalidSqlError
+from tests.helpers.examples import examples
+from tests.query.sql.texts import ROWS, conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+tries = examples(150, slow=20_000, parent=settings(suppress_health_check=list(HealthCheck), deadline=None))
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("given", ROWS.to_arrow())
+        connection.execute("CREATE TABLE rows AS SELECT * FROM given")
+        yield connection
+
+
+def expected(oracle: duckdb.DuckDBPyConnection, text: str) -> list[bool | None] | None:
+    """Return the value of a condition for each row; None where DuckDB fails."""
+    try:
+        found = oracle.execute(f"SELECT ({text}) FROM rows ORDER BY id").fetchall()  # noqa: S608 - texts of this file
+    except duckdb.Error:
+        return None
+    return [value for (value,) in found]
+
+
+@tries
+@given(conditions())
+@example("i IS DISTINCT FROM 0 AND NOT c")
+@example("(x > 1) <> (i > 1)")
+@example("c IS NOT TRUE")
+@example("0.3 = 0.1 + 0.2")
+@example("s BETWEEN 'a' AND NULL")
+@example("b * b > 0 OR i = 2")
+@example("i % 3 = -2 OR b // -2 = 3")
+@example("z >= '2024-05-01'")
+def test_conditions_have_the_values_of_duckdb(oracle: duckdb.DuckDBPyConnection, text: str) -> None:
+    rows = expected(oracle, text)
+    if rows is None:
+        event("DuckDB fails")
+        return
+    try:
+        expr = sql_expression(text, ROWS.schema)
+    except InvalidSqlError as error:
+        assert "128 bits" in str(error)  # noqa: PT017 - most texts raise nothing
+        event("refused")
+        return
+    assert ROWS.select("id", expr.alias("value"))["value"].to_list() == rows
+    assert ROWS.lazy().filter(expr).collect()["id"].to_list() == [
+        at for at, value in enumerate(rows) if value
+    ]
+
+
+def test_few_texts_are_outside_the_comparison(oracle: duckdb.DuckDBPyConnection) -> None:
+    failed = []
+
+    @settings(
+        max_examples=200,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        deadline=None,
+        derandomize=True,
+    )
+    @given(conditions())
+    def count(text: str) -> None:
+        failed.append(expected(oracle, text) is None)
+
+    count()
+    assert sum(failed) < len(failed) / 2
+
+
+def test_a_filter_in_sql_skips_as_an_expression_does() -> None:
+    pairs = {
+        "i > 1 AND s = 'x'": (pl.col("i") > 1) & (pl.col("s") == "x"),
+        "i IN (1, 2)": pl.col("i").is_in([1, 2]),
+        "s LIKE 'ab%'": pl.col("s").str.starts_with("ab"),
+        "d IS NULL": pl.col("d").is_null(),
+    }
+    for text, expr in pairs.items():
+        found = sql_expression(text, ROWS.schema)
+        assert ROWS.filter(found).equals(ROWS.filter(expr)), text
