@@ -94,7 +94,7 @@ def test_a_query_gives_keys_aggregates_and_condition() -> None:
     assert list(query.aggregates) == ["total", "COUNT(*)"]
     assert query.where is not None
     found = ROWS.filter(query.where).group_by(**query.by).agg(**query.aggregates)
-    context = pl.SQLContext(self=ROWS, eager=True)
+    context = pl.SQLContext({"self": ROWS}, eager=True)
     expected = context.execute(
         "SELECT t, b > 0 AS positive, sum(a) AS total, count(*) AS n FROM self WHERE a > -10 GROUP BY t, b > 0"
     )

@@ -51,4 +51,4 @@ def test_of_two_at_once_one_is_made(tmp_path: Path) -> None:
     expected = pl.concat([rows.filter(pl.col(ROW) != 5), NEW.select(rows.columns)])
     assert_same_rows(qbeast.read_table(path), expected)
     with pytest.raises(qbeast.InvalidInputError, match="`txn` must be"):
-        qbeast.open_table(path).delete(txn=("", 1))
+        qbeast.open_table(path).delete(where=True, txn=("", 1))
