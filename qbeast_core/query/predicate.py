@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import orjson
@@ -24,7 +25,7 @@ from qbeast_core.query.nodes import (
 from qbeast_core.query.preimages import preimage
 from qbeast_core.query.terms import BOUNDS, COMPARISONS, Term
 
-__all__ = ["conjuncts", "parse_predicate", "understand"]
+__all__ = ["conjuncts", "disjuncts", "parse_predicate", "understand"]
 
 _CONNECTIVES = {"And": True, "LogicalAnd": True, "Or": False, "LogicalOr": False}
 _COMPARING: Final = {*_CONNECTIVES, *COMPARISONS}
@@ -118,12 +119,32 @@ def conjuncts(predicate: pl.Expr) -> list[pl.Expr]:
     >>> [str(part) for part in conjuncts((pl.col("a") > 1) & (pl.col("b") | pl.col("c")) & pl.col("d"))]
     ['[(col("a")) > (dyn int: 1)]', '[(col("b")) | (col("c"))]', 'col("d")']
     """
+    return _parts(predicate, operator.and_)
+
+
+def disjuncts(predicate: pl.Expr) -> list[pl.Expr]:
+    """Cut a filter at its outermost ORs.
+
+    Parameters
+    ----------
+    predicate : polars.Expr
+        A boolean expression.
+
+    Examples
+    --------
+    >>> [str(part) for part in disjuncts(pl.col("b") | (pl.col("c") & pl.col("d")))]
+    ['col("b")', '[(col("c")) & (col("d"))]']
+    """
+    return _parts(predicate, operator.or_)
+
+
+def _parts(predicate: pl.Expr, join: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> list[pl.Expr]:
     found: list[pl.Expr] = []
     waiting = [predicate]
     while waiting:
         one = waiting.pop()
         parts = one.meta.pop()[::-1]
-        if len(parts) == 2 and (parts[0] & parts[1]).meta.eq(one):
+        if len(parts) == 2 and join(*parts).meta.eq(one):
             waiting += reversed(parts)
         else:
             found.append(one)

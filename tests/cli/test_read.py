@@ -140,6 +140,17 @@ def test_a_plan_is_that_of_the_library(sales: Path) -> None:
     assert all(path in listed for path in plan.files["path"])
 
 
+def test_a_plan_says_why_a_filter_keeps_nothing_closed(sales: Path) -> None:
+    where = "brand LIKE '%7'"
+    assert (
+        "does not understand it; compare a column with constants"
+        in run("explain", sales, "--where", where).stdout
+    )
+    told = said("explain", sales, "--where", where)["unused_conditions"]
+    assert told == qbeast.open_table(sales).explain(where).unused_conditions
+    assert len(told) == 1
+
+
 CONDITIONS = [
     ("id >", "cannot be read as SQL"),
     ("id > 1; id < 3", "cannot be read as SQL"),

@@ -174,7 +174,7 @@ def explain(
     files = plan.files
     facts = {
         "where": where,
-        "unused_conditions": list(plan.unused_conditions),
+        "unused_conditions": plan.unused_conditions,
         "sample": sample,
         "columns": list(plan.columns),
         "files_opened": int(files["opened"].sum()),

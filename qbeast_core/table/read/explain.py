@@ -19,14 +19,13 @@ from qbeast_core.io.pages import PageRanges
 from qbeast_core.io.store import map_files
 from qbeast_core.plain_text import in_lines
 from qbeast_core.query.fractions import Sample
-from qbeast_core.query.nodes import Unknown
-from qbeast_core.query.predicate import conjuncts, parse_predicate
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import pushed_down, warn_if_empty
+from qbeast_core.table.read.unused import unused_conditions
 from qbeast_core.tree.design_effect import CLUSTERED
 
 __all__ = ["Plan", "explain"]
@@ -123,13 +122,14 @@ class Plan:
         return self.bytes_opened / self.bytes_total if self.bytes_total else 0.0
 
     @cached_property
-    def unused_conditions(self) -> tuple[str, ...]:
-        """Parts of the filter, of those joined by AND, that keep nothing closed: rows are read for them and looked at.
+    def unused_conditions(self) -> dict[str, str]:
+        """Parts of the filter, of those joined by AND, that keep nothing closed, each with the reason and a cure.
 
-        The planner does not understand them, or Polars keeps them to itself because they may fail for some value. An OR
-        is one part: it closes nothing where one of its sides does not. docs/filters.md lists what to write instead.
+        Rows are read for them and looked at: a column is not indexed, or by a hash that a range cannot use, or the part
+        is not understood. An OR is one part: it closes nothing where one of its sides does not.
         """
-        return () if self.where is None else _unused_conditions(self.where, self.reader.snapshot.schema)
+        table = self.scan_plan.selection.table
+        return {} if self.where is None else unused_conditions(self.where, self.reader.snapshot.schema, table)
 
     @property
     def design_effect(self) -> float:
@@ -212,11 +212,15 @@ class Plan:
         )
         why = "".join(f", {count:,} closed by {reason}" for reason, count in closed.iter_rows())
         rows = self.rows_opened / self.rows_total if self.rows_total else 0.0
-        pushed, unused = self.scan_plan.predicate, " AND ".join(self.unused_conditions)
+        pushed = self.scan_plan.predicate
+        parts: dict[str, list[str]] = {}
+        for part, reason in self.unused_conditions.items():
+            parts.setdefault(reason, []).append(part)
+        unused = "; ".join(f"{' AND '.join(some)} keeps nothing closed: {one}" for one, some in parts.items())
         shown = self.where if pushed is None else pushed
         facts = {
             "filter": "none" if shown is None else str(shown),
-            **({"unused": f"{unused}: this part of the filter keeps nothing closed"} if unused else {}),
+            **({"unused": unused} if unused else {}),
             "sample": "none" if self.sample is None else str(self.sample),
             "files": f"{int(files['opened'].sum()):,} of {files.height:,} opened{why}",
             "pages": f"{int(files['pages_opened'].sum()):,} of {int(files['pages_total'].sum()):,}",
@@ -250,18 +254,6 @@ def _planned_again(reader: Reader, predicate: pl.Expr | None, asked: dict[str, A
     if files is not None:
         plan.__dict__["files"] = files
     return plan
-
-
-def _unused_conditions(where: pl.Expr, schema: pl.Schema) -> tuple[str, ...]:
-    return tuple(str(part) for part in conjuncts(where) if not _prunes(part, schema))
-
-
-def _prunes(condition: pl.Expr, schema: pl.Schema) -> bool:
-    """Tell whether a condition can keep something closed; what is the same for every row needs not be told of."""
-    if not condition.meta.root_names():
-        return True
-    given, _ = pushed_down(schema, condition, None)
-    return given is not None and not isinstance(parse_predicate(given, schema), Unknown)
 
 
 def explain(

@@ -141,11 +141,73 @@ def test_a_plan_names_the_parts_of_a_filter_that_close_nothing(tmp_path: Path) -
         ((x < 100) & by_python, [by_python]),
     ):
         plan = table.explain(filtered)
-        assert plan.unused_conditions == tuple(map(str, unused))
+        assert list(plan.unused_conditions) == list(map(str, unused))
         for shown in (repr(plan), plan._repr_html_()):
             assert ("keeps nothing closed" in shown) == bool(unused)
-    assert table.explain().unused_conditions == table.explain("x < 100").unused_conditions == ()
+    assert table.explain().unused_conditions == table.explain("x < 100").unused_conditions == {}
     assert len(table.explain("x < 100 AND s LIKE '%7'").unused_conditions) == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "reasons"),
+    [
+        ("store = 1", ["'store' is not indexed", "a new table that indexes it too"]),
+        ("user < 42", ["'user' is indexed by hash, which has no order", "(= or IN)", "'user:quantiles'"]),
+        ("user = 42", []),
+        ("user BETWEEN 1 AND 9 AND price < 5", ["no order"]),
+        ("price < 5 OR store = 1", ["[(col(\"store\")) == (dyn int: 1)]: 'store' is not indexed"]),
+        ("price < 5 OR user > 7", ["no order"]),
+        ("brand LIKE '%7'", ["does not understand it", "compare a column with constants"]),
+        ("price <> 5", ["only one value is left out"]),
+        ("price IS NOT NULL", ["only one value is left out"]),
+        ("price < 1000", []),
+        ("day < DATE '2020-03-01'", []),
+        ("day = DATE '2020-03-01' OR brand LIKE '%7'", ["does not understand it"]),
+    ],
+)
+def test_an_unused_part_comes_with_reason_and_cure(
+    where: str, reasons: list[str], sales: qbeast.Table
+) -> None:
+    plan = sales.explain(where)
+    assert bool(plan.unused_conditions) == bool(reasons)
+    told = "".join(plan.unused_conditions.values())
+    assert all(reason in told for reason in reasons)
+    assert all(reason in repr(plan) for reason in reasons)
+    if "AND" not in where and reasons:
+        assert plan.rows_opened == plan.rows_total
+
+
+@pytest.fixture(scope="module")
+def sales(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
+    n, path = pl.int_range(20_000), tmp_path_factory.mktemp("sales")
+    rows = pl.select(
+        price=n * 7919 % 10_007 / 100,
+        brand=pl.format("brand {}", n * 31 % 40),
+        day=pl.date(2020, 1, 1) + pl.duration(days=n * 13 % 1461),
+        user=n * 101 % 5003,
+        store=n % 5,
+    )
+    qbeast.write_table(rows, path, columns=["price", "brand", "day", "user:hash"], cube_size=500)
+    return qbeast.open_table(path)
+
+
+def test_a_column_whose_values_are_parted_by_files_is_used(tmp_path: Path) -> None:
+    """Statistics of files close what the index does not know."""
+    for start in (0, 1000):
+        rows = pl.DataFrame({"x": range(1000), "at": range(start, start + 1000)})
+        qbeast.write_table(rows, tmp_path, columns=["x"], mode="append")
+    table = qbeast.open_table(tmp_path)
+    assert table.explain("at < 500").unused_conditions == {}
+    assert list(table.explain("at % 2 = 0").unused_conditions.values())
+
+
+def test_files_that_are_not_indexed_are_a_reason(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, pl.DataFrame({"x": range(1000)}).to_arrow())
+    qbeast.convert_table(tmp_path, columns=["x"])
+    told = qbeast.open_table(tmp_path).explain("x < 500").unused_conditions
+    assert "optimize the table" in "".join(told.values())
+    qbeast.open_table(tmp_path).optimize()
+    assert qbeast.open_table(tmp_path).explain("x < 500").unused_conditions == {}
 
 
 def test_rows_of_files_without_statistics_are_counted(tmp_path: Path) -> None:
