@@ -10,15 +10,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from qbeast_core.query.pages import PageTable
-from qbeast_core.query.select import Selection
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.space.weights import MIN_WEIGHT
+
+if TYPE_CHECKING:  # workers of Spark import this file, and not how files are chosen
+    from qbeast_core.query.pages import PageTable
+    from qbeast_core.query.select import Selection
 
 __all__ = ["Stretch", "draw", "drawn_weights"]
 
