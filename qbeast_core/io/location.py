@@ -176,7 +176,7 @@ def _resolve_address(scheme: str, rest: str) -> str:
 def _other_argument(given: object) -> tuple[str, str]:
     """Return what something else than a text is, and where it goes."""
     if hasattr(given, "__arrow_c_stream__") and hasattr(given, "uri"):
-        return "it is open already", "call its own methods, such as table.scan()"
+        return "it is open already", "call its own methods, such as table.scan(), or give table.uri"
     if hasattr(given, "__arrow_c_stream__") or type(given).__name__ in ("DataFrame", "LazyFrame"):
         return "it holds rows, which come before the path", "write write_table(rows, path)"
     if type(given).__name__ == "SparkSession":

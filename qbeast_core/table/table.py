@@ -1552,7 +1552,7 @@ class Table:
         self._move_to(outcome.snapshot)
         return outcome.version
 
-    def add_columns(self, columns: Mapping[str, TypeLike]) -> int:
+    def add_columns(self, columns: Mapping[str, TypeLike] | pa.Schema) -> int:
         """Add columns at the end of the schema, in one commit; existing rows get nulls.
 
         Renaming and dropping columns is not supported: Delta tables can do it with the feature columnMapping, and
@@ -1560,7 +1560,7 @@ class Table:
 
         Parameters
         ----------
-        columns : mapping of str to type
+        columns : mapping of str to type, or pyarrow.Schema
             New columns; names differ from those of the table in more than case. Types are those of Polars
             (``pl.Int64``), Python (``int``), Arrow (``pa.int64()``), `deltalake` or PySpark, or names as Delta, SQL or
             Polars have them (``"long"``, ``"bigint"``, ``"Int64"``, ``"decimal(9,2)"``).

@@ -48,7 +48,7 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
     return publish_metadata(snapshot, changed, brings="settings", operation="SET TBLPROPERTIES", told=told)
 
 
-def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike]) -> CommitOutcome:
+def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema) -> CommitOutcome:
     """Add columns; see `Table.add_columns` for which, and for what is raised."""
     new = pl.DataFrame(schema=types_of(columns))
     known = {name.lower(): name for name in snapshot.schema}
@@ -66,14 +66,16 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike]) -> CommitOu
     )
 
 
-def types_of(columns: Mapping[str, TypeLike]) -> pl.Schema:
+def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
     """Read new types of columns, or refuse what are none.
 
     Parameters
     ----------
-    columns : mapping of str to TypeLike
+    columns : mapping of str to TypeLike or pyarrow.Schema
         As a user gives them.
     """
+    if isinstance(columns, pa.Schema):
+        return types_of(dict(zip(columns.names, columns.types, strict=True)))
     try:
         return pl.DataFrame(schema={name: type_of(given) for name, given in columns.items()}).schema
     except (pl.exceptions.PolarsError, pa.ArrowException, AttributeError, TypeError, ValueError):

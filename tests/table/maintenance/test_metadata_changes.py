@@ -94,6 +94,13 @@ def test_a_new_column_takes_types_of_any_library(given: Any, stored: str, tmp_pa
     assert opened.count("new IS NULL") == ROWS.height
 
 
+def test_new_columns_may_be_a_schema(tmp_path: Path) -> None:
+    opened = table(tmp_path)
+    opened.add_columns(pa.schema([("a", pa.int16()), ("b", pa.list_(pa.string()))]))
+    opened.add_columns(pl.Schema({"c": pl.Date}))
+    assert dict(opened.schema) == {**ROWS.schema, "a": pl.Int16, "b": pl.List(pl.String), "c": pl.Date}
+
+
 def delta_name(spelled: Any) -> str:
     match spelled:
         case {"type": "array", "elementType": inner}:
