@@ -205,7 +205,7 @@ class IdentityToZeroTransformation(_Stored):
 
 
 class NullToZeroTransformation(_Stored):
-    """A column seen with nulls only: every row has coordinate 0. Older writers': never written.
+    """A column seen with nulls only: every row has coordinate 0. Written in dialect ``"qbeast-spark"`` alone.
 
     The JVM's name really ends in ``$``.
     """

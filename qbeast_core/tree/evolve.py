@@ -152,7 +152,10 @@ def _fit(
     wish: IndexWish, spec: ColumnSpec, column: ColumnSummary, summary: IndexSummary, knots: int
 ) -> Fitted:
     bounds, values = wish.bounds_of(spec.name), summary.values(column.name)
-    return fit_column(spec.kind, column, values, bounds=bounds, dialect=wish.dialect, knots=knots)
+    empty = 0 < summary.rows == column.nulls
+    return fit_column(
+        spec.kind, column, values, bounds=bounds, dialect=wish.dialect, knots=knots, only_nulls=empty
+    )
 
 
 def _revision(

@@ -22,6 +22,7 @@ from qbeast_core.spec.transformation import (
     CDFStringQuantilesTransformation,
     HashTransformation,
     LinearTransformation,
+    NullToZeroTransformation,
     OneValueTransformation,
     QuantilesTransformation,
     Transformation,
@@ -144,6 +145,7 @@ def fit_column(
     bounds: ColumnBounds,
     dialect: BlocksDialect,
     knots: int = _MOST_KNOTS,
+    only_nulls: bool = False,
 ) -> Fitted:
     """Choose a column's transformer and transformation from its data.
 
@@ -162,6 +164,8 @@ def fit_column(
         Who else must read the table.
     knots : int
         Quantiles to keep at most, see `quantile_count`.
+    only_nulls : bool
+        Whether there are rows, and the column is null in all of them.
 
     Returns
     -------
@@ -185,7 +189,7 @@ def fit_column(
         return transformer, _quantiles(summary.data_type, sample, (lowest, highest), bounds, knots)
     numeric: OrderedDataType = summary.data_type
     if lowest is None or highest is None or lowest == highest:
-        return transformer, identity_or_unit(numeric, lowest, dialect)
+        return transformer, identity_or_unit(numeric, lowest, dialect, only_nulls=only_nulls)
     return transformer, linear_space(numeric, _number(lowest), _number(highest))
 
 
@@ -244,13 +248,18 @@ def _fit_range(summary: ColumnSummary, bounds: ColumnBounds) -> tuple[float | st
 
 
 def identity_or_unit(
-    data_type: OrderedDataType, value: float | str | None, dialect: BlocksDialect
+    data_type: OrderedDataType,
+    value: float | str | None,
+    dialect: BlocksDialect,
+    *,
+    only_nulls: bool = False,
 ) -> Transformation:
     """Return the space of a column with one value, or with none.
 
     Released JVMs fail on the identity transformation: in their dialect the column becomes linear over
-    ``[v, v + 1]``, or ``[0, 1]`` for nulls only. Where v + 1 is no value of the column's type, the range
-    ends at the next float, or, at the end of the type, begins below v.
+    ``[v, v + 1]``, or ``[0, 1]`` without values. Where v + 1 is no value of the column's type, the range
+    ends at the next float, or, at the end of the type, begins below v. Where all rows are null, the JVM has a
+    transformation of its own, and beside any other its appends of such rows fail.
 
     Examples
     --------
@@ -260,6 +269,8 @@ def identity_or_unit(
     number = None if value is None else _number(value)
     if dialect != "qbeast-spark":
         return identity_transformation(data_type, value=number)
+    if number is None and only_nulls:
+        return NullToZeroTransformation()
     return linear_space(data_type, *_unit(0 if number is None else number, data_type))
 
 

@@ -1,0 +1,75 @@
+"""A column of nulls only is indexed in the JVM's dialect as the JVM indexes it, and tables of either go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.golden.appends import copy_of
+from tests.golden.collection import find
+from tests.helpers.invariants import check_invariants
+from tests.helpers.tables import assert_same_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+NAMES = ["qbeast-spark-0.7.1/null_all", "qbeast-spark-0.7.1/null_all_date"]
+
+
+def spaces(path: Path) -> list[dict[str, Any]]:
+    """The transformations of the newest revision, as the log has them."""
+    configuration = load_snapshot(path).metadata.configuration
+    found = json.loads(configuration[f"qbeast.revision.{configuration['qbeast.lastRevisionID']}"])
+    transformations: list[dict[str, Any]] = found["transformations"]
+    return transformations
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("engine", ["memory", "spill"])
+def test_a_column_of_nulls_is_indexed_as_in_the_jvm(name: str, engine: Any, tmp_path: Path) -> None:
+    golden = find(name)
+    theirs = copy_of(golden, tmp_path)
+    indexed, ours = list(qbeast.open_table(theirs).indexed_columns), tmp_path / "ours"
+    rows = golden.expected
+    qbeast.write_table(rows, ours, columns=indexed, dialect="qbeast-spark", cube_size=400, engine=engine)
+    assert spaces(ours)[0] == spaces(theirs)[0]
+    assert spaces(ours)[0] == {"className": "io.qbeast.core.transform.NullToZeroTransformation$"}
+    check_invariants(ours)
+    more = rows.with_columns(pl.col("id") + 100_000)
+    for path in (ours, theirs):
+        assert not qbeast.write_table(more, path, mode="append").new_revision
+        assert_same_rows(qbeast.read_table(path), pl.concat([rows, more]), "id")
+        assert qbeast.read_table(path, where=pl.col(indexed[0]).is_not_null()).is_empty()
+    drawn = [qbeast.read_table(path, sample=0.2)["id"].sort() for path in (ours, theirs)]
+    assert drawn[0].equals(drawn[1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_begin_a_linear_revision(name: str, tmp_path: Path) -> None:
+    golden = find(name)
+    theirs = copy_of(golden, tmp_path)
+    column, ours = qbeast.open_table(theirs).indexed_columns[0], tmp_path / "ours"
+    rows = golden.expected
+    indexed = list(qbeast.open_table(theirs).indexed_columns)
+    qbeast.write_table(rows, ours, columns=indexed, dialect="qbeast-spark", cube_size=400)
+    values = pl.int_range(pl.len(), dtype=pl.Int32).cast(rows.schema[column])
+    more = rows.with_columns(pl.col("id") + 100_000, values.alias(column))
+    for path in (ours, theirs):
+        assert qbeast.write_table(more, path, mode="append").new_revision
+        assert spaces(path)[0]["className"].endswith(".LinearTransformation")
+        assert_same_rows(qbeast.read_table(path), pl.concat([rows, more]), "id")
+        kept = qbeast.read_table(path, where=pl.col(column) < more[column][50])
+        assert_same_rows(kept, more.head(50), "id")
+        assert qbeast.open_table(path).check().ok
+
+
+def test_no_rows_and_no_numbers_are_no_nulls(tmp_path: Path) -> None:
+    nan = pl.DataFrame({"id": range(9), "f": [float("nan")] * 8 + [None]})
+    for number, rows in enumerate([nan, nan.clear()]):
+        path = tmp_path / str(number)
+        qbeast.write_table(rows, path, columns=["f", "id"], dialect="qbeast-spark")
+        assert spaces(path)[0]["className"].endswith(".LinearTransformation")
