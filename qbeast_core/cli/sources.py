@@ -18,8 +18,10 @@ import qbeast
 from qbeast_core.cli.files import ENDINGS
 from qbeast_core.cli.standard_input import StandardInput
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.store import open_store
 from qbeast_core.log.refusals import PARTITIONING
 from qbeast_core.log.type_names import NAMES, type_of
+from qbeast_core.spec.file_path import FilePath
 
 __all__ = ["SourceFormat", "SourceOptions", "read_sources", "types_by_name"]
 
@@ -203,7 +205,11 @@ def _scan_delta(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
 
 def _scan_delta_of_others(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
     """Read with deltalake's engine, in batches: Polars' `scan_delta` refuses or misreads some tables."""
-    builder = QueryBuilder().register("old", DeltaTable(where, storage_options=store))
+    table = DeltaTable(where, storage_options=store)
+    files = open_store(where, store)
+    for path in pl.DataFrame(table.get_add_actions())["path"]:
+        files.locate(FilePath.of_log(path).text)  # refuses what lies outside: deltalake opens that too
+    builder = QueryBuilder().register("old", table)
 
     def read(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _batch_size: int | None

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.location import locate_file, resolve_location
+from qbeast_core.io.location import locate_file, refuse_link_out, resolve_location
 from qbeast_core.io.store import Entry, Range, merge_ranges, split_blocks
 
 __all__ = ["LocalStore"]
@@ -34,8 +34,11 @@ class LocalStore:
         self.allow_absolute_paths = allow_absolute_paths
 
     def locate(self, path: str) -> str:
-        """Return where a file lies, as other libraries take it."""
-        return locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
+        """Return where a file lies, as other libraries take it; no symbolic link leads there from outside."""
+        found = locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
+        if not self.allow_absolute_paths:
+            refuse_link_out(self.uri, path)
+        return found
 
     def get(self, path: str) -> bytes:
         """Read a whole file."""
@@ -55,7 +58,7 @@ class LocalStore:
 
     def put(self, path: str, data: bytes | memoryview) -> None:
         """Write a file, replacing one of that name."""
-        target = self._at(path)
+        target = self._entry(path)
         with _errors("write", path), _written(target, data) as written:
             written.replace(target)
 
@@ -64,7 +67,7 @@ class LocalStore:
 
         A hard link decides who wins, as in deltalake and obstore, so all three exclude each other.
         """
-        target = self._at(path)
+        target = self._entry(path)
         with _errors("write", path), _written(target, data) as written:
             os.link(written, target)
             written.unlink()
@@ -94,7 +97,14 @@ class LocalStore:
     def delete(self, path: str) -> None:
         """Remove a file, if it is there."""
         with _errors("delete", path):
-            self._at(path).unlink(missing_ok=True)
+            self._entry(path).unlink(missing_ok=True)
+
+    def _entry(self, path: str) -> Path:
+        """Return what is replaced or removed under a name: of a symbolic link the link itself."""
+        found = locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
+        if not self.allow_absolute_paths and "/" in path:
+            refuse_link_out(self.uri, path.rpartition("/")[0])
+        return Path(found)
 
     def _at(self, path: str) -> Path:
         return Path(self.locate(path))

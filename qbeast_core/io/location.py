@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Final, cast
 from urllib.parse import unquote
 
@@ -11,7 +12,7 @@ from qbeast_core.errors import InvalidInputError, UnsupportedTableError
 from qbeast_core.hints import Hint, Message, argument, named
 from qbeast_core.spec.file_path import FilePath
 
-__all__ = ["SCHEMES", "is_address", "locate_file", "resolve_location"]
+__all__ = ["SCHEMES", "is_address", "locate_file", "refuse_link_out", "resolve_location"]
 
 SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file", "memory")
 """How addresses of tables begin."""
@@ -118,6 +119,34 @@ def locate_file(root: str, path: str, *, allow_absolute: bool) -> str:
         cure = (trusted, argument(allow_absolute_paths=True), ".")
     said = f"the log of {root!r} names a file by {article} {told}: {path!r}. It was not opened. "
     message = Message(said, *cure)
+    raise UnsupportedTableError(message, path=root, feature=told)
+
+
+def refuse_link_out(root: str, path: str) -> None:
+    """Refuse a file of a local table that a symbolic link, its own or a folder's, leads out of the table.
+
+    Parameters
+    ----------
+    root : str
+        The table's folder, resolved.
+    path : str
+        The file or folder, relative to it; need not be there.
+
+    Raises
+    ------
+    UnsupportedTableError
+        It lies elsewhere.
+    """
+    named = f"{root.rstrip('/')}/{path}"
+    real = os.path.realpath(named)
+    if real == named or Path(real).is_relative_to(os.path.realpath(root)):
+        return
+    told = "symbolic link that leads out of the table"
+    message = Message(
+        f"{path!r} of {root!r} lies behind a {told}, at {real!r}. It was not opened. If you trust whoever made the "
+        "link, open the table with ",
+        *(argument(allow_absolute_paths=True), "."),
+    )
     raise UnsupportedTableError(message, path=root, feature=told)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -351,3 +352,19 @@ def test_an_overwrite_keeps_how_columns_are_indexed(tmp_path: Path) -> None:
     after = qbeast.open_table(table).revisions[-1]
     assert list(after.transformer_kinds.items()) == list(before.transformer_kinds.items())
     assert (after.transformer_kinds["brand"], after.desired_cube_size) == ("hash", 300)
+
+
+@pytest.mark.parametrize("way", ["linked", "up"])
+def test_a_source_of_files_elsewhere_is_not_opened(way: str, tmp_path: Path) -> None:
+    source = tmp_path / "old"
+    pl.DataFrame({"id": [1, 2], "day": [1, 1]}).write_delta(
+        source, delta_write_options={"partition_by": ["day"]}
+    )
+    file = next(source.rglob("*.parquet"))
+    moved = shutil.move(file, tmp_path / "elsewhere.parquet")
+    if way == "linked":
+        file.symlink_to(moved)
+    else:
+        log = next((source / "_delta_log").glob("*.json"))
+        log.write_text(log.read_text().replace(str(file.relative_to(source)), "../elsewhere.parquet"))
+    assert "It was not opened" in run("write", source, "new", "--columns", "id", code=7).stderr

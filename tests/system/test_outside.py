@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.cli.exits import FAULTS
@@ -18,10 +18,18 @@ from qbeast_core.io.store import open_store
 from tests.cli.running import run
 from tests.helpers.buckets import client, new_bucket
 from tests.helpers.deletion_vectors import delete
+from tests.helpers.handmade_log import PROTOCOL, add, metadata, write_log
 from tests.helpers.tables import small_files
 
 ROWS = pl.DataFrame({"id": range(400), "x": [(i * 7919) % 401 for i in range(400)]})
 SECRET = pl.DataFrame({"id": [-1], "x": [-1]})
+LONGS = {
+    "type": "struct",
+    "fields": [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("id", "x")],
+}
+GOLDEN_VECTORS = (
+    Path(__file__).parents[1] / "golden" / "delta" / "deletion-vectors" / "basic-dv-no-checkpoint"
+)
 Add = dict[str, Any]
 
 
@@ -111,6 +119,120 @@ def test_nothing_outside_is_opened(table: Path, way: str, *, plain: bool) -> Non
     qbeast.write_table(ROWS, table, mode="overwrite")
     assert qbeast.read_table(table).sort("id").equals(ROWS)
     assert (table.parent / "secret.parquet").exists()
+
+
+def linked(path: Path) -> None:
+    """Move a file or folder out of its table, and leave a symbolic link in its place."""
+    moved = next(one for one in path.parents if one.name == "t").parent / f"moved-{path.name}"
+    shutil.move(path, moved)
+    path.symlink_to(moved)
+
+
+def roads(path: Path) -> list[Callable[[], object]]:
+    """Everything that opens data files."""
+    opened = qbeast.open_table(path)
+    return [
+        lambda: opened.scan().collect(),
+        lambda: opened.scan(sample=0.5).collect(),
+        lambda: opened.scan().filter(pl.col("id") > 500).collect(),
+        opened.files,
+        lambda: opened.delete(pl.col("x") < 100),
+        lambda: opened.optimize(full=True),
+        lambda: [list(task.read()) for task in opened.scan_tasks()],
+        lambda: qbeast.read_table(path),
+    ]
+
+
+def test_a_linked_data_file_is_not_opened(table: Path) -> None:
+    name = qbeast.open_table(table).files()["path"].sort()[-1]
+    linked(table / Path(name).name)
+    before = {one: one.stat().st_mtime_ns for one in table.parent.glob("moved-*")}
+    for read in roads(table):
+        with pytest.raises(qbeast.UnsupportedTableError, match=r"symbolic link .* It was not opened"):
+            read()
+    report = qbeast.open_table(table).check()
+    assert "file-outside" in set(report.faults["code"])
+    trusted = qbeast.open_table(table, allow_absolute_paths=True)
+    assert trusted.scan().collect().height == 800
+    assert trusted.check().ok
+    qbeast.write_table(ROWS, table, mode="overwrite")
+    qbeast.open_table(table).vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
+    assert {one: one.stat().st_mtime_ns for one in table.parent.glob("moved-*")} == before
+    assert qbeast.read_table(table).sort("id").equals(ROWS)
+
+
+def test_a_linked_folder_is_not_entered(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    (path / "part").mkdir(parents=True)
+    ROWS.write_parquet(path / "part" / "1.parquet")
+    size = (path / "part" / "1.parquet").stat().st_size
+    write_log(path, [PROTOCOL, metadata(LONGS), add("part/1.parquet", size=size, stats='{"numRecords":400}')])
+    qbeast.convert_table(path, columns=["id"])
+    assert qbeast.open_table(path).check().ok
+    linked(path / "part")
+    for read in roads(path):
+        with pytest.raises(qbeast.UnsupportedTableError, match=r"symbolic link .* It was not opened"):
+            read()
+    assert "file-outside" in set(qbeast.open_table(path).check().faults["code"])
+    outside = tmp_path / "moved-part" / "orphan.parquet"
+    outside.write_bytes(b"somebody's")
+    trusted = qbeast.open_table(path, allow_absolute_paths=True)
+    assert trusted.scan().collect().height == 400
+    qbeast.open_table(path).vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
+    assert outside.exists()
+
+
+@pytest.mark.parametrize("of", ["folder", "commit", "checkpoint", "hint"])
+def test_a_linked_log_is_not_read(of: str, table: Path) -> None:
+    if of in ("checkpoint", "hint"):
+        DeltaTable(table).create_checkpoint()
+    log = table / "_delta_log"
+    found = {"folder": log, "commit": min(log.glob("*.json")), "hint": log / "_last_checkpoint"}
+    linked(found.get(of) or next(log.glob("*.checkpoint.parquet")))
+    for read in (
+        lambda: qbeast.open_table(table),
+        lambda: qbeast.open_table(table, version=0),
+        lambda: qbeast.read_table(table),
+        lambda: qbeast.write_table(ROWS, table, mode="append"),
+    ):
+        with pytest.raises(qbeast.UnsupportedTableError, match=r"symbolic link .* It was not opened"):
+            read()
+    assert qbeast.open_table(table, allow_absolute_paths=True).scan().collect().height == 800
+
+
+def test_a_commit_that_becomes_a_link_is_not_read(table: Path) -> None:
+    opened = qbeast.open_table(table)
+    write_deltalake(table, ROWS, mode="append")
+    linked(max((table / "_delta_log").glob("*.json")))
+    with pytest.raises(qbeast.UnsupportedTableError, match="symbolic link"):
+        opened.refresh()
+
+
+def test_a_linked_deletion_vector_is_not_opened(tmp_path: Path) -> None:
+    path = Path(shutil.copytree(GOLDEN_VECTORS, tmp_path / "t"))
+    linked(next(path.rglob("deletion_vector*.bin")))
+    qbeast.convert_table(path, columns=["id"])
+    with pytest.raises(qbeast.UnsupportedTableError, match=r"symbolic link .* It was not opened"):
+        qbeast.read_table(path)
+
+
+def test_links_inside_of_the_table_and_to_it_are_followed(table: Path) -> None:
+    name = Path(qbeast.open_table(table).files()["path"][0]).name
+    (table / "kept").mkdir()
+    shutil.move(table / name, table / "kept" / name)
+    (table / name).symlink_to(table / "kept" / name)
+    (table.parent / "link").symlink_to(table)
+    for path in (table, table.parent / "link"):
+        assert qbeast.read_table(path).height == 800
+        assert qbeast.open_table(path).check().ok
+
+
+def test_a_folder_of_linked_parquet_files_is_not_converted(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    ROWS.write_parquet(tmp_path / "t" / "1.parquet")
+    linked(tmp_path / "t" / "1.parquet")
+    with pytest.raises(qbeast.UnsupportedTableError, match="It was not opened"):
+        qbeast.convert_table(tmp_path / "t", columns=["id"])
 
 
 def test_what_a_filter_leaves_closed_is_in_nobodys_way(table: Path) -> None:

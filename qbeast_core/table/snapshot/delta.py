@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
@@ -130,6 +131,7 @@ class DeltaSource:
             If the copy of the log does not lead there: the table has to be loaded again.
         """
         if self.copy is None:
+            _refuse_linked_log(self.store)
             return self._newer_than(version)
         with self.lock:
             self.copy.update()
@@ -204,6 +206,7 @@ def open_delta(
     root = store.local_root
     if root is not None and not (root / LOG_DIRECTORY).is_dir():
         raise TableNotFoundError(found_instead(store.uri, root), path=store.uri)
+    _refuse_linked_log(store)
     if version is None and timestamp is None:
         copied = _open_copy(store, storage_options)
         if copied is not None:
@@ -216,6 +219,19 @@ def open_delta(
         if timestamp is not None:
             table.load_as_version(timestamp)
         return DeltaSource(store, table, storage_options), _known(store.uri, table)
+
+
+def _refuse_linked_log(store: Store) -> None:
+    """Refuse a log, or files in it, that symbolic links lead out of the table: `deltalake` follows them."""
+    root = store.local_root
+    if root is None:
+        return
+    for folder in (LOG_DIRECTORY, f"{LOG_DIRECTORY}/_sidecars"):
+        store.locate(folder)
+        with suppress(FileNotFoundError), os.scandir(root / folder) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    store.locate(f"{folder}/{entry.name}")
 
 
 @contextmanager
