@@ -40,6 +40,7 @@ BEFORE_OPERANDS: Final = _words(
 ) | {"GROUP BY"}
 """Words and signs after which an operand is expected."""
 _NEVER_NAMES: Final = frozenset({"NOT", "CASE"})
+_PLAIN: Final = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.VAR)
 _VALUES: Final = frozenset({"NULL", "TRUE", "FALSE"})
 
 
@@ -104,7 +105,7 @@ def with_columns_quoted(tokens: Sequence[Token], columns: frozenset[str]) -> lis
     """
     found = list(tokens)
     for index, token in enumerate(tokens):
-        if token.text not in columns or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+        if token.text not in columns or token.token_type in _PLAIN:
             continue
         word = token.text.upper()
         if word in _VALUES:
