@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,12 +11,12 @@ import polars as pl
 from sqlglot import exp
 
 from qbeast_core.query.sql.lower import Clock, Lowering
-from qbeast_core.query.sql.parse import checked_part, parse_aggregate, parse_select, without_parentheses
+from qbeast_core.query.sql.parse import TEXT, checked_part, parse_list, parse_select, without_parentheses
 from qbeast_core.query.sql.tokens import invalid_sql
 
 __all__ = [
     "GroupedQuery",
-    "sql_aggregate",
+    "sql_list",
     "sql_query",
 ]
 
@@ -60,16 +60,21 @@ class GroupedQuery:
     where: pl.Expr | None
 
 
-def sql_aggregate(text: str, schema: pl.Schema, *, clock: Clock | None = None) -> pl.Expr:
-    """Return the Polars expression of an aggregate of rows, or of arithmetic on aggregates.
+def sql_list(
+    text: str, schema: pl.Schema, *, aggregates: bool, clock: Clock | None = None
+) -> dict[str, pl.Expr]:
+    """Lower expressions with commas between, by their names.
 
     Parameters
     ----------
     text : str
-        Calls of ``count``, ``sum``, ``avg``, ``stddev``, ``variance``, ``median``, ``quantile_cont(x, 0.9)`` and
-        their like, each perhaps with ``FILTER (WHERE ...)``, joined by ``+ - * /``; ``sqrt`` of these; numbers.
+        Expressions over a row, or aggregates: calls of ``count``, ``sum``, ``avg``, ``stddev``, ``variance``,
+        ``median``, ``quantile_cont(x, 0.9)`` and their like, each perhaps with ``FILTER (WHERE ...)``, joined by
+        ``+ - * /``; ``sqrt`` of these; numbers. What has no name after AS is named by its text.
     schema : polars.Schema
         The columns.
+    aggregates : bool
+        Whether they are aggregates.
     clock : callable, optional
         As in `sql_expression`.
 
@@ -83,10 +88,14 @@ def sql_aggregate(text: str, schema: pl.Schema, *, clock: Clock | None = None) -
     Examples
     --------
     >>> schema = pl.Schema({"price": pl.Float64})
-    >>> str(sql_aggregate("sum(price * 2) / count(*)", schema))
-    '[([(col("price")) * (2.0)].sum()) / (len())]'
+    >>> found = sql_list("sum(price * 2) / count(*) AS double, min(price)", schema, aggregates=True)
+    >>> {name: str(one) for name, one in found.items()}
+    {'double': '[([(col("price")) * (2.0)].sum()) / (len())]', 'min(price)': 'col("price").min()'}
     """
-    return _lowered(parse_aggregate(text, schema.names()), Lowering(schema, clock))
+    lowering = Lowering(schema, clock)
+    nodes = _columns(parse_list(text, schema.names()))
+    lower = _checked_aggregate if aggregates else _values
+    return {name: lower(node, lowering) for name, node in nodes.items()}
 
 
 def sql_query(text: str, schema: pl.Schema, *, clock: Clock | None = None) -> GroupedQuery:
@@ -117,26 +126,39 @@ def sql_query(text: str, schema: pl.Schema, *, clock: Clock | None = None) -> Gr
     (['shop'], ['mean'])
     """
     tree, lowering = parse_select(text, schema.names()), Lowering(schema, clock)
-    columns = _columns(tree)
+    _refuse_other_sources(tree)
+    columns = _columns(tree.expressions)
     where, group = tree.args.get("where"), tree.args.get("group")
     keys = [] if group is None else [_key(one, columns, schema) for one in _plain_group(group)]
     by: dict[str, pl.Expr] = {}
     aggregates: dict[str, pl.Expr] = {}
     for name, node in columns.items():
         if node in keys:
-            by[name] = lowering.value(checked_part(node, aggregates=False)).expr
+            by[name] = _values(node, lowering)
         else:
-            aggregates[name] = _lowered(checked_part(node, aggregates=True), lowering)
+            aggregates[name] = _checked_aggregate(node, lowering)
     for key in keys:
         if key not in columns.values():
-            by[_name(key)] = lowering.value(checked_part(key, aggregates=False)).expr
+            by[_name(key)] = _values(key, lowering)
     condition = None if where is None else lowering.condition(checked_part(where.this, aggregates=False))
     return GroupedQuery(by, aggregates, condition)
 
 
-def _columns(tree: exp.Select) -> dict[str, exp.Expr]:
+def _refuse_other_sources(tree: exp.Select) -> None:
+    source = tree.args.get("from_")
+    table = None if source is None else source.this
+    if table is None:
+        return
+    more = {name for name, value in table.args.items() if value} - {"this"}
+    if more or not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        invalid_sql(
+            f"FROM {table.sql('duckdb')[:60]!r} is not supported; write FROM self, without another name"
+        )
+
+
+def _columns(nodes: Sequence[exp.Expr]) -> dict[str, exp.Expr]:
     found: dict[str, exp.Expr] = {}
-    for node in tree.expressions:
+    for node in nodes:
         name = _name(node)
         if name in found:
             invalid_sql(f"two columns are called {name!r}; name them by AS")
@@ -147,7 +169,9 @@ def _columns(tree: exp.Select) -> dict[str, exp.Expr]:
 def _name(node: exp.Expr) -> str:
     if isinstance(node, exp.Alias):
         return str(node.alias)
-    return str(node.this.this) if isinstance(node, exp.Column) else node.sql("duckdb")
+    if isinstance(node, exp.Column) and not node.table:
+        return str(node.this.this)
+    return str(node.meta.get(TEXT) or node.sql("duckdb"))
 
 
 def _plain_group(group: exp.Group) -> list[exp.Expr]:
@@ -167,6 +191,10 @@ def _key(node: exp.Expr, columns: Mapping[str, exp.Expr], schema: pl.Schema) -> 
         return list(columns.values())[position - 1]
     alias = _name(node) if isinstance(node, exp.Column) else ""
     return columns[alias] if alias in columns and alias not in schema else node
+
+
+def _checked_aggregate(node: exp.Expr, lowering: Lowering) -> pl.Expr:
+    return _lowered(checked_part(node, aggregates=True), lowering)
 
 
 def _lowered(node: exp.Expr, lowering: Lowering) -> pl.Expr:

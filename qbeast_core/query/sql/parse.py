@@ -6,7 +6,7 @@ The tree is the only reading of a text. Everything that evaluates it walks the t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -27,10 +27,11 @@ __all__ = [
     "MAX_CONDITIONS",
     "MAX_DEPTH",
     "MAX_ITEMS",
+    "TEXT",
     "checked_part",
     "operands",
-    "parse_aggregate",
     "parse_condition",
+    "parse_list",
     "parse_select",
     "without_parentheses",
 ]
@@ -48,6 +49,9 @@ MAX_ITEMS: Final = 1_000
 MAX_BRANCHES: Final = 100
 """Branches of a CASE: each is a level of the Polars expression."""
 
+TEXT: Final = "text"
+"""Key of `meta` of an item of a list: how the text writes it."""
+
 _WRITTEN: Final = "written"
 _AND_OR: Final = (exp.And, exp.Or)
 
@@ -63,6 +67,21 @@ class _Parser(DuckDBParser):
         if isinstance(node, exp.Paren):
             node.meta[_WRITTEN] = True
         return node
+
+    def _parse_expressions(self) -> list[exp.Expr]:
+        return self._parse_csv(self._parse_item)
+
+    def _parse_item(self) -> exp.Expr | None:
+        first = self._curr
+        node = self._parse_expression()
+        if node is not None:
+            node.meta[TEXT] = self._find_sql(first, self._prev)
+        return node
+
+    EXPRESSION_PARSERS: ClassVar[dict[Any, Any]] = {
+        **DuckDBParser.EXPRESSION_PARSERS,
+        exp.Tuple: lambda self: exp.Tuple(expressions=self._parse_expressions()),
+    }
 
 
 class _QbeastDuckDB(DuckDB):
@@ -98,17 +117,25 @@ def parse_condition(text: str, columns: Collection[str]) -> exp.Expr:
     return _checked(_parse(text, columns, exp.Condition), aggregates=False)
 
 
-def parse_aggregate(text: str, columns: Collection[str]) -> exp.Expr:
-    """Parse an aggregate of rows, or arithmetic on aggregates; otherwise as `parse_condition`.
+def parse_list(text: str, columns: Collection[str]) -> list[exp.Expr]:
+    """Parse expressions with commas between, each perhaps with a name after it; who lowers them checks them.
 
     Parameters
     ----------
     text : str
-        SQL such as ``sum(price) / count(*)``.
+        SQL such as ``avg(price) AS mean, count(*)``.
     columns : collection of str
         Names of the columns.
+
+    Raises
+    ------
+    InvalidSqlError
+        The text is something else.
     """
-    return _checked(_parse(text, columns, exp.Condition), aggregates=True)
+    found: list[exp.Expr] = _parse(text, columns, exp.Tuple).expressions
+    if not found:
+        invalid_sql("it ends too early")
+    return found
 
 
 def parse_select(text: str, columns: Collection[str]) -> exp.Select:

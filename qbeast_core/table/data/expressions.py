@@ -23,7 +23,6 @@ __all__ = [
     "Value",
     "condition_of",
     "evaluating",
-    "expression_of",
     "filter_of",
     "type_by_row",
     "value_of",
@@ -153,33 +152,6 @@ def filter_of(given: Predicate | None, schema: pl.Schema, *, argument: str = "wh
     with asked.understanding(given):
         _no_rows(schema).lazy().filter(given).collect()
     return given
-
-
-def expression_of(text: str, schema: pl.Schema, *, argument: str, outcome: str = _UNREAD) -> pl.Expr:
-    """Read the SQL of a value of a row; `type_by_row` checks what it is.
-
-    Parameters
-    ----------
-    text : str
-        SQL.
-    schema : polars.Schema
-        Columns it may name.
-    argument : str
-        How the caller calls it, for messages.
-    outcome : str
-        What is true afterwards, for messages.
-
-    Raises
-    ------
-    InvalidInputError
-        It is no SQL of a value.
-
-    Examples
-    --------
-    >>> str(expression_of("a * 2", pl.Schema({"a": pl.Float64}), argument="by"))
-    '[(col("a")) * (dyn int: 2)]'
-    """
-    return _expression(text, schema, _Asked(argument, outcome))
 
 
 def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str, outcome: str = _UNREAD) -> pl.DataType:

@@ -17,11 +17,11 @@ Expressions: TypeAlias = pl.Expr | str | Sequence[pl.Expr | str] | Mapping[str, 
 
 
 def named_expressions(
-    given: object, name: str, understand: Callable[[pl.Expr | str], pl.Expr]
+    given: object, name: str, read: Callable[[str], Mapping[str, pl.Expr]]
 ) -> dict[str, pl.Expr]:
-    """Return expressions by the names of what they give, in their order.
+    """Return expressions by their names, in their order.
 
-    An expression in a list is called as Polars calls its column, a text as it stands.
+    Without a mapping an expression is called as Polars calls its column, and SQL as its text says.
 
     Parameters
     ----------
@@ -29,8 +29,8 @@ def named_expressions(
         As the caller has it.
     name : str
         Of the argument.
-    understand : callable
-        Returns what a text or an expression is, or refuses it.
+    read : callable
+        Returns the expressions of an SQL text by their names, or refuses it.
 
     Raises
     ------
@@ -39,17 +39,23 @@ def named_expressions(
 
     Examples
     --------
-    >>> found = named_expressions([pl.col("a").sum(), pl.len().alias("n")], "aggregates", lambda one: one)
+    >>> found = named_expressions([pl.col("a").sum(), pl.len().alias("n")], "aggregates", lambda text: {})
     >>> {name: str(one) for name, one in found.items()}
     {'a': 'col("a").sum()', 'n': 'len().alias("n")'}
     """
     found: dict[str, pl.Expr] = {}
     for called, one in _items(given, name):
-        if not isinstance(called, str) or not isinstance(one, str | pl.Expr):
+        if not isinstance(called, str | None) or not isinstance(one, str | pl.Expr):
             _refuse(name, f"takes Polars expressions or SQL texts, by names that are texts, not {one!r}")
-        if called in found:
-            _refuse(name, f"has two of the name {called!r}; give a mapping of different names")
-        found[called] = understand(one)
+        parts = (
+            read(one) if isinstance(one, str) else {_name_of(one, name) if called is None else called: one}
+        )
+        if called is not None and len(parts) != 1:
+            _refuse(name, f"takes one expression for the name {called!r}, and {one!r} is several")
+        twice = [part for part in parts if part in found]
+        if twice:
+            _refuse(name, f"has two of the name {twice[0]!r}; give a mapping of different names")
+        found |= parts if called is None else dict.fromkeys([called], *parts.values())
     return found
 
 
@@ -57,19 +63,17 @@ def _items(given: object, name: str) -> Iterator[tuple[object, object]]:
     if isinstance(given, Mapping):
         yield from cast("Mapping[object, object]", given).items()
     elif isinstance(given, str | pl.Expr):
-        yield _name_of(given, name), given
+        yield None, given
     elif isinstance(given, Sequence):
         for one in cast("Sequence[object]", given):
-            yield _name_of(one, name), one
+            yield None, one
     else:
         _refuse(
             name, f"takes Polars expressions or SQL texts: one, a list, or a mapping of names, not {given!r}"
         )
 
 
-def _name_of(one: object, name: str) -> object:
-    if not isinstance(one, pl.Expr):
-        return one
+def _name_of(one: pl.Expr, name: str) -> str:
     called = None if one.meta.has_multiple_outputs() else one.meta.output_name(raise_if_undetermined=False)
     if called is None:
         _refuse(name, f"takes expressions of one column each, and {one} is not one; give them in a list")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -18,7 +20,7 @@ from qbeast_core.estimate.batch import Lookup
 from qbeast_core.estimate.rules import Target
 from qbeast_core.hints import Hint, Message, argument, did_you_mean
 from qbeast_core.query.fractions import Sample, Share, sample_to_weights, share_of
-from qbeast_core.table.data.expressions import Predicate, condition_of, expression_of, type_by_row
+from qbeast_core.table.data.expressions import Predicate, condition_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import EngineChoice
 from qbeast_core.table.estimate.named import Expressions, named_expressions
@@ -27,6 +29,8 @@ __all__ = ["Asked", "Limits", "Question", "question_of"]
 
 _NOTHING: Final = "nothing was read"
 _RESERVED: Final = ("rows_sampled", "reliable")
+_QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
+_NOW: Final = partial(datetime.now, UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +175,9 @@ def question_of(asked: Asked, schema: pl.Schema) -> Question:
     """
     lookup = _lookup(asked.join, schema)
     joined = _joined(schema, lookup)
+    asked = _of_query(asked, joined)
     groups = _groups(asked.by, joined)
-    wanted = named_expressions(asked.aggregates, "aggregates", partial(_aggregate_of, schema=joined))
+    wanted = _expressions(asked.aggregates, "aggregates", joined)
     if not wanted:
         _refuse("aggregates", "must be one aggregate at least, such as {'n': pl.len()} or \"avg(price)\"")
     aggregates = _aggregates(wanted, joined, groups)
@@ -222,27 +227,19 @@ def _aggregates(asked: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[
         _refuse("aggregates", f"asks for {refused}")
 
 
-def _aggregate_of(given: str | pl.Expr, schema: pl.Schema) -> pl.Expr:
-    if isinstance(given, pl.Expr):
-        return _known(given, "aggregates", schema)
-    from qbeast_core.query.sql.aggregates import sql_aggregate  # noqa: PLC0415 -- sqlglot is slow to import
-    from qbeast_core.query.sql.lower import UnknownColumnError  # noqa: PLC0415 -- as above
-    from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
-
-    try:
-        return sql_aggregate(given, schema, clock=partial(datetime.now, UTC))
-    except InvalidSqlError as error:
-        _refuse("aggregates", f"asks for {given!r}, which cannot be read as SQL: {error}")
-    except UnknownColumnError as error:
-        return _known(pl.col(error.name), "aggregates", schema)
+def _expressions(given: object, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
+    read = partial(_sql_list, argument_name=argument_name, schema=schema)
+    found = named_expressions(given, argument_name, read)
+    for expr in found.values():
+        unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
+        if unknown:
+            _refuse_unknown(unknown, argument_name, schema)
+    return found
 
 
-def _known(expr: pl.Expr, argument_name: str, schema: pl.Schema) -> pl.Expr:
-    unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
-    if unknown:
-        guess = did_you_mean(unknown, schema)
-        _refuse(argument_name, f"names no such column(s): {unknown}; there are {list(schema)}", cure=guess)
-    return expr
+def _refuse_unknown(unknown: list[str], argument_name: str, schema: pl.Schema) -> NoReturn:
+    guess = did_you_mean(unknown, schema)
+    _refuse(argument_name, f"names no such column(s): {unknown}; there are {list(schema)}", cure=guess)
 
 
 def _names(argument_name: str, given: object) -> list[str]:
@@ -253,7 +250,7 @@ def _names(argument_name: str, given: object) -> list[str]:
 
 
 def _groups(given: object, schema: pl.Schema) -> dict[str, pl.Expr]:
-    found = {} if given is None else named_expressions(given, "by", partial(_group_of, schema=schema))
+    found = {} if given is None else _expressions(given, "by", schema)
     for name, expr in found.items():
         dtype = type_by_row(expr, schema, argument="by")
         if dtype.is_nested() or dtype == pl.Object():
@@ -266,10 +263,41 @@ def _groups(given: object, schema: pl.Schema) -> dict[str, pl.Expr]:
     return found
 
 
-def _group_of(given: str | pl.Expr, schema: pl.Schema) -> pl.Expr:
-    if isinstance(given, pl.Expr) or given in schema:
-        return _known(pl.col(given) if isinstance(given, str) else given, "by", schema)
-    return _known(expression_of(given, schema, argument="by"), "by", schema)
+def _of_query(asked: Asked, schema: pl.Schema) -> Asked:
+    """Return a request with the parts of its query in their places, if it is one."""
+    text = asked.aggregates
+    if not isinstance(text, str) or not _QUERY.match(text):
+        return asked
+    if asked.by is not None or asked.where is not None:
+        _refuse("aggregates", "is a query: write groups and conditions in it, or the aggregates alone")
+    from qbeast_core.query.sql.aggregates import sql_query  # noqa: PLC0415 -- sqlglot is slow to import
+
+    with _reading(text, "aggregates", schema):
+        found = sql_query(text, schema, clock=_NOW)
+    return replace(asked, aggregates=found.aggregates, by=found.by, where=found.where)
+
+
+def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
+    if argument_name == "by" and text in schema:
+        return {text: pl.col(text)}
+    from qbeast_core.query.sql.aggregates import sql_list  # noqa: PLC0415 -- sqlglot is slow to import
+
+    with _reading(text, argument_name, schema):
+        return sql_list(text, schema, aggregates=argument_name == "aggregates", clock=_NOW)
+
+
+@contextmanager
+def _reading(text: str, argument_name: str, schema: pl.Schema) -> Generator[None]:
+    """Refuse an SQL text for the reason that its reading gives."""
+    from qbeast_core.query.sql.lower import UnknownColumnError  # noqa: PLC0415 -- sqlglot is slow to import
+    from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
+
+    try:
+        yield
+    except InvalidSqlError as error:
+        _refuse(argument_name, f"asks for {text!r}, which cannot be read as SQL: {error}")
+    except UnknownColumnError as error:
+        _refuse_unknown([error.name], argument_name, schema)
 
 
 def _conditions(given: Predicate | None, schema: pl.Schema, own: frozenset[str]) -> tuple[pl.Expr, ...]:

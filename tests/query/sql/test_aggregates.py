@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from qbeast_core.query.sql.aggregates import sql_aggregate, sql_query
+from qbeast_core.query.sql.aggregates import sql_list, sql_query
 from qbeast_core.query.sql.tokens import InvalidSqlError
 
 ROWS = pl.DataFrame(
@@ -36,12 +36,17 @@ TEXTS = [
 ]
 
 
+def sql_aggregate(text: str) -> pl.Expr:
+    (found,) = sql_list(text, ROWS.schema, aggregates=True).values()
+    return found
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_text_means_what_polars_says(text: str) -> None:
     query = f"SELECT {text} AS found FROM rows"  # noqa: S608 - texts of this file
     context = pl.SQLContext(rows=ROWS, eager=True)
     expected = context.execute(query).select(pl.col("found").cast(pl.Float64)).item()
-    assert ROWS.select(sql_aggregate(text, ROWS.schema).cast(pl.Float64)).item() == pytest.approx(expected)
+    assert ROWS.select(sql_aggregate(text).cast(pl.Float64)).item() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +60,7 @@ def test_a_text_means_what_polars_says(text: str) -> None:
     ],
 )
 def test_words_of_other_engines(text: str, expr: pl.Expr) -> None:
-    assert ROWS.select(sql_aggregate(text, ROWS.schema)).item() == ROWS.select(expr).item()
+    assert ROWS.select(sql_aggregate(text)).item() == ROWS.select(expr).item()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +87,7 @@ def test_words_of_other_engines(text: str, expr: pl.Expr) -> None:
 )
 def test_other_texts_are_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidSqlError, match=message):
-        sql_aggregate(text, ROWS.schema)
+        sql_aggregate(text)
 
 
 def test_a_query_gives_keys_aggregates_and_condition() -> None:
@@ -91,7 +96,7 @@ def test_a_query_gives_keys_aggregates_and_condition() -> None:
         ROWS.schema,
     )
     assert list(query.by) == ["t", "positive"]
-    assert list(query.aggregates) == ["total", "COUNT(*)"]
+    assert list(query.aggregates) == ["total", "count(*)"]
     assert query.where is not None
     found = ROWS.filter(query.where).group_by(**query.by).agg(**query.aggregates)
     context = pl.SQLContext({"self": ROWS}, eager=True)
@@ -120,3 +125,20 @@ def test_a_query_gives_keys_aggregates_and_condition() -> None:
 def test_other_queries_are_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidSqlError, match=message):
         sql_query(text, ROWS.schema)
+
+
+def test_a_list_is_named_by_its_texts_and_by_as() -> None:
+    text = "avg(a), count(*) AS n, sum(b) FILTER (WHERE a > 1)  , min( a ) least"
+    names = ["avg(a)", "n", "sum(b) FILTER (WHERE a > 1)", "least"]
+    assert list(sql_list(text, ROWS.schema, aggregates=True)) == names
+    assert list(sql_list('t, "sum", a > 1', ROWS.schema, aggregates=False)) == ["t", "sum", "a > 1"]
+    assert list(sql_query("SELECT t, avg( a ) FROM self GROUP BY t", ROWS.schema).aggregates) == ["avg( a )"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["(SELECT * FROM t)", "self AS other", "a.b", "self, other", "self TABLESAMPLE 10%", "read_csv('x')"],
+)
+def test_a_query_has_one_table_of_no_other_name(source: str) -> None:
+    with pytest.raises(InvalidSqlError, match="not supported"):
+        sql_query(f"SELECT count(*) FROM {source}", ROWS.schema)  # noqa: S608 - texts of this file

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
@@ -80,6 +81,9 @@ def test_everything_by_an_expression_is_what_polars_says(table: qbeast.Table, fr
         ({"month": pl.col("ts").dt.month(), "x": "x > 3"}, ["month", "x"]),
         ("x > 3", ["x > 3"]),
         ("group a condition", ["group a condition"]),
+        ("date_trunc('month', ts)", ["date_trunc('month', ts)"]),
+        ("date_trunc('month', ts) AS month, id", ["month", "id"]),
+        ({"month": "extract(month FROM ts)"}, ["month"]),
         ([], []),
         ({}, []),
         (None, []),
@@ -99,6 +103,12 @@ def test_groups_are_called_as_polars_and_sql_call_them(
         ("avg(x)", ["avg(x)"]),
         ([pl.col("x").mean(), pl.len().alias("n")], ["x", "n"]),
         (["avg(x)", pl.col("id").sum()], ["avg(x)", "id"]),
+        ("avg(x) AS mean, count(*)", ["mean", "count(*)"]),
+        (
+            ["avg(x) AS mean, sum(x)", "count(*) FILTER (WHERE x > 3)"],
+            ["mean", "sum(x)", "count(*) FILTER (WHERE x > 3)"],
+        ),
+        ("SELECT avg(x), sum(id) AS total", ["avg(x)", "total"]),
         ((pl.col("x").sum() / pl.len()).alias("per row"), ["per row"]),
     ],
 )
@@ -109,6 +119,65 @@ def test_aggregates_are_named_however_they_are_given(
     assert found.names == tuple(names)
     absolute = dict.fromkeys(names, 10.0**9)
     assert table.estimate(aggregates, absolute=absolute).names == tuple(names)
+
+
+QUERIES = [
+    "SELECT count(*) AS n, avg(x) AS mean FROM rows WHERE x > 8",
+    "SELECT date_trunc('month', ts) AS month, avg(x) AS mean, count(*) AS n FROM rows GROUP BY 1",
+    "SELECT extract(month FROM ts) AS m, x > 12 AS high, sum(x) AS s FROM rows WHERE id % 3 <> 1 GROUP BY m, x > 12",
+    "SELECT CASE WHEN x > 12 THEN id % 3 END AS g, sum(x) FILTER (WHERE ts < '2026-02-01') AS s FROM rows GROUP BY g",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_query_of_everything_is_what_duckdb_says(
+    table: qbeast.Table, frame: pl.DataFrame, query: str
+) -> None:
+    rows = frame.select("id", "x", "ts")  # noqa: F841 -- DuckDB finds it by its name
+    expected = duckdb.sql(query).pl()
+    found = table.estimate(query, sample=1.0).frame.select(expected.columns)
+    assert_frame_equal(
+        found,
+        expected.cast(dict(found.schema)),
+        check_row_order=False,
+        rel_tol=1e-9,  # type: ignore[arg-type]
+    )
+
+
+def test_parts_of_a_query_are_those_of_the_arguments(table: qbeast.Table) -> None:
+    query = (
+        "SELECT date_trunc('month', ts) AS month, avg(x) AS mean FROM self WHERE id < 90000 GROUP BY month"
+    )
+    by = {"month": pl.col("ts").dt.truncate("1mo")}
+    expected = table.estimate({"mean": "avg(x)"}, by=by, where="id < 90000", error=0.05)
+    found = table.estimate(query, error=0.05)
+    assert (found.met, found.fraction) == (True, expected.fraction)
+    assert_frame_equal(found.frame, expected.frame, check_row_order=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"aggregates": "SELECT avg(x)", "by": "id"}, "is a query: write groups and conditions in it"),
+        ({"aggregates": "SELECT avg(x)", "where": "id < 3"}, "is a query: write groups and conditions in it"),
+        ({"aggregates": "SELECT x FROM self"}, "is not an aggregate"),
+        ({"aggregates": "SELECT avg(x) FROM self ORDER BY 1"}, "SELECT, FROM, WHERE and GROUP BY only"),
+        ({"aggregates": "SELECT avg(x) FROM (SELECT * FROM self)"}, "FROM .* is not supported"),
+        ({"aggregates": "SELECT avg(z) FROM self"}, r"no such column\(s\): \['z'\]"),
+        ({"aggregates": "SELECT max(x) FROM self"}, "decided by single rows"),
+        ({"aggregates": {"a": "avg(x), sum(x)"}}, "takes one expression for the name 'a'"),
+        ({"aggregates": ["avg(x)", "avg(x)"]}, r"has two of the name 'avg\(x\)'"),
+        ({"aggregates": "avg(x)", "by": "avg(x)"}, "several columns or rows at once"),
+        ({"aggregates": "avg(x)", "by": "id; DROP TABLE x"}, "unexpected 'DROP'"),
+        ({"aggregates": "avg(x)", "by": "(" * 2000}, "nests more than"),
+        ({"aggregates": "avg(x)", "by": ""}, "ends too early"),
+    ],
+)
+def test_sql_that_is_no_list_or_query_is_refused(
+    table: qbeast.Table, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(qbeast.InvalidInputError, match=message):
+        table.estimate(**options, error=0.1)
 
 
 def test_the_last_step_of_estimates_groups_alike(table: qbeast.Table) -> None:
