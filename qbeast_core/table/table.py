@@ -463,8 +463,9 @@ class Table:
         aggregates : polars.Expr or str, or a sequence or mapping of these
             ``len``, ``count``, ``sum``, ``mean``, ``var``, ``std``, ``median``, ``quantile`` and ``null_count`` of
             expressions on a row, perhaps with ``filter`` within, and sums, differences, products and ratios of these.
-            Texts are SQL: ``"avg(delay)"``. A mapping names the answers; else expressions have their own names, texts
-            stand for themselves.
+            Texts are SQL: ``"avg(delay)"``, several with commas, each perhaps with ``AS name``. A mapping names the
+            answers; else expressions have their own names, and texts stand for themselves. A text alone may also be
+            ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
         by : str or polars.Expr, or a sequence or mapping of these, optional
             What rows are grouped by: columns, expressions on a row such as ``pl.col("ts").dt.truncate("1mo")``, or
             SQL; named as aggregates are. Null is a group. A group that no sampled row belongs to is not listed, see

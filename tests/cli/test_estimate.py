@@ -57,6 +57,19 @@ def test_what_cannot_be_answered_is_complained_of(
     assert words in complaint("estimate", sales, *arguments, code=2)
 
 
+def test_groups_are_sql_and_an_aggregate_may_be_a_query(sales: Path) -> None:
+    here = qbeast.estimate(sales, "avg(price)", by=pl.col("id") % 3, sample=0.5)
+    for arguments in (
+        ("avg(price)", "--by", "id % 3 AS id", "--sample", "50%"),
+        ("SELECT id % 3 AS id, avg(price) FROM self GROUP BY 1", "--sample", "50%"),
+    ):
+        assert said("estimate", sales, *arguments)["rows"] == here.frame.to_dicts()
+    two = said(
+        "estimate", sales, "avg(price) AS mean", "count(*)", "--by", "id % 3, id > 7", "--sample", "50%"
+    )
+    assert list(two["rows"][0])[:3] == ["id % 3", "id > 7", "mean"]
+
+
 def test_numbers_that_are_none_are_refused(sales: Path) -> None:
     assert (
         "--error must be a fraction" in run("estimate", sales, "avg(price)", "--error", "much", code=2).stderr

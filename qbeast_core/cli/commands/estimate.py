@@ -7,7 +7,6 @@ import click
 from qbeast_core.cli.commands.parameters import (
     absolute_paths_option,
     as_mapping,
-    as_names,
     command,
     memory_option,
     sample_option,
@@ -30,21 +29,25 @@ def _as_numbers(
         raise click.BadParameter(msg, param=parameter) from error
 
 
+def _as_list(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> list[str] | None:
+    return list(texts) or None
+
+
 estimate = command(
     "estimate.estimate",
     """Answer aggregates to a promised error, from as small a sample as that takes.
 
     AGGREGATE is SQL such as "avg(dep_delay)" or "count(*) FILTER (WHERE distance > 1500)", perhaps with a name before
-    it: "delay=avg(dep_delay)".
+    it: "delay=avg(dep_delay)". One AGGREGATE may be a query: "SELECT carrier, avg(dep_delay) GROUP BY carrier".
     """,
     table_argument,
     click.argument("aggregates", metavar="AGGREGATE...", nargs=-1, required=True),
     click.option(
         "--by",
-        metavar="NAMES",
+        metavar="SQL",
         multiple=True,
-        callback=as_names,
-        help="Columns of groups, with commas between.",
+        callback=_as_list,
+        help="Columns or expressions to group by, with commas between: \"date_trunc('month', ts), carrier\".",
     ),
     where_option,
     click.option(

@@ -41,14 +41,16 @@ def estimate(
     return Answer(parts=(*frame_grid(found.frame), *map(remark, (found.summary, *found.notes))), data=facts)
 
 
-def _named(texts: Sequence[str]) -> dict[str, str]:
-    """Return aggregates by name: the one before the sign of equality, or the text itself."""
+def _named(texts: Sequence[str]) -> list[str] | dict[str, str] | str:
+    """Return aggregates by name where one is given before a sign of equality; else as they are, a query by itself."""
+    matches = [_NAMED.fullmatch(text) for text in texts]
+    if len(texts) == 1 and matches[0] is None:
+        return texts[0]
     asked: dict[str, str] = {}
-    for text in texts:
-        match = _NAMED.fullmatch(text)
+    for text, match in zip(texts, matches, strict=True):
         name, aggregate = (match[1], match[2]) if match else (text, text)
         if name in asked:
             msg = f"two aggregates are called {name!r}; nothing was read"
             raise InvalidInputError(msg, argument="aggregates")
         asked[name] = aggregate
-    return asked
+    return asked if any(matches) else list(texts)

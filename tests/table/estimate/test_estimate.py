@@ -389,11 +389,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "must say one thing of each row",
     ),
     "literal": ({"error": 0.1, "aggregates": {"m": pl.lit(1).sum()}}, "names no column"),
-    "text": ({"error": 0.1, "aggregates": {"m": "x"}}, "stands in no aggregate"),
-    "number counted": ({"error": 0.1, "aggregates": {"m": "count_if(id)"}}, "a filter needs a condition"),
+    "text": ({"error": 0.1, "aggregates": {"m": "x"}}, "is not an aggregate"),
+    "number counted": ({"error": 0.1, "aggregates": {"m": "count_if(id)"}}, "not a condition; compare it"),
     "filter by a number": (
         {"error": 0.1, "aggregates": {"m": "avg(x) FILTER (WHERE id)"}},
-        "a filter needs a condition",
+        "not a condition; compare it",
     ),
     "join by no name": (
         {"error": 0.1, "join": (pl.DataFrame({"kind": ["a"]}), 3)},
