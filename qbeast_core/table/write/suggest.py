@@ -30,7 +30,7 @@ from qbeast_core.tree.evolve import default_cube_size
 __all__ = ["SuggestedColumns", "suggest_columns"]
 
 _ROWS, _ROWS_OF_CLAIMS = 1 << 15, 1 << 17
-"""Rows that many tables are drawn from, and those few of which the result tells."""
+"""Rows that columns are compared on, and those that shares of the result come from."""
 
 _ROWS_OF_CUBE: Final = 32
 """Rows that a cube is drawn from at least: a table of more cubes counts as a smaller one."""
@@ -175,7 +175,8 @@ class _Suggestion:
     ) -> None:
         self.rows, self.table_rows, self.most = rows, table_rows, most
         looked_at = _some(rows, _ROWS_OF_CLAIMS)
-        self.profile = Profile.of(looked_at)
+        few = _some(looked_at, _ROWS)
+        self.profile = Profile.of(few)
         filters = [_understood(one, looked_at) for one in queries or ()]
         named = tuple(dict.fromkeys(name for one in filters for name in one.meta.root_names()))
         self.asked = [name for name in named if name in self.profile.names]
@@ -186,9 +187,9 @@ class _Suggestion:
             importance = self.profile.importance(named)
         self.told = self.asked or list(named)
         nodes = tuple(_planned(one, rows.schema) for one in filters)
-        few = self._trial(_some(rows, _ROWS), nodes, named, least=_USUAL_ROWS)
-        many = self._trial(looked_at, nodes, named)
-        self.candidates, self.claims = Candidates(few, importance), Candidates(many, importance)
+        usual = self._trial(few, nodes, named, least=_USUAL_ROWS)
+        asked_for = self._trial(looked_at, nodes, named)
+        self.candidates, self.claims = Candidates(usual, importance), Candidates(asked_for, importance)
 
     def made(self) -> SuggestedColumns:
         """Return the proposal."""
@@ -207,7 +208,8 @@ class _Suggestion:
     ) -> Trial:
         most = max(some.height // _ROWS_OF_CUBE * default_cube_size(self.table_rows), some.height)
         row_bytes = self.rows.estimated_size() / self.rows.height
-        return Trial(some, min(max(self.table_rows, least), most), row_bytes, nodes, named)
+        whole = self.rows if self.rows.height == self.table_rows else None
+        return Trial(some, min(max(self.table_rows, least), most), row_bytes, nodes, named, whole)
 
     def _best(self) -> ColumnSet:
         names = self.told[:_MOST_TRIED]

@@ -44,6 +44,8 @@ class Trial:
         What is asked of the table.
     asked : tuple of str
         Columns that the filters name.
+    whole : polars.DataFrame or None
+        All rows of the table, where they are at hand: the ends of its columns.
     """
 
     rows: pl.DataFrame
@@ -51,6 +53,7 @@ class Trial:
     row_bytes: float
     filters: tuple[Node, ...]
     asked: tuple[str, ...]
+    whole: pl.DataFrame | None = None
     _axes: dict[ColumnSpec, tuple[Revision, U32Array]] = field(
         default_factory=dict[ColumnSpec, tuple[Revision, U32Array]], init=False, repr=False
     )
@@ -108,26 +111,38 @@ class Trial:
     def _asked(self) -> pl.DataFrame:
         return self.rows[list(self.asked)]
 
-    @staticmethod
-    def _of_files(rows: pl.DataFrame, sizes: I64Array) -> Statistics:
+    def _of_files(self, rows: pl.DataFrame, sizes: I64Array) -> Statistics:
         """Return what the log would tell of files: `rows` stand file by file."""
         names, by = rows.columns, "\0file"
         number = pl.Series(by, np.repeat(np.arange(len(sizes)), sizes))
-        fields = {
-            "min": pl.col(names).min(),
-            "max": pl.col(names).max(),
-            "null_count": pl.col(names).null_count(),
-        }
         grouped = rows.hstack([number]).group_by(by, maintain_order=True)
-        found = (
-            {}
-            if not names
-            else {name: grouped.agg(one).drop(by).to_struct(name) for name, one in fields.items()}
-        )
+        fields = {
+            "min": [self._or_end(pl.col(name).min(), *self._ends[name][0]) for name in names],
+            "max": [self._or_end(pl.col(name).max(), *self._ends[name][1]) for name in names],
+            "null_count": [pl.col(names).null_count()] if names else [],
+        }
+        found = {name: grouped.agg(some).drop(by).to_struct(name) for name, some in fields.items() if some}
         nothing = pl.repeat(value=False, n=len(sizes), eager=True)
-        return Statistics(
-            pl.DataFrame({by: np.arange(len(sizes)), **found}), nothing.alias("foreign"), sizes, nothing
-        )
+        files = pl.DataFrame({by: np.arange(len(sizes)), **found})
+        return Statistics(files, nothing.alias("foreign"), sizes, nothing)
+
+    @staticmethod
+    def _or_end(bound: pl.Expr, of_sample: pl.Expr, of_table: pl.Expr) -> pl.Expr:
+        """Return the bound of a file; at an end of the sample that of the table, which reaches further."""
+        return pl.when(bound != of_sample).then(bound).otherwise(of_table)
+
+    @cached_property
+    def _ends(self) -> dict[str, list[tuple[pl.Expr, pl.Expr]]]:
+        """Ends of each column that is asked for, in the sample and in the table; null where they are not known."""
+        ends: dict[str, list[tuple[pl.Expr, pl.Expr]]] = {}
+        for name in self.asked:
+            dtype = self.rows.schema[name]
+            some = [pl.lit(end, dtype) for end in (self.rows[name].min(), self.rows[name].max())]
+            whole = self.rows[name].clear() if self.whole is None else self.whole[name]
+            ends[name] = list(
+                zip(some, [pl.lit(end, dtype) for end in (whole.min(), whole.max())], strict=True)
+            )
+        return ends
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept

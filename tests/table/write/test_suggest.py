@@ -107,6 +107,14 @@ def test_what_a_proposal_claims_holds_when_written(query: str, rows: pl.DataFram
     assert found.frame["alone"][0] == pytest.approx(alone, rel=0.15)
 
 
+def test_a_sample_does_not_know_the_ends_of_a_column() -> None:
+    """Rows beyond those of a sample may match: a filter on them is served by its column all the same."""
+    some = ORDERS.filter(pl.col("price") < 4_000)
+    found = suggest_columns(some, ["price > 4500", SHIPPED], table_rows=ORDERS.height)
+    assert set(found.columns) == {"price", "ship"}
+    assert suggest_columns(ORDERS, ["price > 1000000"]).opened == 0
+
+
 def test_a_tie_goes_to_the_column_that_is_asked() -> None:
     """The first rows of a file show nothing of a later month, and two columns that follow each other tie."""
     first = ORDERS.sort("ship").head(3_000)
