@@ -24,6 +24,9 @@ WIDENED: Final = 1.1
 _ALL: Final = 0.5
 """A fraction from which on everything is read: the answer is exact then, for at most twice the bytes."""
 
+_NEARLY_ALL: Final = 0.4
+"""A fraction from which on reading as far as `_ALL` tells little."""
+
 _MARGIN: Final = 1.1
 """What a fraction is read beyond the one that the variance asks for, since that is estimated too."""
 
@@ -119,8 +122,9 @@ def next_fraction(
     by_width = _MARGIN * _fraction_of_width(fraction, width, found.skewness[short], enough)
     with np.errstate(divide="ignore"):
         by_keys = fraction * _MARGIN * LEAST_KEYS / np.maximum(found.keys[short], 1)
-    # How heavy a tail is, nobody knows: as much again is read, and looked at.
-    by_share = np.where(found.largest_share[short] > MOST_SHARE, 2 * fraction, 0.0)
+    # How heavy a tail is, nobody knows: as much again is read, and looked at; at last before everything is.
+    again = _ALL if fraction <= _NEARLY_ALL < 2 * fraction else 2 * fraction
+    by_share = np.where(found.largest_share[short] > MOST_SHARE, again, 0.0)
     by_keys = np.where(found.keys[short] < LEAST_KEYS, by_keys, 0.0)
     needed = float(np.max([by_width, by_keys, by_share]))
     grown = min(max(needed, _LEAST_GROWTH * fraction), most_growth * fraction)

@@ -10,10 +10,12 @@ import numpy as np
 from qbeast_core.space.arrays import I32Array, I64Array, U32Array
 from qbeast_core.tree.key_sketch import mixed
 
-__all__ = ["HEAVY_SHARE", "HeavyKeys", "shuffled"]
+__all__ = ["HEAVY_SHARE", "HeavyKeys", "heaviest"]
 
 HEAVY_SHARE: Final = 256
-"""A key is heavy that has at least this part of the rows, and two of them."""
+"""A key is heavy that has at least this part of the rows that no heavier key has, and two of them."""
+
+_LEAST_ROWS: Final = 2
 
 _MOST_RUNS: Final = 16
 """Stretches of about equal length that a heavy key is found in: it has one, unless other keys have its weight."""
@@ -55,7 +57,7 @@ class HeavyKeys:
         weights : ndarray of int32, shape (rows,)
             The weight of each row, in the order of the file, equal keys side by side.
         starts : ndarray of int64, shape (blocks,), or None
-            Where blocks start, in rows that are `shuffled`; None: they are not.
+            Where blocks start, if rows are going to be `shuffled`; None: they are not.
 
         Examples
         --------
@@ -64,44 +66,54 @@ class HeavyKeys:
         ([1, 7], [2, 3], [0, -1])
         """
         begins, counts = _runs(weights, np.zeros(0, np.int64) if starts is None else starts)
-        least = _least(len(weights))
-        found = np.unique(weights[begins[counts >= max(least // _MOST_RUNS, 1)]])
-        if not len(found):
+        if int(counts.max(initial=0)) * _MOST_RUNS * HEAVY_SHARE < len(weights):
             return HeavyKeys.none()
-        runs = np.flatnonzero(np.isin(weights[begins], found))
-        keys, first, run = np.unique(weights[begins[runs]], return_index=True, return_inverse=True)
-        rows = np.bincount(run, counts[runs]).astype(np.int64)
-        firsts = np.where((counts[runs[first]] == rows) & (starts is not None), begins[runs[first]], -1)
-        heavy = rows >= least
-        return HeavyKeys(keys[heavy], rows[heavy], firsts[heavy])
+        keys, first, run = np.unique(weights[begins], return_index=True, return_inverse=True)
+        rows = np.bincount(run, counts, len(keys)).astype(np.int64)
+        heavy = np.sort(heaviest(rows, len(weights)))
+        together = (counts[first] == rows) & (starts is not None)
+        return HeavyKeys(keys[heavy], rows[heavy], np.where(together, begins[first], -1)[heavy])
+
+    def shuffled(self, rows: int) -> I64Array | None:
+        """Return an order of the rows of the file in which those that lie end to end follow a hash of their places.
+
+        Whatever the values of these rows are, a stretch of them is then a simple random sample. None: there are none.
+
+        Parameters
+        ----------
+        rows : int
+            Of the file.
+        """
+        order = np.arange(rows, dtype=np.int64)
+        stretches = np.flatnonzero(self.firsts >= 0).tolist()
+        for key in stretches:
+            begin, count = int(self.firsts[key]), int(self.rows[key])
+            places: U32Array = np.arange(count, dtype=np.uint32)
+            places += np.uint32((int(self.weights[key]) * 31 + rows) & 0xFFFFFFFF)
+            order[begin : begin + count] = begin + np.argsort(mixed(places), kind="stable")
+        return order if stretches else None
 
 
-def shuffled(weights: I32Array, starts: I64Array) -> I64Array | None:
-    """Return an order of the rows of a file in which those of a heavy key follow a hash of their places.
-
-    Whatever the values of these rows are, a stretch of them is then a simple random sample. None: no key is heavy.
+def heaviest(counts: I64Array, rows: int) -> I64Array:
+    """Return the places of heavy keys, the heaviest first: at most `HEAVY_SHARE`.
 
     Parameters
     ----------
-    weights : ndarray of int32, shape (rows,)
-        The weight of each row, in the order of the file, equal keys side by side.
-    starts : ndarray of int64, shape (blocks,)
-        Where blocks start, which rows do not leave.
+    counts : ndarray of int64, shape (keys,)
+        Rows of each key.
+    rows : int
+        Rows of all keys, and of others.
+
+    Examples
+    --------
+    >>> heaviest(np.array([1, 300, 2, 700]), 1_500).tolist()
+    [3, 1, 2]
     """
-    begins, counts = _runs(weights, starts)
-    heavy = np.flatnonzero(counts >= _least(len(weights)))
-    if not len(heavy):
-        return None
-    order = np.arange(len(weights), dtype=np.int64)
-    for begin, count in zip(begins[heavy].tolist(), counts[heavy].tolist(), strict=True):
-        places: U32Array = np.arange(count, dtype=np.uint32)
-        places += np.uint32((int(weights[begin]) * 31 + len(weights)) & 0xFFFFFFFF)
-        order[begin : begin + count] = begin + np.argsort(mixed(places), kind="stable")
-    return order
-
-
-def _least(rows: int) -> int:
-    return max(-(-rows // HEAVY_SHARE), 2)
+    order = np.argsort(-counts, kind="stable")[:HEAVY_SHARE]
+    ordered = counts[order]
+    others = rows - np.cumsum(ordered) + ordered
+    light = (ordered * HEAVY_SHARE < others) | (ordered < _LEAST_ROWS)
+    return order[: int(np.argmax(light)) if light.any() else len(order)]
 
 
 def _runs(weights: I32Array, starts: I64Array) -> tuple[I64Array, I64Array]:

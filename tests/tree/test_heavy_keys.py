@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.tree.heavy_keys import HEAVY_SHARE, HeavyKeys, shuffled
+from qbeast_core.tree.heavy_keys import HEAVY_SHARE, HeavyKeys
 from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.key_tag import dump_keys, parse_heavy, parse_keys
 
@@ -29,9 +29,15 @@ def test_heavy_keys_have_all_their_rows(blocks: list[list[tuple[int, int]]]) -> 
     weights, starts = file_of(blocks)
     heavy = HeavyKeys.of(weights, starts)
     keys, counts = np.unique(weights, return_counts=True)
-    is_heavy = (counts * HEAVY_SHARE >= len(weights)) & (counts > 1)
-    assert heavy.weights.tolist() == keys[is_heavy].tolist()
-    assert heavy.rows.tolist() == counts[is_heavy].tolist()
+    assert set(keys[(counts * HEAVY_SHARE >= len(weights)) & (counts > 1)]) <= set(heavy.weights)
+    assert np.diff(heavy.weights).min(initial=1) > 0
+    rest = len(weights)
+    for weight, count in sorted(zip(keys, counts, strict=True), key=lambda one: -one[1]):
+        if weight not in heavy.weights:
+            assert count == 1 or count * HEAVY_SHARE < rest
+            break
+        assert heavy.rows[heavy.weights == weight] == count >= rest / HEAVY_SHARE
+        rest -= count
     for weight, rows, first in zip(heavy.weights, heavy.rows, heavy.firsts, strict=True):
         places = np.flatnonzero(weights == weight)
         inside = np.isin(places[1:], starts).any()  # another block goes on with it
@@ -41,7 +47,7 @@ def test_heavy_keys_have_all_their_rows(blocks: list[list[tuple[int, int]]]) -> 
 @given(BLOCKS)
 def test_rows_are_shuffled_within_key_and_block_alone(blocks: list[list[tuple[int, int]]]) -> None:
     weights, starts = file_of(blocks)
-    order = shuffled(weights, starts)
+    order = HeavyKeys.of(weights, starts).shuffled(len(weights))
     if order is not None:
         assert (np.sort(order) == np.arange(len(weights))).all()
         assert (weights[order] == weights).all()
@@ -52,7 +58,7 @@ def test_rows_are_shuffled_within_key_and_block_alone(blocks: list[list[tuple[in
 def test_a_stretch_of_a_heavy_key_is_a_random_sample() -> None:
     """Means of stretches of rows that came in the order of their values vary as those of random rows do."""
     rows, length = 200_000, 500
-    order = shuffled(np.full(rows, 7, np.int32), np.zeros(1, np.int64))
+    order = HeavyKeys.of(np.full(rows, 7, np.int32), np.zeros(1, np.int64)).shuffled(rows)
     assert order is not None
     means = (order / rows).reshape(-1, length).mean(axis=1)
     assert np.std(means) == pytest.approx((1 / 12 / length) ** 0.5, rel=0.12)

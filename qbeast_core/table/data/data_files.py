@@ -25,7 +25,7 @@ from qbeast_core.runtime import Progress, ProgressCallback, Runtime
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import PageLayout, dump_layout
-from qbeast_core.tree.heavy_keys import HeavyKeys, shuffled
+from qbeast_core.tree.heavy_keys import HeavyKeys
 from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys
 from qbeast_core.tree.pack import RowNumbers
@@ -204,7 +204,8 @@ def _encoded(
     values: Mapping[str, pl.Series] | None,
     starts: I64Array | None,
 ) -> tuple[AddFile, EncodedFile]:
-    order = None if starts is None else shuffled(weights, starts)
+    heavy = HeavyKeys.of(weights, starts)
+    order = heavy.shuffled(rows.height)
     if order is not None:
         rows = rows[pl.Series(order)]
     page_rows = page_rows_within(rows, page_rows)
@@ -217,7 +218,7 @@ def _encoded(
         uncompressed=settings.uncompressed,
         values=values,
     )
-    tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), HeavyKeys.of(weights, starts))}
+    tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
     if encoded.tail_bytes:
         tags["qbeast.layout"] = dump_layout(
             PageLayout(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import polars as pl
@@ -15,13 +14,10 @@ from qbeast_core.query.select import Selection
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.index.key_counts import count_keys
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.tree.heavy_keys import HEAVY_SHARE, HeavyKeys
+from qbeast_core.tree.heavy_keys import HeavyKeys, heaviest
 from qbeast_core.tree.key_tag import OLD_VERSION, parse_heavy
 
 __all__ = ["HeavyRows", "heavy_rows"]
-
-_MOST_KEYS: Final = HEAVY_SHARE
-"""Of which rows are drawn: of each, a page is read of every file that lists it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +39,7 @@ class HeavyRows:
 
 
 def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
-    """Return the rows of keys that have at least 1/256 of the rows that are asked for.
+    """Return the rows of keys that are heavy among the rows that are asked for.
 
     Parameters
     ----------
@@ -78,12 +74,11 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
 
 
 def _heaviest(listed: Iterable[HeavyKeys], rows: int) -> I32Array:
-    """Return the weights of keys that have at least 1/256 of so many rows."""
+    """Return the weights of keys that are heavy among so many rows."""
     every = list(listed)
     keys, key = np.unique(np.concatenate([one.weights for one in every]), return_inverse=True)
-    counts = np.bincount(key, np.concatenate([one.rows for one in every]))
-    chosen = np.argsort(-counts, kind="stable")[:_MOST_KEYS]
-    heavy: I32Array = keys[chosen[counts[chosen] * HEAVY_SHARE >= rows]]
+    counts = np.bincount(key, np.concatenate([one.rows for one in every])).astype(np.int64)
+    heavy: I32Array = keys[heaviest(counts, rows)]
     return heavy
 
 

@@ -145,13 +145,17 @@ class Reading:
     @cached_property
     def rows_opened(self) -> int:
         """Rows of the files with an index that the filter opens, about."""
-        plan = self._planners[True](None)
-        return int(plan.selection.rows_opened[~self.unplaced].sum())
+        return int(self._kept.selection.rows_opened[~self.unplaced].sum())
+
+    @cached_property
+    def _kept(self) -> ScanPlan:
+        """The read of all rows that the index leaves: asked for often."""
+        return self._planners[True](None)
 
     @cached_property
     def heavy(self) -> HeavyRows:
         """What files tell of heavy keys."""
-        return heavy_rows(self.reader, self._planners[True](None).selection, rows=self.rows_opened)
+        return heavy_rows(self.reader, self._kept.selection, rows=self.rows_opened)
 
     @property
     def is_calibrated(self) -> bool:
@@ -223,7 +227,7 @@ class Reading:
         rest = parse_rest(condition, schema)
         if isinstance(rest, Unknown):
             return None
-        chosen = self._planners[True](None).selection
+        chosen = self._kept.selection
         return count_rows(
             chosen.table,
             chosen.blocks,
@@ -272,9 +276,10 @@ class Reading:
     def _window(self, kind: _Kind) -> Window | None:
         """Plan a read, or remember it: what a round would cost is asked before it is read."""
         if kind not in self._windows:
-            plan = self._planners[kind.pushed](kind.sample)
+            is_kept = kind.pushed and kind.sample is None
+            plan = self._kept if is_kept else self._planners[kind.pushed](kind.sample)
             if kind.sample is not None and kind.indexed and self.heavy.drawn:
-                every = self._planners[kind.pushed](None).selection
+                every = (self._kept if kind.pushed else self._planners[False](None)).selection
                 plan = replace(plan, selection=draw(plan.selection, every, self.heavy.drawn, plan.weights))
             opened = plan.selection.opened & (self.unplaced != kind.indexed)
             chosen = replace(plan, selection=replace(plan.selection, opened=opened))
