@@ -129,7 +129,9 @@ class Population:
         centres = {name: frame.select(one).item() for name, one in self.aggregates.centres.items()}
         quantiles = tuple(one.values for one in self.aggregates.quantiles)
         numbered = frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int32).alias(WEIGHT))
-        sums = RowSums(self.aggregates.totals, quantiles, self.by, where, None, centres)
+        sums = RowSums(
+            self.aggregates.totals, quantiles, {name: pl.col(name) for name in self.by}, where, None, centres
+        )
         self.every = sums.of(numbered, sizes=known)
         self.nothing = sums.of(numbered.clear(), sizes=False)
         self.truth = [one.value for one in self.intervals(self.sample(np.zeros(self.rows), 1.0), 1.0)]

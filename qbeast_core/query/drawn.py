@@ -8,7 +8,7 @@ weights then holds as large a share of them as of all keys, in the first pages o
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # workers of Spark import this file, and not how files are ch
     from qbeast_core.query.pages import PageTable
     from qbeast_core.query.select import Selection
 
-__all__ = ["Stretch", "draw", "drawn_weights"]
+__all__ = ["FileDraw", "Stretch", "apart", "draw"]
 
 _WEIGHTS: Final = 1 << 32
 
@@ -64,26 +64,49 @@ class Stretch:
         return min(max(-(-(place * self.rows - self.offset) // _WEIGHTS), 0), self.rows)
 
 
-def drawn_weights(stretches: Sequence[Stretch], rows: I64Array) -> tuple[BoolArray, I32Array]:
-    """Return which of some rows of a file are drawn one by one, and the weights that they are given, 0 for others.
+@dataclass(frozen=True, slots=True)
+class FileDraw:
+    """How the rows of one file are drawn.
 
-    Parameters
+    Attributes
     ----------
-    stretches : sequence of Stretch
-        Of the file, apart from each other.
-    rows : ndarray of int64, shape (rows,)
-        Numbers of rows, ascending.
+    one_by_one : tuple of Stretch
+        Rows with weights of their own.
+    apart : tuple of Stretch
+        Rows that a sample leaves out, as they are read by themselves.
+    only : bool
+        Whether it is these that are read.
     """
-    drawn, weights = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int32)
-    for one in stretches:
-        here = slice(*np.searchsorted(rows, [one.first, one.first + one.rows]))
-        drawn[here] = True
-        weights[here] = one.weights[rows[here] - one.first]
-    return drawn, weights
+
+    one_by_one: tuple[Stretch, ...] = ()
+    apart: tuple[Stretch, ...] = ()
+    only: bool = False
+
+    def of(self, rows: I64Array) -> tuple[BoolArray, BoolArray, I32Array]:
+        """Return of some rows which are read, which have weights of their own, and those, 0 for others.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (rows,)
+            Numbers of rows of the file, ascending.
+        """
+        read = np.full(len(rows), not self.only)
+        for one in self.apart:
+            read[_places(rows, one)] = self.only
+        given, weights = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int32)
+        for one in self.one_by_one:
+            here = _places(rows, one)
+            given[here] = True
+            weights[here] = one.weights[rows[here] - one.first]
+        return read, given, weights
+
+
+def _places(rows: I64Array, stretch: Stretch) -> slice:
+    return slice(*np.searchsorted(rows, [stretch.first, stretch.first + stretch.rows]))
 
 
 def draw(
-    by_key: Selection, every: Selection, drawn: Mapping[int, Sequence[Stretch]], weights: WeightRange
+    by_key: Selection, every: Selection, files: Mapping[int, FileDraw], weights: WeightRange
 ) -> Selection:
     """Choose what to read for a sample in which some rows are drawn one by one.
 
@@ -93,34 +116,63 @@ def draw(
         What is read for the same weights where no row is.
     every : Selection
         What is read for all weights, by the same filter.
-    drawn : mapping of int to sequence of Stretch
-        By numbers of files that tell of their pages, the rows.
+    files : mapping of int to FileDraw
+        By numbers of files that tell of their pages.
     weights : WeightRange
         Of the sample.
     """
     table = by_key.table.pages
     chosen, possible = _mask(by_key, table), _mask(every, table)
     wanted = np.zeros_like(chosen)
-    for file, stretches in drawn.items():
+    for file, of in files.items():
         begin, page_rows = int(table.first_page[file]), int(table.page_rows[file])
         end = int(by_key.table.num_records[file])
-        for one in stretches:
+        for one in (*of.one_by_one, *of.apart):
             last = one.first + one.rows
             full = begin + (-(-last // page_rows) if last == end else last // page_rows)
             chosen[begin + -(-one.first // page_rows) : full] = False  # no row of another key is there
-            start, stop = one.within(weights)
-            if start < stop:
-                wanted[begin + start // page_rows : begin + -(-stop // page_rows)] = True
-    found = np.flatnonzero(chosen | (wanted & possible))
+        for one in of.one_by_one:
+            wanted[_pages(begin, page_rows, *one.within(weights))] = True
+    return _reading(by_key, chosen | (wanted & possible), files)
+
+
+def apart(every: Selection, files: Mapping[int, FileDraw]) -> Selection:
+    """Choose what to read for the rows that samples leave out.
+
+    Parameters
+    ----------
+    every, files
+        As for `draw`.
+    """
+    table = every.table.pages
+    wanted = np.zeros(len(table.rows), np.bool_)
+    for file, of in files.items():
+        begin, page_rows = int(table.first_page[file]), int(table.page_rows[file])
+        for one in of.apart:
+            wanted[_pages(begin, page_rows, one.first, one.first + one.rows)] = True
+    only = {file: replace(of, one_by_one=(), only=True) for file, of in files.items() if of.apart}
+    found = _reading(every, wanted & _mask(every, table), only)
+    return replace(found, opened=found.opened & (found.pages_opened > 0))
+
+
+def _pages(begin: int, page_rows: int, first: int, last: int) -> slice:
+    """Return the pages of a file, which begin there, that hold rows from the first to before the last."""
+    return slice(begin + first // page_rows, begin + -(-last // page_rows) if first < last else 0)
+
+
+def _reading(selection: Selection, pages: BoolArray, files: Mapping[int, FileDraw]) -> Selection:
+    """Return a selection with other pages."""
+    table = selection.table.pages
+    found = np.flatnonzero(pages)
     offsets = np.searchsorted(found, table.first_page).astype(np.int64)
     per_file = np.diff(offsets)
     has_pages = np.diff(table.first_page) > 0
     return replace(
-        by_key,
-        opened=np.where(has_pages, per_file > 0, by_key.opened),
+        selection,
+        opened=np.where(has_pages, per_file > 0, selection.opened),
         page_numbers=found - np.repeat(table.first_page[:-1], per_file),
         page_offsets=offsets,
-        drawn=drawn,
+        drawn=files,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
@@ -18,7 +18,7 @@ from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import BoolArray, I64Array
 
 if TYPE_CHECKING:
-    from qbeast_core.query.drawn import Stretch
+    from qbeast_core.query.drawn import FileDraw
 
 __all__ = ["Matches", "Selection", "SkipReason", "match", "select"]
 
@@ -50,8 +50,8 @@ class Selection:
         Where in `page_numbers` each file begins, and the end, shape (files + 1,).
     reason_codes : I64Array
         Why each file is opened or closed, as a place among the values of `SkipReason`, shape (files,).
-    drawn : mapping of int to sequence of Stretch
-        By number of a file, rows that have weights of their own, see `qbeast_core.query.drawn`.
+    drawn : mapping of int to FileDraw
+        By number of a file, rows that are not drawn by their keys, see `qbeast_core.query.drawn`.
     """
 
     table: BlockTable
@@ -61,7 +61,7 @@ class Selection:
     page_numbers: I64Array
     page_offsets: I64Array
     reason_codes: I64Array
-    drawn: Mapping[int, Sequence[Stretch]] = field(default_factory=dict[int, "Sequence[Stretch]"])
+    drawn: Mapping[int, FileDraw] = field(default_factory=dict[int, "FileDraw"])
 
     @cached_property
     def pages_opened(self) -> I64Array:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.drawn import Stretch
+from qbeast_core.query.drawn import FileDraw, Stretch
 from qbeast_core.query.select import Selection
-from qbeast_core.space.arrays import I32Array
+from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.table.index.key_counts import count_keys
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.tree.heavy_keys import HeavyKeys, heaviest
@@ -26,16 +27,35 @@ class HeavyRows:
 
     Attributes
     ----------
-    drawn : mapping of int to sequence of Stretch
-        By number of file, rows that can be drawn one by one.
+    files : mapping of int to FileDraw
+        By number of file, rows that can be drawn one by one, and those of which there are no more than a page has:
+        these are read whole, since each round would read the page anew.
     others : float
         Of all keys whose rows are not, the sum of the squares of the rows of each, as far as files without a list tell
         it, and of others at least; infinite where heavy keys are listed whose rows lie in no random order; 0.0 where
         every file has a list, or tells nothing.
     """
 
-    drawn: Mapping[int, Sequence[Stretch]]
+    files: Mapping[int, FileDraw]
     others: float
+
+    def rows_apart(self, deleted: Mapping[int, I64Array]) -> int:
+        """Return how many rows are read whole.
+
+        Parameters
+        ----------
+        deleted : mapping of int to ndarray of int64
+            Per file number the rows that are deleted, ascending.
+        """
+        found = 0
+        for number, of in self.files.items():
+            for one in of.apart:
+                gone = np.searchsorted(deleted.get(number, _NONE), [one.first, one.first + one.rows])
+                found += one.rows - int(gone[1] - gone[0])
+        return found
+
+
+_NONE: Final = np.zeros(0, np.int64)
 
 
 def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
@@ -60,7 +80,7 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
     if not listed:
         return HeavyRows({}, others)
     heavy = _heaviest(listed.values(), rows)
-    drawn: dict[int, list[Stretch]] = {}
+    files: dict[int, FileDraw] = {}
     for number, one in listed.items():
         is_heavy = np.isin(one.weights, heavy)
         ordered = is_heavy & (one.firsts >= 0) & (opened.pages_total[number] > 0)
@@ -68,9 +88,13 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
             others = math.inf
         pairs = zip(one.firsts[ordered].tolist(), one.rows[ordered].tolist(), strict=True)
         if ordered.any():
-            path = reader.paths[number]
-            drawn[number] = [Stretch.of(first, count, path=path) for first, count in pairs]
-    return HeavyRows(drawn, others)
+            path, page_rows = reader.paths[number], int(opened.table.pages.page_rows[number])
+            stretches = [Stretch.of(first, count, path=path) for first, count in pairs]
+            files[number] = FileDraw(
+                one_by_one=tuple(one for one in stretches if one.rows > page_rows),
+                apart=tuple(one for one in stretches if one.rows <= page_rows),
+            )
+    return HeavyRows(files, others)
 
 
 def _heaviest(listed: Iterable[HeavyKeys], rows: int) -> I32Array:

@@ -15,7 +15,7 @@ from qbeast_core.estimate.batch import RowSums
 from qbeast_core.estimate.sums import WEIGHT, Parts, Sums
 from qbeast_core.hints import Message, argument
 from qbeast_core.query.counting import RowCount, count_rows
-from qbeast_core.query.drawn import draw
+from qbeast_core.query.drawn import apart, draw
 from qbeast_core.query.fractions import Sample
 from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.rest import parse_rest
@@ -104,6 +104,7 @@ class Reading:
     bytes_opened: int = 0
     engine: Engine | None = None
     counted: int | None = field(default=None, init=False)
+    _kept_apart: int = field(default=0, init=False)
     _centres: dict[str, float] | None = field(default=None, init=False)
     _windows: dict[_Kind, Window | None] = field(default_factory=dict["_Kind", Window | None], init=False)
 
@@ -115,7 +116,10 @@ class Reading:
     @property
     def rows_known(self) -> int | None:
         """Rows that sampled ones are compared with; None where the log does not tell."""
-        return self.rows_indexed if self.counted is None else self.counted
+        if self.counted is not None:
+            return self.counted - self._kept_apart
+        known = self.rows_indexed
+        return None if known is None else known - self.heavy.rows_apart(self.reader.deleted_rows)
 
     @cached_property
     def rows_indexed(self) -> int | None:
@@ -202,7 +206,10 @@ class Reading:
     def bounds(self) -> tuple[int, int] | None:
         """The least and the most rows of files with an index that the conditions keep; None: the log does not tell."""
         found = None if self.is_calibrated else self._kept_rows
-        return None if found is None else (found.known, found.known + found.rows_read)
+        if found is None:
+            return None
+        known = found.known - self._kept_apart
+        return max(known, 0), known + found.rows_read
 
     @cached_property
     def row_count(self) -> tuple[RowCount, Window | None] | None:
@@ -255,6 +262,25 @@ class Reading:
         """What is asked of rows that the conditions on the table's own columns have kept."""
         return self.question.left(self.reader.snapshot.schema)
 
+    def read_apart(self, *, most_bytes: int) -> list[Sums]:
+        """Read the rows that samples leave out, once, see `HeavyRows`; none without rows.
+
+        Parameters
+        ----------
+        most_bytes : int
+            Of memory that the sums may take.
+        """
+        found = self.read(self.apart, most_bytes=most_bytes)
+        self._kept_apart = sum(int(one.totals()[:, 0].sum()) for one in found)
+        return found
+
+    @cached_property
+    def apart(self) -> Window | None:
+        """The read of these rows; None if there are none."""
+        chosen = apart(self._kept.selection, self.heavy.files)
+        read = Plan(self.reader, replace(self._kept, selection=chosen), None, self.question.columns)
+        return Window(read, by_key=False, left=self._left) if chosen.opened.any() else None
+
     def without_index(self) -> Window | None:
         """Return the read of all rows without index; None if there are none."""
         return self._window(_Kind(None, pushed=True, indexed=False, by_key=False))
@@ -278,9 +304,9 @@ class Reading:
         if kind not in self._windows:
             is_kept = kind.pushed and kind.sample is None
             plan = self._kept if is_kept else self._planners[kind.pushed](kind.sample)
-            if kind.sample is not None and kind.indexed and self.heavy.drawn:
+            if kind.sample is not None and kind.indexed and self.heavy.files:
                 every = (self._kept if kind.pushed else self._planners[False](None)).selection
-                plan = replace(plan, selection=draw(plan.selection, every, self.heavy.drawn, plan.weights))
+                plan = replace(plan, selection=draw(plan.selection, every, self.heavy.files, plan.weights))
             opened = plan.selection.opened & (self.unplaced != kind.indexed)
             chosen = replace(plan, selection=replace(plan.selection, opened=opened))
             read = Plan(self.reader, chosen, kind.sample, self.question.columns)

@@ -92,6 +92,7 @@ class _State:
     fraction: float = 0.0
     whole: list[Sums] = field(default_factory=list[Sums])
     sampled: list[Sums] = field(default_factory=list[Sums])
+    apart: list[Sums] | None = None
     seen: Sample = field(init=False)
     intervals: list[Interval] = field(default_factory=list[Interval])
     sizes: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -124,7 +125,7 @@ class _State:
         nothing, name = self.reading.nothing(), f"{TOTAL}0"
         known = pl.lit(rows, nothing.groups.schema[name]).alias(name)
         self.whole.append(replace(nothing, groups=nothing.groups.with_columns(known)))
-        self.sampled = [nothing]
+        self.sampled, self.apart = [nothing], None
 
     def first_end(self) -> float:
         """Return where the first round ends, and read what has no index."""
@@ -180,8 +181,10 @@ class _State:
             return
         window = self.window(end)
         if window is not None and window.plan.sample is None:
-            self.sampled = []  # they come again
+            self.sampled, self.apart = [], None  # they come again
         limits, is_all = self.question.limits, self.is_all(end)
+        if not is_all and self.apart is None:
+            self.apart = self.reading.read_apart(most_bytes=limits.memory_bytes)
         # How much the rounds of a target take is foreseen, see `fits`.
         most = limits.memory_bytes if is_all or limits.sample is not None else None
         (self.whole if is_all else self.sampled).extend(self.reading.read(window, most_bytes=most))
@@ -217,6 +220,8 @@ class _State:
         if most is None:
             return end
         left = most - self.reading.bytes_opened
+        if self.apart is None and not self.is_all(end) and self.reading.apart is not None:
+            left -= self.reading.apart.plan.bytes_opened
         for _ in range(_FEWER_BYTES if left > 0 else 0):
             window = self.window(end)
             if window is None and self.is_stopped:
@@ -284,17 +289,19 @@ class _State:
     def sample(self, probability: float) -> Sample:
         """Return what was read as one sample."""
         asked, reading = self.question, self.reading
-        if not self.whole and not self.sampled:
-            self.whole = [reading.nothing()]
-        self.whole, self.sampled = (
-            [Sums.together(some or [others[0].without_rows(asked.by)], asked.by)]
-            for some, others in ((self.whole, self.sampled), (self.sampled, self.whole))
+        whole = [*self.whole, *(self.apart or ())]
+        if not whole and not self.sampled:
+            whole = [reading.nothing()]
+        known, sampled = (
+            Sums.together(some or [others[0].without_rows(asked.by)], asked.by)
+            for some, others in ((whole, self.sampled), (self.sampled, whole))
         )
+        self.sampled = [sampled]
         return Sample.of(
             asked.aggregates,
             asked.by,
-            self.sampled[0],
-            self.whole[0],
+            sampled,
+            known,
             probability=probability,
             known_rows=reading.rows_known if reading.is_calibrated else None,
             filtered=bool(asked.conditions),

@@ -15,7 +15,7 @@ from qbeast_core.hints import Message, call
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store, open_store
-from qbeast_core.query.drawn import Stretch, drawn_weights
+from qbeast_core.query.drawn import FileDraw
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.data.parquet_scan import scan_files, scan_without_rows
@@ -117,14 +117,14 @@ class DrawnPages:
     ----------
     request : PageRequest
         The pages.
-    stretches : tuple of Stretch
-        The rows that are drawn.
+    draw : FileDraw
+        Which these are.
     hidden : ndarray of int64
         Rows of the file that no read returns, ascending.
     """
 
     request: PageRequest
-    stretches: tuple[Stretch, ...]
+    draw: FileDraw
     hidden: I64Array
 
 
@@ -363,8 +363,8 @@ def _read_drawn(drawn: DrawnPages, keep: RowFilter, files: TableFiles, scan: _Sc
     ):
         rows = numbers[at : at + frame.height]
         at += frame.height
-        shown = pl.Series(~np.isin(rows, drawn.hidden))
-        is_given, weights = drawn_weights(drawn.stretches, rows)
+        is_read, is_given, weights = drawn.draw.of(rows)
+        shown = pl.Series(is_read & ~np.isin(rows, drawn.hidden))
         given = pl.Series(weights).set(pl.Series(~is_given), None)
         yield keep.finish(frame.filter(shown), given.filter(shown))
 

@@ -99,7 +99,7 @@ def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
     request = reader.request(plan.selection, number)
     if request is not None and number in plan.selection.drawn:
         deleted = reader.deleted_rows.get(number, _NONE)
-        return FileParts(drawn=(DrawnPages(request, tuple(plan.selection.drawn[number]), deleted),))
+        return FileParts(drawn=(DrawnPages(request, plan.selection.drawn[number], deleted),))
     if request is not None:
         return FileParts(pages=(request,))
     hidden = reader.hidden_rows(plan.selection, number)

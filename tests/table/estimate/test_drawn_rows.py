@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.query.drawn import Stretch, drawn_weights
+from qbeast_core.query.drawn import FileDraw, Stretch
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.table.estimate.question import Asked, question_of
 from qbeast_core.table.estimate.reading import Reading
@@ -33,12 +33,12 @@ def rows(count: int = 60_000, heavy: float = 0.4) -> pl.DataFrame:
 
 
 def parts_of(table: qbeast.Table, where: str | None, *, tasks: bool = False) -> list[pl.DataFrame]:
-    """The rows of each round, from `CUTS` to `CUTS`."""
+    """The rows of each round, from `CUTS` to `CUTS`, and those that are read apart."""
     asked = Asked(aggregates={"n": pl.col("id").count()}, where=where, sample=0.1)
     reading = Reading(table.reader, question_of(asked, table.reader.snapshot.schema))
     found: list[pl.DataFrame] = []
-    for start, end in pairwise(CUTS):
-        window = reading.between(start, end, by_key=True)
+    windows = [reading.between(start, end, by_key=True) for start, end in pairwise(CUTS)]
+    for window in [*windows, reading.apart]:
         frames = [table.scan().clear().select("x", "id", "w").collect()]
         if window is not None:
             plan, columns = window.plan.scan_plan, ["x", "id", "w"]
@@ -53,21 +53,24 @@ def parts_of(table: qbeast.Table, where: str | None, *, tasks: bool = False) -> 
     return found
 
 
-@pytest.mark.parametrize("tasks", [False, True], ids=["here", "in tasks"])
+@pytest.mark.parametrize("how", ["here", "in tasks"])
+@pytest.mark.parametrize("heavy", [0.4, 0.01])
 @pytest.mark.parametrize("where", [None, "x > 1", "x IS NULL AND w < 0.5", "x < 0"])
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_rounds_read_each_row_once(tmp_path: Path, where: str | None, tasks: bool) -> None:  # noqa: FBT001
-    frame = rows()
+def test_rounds_read_each_row_once(tmp_path: Path, where: str | None, heavy: float, how: str) -> None:
+    frame = rows(heavy=heavy)
     for part in frame.iter_slices(40_000):
-        qbeast.write_table(part, str(tmp_path), columns=["x"], mode="append", cube_size=2_000)
+        qbeast.write_table(
+            part, str(tmp_path), columns=["x"], mode="append", cube_size=2_000 if heavy > 0.1 else None
+        )
     kept = frame if where is None else frame.filter(pl.sql_expr(where))
-    found = parts_of(qbeast.open_table(str(tmp_path)), where, tasks=tasks)
+    found = parts_of(qbeast.open_table(str(tmp_path)), where, tasks=how == "in tasks")
     if where is not None:
         found = [part.filter(pl.sql_expr(where)) for part in found]
     assert sorted(pl.concat(found)["id"]) == kept["id"].to_list()
     for of in (pl.col("x").is_null(), pl.col("x") == 1.5):
-        every = kept.filter(of).height
-        for part, (start, end) in zip(found, pairwise(CUTS), strict=True):
+        every = kept.filter(of).height - found[-1].filter(of).height
+        for part, (start, end) in zip(found, pairwise(CUTS), strict=False):
             sampled, expected = part.filter(of).height, (end - start) * every
             assert abs(sampled - expected) <= (
                 4 if where is None or "w" not in where else 4 * expected**0.5 + 4
@@ -115,6 +118,6 @@ def test_rows_have_the_weights_of_the_range_that_they_are_in(
     inside = np.flatnonzero((weights >= low) & (weights < high)) + first
     assert inside.tolist() == list(range(start, end))
     assert one.within(ALL_WEIGHTS) == (first, first + count)
-    drawn, given_weights = drawn_weights([one], np.arange(first + count + 5))
+    _, drawn, given_weights = FileDraw((one,)).of(np.arange(first + count + 5))
     assert np.flatnonzero(drawn).tolist() == list(range(first, first + count))
     assert given_weights[drawn].tolist() == weights.tolist()
