@@ -25,6 +25,7 @@ from qbeast_core.api import (
     write_table,
 )
 from qbeast_core.errors import (
+    AddedColumnWarning,
     CommitConflictError,
     CommitUnknownError,
     CorruptTagWarning,
@@ -84,6 +85,7 @@ except _metadata.PackageNotFoundError:  # run from a source tree that was never 
     __version__ = "0"
 
 __all__ = [
+    "AddedColumnWarning",
     "CarbonPlan",
     "CarbonTable",
     "ChangeResult",

@@ -89,8 +89,7 @@ def write_table(
         ``hash``; without a kind it is chosen from the data. ``("name", "hash")``, ``pl.col("name")`` and
         ``{"name": "hash"}`` work too. Bytes, shorts, ints, longs, floats, doubles,
         decimals, dates, timestamps and strings can be indexed. Needed for a new table; an append and an overwrite
-        take those of the table, their kinds and their order. A column that is hashed stays hashed unless another
-        kind is named.
+        keep those of the table, kinds and order. A hashed column stays hashed unless another kind is named.
     mode : {"error", "append", "overwrite", "ignore"}, default "error"
         What to do when the table exists. An append to no table creates it.
     cube_size : int, optional
@@ -155,6 +154,8 @@ def write_table(
 
     Warns
     -----
+    AddedColumnWarning
+        If rows bring columns to a table of qbeast-spark, whose optimize (0.7.1) loses their values.
     DesignEffectWarning
         If these rows bring the design effect of the table above 2: equal index keys repeat so much that samples
         are clustered.

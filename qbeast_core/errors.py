@@ -21,6 +21,7 @@
     └── SessionLostError         (also a RuntimeError)       the Spark session ended before the commit
 
     QbeastWarning                (a UserWarning)
+    ├── AddedColumnWarning                                   a JVM's optimize loses values of an added column
     ├── CorruptTagWarning                                    unreadable index tags: the file is read whole
     ├── DesignEffectWarning                                  equal keys cluster the sample
     │   └── EmptySampleWarning                               no row, where many were to be expected
@@ -42,6 +43,7 @@ from qbeast_core.hints import Hint, Message, refusal
 from qbeast_core.plain_text import for_people, without_secrets
 
 __all__ = [
+    "AddedColumnWarning",
     "CommitConflictError",
     "CommitUnknownError",
     "CorruptTagWarning",
@@ -336,6 +338,10 @@ class SessionLostError(QbeastError, RuntimeError):
 
 class QbeastWarning(_Shown, UserWarning):
     """Base of every warning qbeast gives; its messages are like those of `QbeastError`."""
+
+
+class AddedColumnWarning(QbeastWarning):
+    """A table that a JVM uses got a column, and an optimize of that JVM loses values of such columns."""
 
 
 class CorruptTagWarning(QbeastWarning):

@@ -1582,6 +1582,11 @@ class Table:
         CommitConflictError, CommitUnknownError, StorageError
             See `qbeast.write_table`.
 
+        Warns
+        -----
+        AddedColumnWarning
+            If qbeast-spark uses the table: an optimize of its release 0.7.1 loses the values of such columns.
+
         Examples
         --------
         >>> import polars as pl, qbeast

@@ -114,7 +114,8 @@ def test_a_new_column_is_null_in_the_rows_of_the_jvm(name: str, tmp_path: Path):
     rows = shifted(golden.expected).with_columns(note=pl.lit("new"))
     with pytest.raises(qbeast.SchemaMismatchError, match="note"):
         qbeast.write_table(rows, path, mode="append")
-    qbeast.write_table(rows, path, mode="append", schema_mode="merge")
+    with pytest.warns(qbeast.AddedColumnWarning, match="note"):
+        qbeast.write_table(rows, path, mode="append", schema_mode="merge")
     found = qbeast.open_table(path).scan().collect().sort("id")
     expected = pl.concat([golden.expected, rows], how="diagonal")
     assert_frame_equal(found, expected, check_exact=True)

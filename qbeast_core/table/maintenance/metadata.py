@@ -17,6 +17,7 @@ from qbeast_core.log.type_names import NAMES, TypeLike, type_of
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.data.column_names import name_problems
 from qbeast_core.table.data.schema import merged_schema
+from qbeast_core.table.snapshot.evolved import warn_of_added_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 __all__ = ["add_columns", "publish_metadata", "set_properties", "types_of"]
@@ -61,9 +62,11 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema)
         raise SchemaMismatchError(msg, problems=problems)
     schema = merged_schema(snapshot.schema_json, snapshot.schema, new)
     changed = snapshot.metadata.model_copy(update={"schema_string": schema})
-    return publish_metadata(
+    outcome = publish_metadata(
         snapshot, changed, brings="columns", operation="ADD COLUMNS", told={"columns": ",".join(new.columns)}
     )
+    warn_of_added_columns(snapshot, new.schema)
+    return outcome
 
 
 def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:

@@ -39,6 +39,7 @@ from qbeast_core.table.index.revision import choose_revision, wish_of_table
 from qbeast_core.table.index.state import IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.in_place import change_in_place
+from qbeast_core.table.snapshot.evolved import warn_of_added_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 __all__ = ["Replaced", "Rewrite", "refuse_copies", "rewrite"]
@@ -216,6 +217,7 @@ def rewrite(reader: Reader, asked: Rewrite, runtime: Runtime, *, engine: Engine 
     brought = None if snapshot.metadata == base.metadata else snapshot.metadata
     intent = replace(_intent(snapshot, asked, replaced), metadata=brought)
     outcome = publish(reader.store, base, intent, conflict_with=asked.conflict_with)
+    warn_of_added_columns(base, snapshot.schema)
     if asked.brings == "rows" and outcome.snapshot is not None:
         warn_if_growing(snapshot.files, outcome.snapshot.files, reader.indexed)
     return replace(replaced, outcome=outcome)

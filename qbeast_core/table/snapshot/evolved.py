@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
+import polars as pl
+
+from qbeast_core.errors import AddedColumnWarning
+from qbeast_core.hints import Message, call
+from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.schema import schema_from_delta
+from qbeast_core.runtime import caller_stacklevel
 from qbeast_core.table.data.foreign_schema import visible_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["with_schema"]
+__all__ = ["warn_of_added_columns", "with_schema"]
 
 
 def with_schema(snapshot: Snapshot, schema_json: str) -> Snapshot:
@@ -29,3 +36,29 @@ def with_schema(snapshot: Snapshot, schema_json: str) -> Snapshot:
         schema=visible_columns(schema_from_delta(schema_json, path=snapshot.uri)),
         schema_json=schema_json,
     )
+
+
+def warn_of_added_columns(before: Snapshot, schema: pl.Schema) -> None:
+    """Warn where a table that a JVM may optimize got columns beside rows that it had.
+
+    Parameters
+    ----------
+    before : Snapshot
+        The table without them.
+    schema : polars.Schema
+        Its columns now.
+
+    Warns
+    -----
+    AddedColumnWarning
+        If there are any.
+    """
+    added = [name for name in schema if name not in before.schema]
+    if not added or not before.files.height or dialect_of(before) != "qbeast-spark":
+        return
+    message = Message(
+        f"column(s) {added} were added to {before.uri!r}. qbeast-spark 0.7.1 optimizes files without looking at the "
+        "table's schema, and their values become null then. Do not optimize this table with it; ",
+        *(call("Table.optimize"), " keeps them."),
+    )
+    warnings.warn(message, AddedColumnWarning, stacklevel=caller_stacklevel())

@@ -33,6 +33,7 @@ from qbeast_core.table.index.design_effect import (
 )
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
+from qbeast_core.table.snapshot.evolved import warn_of_added_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.creation import MOST_CREATIONS, goes_on, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied, report_progress
@@ -118,6 +119,8 @@ def _write(
     report_progress(options, Progress("done", len(adds), len(adds), chosen.rows))
     if outcome.already_applied:
         return WriteResult.untouched(outcome.version, chosen.revision)
+    if stays is not None:
+        warn_of_added_columns(stays, planned.schema)
     keys = keys_of_write(adds, plan.design_effect)
     before, counts = with_write(_others(stays, outcome, adds), keys)
     result = _planned(target, chosen, plan, rows=chosen.rows, design_effect=counts.design_effect)
