@@ -35,7 +35,7 @@ ROWS = pl.DataFrame(
         "one": [5] * 600,
         "none": [None] * 600,
     },
-    schema_overrides={"i": pl.Int32, "f": pl.Float32, "m": pl.Decimal(10, 2), "none": pl.Float64},
+    schema_overrides={"i": pl.Int32, "f": pl.Float32, "m": pl.Decimal(10, 2), "none": pl.Int64},
 )
 
 
