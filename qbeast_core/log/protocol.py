@@ -51,6 +51,7 @@ _WRITER_FEATURES: Final = _READER_FEATURES | {
     "changeDataFeed",
     "domainMetadata",
     "inCommitTimestamp",
+    "inCommitTimestamp-preview",
     "materializePartitionColumns",  # and the table has no partitions
 }
 # Allowed while nothing in the schema or the configuration uses them; a column of type variant is refused by its type.
@@ -185,8 +186,11 @@ def check_writable(
 
 def in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
     """Return whether every commit has to carry an ``inCommitTimestamp``."""
-    enabled = _is_true(metadata, "delta.enableInCommitTimestamps")
-    return enabled and "inCommitTimestamp" in (protocol.writer_features or ())
+    features = protocol.writer_features or ()
+    return any(
+        _is_true(metadata, f"delta.enableInCommitTimestamps{kind}") and f"inCommitTimestamp{kind}" in features
+        for kind in ("", "-preview")
+    )
 
 
 def required_protocol(schema_string: str, *, current: Protocol | None = None) -> Protocol:

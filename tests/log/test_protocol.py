@@ -18,7 +18,13 @@ from qbeast_core.log.protocol import (
 
 PLAIN = Protocol(min_reader_version=1, min_writer_version=2)
 HARMLESS = ["deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"]
-WRITERS_ONLY = ["appendOnly", "changeDataFeed", "domainMetadata", "inCommitTimestamp"]
+WRITERS_ONLY = [
+    "appendOnly",
+    "changeDataFeed",
+    "domainMetadata",
+    "inCommitTimestamp",
+    "inCommitTimestamp-preview",
+]
 IDLE = [
     "checkConstraints",
     "columnMapping",
@@ -248,6 +254,8 @@ def test_no_other_schema_changes_the_protocol() -> None:
 
 def test_in_commit_timestamps_need_feature_and_property() -> None:
     on = table(configuration={"delta.enableInCommitTimestamps": "true"})
+    early = table(configuration={"delta.enableInCommitTimestamps-preview": "true"})
     assert in_commit_timestamps(named("inCommitTimestamp"), on)
+    assert in_commit_timestamps(named("inCommitTimestamp-preview"), early)
     assert not in_commit_timestamps(named("inCommitTimestamp"), table())
     assert not in_commit_timestamps(PLAIN, on)

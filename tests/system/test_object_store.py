@@ -99,3 +99,16 @@ def test_a_table_in_a_bucket_is_checked_repaired_and_drawn(place):
     assert table.check().ok
     store.delete(DeltaTable(uri, storage_options=options).get_add_actions()["path"][0].as_py())
     assert set(table.check().faults["code"]) == {"file-missing"}
+
+
+def test_a_log_in_a_bucket_given_as_the_table_names_its_folder(place):
+    uri, options = place
+    qbeast.write_table(ROWS.head(10), uri, columns=INDEXED, storage_options=options)
+    for tried in (
+        lambda: qbeast.open_table(f"{uri}/_delta_log", storage_options=options),
+        lambda: qbeast.convert_table(f"{uri}/_delta_log", columns=["id"], storage_options=options),
+        lambda: qbeast.write_table(ROWS, f"{uri}/_delta_log", columns=INDEXED, storage_options=options),
+    ):
+        with pytest.raises(qbeast.TableNotFoundError, match=f"the table's folder: '{uri}'"):
+            tried()
+    assert qbeast.read_table(uri, storage_options=options).height == 10

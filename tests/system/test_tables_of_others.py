@@ -405,6 +405,50 @@ def test_a_folder_of_parquet_files_names_the_conversion(tmp_path: Path) -> None:
         qbeast.open_table(tmp_path / "empty")
 
 
+@pytest.mark.parametrize("inside", ["", "/00000000000000000000.json", "/deeper"])
+@pytest.mark.parametrize("indexed", [True, False], ids=["ours", "of others"])
+def test_a_log_given_as_the_table_names_its_folder(inside: str, tmp_path: Path, *, indexed: bool) -> None:
+    path = tmp_path / "t"
+    if indexed:
+        qbeast.write_table(ROWS, path, columns=["id"])
+    else:
+        write_deltalake(path, ROWS)
+    DeltaTable(path).create_checkpoint()
+    given = f"{path}/_delta_log{inside}"
+    before = sorted(path.rglob("*"))
+    for tried in (
+        lambda: qbeast.open_table(given),
+        lambda: qbeast.scan_table(given),
+        lambda: qbeast.convert_table(given, columns=["id"]),
+        *(
+            lambda mode=mode: qbeast.write_table(ROWS, given, columns=["id"], mode=mode)
+            for mode in ("error", "append", "overwrite", "ignore")
+        ),
+    ):
+        with pytest.raises(qbeast.TableNotFoundError, match=f"the table's folder: '{path}'") as caught:
+            tried()
+        assert "write_table" not in str(caught.value)
+    assert sorted(path.rglob("*")) == before
+
+
+def test_in_commit_timestamps_of_the_preview_are_kept(tmp_path: Path) -> None:
+    path = handmade(
+        tmp_path / "t",
+        features("inCommitTimestamp-preview"),
+        configuration={"delta.enableInCommitTimestamps-preview": "true"},
+    )
+    qbeast.convert_table(path, columns=["id"])
+    qbeast.write_table(ROWS, path, mode="append")
+    qbeast.open_table(path).optimize()
+    qbeast.open_table(path).delete("id < 5")
+    logs = sorted((path / "_delta_log").glob("*.json"))[1:]
+    infos = [json.loads(log.read_text().splitlines()[0])["commitInfo"] for log in logs]
+    times = [info["inCommitTimestamp"] for info in infos]
+    assert times == sorted(set(times))
+    same(qbeast.read_table(path), pl.concat([ROWS, ROWS]).filter(pl.col("id") >= 5))
+    assert qbeast.open_table(path).check().ok
+
+
 def test_a_table_is_opened_and_not_made(tmp_path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match=r"qbeast\.open_table\(path\); got 'lineitem'"):
         qbeast.Table("lineitem")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]

@@ -11,7 +11,7 @@ from typing import Final
 
 from qbeast_core.hints import SCANS, Message, call
 
-__all__ = ["LOG_DIRECTORY", "found_instead", "hive_copy"]
+__all__ = ["LOG_DIRECTORY", "found_instead", "hive_copy", "log_instead"]
 
 LOG_DIRECTORY: Final = "_delta_log"
 """The folder that makes a table of the one that it is in."""
@@ -56,6 +56,19 @@ def found_instead(uri: str, root: Path) -> str:
         return Message(f"{uri} is a directory of {what} files, {no_table}: ", copy, " makes one elsewhere")
     new = call("write_table", uri, rows=True, columns=[...])
     return Message(f"{uri} is a directory, {no_table}; if it is empty, ", new, " makes one there")
+
+
+def log_instead(uri: str) -> str | None:
+    """Return that a place is the log of a table, or lies in one, and not a table; None: it is none.
+
+    Examples
+    --------
+    >>> log_instead("/sales/_delta_log")
+    "/sales/_delta_log lies in the log of a table. Give the table's folder: '/sales'. Nothing was changed."
+    """
+    table, found, _ = f"{uri}/".partition(f"/{LOG_DIRECTORY}/")
+    told = f"{uri} lies in the log of a table. Give the table's folder: {table!r}. Nothing was changed."
+    return told if found else None
 
 
 def hive_copy(uri: str, names: Sequence[str]) -> str:

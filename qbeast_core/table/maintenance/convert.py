@@ -31,6 +31,7 @@ from qbeast_core.spec.revision import staging_revision
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.column_names import refuse_names
+from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.asked_columns import column_texts
@@ -115,6 +116,8 @@ def _convert(
     try:
         snapshot = load_snapshot(uri, storage_options=options.storage_options)
     except TableNotFoundError as error:
+        if log_instead(uri) is not None:
+            raise  # its checkpoints are Parquet files
         folder = find_parquet(store, error)
         return _convert_parquet(store, folder, specs, options, runtime, engine=engine)
     if snapshot.config.latest is not None:

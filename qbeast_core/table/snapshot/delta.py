@@ -32,7 +32,7 @@ from qbeast_core.io.store import Store
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.protocol import check_readable
 from qbeast_core.log.refusals import COPIES, copy_of
-from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead
+from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, log_instead
 from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log
 from qbeast_core.table.snapshot.log_files import LogFiles, commit_path
 
@@ -205,7 +205,7 @@ def open_delta(
     """
     root = store.local_root
     if root is not None and not (root / LOG_DIRECTORY).is_dir():
-        raise TableNotFoundError(found_instead(store.uri, root), path=store.uri)
+        raise TableNotFoundError(log_instead(store.uri) or found_instead(store.uri, root), path=store.uri)
     _refuse_linked_log(store)
     if version is None and timestamp is None:
         copied = _open_copy(store, storage_options)
@@ -330,7 +330,7 @@ def _nothing_there(uri: str, told: str) -> str:
         kinds = ", ".join(f"{one}://" for one in SCHEMES)
         return f"there is no Delta table at {uri}: addresses begin with {kinds}. Nothing was changed."
     new = call("write_table", uri, rows=True, columns=[...])
-    return Message(f"there is no Delta table at {uri}: {told}. ", new, " would make one.")
+    return log_instead(uri) or Message(f"there is no Delta table at {uri}: {told}. ", new, " would make one.")
 
 
 def _translated(uri: str, error: BaseException) -> QbeastError:

@@ -16,6 +16,7 @@ from qbeast_core.errors import (
 )
 from qbeast_core.hints import Message, argument, call
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
 
@@ -76,6 +77,8 @@ def _refuse_what_is_there(
     uri: str, storage_options: Mapping[str, str] | None, error: TableNotFoundError
 ) -> None:
     """Tell an empty place from a file or from data that no Delta log knows."""
+    if log_instead(uri) is not None:
+        raise error
     from qbeast_core.io.store import open_store  # noqa: PLC0415 - used on this road alone
 
     root = open_store(uri, storage_options).local_root

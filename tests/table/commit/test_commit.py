@@ -171,9 +171,10 @@ def test_metadata_alone_can_be_published(tmp_path: Path) -> None:
     assert outcome.snapshot.config.latest == revision()
 
 
-def test_in_commit_timestamps_never_go_back(tmp_path: Path) -> None:
-    protocol = features("inCommitTimestamp")
-    on = {"delta.enableInCommitTimestamps": "true"}
+@pytest.mark.parametrize("kind", ["", "-preview"])
+def test_in_commit_timestamps_never_go_back(kind: str, tmp_path: Path) -> None:
+    protocol = features(f"inCommitTimestamp{kind}")
+    on = {f"delta.enableInCommitTimestamps{kind}": "true"}
     first = {"commitInfo": {"inCommitTimestamp": 5_000_000_000_000, "timestamp": 5}}
     root = write_log(tmp_path, [first, protocol, metadata(configuration=on)])
     snapshot = load_snapshot(root)
