@@ -197,6 +197,8 @@ def _parse(text: str, columns: Collection[str], into: type[exp.Expr]) -> exp.Exp
     try:
         tokens = with_columns_quoted(bounded(text, dialect.tokenize), frozenset(columns))
         _refuse_words(tokens)
+        if any(token.token_type is TokenType.SEMICOLON for token in tokens[:-1]):
+            invalid_sql("it has a second statement after ';'")
         trees = dialect.parser().parse_into(into, tokens, text)
     except ParseError as error:
         invalid_sql(_reason(error, text), error)
@@ -207,8 +209,6 @@ def _parse(text: str, columns: Collection[str], into: type[exp.Expr]) -> exp.Exp
     found = [tree for tree in trees if tree is not None]
     if not found:
         invalid_sql("it ends too early")
-    if len(found) > 1:
-        invalid_sql("it has a second statement after ';'")
     return found[0]
 
 
