@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from qbeast_spark_bridge.change import delete, merge, update
     from qbeast_spark_bridge.convert import convert_table
     from qbeast_spark_bridge.optimize import optimize_table
+    from qbeast_spark_bridge.planning import explain
     from qbeast_spark_bridge.read import read_table
     from qbeast_spark_bridge.session import register
     from qbeast_spark_bridge.verify import check
@@ -22,6 +23,7 @@ __all__ = [
     "convert_table",
     "delete",
     "estimate",
+    "explain",
     "import_carbondata",
     "merge",
     "optimize_table",
@@ -37,6 +39,7 @@ _HOMES = {
     "convert_table": "convert",
     "delete": "change",
     "estimate": "aggregate",
+    "explain": "planning",
     "import_carbondata": "carbondata",
     "merge": "change",
     "optimize_table": "optimize",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from html import escape
 from typing import Any, Final, Literal
@@ -48,10 +49,12 @@ class Plan:
     sample: Sample | None
     columns: tuple[str, ...]
     where: pl.Expr | None = None
+    beside: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Conditions that another engine applies, each with the reason."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what was asked for, and `files` if they were looked at; the plan is made again from the log."""
-        asked = {"sample": self.sample, "columns": self.columns, "where": self.where}
+        asked = {"sample": self.sample, "columns": self.columns, "where": self.where, "beside": self.beside}
         asked["files"] = self.__dict__.get("files")
         return _planned_again, (self.reader, self.scan_plan.predicate, asked)
 
@@ -129,7 +132,9 @@ class Plan:
         is not understood. An OR is one part: it closes nothing where one of its sides does not.
         """
         table = self.scan_plan.selection.table
-        return {} if self.where is None else unused_conditions(self.where, self.reader.snapshot.schema, table)
+        schema = self.reader.snapshot.schema
+        own = {} if self.where is None else unused_conditions(self.where, schema, table)
+        return {**self.beside, **own}
 
     @property
     def design_effect(self) -> float:

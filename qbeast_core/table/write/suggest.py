@@ -45,7 +45,7 @@ _WORTHWHILE: Final = 1.5
 """Times smaller that the design effect has to become for a column more."""
 
 _USUAL_ROWS: Final = 1 << 18
-"""Rows from which on cubes have their usual size: columns are compared on such a table at least."""
+"""Rows from which on cubes have their usual size: the least that rows given without `table_rows` may be a sample of."""
 
 _FRAME: Final = pl.Schema(
     {
@@ -129,8 +129,8 @@ def suggest_columns(
     most : int, default 4
         Columns to propose at most, besides one by hash; 1 to 8.
     table_rows : int, optional
-        Rows that the table will have, where `df` is a sample of them; by default those of `df`. What queries open
-        depends on it.
+        Rows that the table will have, where `df` is a sample of them. What queries open depends on it. By default
+        those of `df`; since they may be a sample, columns are then compared on a table of 262,144 rows at least.
 
     Returns
     -------
@@ -164,14 +164,21 @@ def suggest_columns(
     if not isinstance(cast("object", total), int) or total < rows.height:
         problem = f"must be a whole number, at least that of the rows given, {rows.height}"
         refuse("table_rows", problem, "nothing was written", given=table_rows)
-    return _Suggestion(rows, total, queries, most).made()
+    least = _USUAL_ROWS if table_rows is None else 0  # the rows may be a sample
+    return _Suggestion(rows, total, queries, most, least=least).made()
 
 
 class _Suggestion:
     """How a proposal is made."""
 
     def __init__(
-        self, rows: pl.DataFrame, table_rows: int, queries: Sequence[Predicate] | None, most: int
+        self,
+        rows: pl.DataFrame,
+        table_rows: int,
+        queries: Sequence[Predicate] | None,
+        most: int,
+        *,
+        least: int,
     ) -> None:
         self.rows, self.table_rows, self.most = rows, table_rows, most
         looked_at = _some(rows, _ROWS_OF_CLAIMS)
@@ -187,7 +194,7 @@ class _Suggestion:
             importance = self.profile.importance(named)
         self.told = self.asked or list(named)
         nodes = tuple(_planned(one, rows.schema) for one in filters)
-        usual = self._trial(few, nodes, named, least=_USUAL_ROWS)
+        usual = self._trial(few, nodes, named, least=least)
         asked_for = self._trial(looked_at, nodes, named)
         self.candidates, self.claims = Candidates(usual, importance), Candidates(asked_for, importance)
 

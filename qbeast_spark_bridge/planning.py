@@ -1,0 +1,75 @@
+"""What a read with Spark would open, and which parts of its condition keep nothing closed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from qbeast_core.opened import open_reader
+from qbeast_core.query.fractions import Sample
+from qbeast_core.table.read.explain import Plan
+from qbeast_core.table.read.explain import explain as plan_read
+from qbeast_spark_bridge.predicates.predicates import understand
+from qbeast_spark_bridge.schema import collated_columns, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["explain"]
+
+_BY_SPARK: Final = (
+    "Spark applies it after the read, and the plan does not understand it; give SQL text or a Polars expression that "
+    "compares columns with constants"
+)
+
+
+def explain(
+    path: str | os.PathLike[str],
+    *,
+    sample: Sample | None = None,
+    where: str | Column | pl.Expr | None = None,
+    columns: Sequence[str] | None = None,
+    version: int | str | date | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    allow_absolute_paths: bool = False,
+) -> Plan:
+    """Plan what `read_table` would open, without a session: files and pages by the index, and unused conditions.
+
+    Spark reads whole pages of the files chosen and finds them by their statistics, so it may read some more bytes than
+    the plan names.
+
+    Parameters
+    ----------
+    path, sample, where, columns, version, storage_options, allow_absolute_paths
+        See `read_table`.
+
+    Returns
+    -------
+    Plan
+        As of `qbeast.Table.explain`. A Column, of which nothing is understood, is among its `unused_conditions`.
+
+    Raises
+    ------
+    QbeastError
+        As `read_table`.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> written = qbeast.write_table(pl.DataFrame({"client": range(1000)}), "clients", columns=["client:hash"])
+    >>> list(bridge.explain("clients", where="client < 10").unused_conditions.values())[0][:24]
+    "'client' is indexed by h"
+    """
+    reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
+    collated = collated_columns(spark_schema(reader.snapshot.schema_json))
+    known = pl.Schema({name: one for name, one in reader.snapshot.schema.items() if name not in collated})
+    predicate = understand(where, known).predicate
+    plan = plan_read(reader, predicate, sample, None if columns is None else list(columns))
+    return plan if where is None or predicate is not None else replace(plan, beside={str(where): _BY_SPARK})

@@ -1,0 +1,52 @@
+"""A plan for Spark opens the files that the read opens, and says what its condition is not used for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+from pyspark.sql import functions as f
+
+import qbeast
+import qbeast_spark_bridge as bridge
+from tests.helpers.tables import small_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path, n = tmp_path_factory.mktemp("explain") / "sales", pl.int_range(4_000)
+    rows = pl.select(price=n * 7919 % 4_001, client=n * 101 % 503, store=n % 5)
+    with small_files(file_rows=400, page_rows=50):
+        qbeast.write_table(rows, path, columns=["price", "client:hash"], cube_size=50)
+    return path
+
+
+@pytest.mark.parametrize(
+    "where", ["price < 100", "price < 100 AND store = 1", pl.col("price") > 3_900, "client < 9"]
+)
+def test_a_plan_opens_the_files_that_spark_reads(
+    spark: SparkSession, sales: Path, where: str | pl.Expr
+) -> None:
+    plan = bridge.explain(sales, where=where)
+    read = {Path(name).name for name in bridge.read_table(spark, sales, where=where).inputFiles()}
+    assert {Path(name).name for name in plan.files.filter("opened")["path"]} == read
+    assert list(plan.unused_conditions.values()) == list(
+        qbeast.open_table(sales).explain(where).unused_conditions.values()
+    )
+
+
+def test_unused_conditions_of_spark_come_with_reasons(spark: SparkSession, sales: Path) -> None:
+    assert spark.version
+    ranged = bridge.explain(sales, where="client < 9")
+    assert "hash, which has no order" in repr(ranged)
+    column = bridge.explain(sales, where=f.col("price") < 100)
+    assert column.share == 1.0
+    assert ["price" in one for one in column.unused_conditions] == [True]
+    assert "Spark applies it after the read" in repr(column)
+    assert bridge.explain(sales, sample=0.1).unused_conditions == {}
+    assert bridge.explain(sales, sample=0.1).share < 0.5
