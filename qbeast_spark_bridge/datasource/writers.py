@@ -147,7 +147,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
     if overwrite:
         msg = (
             'format("qbeast") appends, and does not overwrite: a task alone cannot index a table anew. Nothing was '
-            'written. Call qbeast_spark_bridge.write_table(df, path, columns=[...], mode="overwrite").'
+            'written. Call qbeast_spark_bridge.write_table(df, path, mode="overwrite"), which keeps how it is indexed.'
         )
         raise InvalidInputError(msg, argument="mode")
     refuse_unknown(options, WRITE_OPTIONS)

@@ -41,7 +41,7 @@ sources_and_table = together(_sources, table_argument)
 
 _columns = columns_option(
     "Columns to index: name or name:kind with kind linear, quantiles or hash, with commas between. Needed for a "
-    "new table."
+    "new table; an overwrite keeps those of the table without."
 )
 
 reading_options = together(
