@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PAGE = (ROOT / "docs" / "spark.md").read_text()
 SCHEMA = "id bigint, s string"
-WRITE_TABLE = "qbeast_spark_bridge.write_table(df, path, columns=["
+WRITE_TABLE = "qbeast_spark_bridge.write_table(df, path, "
 
 
 @pytest.fixture(scope="module")
