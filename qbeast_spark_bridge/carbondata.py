@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -25,7 +25,8 @@ from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource
 from qbeast_spark_bridge.engine.tasks import arrow_schema, rows_of_tasks
-from qbeast_spark_bridge.predicates.predicates import understand
+from qbeast_spark_bridge.predicates.column_tree import is_column
+from qbeast_spark_bridge.predicates.predicates import polars_filter
 from qbeast_spark_bridge.schema import nullable_schema, quoted, spark_schema
 from qbeast_spark_bridge.worker.read_task import ReadTask
 
@@ -73,7 +74,7 @@ def read_carbondata(
     QbeastError
         As `qbeast.open_carbondata`; what executors raise is raised when the rows are asked for.
     InvalidInputError
-        If a column is not in the table, or a Polars expression cannot be said in Spark.
+        If a column is not in the table, or the condition is not one on its columns.
 
     Examples
     --------
@@ -98,11 +99,10 @@ def read_carbondata(
         msg = f"no such column(s): {unknown}; {table.uri!r} has {list(table.schema)}. Nothing was read."
         raise InvalidInputError(msg, argument="columns")
     wanted = list(table.schema) if columns is None else list(columns)
-    condition = understand(where, table.schema)
-    # Executors filter exactly by what is understood; what Spark has to apply besides may name any column.
-    left = None if condition.exact and condition.predicate is not None else condition.condition
+    left: Any = where if is_column(where) else None  # Spark applies it, and it may name any column
+    predicate = None if is_column(where) else polars_filter(where, table.schema)
     needed = list(dict.fromkeys(wanted)) if left is None and wanted else list(table.schema)
-    rows = _frame(spark, table.reader, needed, condition.predicate)
+    rows = _frame(spark, table.reader, needed, predicate)
     if left is not None:
         rows = rows.where(left)
     return rows if columns is None else rows.select([quoted(name) for name in wanted])

@@ -57,9 +57,9 @@ def delete(
     path : str or path-like
         Folder or address of the table; executors and this process have to reach it under that name.
     where : str, Column, polars.Expr or True
-        Rows to delete: those for which it is true. Text is Spark's SQL; text and Columns have to be said in Polars
-        with the same meaning: tests of a column by literals or other columns of its type, joined by AND, OR and NOT.
-        A Polars expression is what `Table.delete` takes. True: all rows.
+        Rows to delete: those for which it is true. Text and Polars expressions are what `Table.delete` takes. A Column
+        needs an equal in Polars: tests of a column by literals or other columns of its type, joined by ``&``, ``|``
+        and ``~``. True: all rows.
     dry_run, txn, commit_metadata, progress
         See `Table.delete`.
     storage_options : mapping of str to str, optional
@@ -73,7 +73,7 @@ def delete(
     Raises
     ------
     InvalidInputError
-        The condition names a column that is not there or a column of a DataFrame, or has no counterpart in Polars.
+        The condition names a column that is not there, or a Column is one of a DataFrame or has no equal in Polars.
     QbeastError
         Else as `qbeast.open_table` and `Table.delete`; what executors raised is raised here.
 
@@ -114,8 +114,8 @@ def update(
     spark, path, where
         As for `delete`.
     set : mapping of str to polars.Expr, str, Column or a plain value
-        New values by column. Text is Spark's SQL and, like a Column, has to be a literal or a column; what is
-        computed is given as a Polars expression of the row as it was.
+        New values by column, of the row as it was: SQL text or a Polars expression as `Table.update` takes them; a
+        Column has to be a literal or a column.
     dry_run, txn, commit_metadata, progress, storage_options
         As for `delete`.
 

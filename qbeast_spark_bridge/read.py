@@ -90,8 +90,8 @@ def read_table(
     expand : bool, default False
         Add a column ``sampling_weight``: how many rows of the table each row of the sample stands for.
     where : str, Column or polars.Expr, optional
-        Rows to keep: a condition in Spark's SQL, a Column, or a Polars expression that means the same in Spark.
-        It also chooses files as far as it is understood; of a Column nothing is.
+        Rows to keep: SQL text or a Polars expression, which keep the rows that `qbeast.scan_table` keeps and choose
+        files, or a Column, which Spark alone applies.
     columns : sequence of str, optional
         Columns to return, in order; all by default.
     version : int, date, datetime or str, optional
@@ -111,7 +111,7 @@ def read_table(
     ------
     InvalidInputError
         If the sample is no fraction or pair of fractions, rows are given besides or are no whole number, a column is
-        not in the table, a Polars expression cannot be said in Spark, or the table has a column ``sampling_weight``
+        not in the table, a part of the condition has no equal in Spark, or the table has a column ``sampling_weight``
         that would be added.
     TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
         See `qbeast.open_table`.
@@ -140,15 +140,12 @@ def read_table(
     schema = nullable_schema(spark_schema(reader.snapshot.schema_json))
     chosen = None if columns is None else reader.names_of(columns)
     collated = collated_columns(schema)  # compared in Spark's way, of which the index knows nothing
-    condition = understand(
-        where, pl.Schema({n: t for n, t in reader.snapshot.schema.items() if n not in collated})
-    )
+    condition = understand(where, reader.snapshot.schema, collated)
 
     def matching(some: Sample | None) -> DataFrame:
         found = _rows(spark, reader, reader.plan(condition.predicate, some), schema)
-        if isinstance(where, pl.Expr):
-            return keep_where(found, str(condition.condition))
-        # The caller's own, to mean what it means to Spark.
+        if isinstance(condition.condition, str):
+            return keep_where(found, condition.condition)
         return found if condition.condition is None else found.where(condition.condition)
 
     if rows is not None:

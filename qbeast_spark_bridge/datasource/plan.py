@@ -13,7 +13,7 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
 from qbeast_spark_bridge.datasource.options import ReadOptions
 from qbeast_spark_bridge.engine.tasks import plan_tasks
-from qbeast_spark_bridge.predicates.predicates import from_sql
+from qbeast_spark_bridge.predicates.predicates import polars_filter
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.read_task import ReadTask
 
@@ -43,7 +43,7 @@ class SourcePlan:
         TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
             As `qbeast.open_table`.
         InvalidInputError
-            If the filter is not understood exactly, the sample is no fraction, or a column is not in the table.
+            If the filter is not a condition on the columns, the sample is no fraction, or a column is not in the table.
         """
         number, moment = travel(options.version if version is None else version)
         snapshot = load_snapshot(
@@ -97,11 +97,7 @@ class SourcePlan:
         return nullable_schema(spark_schema(self.reader.snapshot.schema_json))
 
     def _predicate(self) -> pl.Expr | None:
-        if self.options.where is None:
-            return None
-        collated = set(collated_columns(self._whole()))
-        schema = self.reader.snapshot.schema
-        return from_sql(self.options.where, pl.Schema({n: t for n, t in schema.items() if n not in collated}))
+        return polars_filter(self.options.where, self.reader.snapshot.schema, collated_columns(self._whole()))
 
     def _refuse_types(self, schema: StructType) -> None:
         whole = self._whole()

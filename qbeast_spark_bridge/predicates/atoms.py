@@ -12,8 +12,8 @@ import polars as pl
 
 from qbeast_core.query.atoms import negate_op
 from qbeast_core.query.nodes import Op
+from qbeast_spark_bridge.predicates.column_tree import SqlLiteral
 from qbeast_spark_bridge.predicates.compare import MOST_DIGITS, Translation, compare, join
-from qbeast_spark_bridge.predicates.sql_tokens import SqlLiteral
 
 __all__ = ["OPS", "Columns", "SqlColumn", "columns_of", "compared", "in_list", "is_null", "same_as"]
 

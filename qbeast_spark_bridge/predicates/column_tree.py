@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_spark_bridge.predicates.sql_tokens import LiteralKind, SqlLiteral
 
-__all__ = ["Bound", "Call", "ColumnNode", "Name", "Opaque", "SqlText", "is_column", "tree_of"]
+__all__ = ["Bound", "Call", "ColumnNode", "Name", "Opaque", "SqlLiteral", "is_column", "tree_of"]
+
+LiteralKind: TypeAlias = Literal[
+    "int", "decimal", "double", "string", "bool", "null", "date", "instant", "naive"
+]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_ONE: Final = date(1970, 1, 1)
@@ -44,10 +47,11 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class SqlText:
-    """Text of SQL, of ``expr``."""
+class SqlLiteral:
+    """A literal; ``instant`` is a timestamp with a zone, in UTC, ``naive`` one without."""
 
-    text: str
+    kind: LiteralKind
+    value: int | float | str | bool | Decimal | date | datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +63,12 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Anything else: a cast, a window, a function of Python, a literal of another kind."""
+    """Anything else: a cast, a window, a function of Python, a literal of another kind, text of ``expr``."""
 
     text: str
 
 
-ColumnNode: TypeAlias = Name | Call | SqlLiteral | SqlText | Bound | Opaque
+ColumnNode: TypeAlias = Name | Call | SqlLiteral | Bound | Opaque
 
 
 def is_column(value: object) -> bool:
@@ -112,7 +116,7 @@ def _of_classic(node: Any) -> ColumnNode:
         case "Alias":
             found = _of_classic(node.child())
         case "SqlExpression":
-            found = SqlText(str(node.expression()))
+            found = Opaque(str(node.expression()))
         case "ExpressionColumnNode" if _is_attribute(node):  # what `df["x"]` is
             found = Bound(str(node.sql()))
         case _:
@@ -170,7 +174,7 @@ def _of_connect(node: Any, text: str) -> ColumnNode:
         case "ColumnAlias":
             return _of_connect(node.children[0], text)
         case "SQLExpression":
-            return SqlText(str(node._expr))  # noqa: SLF001 -- nothing else tells
+            return Opaque(str(node._expr))  # noqa: SLF001 -- nothing else tells
         case _:
             return Opaque(text)
 

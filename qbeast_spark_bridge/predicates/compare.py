@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne, or_
@@ -14,19 +13,15 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.nodes import Op
-from qbeast_spark_bridge.predicates.sql_tokens import SqlLiteral
+from qbeast_spark_bridge.predicates.column_tree import SqlLiteral
 
-__all__ = ["MOST_DIGITS", "UNSURE", "Translation", "compare", "join"]
+__all__ = ["MOST_DIGITS", "Translation", "compare", "join"]
 
 _APPLY: Final = {"<": lt, "<=": le, "==": eq, "!=": ne, ">=": ge, ">": gt}
-_DAY: Final = timedelta(days=1)  # more than any zone is away from UTC
 _SINGLE: Final = 2.0**127  # below the largest of single precision
 
 MOST_DIGITS: Final = 38
 """Of a decimal in Spark."""
-
-UNSURE: Final = "?"
-"""An unsupported part that its reader has to name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,43 +140,13 @@ def _compare_floats(column: pl.Expr, op: Op, literal: SqlLiteral, dtype: pl.Data
 
 
 def _compare_dates(column: pl.Expr, op: Op, literal: SqlLiteral, dtype: pl.DataType) -> Translation | None:
-    moment = literal.moment()
-    if moment is None or moment.kind != "date":
-        return None
-    found = _apply(column, op, moment.value, dtype)
-    return found if moment.typed else _or_far(column, found, date(9999, 12, 30), date(1, 1, 3), dtype)
+    return _apply(column, op, literal.value, dtype) if literal.kind == "date" else None
 
 
 def _compare_times(column: pl.Expr, op: Op, literal: SqlLiteral, dtype: pl.DataType) -> Translation | None:
-    """Compare timestamps; where the session's zone decides, a day is allowed for it."""
-    moment = literal.moment()
-    if moment is None:
-        return None
-    value = _at(moment.value, dtype)
-    if moment.typed and moment.kind == ("naive" if dtype == pl.Datetime("us") else "instant"):
-        return _apply(column, op, value, dtype)
-    if op == "!=":
-        return None
-    try:
-        low, high = value - _DAY, value + _DAY
-    except OverflowError:
-        return None
-    above = [] if op in ("<", "<=") else [_apply(column, ">=", low, dtype)]
-    below = [] if op in (">", ">=") else [_apply(column, "<=", high, dtype)]
-    far = _at(datetime(9999, 12, 30), dtype), _at(datetime(1, 1, 3), dtype)  # noqa: DTZ001 -- given its zone there
-    return _or_far(column, join([*above, *below], every=True), *far, dtype)
-
-
-def _at(moment: Any, dtype: pl.DataType) -> datetime:
-    """Put a date or timestamp where the column has its own: in UTC or in no zone."""
-    full = moment if isinstance(moment, datetime) else datetime.combine(moment, datetime.min.time())
-    return full.replace(tzinfo=None if dtype == pl.Datetime("us") else UTC)
-
-
-def _or_far(column: pl.Expr, found: Translation, late: Any, early: Any, dtype: pl.DataType) -> Translation:
-    """Keep also what lies outside of the years of four digits: an old setting compares as text."""
-    parts = [found, _apply(column, ">", late, dtype), _apply(column, "<", early, dtype)]
-    return Translation(join(parts, every=False).predicate, unsupported=UNSURE)
+    """Compare timestamps; with all else the session's zone decides."""
+    kind = "naive" if dtype == pl.Datetime("us") else "instant"
+    return _apply(column, op, literal.value, dtype) if literal.kind == kind else None
 
 
 _Rule: TypeAlias = Callable[[pl.Expr, Op, SqlLiteral, pl.DataType], Translation | None]

@@ -18,10 +18,8 @@ from qbeast_spark_bridge.predicates.atoms import (
     is_null,
     same_as,
 )
-from qbeast_spark_bridge.predicates.column_tree import Bound, Call, ColumnNode, Name, Opaque, SqlText
+from qbeast_spark_bridge.predicates.column_tree import Bound, Call, ColumnNode, Name, Opaque, SqlLiteral
 from qbeast_spark_bridge.predicates.compare import Translation, join
-from qbeast_spark_bridge.predicates.from_sql import parse_sql
-from qbeast_spark_bridge.predicates.sql_tokens import SqlLiteral
 
 __all__ = ["column_named", "parse_column"]
 
@@ -56,8 +54,6 @@ def parse_column(node: ColumnNode, columns: Columns, *, argument: str, negated: 
         It names a column that is not there, or one of a DataFrame.
     """
     match node:
-        case SqlText(text):
-            return parse_sql(text, columns, negated=negated)
         case Call(name, arguments) if name.lower() in _EVERY:
             parts = [parse_column(part, columns, argument=argument, negated=negated) for part in arguments]
             return join(parts, every=_EVERY[name.lower()] is not negated)
@@ -159,5 +155,5 @@ def _text(node: ColumnNode) -> str:
             return repr(node.value)
         case Call(name, arguments):
             return f"{name}({', '.join(map(_text, arguments))})"
-        case SqlText(text) | Bound(text) | Opaque(text):
+        case Bound(text) | Opaque(text):
             return text

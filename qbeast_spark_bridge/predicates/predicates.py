@@ -1,25 +1,28 @@
-"""Conditions on rows: what Spark applies, and what of it chooses files."""
+"""Conditions on rows: what Spark applies, and what chooses files."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_spark_bridge.predicates.atoms import columns_of
-from qbeast_spark_bridge.predicates.from_sql import parse_sql
-from qbeast_spark_bridge.predicates.sql_tokens import SUBSTITUTED
+from qbeast_core.table.data.expressions import filter_of
+from qbeast_spark_bridge.predicates.column_tree import is_column
 from qbeast_spark_bridge.predicates.to_sql import to_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Where", "from_sql", "keep_where", "understand"]
+__all__ = ["Where", "keep_where", "polars_filter", "understand"]
 
-_NAME: Final = re.compile(r"`(?:[^`]|``)*`")
+_NAME: Final = re.compile(r"(?<!\.)`(?:[^`]|``)*`")  # not a field of a column
+
+_SUBSTITUTED: Final = "${"
+"""How a part of SQL begins that Spark replaces by a setting or a variable of the environment, even inside quotes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,80 +32,67 @@ class Where:
     Attributes
     ----------
     condition : str, Column or None
-        For ``DataFrame.where``; None keeps all rows. Text means the same in every kind of session.
+        SQL of Spark for `keep_where`, or the caller's own Column; None keeps all rows.
     predicate : polars.Expr or None
-        True for every row that the condition keeps, and perhaps for more; None: for all. To choose files only,
-        unless `exact`.
-    exact : bool
-        Whether the predicate keeps the very rows that the condition keeps.
+        True for the rows that the condition keeps; None: nothing is known of them.
     """
 
     condition: str | Column | None
     predicate: pl.Expr | None
-    exact: bool
 
 
-def understand(where: str | Column | pl.Expr | None, schema: pl.Schema) -> Where:
+def understand(
+    where: str | Column | pl.Expr | None, schema: pl.Schema, collated: Collection[str] = ()
+) -> Where:
     """Take a condition in any of its forms.
 
     Parameters
     ----------
     where : str, Column, polars.Expr or None
-        SQL text and Columns are Spark's own; of text the plain comparisons are understood, of a Column nothing,
-        as it does not tell names from values. A Polars expression is translated.
+        SQL text and Polars expressions are translated. Of a Column nothing is known, as it does not tell names from
+        values.
     schema : polars.Schema
-        The table's columns, without those that Spark compares in another way (collations).
+        The table's columns.
+    collated : collection of str
+        Those that Spark compares in another way.
 
     Raises
     ------
     InvalidInputError
-        If a part of a Polars expression has no exact counterpart in Spark, or `where` is nothing of these.
+        If a part of a text or an expression has no exact counterpart in Spark, or `where` is nothing of these.
     """
-    if where is None:
-        return Where(None, None, exact=True)
-    if isinstance(where, pl.Expr):
-        return Where(to_sql(where, schema), where, exact=True)
+    if where is None or is_column(where):
+        return Where(where, None)  # type: ignore[arg-type] # a Column
+    predicate = polars_filter(where, schema, collated)
     if isinstance(where, str):
-        found = parse_sql(where, columns_of(schema))
-        return Where(where, found.predicate, found.exact)
-    kind = type(where)
-    # Sessions of each kind have Columns of their own, some of which are no subclass of the public one.
-    if kind.__name__ == "Column" and kind.__module__.startswith("pyspark.sql"):
-        return Where(where, None, exact=False)
-    msg = f"where must be SQL text, a Spark Column or a Polars expression, not {kind.__module__}.{kind.__name__}"
-    raise InvalidInputError(msg, argument="where")
+        from qbeast_spark_bridge.predicates.from_text import text_to_sql  # noqa: PLC0415 -- sqlglot takes 0.1 s to load
+
+        return Where(text_to_sql(where, schema), predicate)
+    return Where(to_sql(where, schema), predicate)  # type: ignore[arg-type] # an expression
 
 
-def from_sql(text: str, schema: pl.Schema) -> pl.Expr:
-    """Translate a condition in Spark's SQL to Polars, exactly.
+def polars_filter(where: object, schema: pl.Schema, collated: Collection[str] = ()) -> pl.Expr | None:
+    """Return a condition in Polars, unless it names a column with a collation.
 
     Parameters
     ----------
-    text : str
-        Comparisons, ``IN``, ``BETWEEN``, ``LIKE 'abc%'``, ``IS [NOT] NULL`` and ``<=>`` of a column with
-        literals of its type, joined by ``AND``, ``OR`` and ``NOT``.
-    schema : polars.Schema
-        The table's columns.
+    where, schema, collated
+        As for `understand`, but for Columns.
 
     Raises
     ------
     InvalidInputError
-        If a part of the text has no exact counterpart. It is named.
-
-    Examples
-    --------
-    >>> schema = pl.Schema({"x": pl.Int64, "d": pl.Date})
-    >>> str(from_sql("X > 5 AND NOT d < DATE'2024-01-01'", schema))
-    '[([(col("x")) > (5)]) & ([(col("d")) >= (2024-01-01)])]'
+        It is not a condition on the rows of the table.
     """
-    found = parse_sql(text, columns_of(schema))
-    if found.exact and found.predicate is not None:
-        return found.predicate
-    msg = (
-        f"cannot say {found.unsupported!r} of {text!r} in Polars with the same meaning as in Spark. Compare a column "
-        "with literals of its own type (DATE'2024-01-31', TIMESTAMP'2024-01-31 12:00:00Z'), or filter the DataFrame."
-    )
-    raise InvalidInputError(msg, argument="where")
+    found = filter_of(where, schema)  # type: ignore[arg-type] # it refuses all else
+    compared = [] if found is None else [name for name in found.meta.root_names() if name in collated]
+    if compared:
+        msg = (
+            f"columns {compared} have a collation, by which Spark compares them and Polars does not; nothing was read. "
+            "Filter the DataFrame by a condition of Spark."
+        )
+        raise InvalidInputError(msg, argument="where")
+    return found
 
 
 def keep_where(rows: DataFrame, sql: str) -> DataFrame:
@@ -119,7 +109,7 @@ def keep_where(rows: DataFrame, sql: str) -> DataFrame:
         Names in backquotes, and no backquote elsewhere.
     """
     names = rows.columns
-    if not any(SUBSTITUTED in name for name in names):
+    if not any(_SUBSTITUTED in name for name in names):
         return rows.where(sql)
     plain = {name: f"c{number}" for number, name in enumerate(names)}
     return rows.toDF(*plain.values()).where(_with_names(sql, plain)).toDF(*names)

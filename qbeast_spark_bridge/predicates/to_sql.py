@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from decimal import Decimal
 from typing import Final, NoReturn
 
-import numpy as np
 import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.atoms import mirror_op
 from qbeast_core.query.terms import BOUNDS, COMPARISONS, Term
+from qbeast_spark_bridge.predicates.literals import spark_literal
 from qbeast_spark_bridge.schema import quoted
 
-__all__ = ["SparkLiteral", "to_sql"]
+__all__ = ["to_sql"]
 
 
 _CONNECTIVES: Final = {"And": "AND", "LogicalAnd": "AND", "Or": "OR", "LogicalOr": "OR"}
@@ -40,19 +36,6 @@ _FLOAT_TESTS: Final = {
     "IsFinite": f"{{0}} != {_NAN} AND {{0}} NOT IN {_INFINITIES}",
     "IsInfinite": f"{{0}} IN {_INFINITIES}",
 }
-
-_NAMES: Final[dict[pl.DataType, str]] = {
-    pl.Int8(): "TINYINT",
-    pl.Int16(): "SMALLINT",
-    pl.Int32(): "INT",
-    pl.Int64(): "BIGINT",
-    pl.Float32(): "FLOAT",
-    pl.Float64(): "DOUBLE",
-}
-
-_PLAIN: Final = re.compile(r"[A-Za-z0-9 _.,:;/+-]*", re.ASCII)
-
-_EXACT: Final = 2**53
 
 
 def to_sql(expr: pl.Expr, schema: pl.Schema) -> str:
@@ -133,7 +116,7 @@ def _sql_of_comparison(term: Term, left: Term, right: Term, form: str) -> str:
         value = right.evaluate_one()
         if value is not None and value.null_count():
             return f"({form.format(quoted(name), 'NULL')})"
-        literal = None if value is None else _spark_literal(value, dtype)
+        literal = None if value is None else spark_literal(value, dtype)
         if literal is None:
             _refuse(term.expr)
         return f"({form.format(literal.column(quoted(name)), literal.text)})"
@@ -188,7 +171,7 @@ def _sql_of_text_test(term: Term, children: list[Term]) -> str:
     _, name, options = term.function
     column, dtype = _column(term, children[0])
     value = children[1].evaluate_one()
-    text = None if value is None or not isinstance(dtype, pl.String) else _spark_literal(value, dtype)
+    text = None if value is None or not isinstance(dtype, pl.String) else spark_literal(value, dtype)
     is_plain = name != "Contains" or (isinstance(options, dict) and options.get("literal"))
     if text is None or not is_plain:
         _refuse(term.expr)
@@ -201,7 +184,7 @@ def _sql_of_is_in(term: Term, children: list[Term]) -> str:
     if values is None or values.dtype.is_nested():
         _refuse(term.expr)
     given = values.drop_nulls()
-    literals = [_spark_literal(given[place : place + 1], dtype) for place in range(len(given))]
+    literals = [spark_literal(given[place : place + 1], dtype) for place in range(len(given))]
     known = [literal for literal in literals if literal is not None]
     forms = {literal.column(quoted(name)) for literal in known}
     if len(known) < len(literals) or len(forms) > 1:
@@ -232,128 +215,3 @@ _RULES: Final[dict[str, Callable[[Term, list[Term]], str]]] = {
     "Not": _sql_of_not,
     **dict.fromkeys(_FLOAT_TESTS, _sql_of_float_test),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class SparkLiteral:
-    """A literal, and what the column has to be cast to before it is compared with it.
-
-    Attributes
-    ----------
-    text : str
-        SQL.
-    cast : str
-        A type of SQL; empty if the column stays as it is.
-    """
-
-    text: str
-    cast: str = ""
-
-    def column(self, name: str) -> str:
-        """Return the column's side of a comparison."""
-        return f"CAST({name} AS {self.cast})" if self.cast else name
-
-
-def _spark_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
-    """Spell a value, not null, that is compared with a column; None where Polars and Spark could compare differently.
-
-    Examples
-    --------
-    >>> _spark_literal(pl.Series([0.5]), pl.Int32())
-    SparkLiteral(text="CAST('0.5' AS DOUBLE)", cast='DOUBLE')
-    """
-    rule = next((rule for kind, rule in _VALUE_RULES if isinstance(dtype, kind)), None)
-    return None if rule is None else rule(value, dtype)
-
-
-def _plain_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
-    if value.dtype != dtype:
-        return None
-    match value.item():
-        case bool() as truth:
-            return SparkLiteral(str(truth).upper())
-        case bytes() as data:
-            return SparkLiteral(f"X'{data.hex()}'")
-        case str() as text if not _PLAIN.fullmatch(text):  # escapes differ by settings
-            return SparkLiteral(f"CAST(X'{text.encode().hex()}' AS STRING)")
-        case item:
-            return SparkLiteral(f"'{item}'")
-
-
-def _integer_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
-    if value.dtype == pl.Float64():
-        return SparkLiteral(_float_text(value.item(), "DOUBLE"), cast="DOUBLE")
-    if not value.dtype.is_integer() or not -(2**63) <= value.item() < 2**63:
-        return None
-    fits = value.cast(dtype, strict=False).null_count() == 0
-    return SparkLiteral(f"CAST('{value.item()}' AS {_NAMES[dtype if fits else pl.Int64()]})")
-
-
-def _float_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
-    if value.dtype.is_integer():
-        number = float(value.item()) if abs(value.item()) <= _EXACT else None
-    else:
-        number = value.item() if value.dtype.is_float() else None
-    if number is None:
-        return None
-    if dtype == pl.Float32() and math.isfinite(number):
-        with np.errstate(over="ignore"):
-            if float(np.float32(number)) != number:
-                return None  # Polars rounds it to the column's type or not, by where it came from
-    return SparkLiteral(_float_text(number, _NAMES[dtype]))
-
-
-def _float_text(number: float, name: str) -> str:
-    text = (
-        repr(number)
-        if math.isfinite(number)
-        else "NaN"
-        if math.isnan(number)
-        else f"{'-' * (number < 0)}Infinity"
-    )
-    return f"CAST('{text}' AS {name})"
-
-
-def _decimal_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
-    if not isinstance(dtype, pl.Decimal) or not (value.dtype.is_integer() or value.dtype.is_decimal()):
-        return None
-    number, scale = Decimal(value.item()), dtype.scale
-    digits, exponent = number.as_tuple().digits, int(number.as_tuple().exponent)
-    units = int("".join(map(str, digits))) * 10 ** max(exponent + scale, 0)
-    over = 10 ** max(-exponent - scale, 0)
-    if units % over or units // over >= 10 ** (dtype.precision or 38):
-        return None  # between two values of the column's type, or beyond them
-    return SparkLiteral(f"CAST('{number:f}' AS DECIMAL({dtype.precision}, {scale}))")
-
-
-def _date_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
-    return (
-        SparkLiteral(f"DATE_FROM_UNIX_DATE({value.to_physical().item()})") if value.dtype == dtype else None
-    )
-
-
-def _time_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
-    given, zoned = value.dtype, dtype != pl.Datetime("us")
-    if not isinstance(given, pl.Datetime) or (given.time_zone is not None) is not zoned:
-        return None
-    micros = value.cast(pl.Datetime("us", given.time_zone))
-    if micros.cast(given).to_physical().item() != value.to_physical().item():
-        return None  # between two microseconds
-    if zoned:
-        return SparkLiteral(f"TIMESTAMP_MICROS(CAST('{micros.to_physical().item()}' AS BIGINT))")
-    try:
-        return SparkLiteral(f"CAST('{micros.item()}' AS TIMESTAMP_NTZ)")
-    except (ValueError, OverflowError):  # a year that Python does not have
-        return None
-
-
-_VALUE_RULES: Final[
-    tuple[tuple[tuple[type[pl.DataType], ...], Callable[[pl.Series, pl.DataType], SparkLiteral | None]], ...]
-] = (
-    ((pl.Int8, pl.Int16, pl.Int32, pl.Int64), _integer_literal),
-    ((pl.Float32, pl.Float64), _float_literal),
-    ((pl.Decimal,), _decimal_literal),
-    ((pl.String, pl.Binary, pl.Boolean), _plain_literal),
-    ((pl.Date,), _date_literal),
-    ((pl.Datetime,), _time_literal),
-)

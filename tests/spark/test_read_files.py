@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import polars as pl
 import pytest
+from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives it
 
 import qbeast
 from qbeast_spark_bridge import read_table
@@ -194,7 +195,10 @@ def test_a_filter_keeps_nan_which_is_above_every_number(spark: SparkSession, tmp
     )
     with small_files(file_rows=1000, page_rows=50):
         qbeast.write_table(rows, tmp_path / "t", columns=["x", ROW], cube_size=200)
-    for where, condition in (("x > 50", pl.col("x") > 50), ("x = double('NaN')", pl.col("x").is_nan())):
+    for where, condition in (
+        ("x > 50", pl.col("x") > 50),
+        ("x = CAST('NaN' AS DOUBLE)", pl.col("x").is_nan()),
+    ):
         wanted = rows.filter(condition)[ROW].to_list()
         assert len(wanted) == 40
         assert numbers(read_table(spark, tmp_path / "t", where=where)) == wanted
@@ -216,9 +220,10 @@ def test_strings_with_a_collation_are_compared_as_spark_does(spark: SparkSession
 
     rewrite_log(path, collate, "metaData")
     wanted = rows.filter(pl.col("name").str.to_lowercase() == "abc")[ROW].to_list()
-    assert numbers(read_table(spark, path, where="name = 'ABC'")) == wanted
-    assert numbers(read_table(spark, path, where="NOT name > 'ABC' AND row >= 0")) == wanted
+    assert numbers(read_table(spark, path, where=F.col("name") == "ABC")) == wanted
+    assert numbers(read_table(spark, path, where="row >= 0").where("name = 'ABC'")) == wanted
     sampled = qbeast.read_table(path, sample=0.3)[ROW].sort().to_list()
     assert numbers(read_table(spark, path, sample=0.3)) == sampled
-    with pytest.raises(qbeast.InvalidInputError, match="cannot say"):
-        read_table(spark, path, where=pl.col("name") == "ABC")
+    for condition in (pl.col("name") == "ABC", "name = 'ABC'"):
+        with pytest.raises(qbeast.InvalidInputError, match="collation"):
+            read_table(spark, path, where=condition)

@@ -14,12 +14,11 @@ from pyspark.sql import functions as f
 
 import qbeast
 from qbeast_spark_bridge import read_table
-from qbeast_spark_bridge.predicates.predicates import from_sql, understand
+from qbeast_spark_bridge.predicates.predicates import understand
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import small_files
 from tests.spark.frames import INDEXED, every_type, numbers
-from tests.spark.sql_conditions import conditions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,165 +63,6 @@ def truths(plain: DataFrame, texts: list[str]) -> list[list[int] | None]:
         return [*truths(plain, texts[:half]), *truths(plain, texts[half:])]
     frame = pl.DataFrame(found).sort(ROW)
     return [frame.filter(pl.col(f"p{number}"))[ROW].to_list() for number in range(len(texts))]
-
-
-def check_text(spark: SparkSession, table: Path, plain: DataFrame, texts: list[str], *, read: int) -> int:
-    """Compare what was understood with what Spark says, for all texts, and what is read, for some."""
-    understood = 0
-    for text, wanted in zip(texts, truths(plain, texts), strict=True):
-        told = understand(text, FRAME.schema)
-        if wanted is None:
-            continue
-        if told.predicate is not None:
-            understood += 1
-            kept = FRAME.lazy().filter(told.predicate).collect()[ROW].to_list()
-            assert set(wanted) <= set(kept), text
-            assert not told.exact or wanted == kept, text
-        if read > 0 and told.predicate is not None:
-            read -= 1
-            assert numbers(read_table(spark, table, where=text)) == wanted, text
-    return understood
-
-
-@settings(quick, max_examples=2)
-@given(texts=st.lists(conditions(FRAME), min_size=12, max_size=12))
-def test_sql_text_keeps_the_rows_of_spark(
-    spark: SparkSession, table: Path, plain: DataFrame, texts: list[str]
-) -> None:
-    check_text(spark, table, plain, texts, read=2)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1500)
-@pytest.mark.parametrize("legacy", [False, True])
-@pytest.mark.parametrize("ansi", [False, True])
-@settings(quick, max_examples=12)
-@given(
-    texts=st.lists(conditions(FRAME), min_size=20, max_size=20),
-    zone=st.sampled_from(["UTC", "Asia/Kathmandu"]),
-)
-def test_sql_text_keeps_the_rows_of_spark_under_every_setting(
-    spark: SparkSession,
-    table: Path,
-    plain: DataFrame,
-    texts: list[str],
-    zone: str,
-    *,
-    ansi: bool,
-    legacy: bool,
-) -> None:
-    values = {
-        "spark.sql.session.timeZone": zone,
-        "spark.sql.ansi.enabled": str(ansi).lower(),
-        "spark.sql.legacy.typeCoercion.datetimeToString.enabled": str(legacy).lower(),
-    }
-    before = {name: spark.conf.get(name, None) for name in values}
-    try:
-        for name, value in values.items():
-            spark.conf.set(name, value)
-        check_text(spark, table, plain, texts, read=5)
-    finally:
-        for name, value in before.items():
-            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
-
-
-UNDERSTOOD = (
-    "WHOLE >= 0 AND Small <> 3",
-    "`x.y` = 'a b' OR `x.y` LIKE 'é%'",
-    "real > 0 AND real BETWEEN -5 AND 1e1",
-    "NOT (real <= 0 OR single IS NULL)",
-    "single IN (0.5, -0.0, 1)",
-    "small IN (1, NULL)",
-    "money < 1000.005 AND wide <> 5",
-    "```day``` >= DATE'1900-01-01'",
-    "```day``` BETWEEN '1900-01-01' AND '2100-01-01'",
-    "moment >= TIMESTAMP'1900-01-01 00:00:00+02:00'",
-    "moment >= TIMESTAMP'1900-01-01 00:00:00'",
-    "moment < '1900-01-01' AND naive > TIMESTAMP_NTZ'1500-06-01 12:00:00.5'",
-    "naive <=> NULL AND flag IS NOT FALSE",
-    "flag AND NOT small IN (1, 2, 3)",
-    "5 < small",
-    "small > 2.5",
-    "small = 2.5",
-    "small < 16777217 AND small != -9999999999",
-    "whole IS DISTINCT FROM 7",
-    "small > 1 AND length(`x.y`) > 3 AND rand() >= 0",
-    "NOT (small NOT BETWEEN 1 AND 100 AND small IS NOT NULL)",
-)
-
-
-def test_plain_conditions_are_understood(spark: SparkSession, table: Path, plain: DataFrame) -> None:
-    assert check_text(spark, table, plain, list(UNDERSTOOD), read=3) == len(UNDERSTOOD)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "small > 1 -- it's a comment\n AND small < 5",
-        "small > 1 /* AND */ AND small < 5",
-        "(SELECT max(small) FROM t WHERE x > 5 AND small < 3) > 2",
-        "EXISTS (SELECT 1) AND small > 3",
-        "`x.y` = r'\\' OR small = 3 AND `x.y` = 'a'",
-        "small > 1 AND small < 5 END",
-        "transform(array(small), x -> x > 1 AND small > 2)[0] AND small > 3",
-        "small > (1 AND small",
-        "small > :p AND small < 5",
-        "struct.end > 1 AND small < 3",
-        "small !< 5 AND small > 3",
-        "",
-    ],
-)
-def test_what_hides_its_parts_prunes_nothing(text: str) -> None:
-    found = understand(text, FRAME.schema)
-    assert (found.predicate, found.condition, found.exact) == (None, text, False)
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        *(
-            "small > '5'",
-            "small + 1 > 5",
-            "real > 0.5F",
-            "single > 0.1",
-            "`x.y` > 5",
-            '`x.y` = "a"',
-            "nowhere > 1",
-        ),
-        *(
-            "`x.y` = 'a\\nb'",
-            "`x.y` = 'a' 'b'",
-            "small IN (1, 2.5)",
-        ),
-        *(
-            "user = 'me'",
-            "small.x > 1",
-            "small > ALL (1)",
-            "CASE WHEN flag THEN small > 1 END",
-            "small > 1 IS NULL",
-        ),
-        *(
-            "`x.y` LIKE 'a\\_%'",
-            "bytes > X'00'",
-            "small = -small",
-            "wide > 1e3",
-            "money = 0.1D",
-        ),
-    ],
-)
-def test_parts_that_settings_or_casts_decide_prune_nothing(part: str) -> None:
-    schema = pl.Schema({**FRAME.schema, "user": pl.String()})
-    assert understand(part, schema).predicate is None
-    assert str(understand(f"flag AND {part}", schema).predicate) == str(pl.col("flag"))
-    assert understand(f"flag OR {part}", schema).predicate is None
-    assert understand(f"flag OR NOT ({part})", schema).predicate is None
-    with pytest.raises(qbeast.InvalidInputError, match="cannot say"):
-        from_sql(f"flag AND {part}", schema)
-
-
-def test_columns_named_like_keywords_prune_nothing() -> None:
-    for name in ("case", "End", "BETWEEN", "and"):
-        assert understand("x > 5", pl.Schema({"x": pl.Int64(), name: pl.Int64()})).predicate is None
 
 
 def check_expressions(plain: DataFrame, exprs: list[pl.Expr]) -> int:
@@ -346,7 +186,7 @@ def test_a_polars_expression_reads_the_rows_of_polars(spark: SparkSession, table
     ],
 )
 def test_an_expression_without_a_counterpart_is_refused(expr: pl.Expr) -> None:
-    with pytest.raises(qbeast.InvalidInputError, match="cannot say"):
+    with pytest.raises(qbeast.InvalidInputError, match="nothing was read"):
         understand(pl.col("flag") & expr, FRAME.schema)
 
 
@@ -355,7 +195,7 @@ def test_a_column_is_applied_as_it_is(spark: SparkSession, table: Path) -> None:
     wanted = FRAME.filter(pl.col("small") > 3, pl.col("x.y").is_in(texts))[ROW].to_list()
     condition = (f.col("SMALL") > 3) & f.col("`x.y`").isin(*texts)
     told = understand(condition, FRAME.schema)
-    assert (told.predicate, told.exact) == (None, False)
+    assert (told.predicate, told.condition) == (None, condition)
     assert numbers(read_table(spark, table, where=condition)) == wanted
     assert numbers(read_table(spark, table, where=f.expr("small > 3") & f.col("flag"))) == (
         FRAME.filter(pl.col("small") > 3, pl.col("flag"))[ROW].to_list()

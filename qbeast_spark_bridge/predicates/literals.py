@@ -1,0 +1,160 @@
+"""Values as literals of Spark's SQL, which no setting of a session changes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+__all__ = ["SQL_TYPES", "SparkLiteral", "spark_literal"]
+
+SQL_TYPES: Final[dict[pl.DataType, str]] = {
+    pl.Int8(): "TINYINT",
+    pl.Int16(): "SMALLINT",
+    pl.Int32(): "INT",
+    pl.Int64(): "BIGINT",
+    pl.Float32(): "FLOAT",
+    pl.Float64(): "DOUBLE",
+    pl.Boolean(): "BOOLEAN",
+    pl.String(): "STRING",
+    pl.Binary(): "BINARY",
+    pl.Date(): "DATE",
+    pl.Datetime("us"): "TIMESTAMP_NTZ",
+    pl.Datetime("us", "UTC"): "TIMESTAMP",
+}
+"""Names of types in Spark; decimals have digits besides."""
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9 _.,:;/+-]*", re.ASCII)
+
+_EXACT: Final = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLiteral:
+    """A literal, and what the column has to be cast to before it is compared with it.
+
+    Attributes
+    ----------
+    text : str
+        SQL.
+    cast : str
+        A type of SQL; empty if the column stays as it is.
+    """
+
+    text: str
+    cast: str = ""
+
+    def column(self, name: str) -> str:
+        """Return the column's side of a comparison."""
+        return f"CAST({name} AS {self.cast})" if self.cast else name
+
+
+def spark_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    """Spell a value, not null, that is compared with a column; None where Polars and Spark could compare differently.
+
+    Examples
+    --------
+    >>> spark_literal(pl.Series([0.5]), pl.Int32())
+    SparkLiteral(text="CAST('0.5' AS DOUBLE)", cast='DOUBLE')
+    """
+    rule = next((rule for kind, rule in _VALUE_RULES if isinstance(dtype, kind)), None)
+    return None if rule is None else rule(value, dtype)
+
+
+def _plain_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    if value.dtype != dtype:
+        return None
+    match value.item():
+        case bool() as truth:
+            return SparkLiteral(str(truth).upper())
+        case bytes() as data:
+            return SparkLiteral(f"X'{data.hex()}'")
+        case str() as text if not _PLAIN.fullmatch(text):  # escapes differ by settings
+            return SparkLiteral(f"CAST(X'{text.encode().hex()}' AS STRING)")
+        case item:
+            return SparkLiteral(f"'{item}'")
+
+
+def _integer_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    if value.dtype == pl.Float64():
+        return SparkLiteral(_float_text(value.item(), "DOUBLE"), cast="DOUBLE")
+    if not value.dtype.is_integer() or not -(2**63) <= value.item() < 2**63:
+        return None
+    fits = value.cast(dtype, strict=False).null_count() == 0
+    return SparkLiteral(f"CAST('{value.item()}' AS {SQL_TYPES[dtype if fits else pl.Int64()]})")
+
+
+def _float_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    if value.dtype.is_integer():
+        number = float(value.item()) if abs(value.item()) <= _EXACT else None
+    else:
+        number = value.item() if value.dtype.is_float() else None
+    if number is None:
+        return None
+    if dtype == pl.Float32() and math.isfinite(number):
+        with np.errstate(over="ignore"):
+            if float(np.float32(number)) != number:
+                return None  # Polars rounds it to the column's type or not, by where it came from
+    return SparkLiteral(_float_text(number, SQL_TYPES[dtype]))
+
+
+def _float_text(number: float, name: str) -> str:
+    text = (
+        repr(number)
+        if math.isfinite(number)
+        else "NaN"
+        if math.isnan(number)
+        else f"{'-' * (number < 0)}Infinity"
+    )
+    return f"CAST('{text}' AS {name})"
+
+
+def _decimal_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    if not isinstance(dtype, pl.Decimal) or not (value.dtype.is_integer() or value.dtype.is_decimal()):
+        return None
+    number, scale = Decimal(value.item()), dtype.scale
+    digits, exponent = number.as_tuple().digits, int(number.as_tuple().exponent)
+    units = int("".join(map(str, digits))) * 10 ** max(exponent + scale, 0)
+    over = 10 ** max(-exponent - scale, 0)
+    if units % over or units // over >= 10 ** (dtype.precision or 38):
+        return None  # between two values of the column's type, or beyond them
+    return SparkLiteral(f"CAST('{number:f}' AS DECIMAL({dtype.precision}, {scale}))")
+
+
+def _date_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    return (
+        SparkLiteral(f"DATE_FROM_UNIX_DATE({value.to_physical().item()})") if value.dtype == dtype else None
+    )
+
+
+def _time_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    given, zoned = value.dtype, dtype != pl.Datetime("us")
+    if not isinstance(given, pl.Datetime) or (given.time_zone is not None) is not zoned:
+        return None
+    micros = value.cast(pl.Datetime("us", given.time_zone))
+    if micros.cast(given).to_physical().item() != value.to_physical().item():
+        return None  # between two microseconds
+    if zoned:
+        return SparkLiteral(f"TIMESTAMP_MICROS(CAST('{micros.to_physical().item()}' AS BIGINT))")
+    try:
+        return SparkLiteral(f"CAST('{micros.item()}' AS TIMESTAMP_NTZ)")
+    except (ValueError, OverflowError):  # a year that Python does not have
+        return None
+
+
+_VALUE_RULES: Final[
+    tuple[tuple[tuple[type[pl.DataType], ...], Callable[[pl.Series, pl.DataType], SparkLiteral | None]], ...]
+] = (
+    ((pl.Int8, pl.Int16, pl.Int32, pl.Int64), _integer_literal),
+    ((pl.Float32, pl.Float64), _float_literal),
+    ((pl.Decimal,), _decimal_literal),
+    ((pl.String, pl.Binary, pl.Boolean), _plain_literal),
+    ((pl.Date,), _date_literal),
+    ((pl.Datetime,), _time_literal),
+)

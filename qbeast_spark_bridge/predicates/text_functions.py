@@ -1,0 +1,397 @@
+"""Arithmetic, casts and functions of an SQL text in Spark's SQL, with the results that Polars has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+import polars as pl
+from sqlglot import exp
+
+from qbeast_core.query.sql.values import Interval
+from qbeast_spark_bridge.predicates.typed_sql import (
+    MICROS,
+    MOST_DIGITS,
+    UTC_MICROS,
+    Typed,
+    align,
+    as_decimal,
+    as_type,
+    bound_of,
+    refuse,
+    sql_type,
+)
+
+__all__ = ["FUNCTIONS", "cast", "moved"]
+
+_Function = Callable[[exp.Expr, list[Typed]], Typed]
+_SIGNS: Final[dict[type[exp.Expr], str]] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Mod: "%",
+    exp.IntDiv: "DIV",
+}
+_LONG: Final = 2**63 - 1
+_WHOLE: Final = "CAST('4503599627370496' AS DOUBLE)"
+"""From here on every double is a whole number."""
+_NAN: Final = "CAST('NaN' AS DOUBLE)"
+_MICROS_OF: Final = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
+_DAY_MICROS: Final = 86_400_000_000
+_OF_DAY: Final = {
+    "YEAR": "YEAR({})",
+    "QUARTER": "QUARTER({})",
+    "MONTH": "MONTH({})",
+    "DAY": "DAY({})",
+    "WEEK": "WEEKOFYEAR({})",
+    "DOY": "DAYOFYEAR({})",
+    "DAYOFYEAR": "DAYOFYEAR({})",
+    "DOW": "(DAYOFWEEK({}) - 1)",
+    "DAYOFWEEK": "(DAYOFWEEK({}) - 1)",
+    "ISODOW": "(WEEKDAY({}) + 1)",
+}
+_PARTS: Final[dict[type[exp.Expr], str]] = {
+    exp.Year: "YEAR",
+    exp.Quarter: "QUARTER",
+    exp.Month: "MONTH",
+    exp.Week: "WEEK",
+    exp.Day: "DAY",
+    exp.DayOfWeek: "DOW",
+    exp.DayOfWeekIso: "ISODOW",
+    exp.DayOfYear: "DOY",
+    exp.Hour: "HOUR",
+    exp.Minute: "MINUTE",
+    exp.Second: "SECOND",
+}
+
+
+def cast(part: Typed, dtype: pl.DataType, what: object) -> Typed:
+    """Cast a part; a value that the type does not hold becomes null."""
+    if part.dtype == dtype or part.dtype == pl.Null() or isinstance(part.value, str):
+        return as_type(part, dtype, what)
+    if dtype == pl.Int128() and part.dtype.is_integer():
+        digits = len(str(bound_of(part)))
+        return Typed(f"CAST({part.sql} AS DECIMAL({digits}, 0))", pl.Decimal(digits, 0), bound=bound_of(part))
+    if dtype == pl.Int128():
+        refuse(what)
+    sql, source, name = part.sql, part.dtype, sql_type(dtype)
+    if dtype.is_integer() and source.is_numeric():
+        whole = f"RINT({sql})" if source.is_float() else f"ROUND({sql})" if source.is_decimal() else sql
+        return Typed(f"TRY_CAST({whole} AS {name})", dtype)
+    is_exact = source.is_integer() or source.is_decimal() or source == pl.Boolean()
+    if dtype.is_numeric() and (is_exact or (source.is_float() and dtype == pl.Float64())):
+        via = f"CAST({sql} AS INT)" if source == pl.Boolean() else sql
+        return Typed(f"TRY_CAST({via} AS {name})", dtype)
+    if dtype == pl.String() and (source.is_integer() or source in (pl.Boolean(), pl.Date())):
+        return Typed(f"CAST({sql} AS STRING)", dtype)
+    return _day(part, what) if dtype == pl.Date() else as_type(part, dtype, what)
+
+
+def _arithmetic(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    what, (left, right) = node, arguments
+    if pl.Null() in (left.dtype, right.dtype):
+        return Typed("NULL", pl.Null())
+    left, right = (
+        as_type(one, other.dtype, what) if isinstance(one.value, str) else one
+        for one, other in ((left, right), (right, left))
+    )
+    if not (left.dtype.is_numeric() and right.dtype.is_numeric()):
+        return _days(node, left, right, what)
+    if isinstance(node, exp.Div):
+        return _divided(*(as_type(one, pl.Float64(), what) for one in (left, right)))
+    if left.dtype.is_float() or right.dtype.is_float():
+        if isinstance(node, exp.Mod | exp.IntDiv):
+            refuse(what)
+        (left, right), dtype = align([left, right], what)
+        return Typed(f"({left.sql} {_SIGNS[type(node)]} {right.sql})", dtype)
+    if left.dtype.is_decimal() or right.dtype.is_decimal():
+        return _decimals(node, left, right, what)
+    return _integers(node, left, right, what)
+
+
+def _integers(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
+    """Compute in a type that holds every result."""
+    if isinstance(node, exp.IntDiv | exp.Mod):
+        return _quotient(node, left, right, what)
+    one, other = bound_of(left), bound_of(right)
+    bound = one * other if isinstance(node, exp.Mul) else one + other
+    if bound >= 10**MOST_DIGITS:
+        refuse(what)
+    name = "BIGINT" if bound <= _LONG else f"DECIMAL({len(str(bound))}, 0)"
+    dtype = pl.Int64() if bound <= _LONG else pl.Decimal(len(str(bound)), 0)
+    sides = [left.sql, right.sql]
+    if bound <= _LONG:
+        sides = [f"CAST({side} AS BIGINT)" for side in sides]
+    else:  # Spark adds a digit to a sum, and the digits of factors
+        digits = (len(str(one)), len(str(other)))
+        sides = [f"CAST({side} AS DECIMAL({count}, 0))" for side, count in zip(sides, digits, strict=True)]
+    return Typed(f"CAST(({sides[0]} {_SIGNS[type(node)]} {sides[1]}) AS {name})", dtype, bound=bound)
+
+
+def _quotient(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
+    """Divide integers of 64 bits: by zero null; the least of them by -1 is no such integer any more."""
+    if max(bound_of(left), bound_of(right)) > _LONG + 1:
+        refuse(what)
+    one, other = (f"CAST({part.sql} AS BIGINT)" for part in (left, right))
+    if isinstance(node, exp.Mod):
+        return Typed(f"(CASE WHEN {other} != 0 THEN {one} % {other} END)", pl.Int64(), bound=bound_of(right))
+    if right.value not in (None, 0, -1):
+        return Typed(f"({one} DIV {other})", pl.Int64(), bound=bound_of(left))
+    name = "DECIMAL(19, 0)"
+    found = f"WHEN {other} = -1 THEN CAST(- CAST({one} AS {name}) AS {name})"
+    found += f" WHEN {other} != 0 THEN CAST({one} DIV {other} AS {name})"
+    return Typed(f"(CASE {found} END)", pl.Decimal(19, 0), bound=bound_of(left))
+
+
+def _decimals(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
+    """Compute exactly, where no result has more digits than Spark keeps."""
+    one, other = (as_decimal(part.dtype, part.value or part.bound or None) for part in (left, right))
+    whole = [kind.precision - kind.scale for kind in (one, other)]
+    if isinstance(node, exp.Mul):
+        scale, precision = one.scale + other.scale, one.precision + other.precision + 1
+    else:
+        scale = max(one.scale, other.scale)
+        precision = max(whole) + scale + 1
+    if isinstance(node, exp.IntDiv) or precision > MOST_DIGITS:
+        refuse(what)
+    sides = [as_type(part, kind, what).sql for part, kind in ((left, one), (right, other))]
+    found = f"({sides[0]} {_SIGNS[type(node)]} {sides[1]})"
+    if isinstance(node, exp.Mod):
+        found = f"(CASE WHEN {sides[1]} != 0 THEN {found} END)"
+    return Typed(f"CAST({found} AS DECIMAL({precision}, {scale}))", pl.Decimal(precision, scale))
+
+
+def _divided(left: Typed, right: Typed) -> Typed:
+    """Divide doubles as processors do: by zero too, which Spark refuses or makes null."""
+    by_zero = f"{left.sql} * POWER({right.sql}, CAST('-1' AS DOUBLE))"
+    return Typed(
+        f"(CASE WHEN {right.sql} = 0 THEN {by_zero} ELSE {left.sql} / {right.sql} END)", pl.Float64()
+    )
+
+
+def _days(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
+    """Move a date by days, or subtract two dates."""
+    if isinstance(node, exp.Add) and right.dtype == pl.Date():
+        left, right = right, left
+    moves = isinstance(node, exp.Add | exp.Sub) and left.dtype == pl.Date()
+    if moves and right.dtype.is_integer() and right.dtype != pl.Int64():
+        name = "DATE_ADD" if isinstance(node, exp.Add) else "DATE_SUB"
+        return Typed(f"{name}({left.sql}, {right.sql})", pl.Date())
+    if isinstance(node, exp.Sub) and left.dtype == right.dtype == pl.Date():
+        return Typed(f"CAST(DATEDIFF({left.sql}, {right.sql}) AS BIGINT)", pl.Int64(), bound=2**33)
+    return refuse(what)
+
+
+def _negated(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    (part,) = arguments
+    if part.dtype.is_integer():
+        return _integers(exp.Sub(), Typed("0", pl.Int32(), 0, 1), part, node)
+    if not part.dtype.is_numeric():
+        refuse(node)
+    return Typed(f"(- {part.sql})", part.dtype)
+
+
+def _day(part: Typed, what: object) -> Typed:
+    """Return the day of a date or time, in UTC."""
+    if part.dtype == pl.Date():
+        return part
+    if part.dtype == MICROS:
+        return Typed(f"CAST({part.sql} AS DATE)", pl.Date())
+    if part.dtype != UTC_MICROS:
+        refuse(what)
+    micros, day = f"UNIX_MICROS({part.sql})", f"CAST('{_DAY_MICROS}' AS BIGINT)"
+    days = f"CAST(({micros} - PMOD({micros}, {day})) DIV {day} AS INT)"
+    return Typed(f"DATE_FROM_UNIX_DATE({days})", pl.Date())
+
+
+def _extract(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    what, part = node, arguments[-1]
+    name = _PARTS.get(type(node)) or str(node.this.name).upper()
+    if part.dtype == pl.Date() and name in _MICROS_OF:
+        part = as_type(part, MICROS, what)
+    if name in _OF_DAY:
+        return Typed(f"CAST({_OF_DAY[name].format(_day(part, what).sql)} AS BIGINT)", pl.Int64(), bound=2**31)
+    if name not in _MICROS_OF or part.dtype not in (MICROS, UTC_MICROS):
+        refuse(what)
+    if part.dtype == MICROS:
+        return Typed(f"CAST({name}({part.sql}) AS BIGINT)", pl.Int64(), bound=2**31)
+    micros = f"PMOD(UNIX_MICROS({part.sql}), CAST('{_DAY_MICROS}' AS BIGINT)) DIV {_MICROS_OF[name]}"
+    return Typed(f"({micros}{'' if name == 'HOUR' else ' % 60'})", pl.Int64(), bound=2**31)
+
+
+def _truncated(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    what, part, unit = node, arguments[0], str(node.args["unit"].name).upper()
+    if part.dtype.is_temporal() and unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY"):
+        day = _day(part, what)
+        if unit != "DAY":
+            day = Typed(f"TRUNC({day.sql}, '{unit}')", pl.Date())
+        return as_type(day, part.dtype, what)
+    if part.dtype == pl.Date() and unit in _MICROS_OF:
+        return as_type(part, MICROS, what)
+    if part.dtype == MICROS and unit in _MICROS_OF:
+        known = list(_MICROS_OF)[: list(_MICROS_OF).index(unit) + 1]
+        times = [f"{name}({part.sql})" if name in known else "0" for name in _MICROS_OF]
+        days = [f"{name}({part.sql})" for name in ("YEAR", "MONTH", "DAY")]
+        return Typed(f"MAKE_TIMESTAMP_NTZ({', '.join([*days, *times])})", MICROS)
+    if part.dtype != UTC_MICROS or unit not in _MICROS_OF:
+        refuse(what)
+    micros = f"UNIX_MICROS({part.sql})"
+    step = f"CAST('{_MICROS_OF[unit]}' AS BIGINT)"
+    return Typed(f"TIMESTAMP_MICROS({micros} - PMOD({micros}, {step}))", UTC_MICROS)
+
+
+def moved(part: Typed, by: Interval, what: object) -> Typed:
+    """Move a date or time by an interval: by calendar months, then by a duration; in UTC."""
+    micros = by.duration // timedelta(microseconds=1)
+    if part.dtype == pl.Date():
+        part = as_type(part, MICROS, what)
+    if part.dtype == MICROS:
+        seconds = f"INTERVAL '{micros // 1_000_000}' SECOND + INTERVAL '0.{micros % 1_000_000:06}' SECOND"
+        return Typed(f"({part.sql} + INTERVAL '{by.months}' MONTH + {seconds})", MICROS)
+    if part.dtype != UTC_MICROS:
+        refuse(what)
+    start, day = f"UNIX_MICROS({part.sql})", f"CAST('{_DAY_MICROS}' AS BIGINT)"
+    if by.months:
+        days = f"UNIX_DATE(ADD_MONTHS({_day(part, what).sql}, {by.months}))"
+        start = f"({days} * {day} + PMOD({start}, {day}))"
+    return Typed(f"TIMESTAMP_MICROS({start} + CAST('{micros}' AS BIGINT))", UTC_MICROS)
+
+
+def _whole(name: str) -> _Function:
+    """Return FLOOR, CEIL or ROUND: of floats a float, however large."""
+
+    def write(node: exp.Expr, arguments: list[Typed]) -> Typed:
+        (part, *more) = arguments
+        if part.dtype.is_integer():
+            return part
+        places = more[0].value if more else 0
+        if part.dtype.is_decimal() and isinstance(places, int):
+            scale = min(places, part.dtype.scale)  # type: ignore[attr-defined]
+            digits = part.dtype.precision - part.dtype.scale + 1 + scale  # type: ignore[attr-defined]
+            digits_sql = f", {scale}" if more else ""
+            return Typed(f"{name}({part.sql}{digits_sql})", pl.Decimal(min(digits, MOST_DIGITS), scale))
+        if not part.dtype.is_float() or places:
+            refuse(node)
+        sql = f"CAST({part.sql} AS DOUBLE)"
+        found = f"(CASE WHEN ABS({sql}) < {_WHOLE} THEN CAST({name}({sql}) AS DOUBLE) ELSE {sql} END)"
+        return Typed(found, pl.Float64())
+
+    return write
+
+
+def _sign(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    (part,) = arguments
+    if not part.dtype.is_numeric():
+        refuse(node)
+    is_number = f" AND {part.sql} != {_NAN}" if part.dtype.is_float() else ""
+    whens = f"WHEN {part.sql} > 0{is_number} THEN 1 WHEN {part.sql} < 0 THEN -1 WHEN {part.sql} IS NOT NULL THEN 0"
+    return Typed(f"CAST((CASE {whens} END) AS TINYINT)", pl.Int8(), bound=1)
+
+
+def _absolute(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    (part,) = arguments
+    if not part.dtype.is_numeric():
+        refuse(node)
+    if not part.dtype.is_integer():
+        return Typed(f"ABS({part.sql})", part.dtype)
+    minus = _negated(exp.Neg(this=node.this), [part])
+    return Typed(
+        f"(CASE WHEN {part.sql} < 0 THEN {minus.sql} ELSE {part.sql} END)", minus.dtype, bound=minus.bound
+    )
+
+
+def _texts(form: str, dtype: pl.DataType | None = None) -> _Function:
+    """Return a function of texts, and of literal integers, whose arguments fill the places of a form."""
+
+    def write(node: exp.Expr, arguments: list[Typed]) -> Typed:
+        found = [as_type(one, pl.String(), node) if one.dtype == pl.Null() else one for one in arguments]
+        known = all(one.dtype == pl.String() or type(one.value) is int for one in found)
+        if not known or form.count("{") != len(found):
+            refuse(node)
+        return Typed(form.format(*(one.sql for one in found)), dtype or pl.String(), bound=2**31)
+
+    return write
+
+
+def _trimmed(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    position = str(node.args.get("position") or "BOTH")
+    letters = "' '" if len(arguments) == 1 else "{1}"
+    return _texts(f"TRIM({position} {letters} FROM {{0}})")(node, arguments)
+
+
+def _cut(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    return _texts("SUBSTRING({}, {})" if len(arguments) == 2 else "SUBSTRING({}, {}, {})")(node, arguments)
+
+
+def _joined(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    """Join texts; of CONCAT a null is no text, of ``||`` the result is null."""
+    parts = [cast(one, pl.String(), node).sql for one in arguments]
+    if isinstance(node, exp.Concat):
+        parts = [f"COALESCE({one}, '')" for one in parts]
+    return Typed(f"CONCAT({', '.join(parts)})", pl.String())
+
+
+def _first_known(name: str) -> _Function:
+    """Return COALESCE, GREATEST or LEAST, which pass over nulls in Spark too."""
+
+    def write(node: exp.Expr, arguments: list[Typed]) -> Typed:
+        parts, dtype = align(arguments, node)
+        if len(parts) == 1 or dtype.is_nested():
+            return parts[0] if len(parts) == 1 else refuse(node)
+        return Typed(f"{name}({', '.join(one.sql for one in parts)})", dtype)
+
+    return write
+
+
+def _nullif(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    (left, right), _ = align(arguments, node)
+    return Typed(
+        f"(CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {arguments[0].sql} END)", arguments[0].dtype
+    )
+
+
+def _is_nan(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    if not arguments[0].dtype.is_float():
+        refuse(node)
+    return Typed(f"({arguments[0].sql} = {_NAN})", pl.Boolean())
+
+
+def _root(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    if not arguments[0].dtype.is_numeric():
+        refuse(node)
+    return Typed(f"SQRT({as_type(arguments[0], pl.Float64(), '').sql})", pl.Float64())
+
+
+FUNCTIONS: Final[dict[type[exp.Expr], _Function]] = {
+    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv), _arithmetic),
+    **dict.fromkeys((exp.Extract, *_PARTS), _extract),
+    exp.Neg: _negated,
+    exp.TimestampTrunc: _truncated,
+    exp.Abs: _absolute,
+    exp.Floor: _whole("FLOOR"),
+    exp.Ceil: _whole("CEIL"),
+    exp.Sign: _sign,
+    exp.Sqrt: _root,
+    exp.IsNan: _is_nan,
+    exp.Coalesce: _first_known("COALESCE"),
+    exp.Greatest: _first_known("GREATEST"),
+    exp.Least: _first_known("LEAST"),
+    exp.Nullif: _nullif,
+    exp.Length: _texts("CAST(CHAR_LENGTH({}) AS BIGINT)", pl.Int64()),
+    exp.StartsWith: _texts("STARTSWITH({}, {})", pl.Boolean()),
+    exp.EndsWith: _texts("ENDSWITH({}, {})", pl.Boolean()),
+    exp.Contains: _texts("CONTAINS({}, {})", pl.Boolean()),
+    exp.Lower: _texts("LOWER({})"),
+    exp.Upper: _texts("UPPER({})"),
+    exp.Left: _texts("LEFT({}, {})"),
+    exp.Right: _texts("RIGHT({}, {})"),
+    exp.Replace: _texts("REPLACE({}, {}, {})"),
+    exp.StrPosition: _texts("CAST(INSTR({}, {}) AS BIGINT)", pl.Int64()),
+    exp.Trim: _trimmed,
+    exp.Substring: _cut,
+    exp.Round: _whole("ROUND"),
+    exp.DPipe: _joined,
+    exp.Concat: _joined,
+}
+"""What Spark computes with the same results, given the right types. All else is refused."""

@@ -1,0 +1,217 @@
+"""Parts of Spark's SQL with their Polars types, brought to one type before Spark compares or computes with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import reduce
+from typing import Any, Final, NoReturn
+
+import polars as pl
+from sqlglot import exp
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_spark_bridge.predicates.literals import SQL_TYPES, spark_literal
+
+__all__ = [
+    "MICROS",
+    "MOST_DIGITS",
+    "UTC_MICROS",
+    "Typed",
+    "align",
+    "as_decimal",
+    "as_type",
+    "bound_of",
+    "refuse",
+    "sql_type",
+    "typed_literal",
+]
+
+MOST_DIGITS: Final = 38
+"""Of a decimal in Spark and in DuckDB."""
+
+MICROS: Final = pl.Datetime("us")
+UTC_MICROS: Final = pl.Datetime("us", "UTC")
+_DIGITS: Final[dict[pl.DataType, int]] = {pl.Int8(): 3, pl.Int16(): 5, pl.Int32(): 10, pl.Int64(): 19}
+_BOUNDS: Final[dict[pl.DataType, int]] = {
+    pl.Int8(): 2**7,
+    pl.Int16(): 2**15,
+    pl.Int32(): 2**31,
+    pl.Int64(): 2**63,
+}
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_MOMENT: Final = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
+)
+_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A part in Spark's SQL, whose value every setting of a session leaves alone.
+
+    Attributes
+    ----------
+    sql : str
+        The part; a word, a call, or in parentheses.
+    dtype : polars.DataType
+        Its type; Null for a bare NULL.
+    value : object
+        What a literal is; None for all else. It takes the type of what it is compared with.
+    bound : int
+        The largest magnitude of an integer that is computed; 0: any of its type.
+    """
+
+    sql: str
+    dtype: pl.DataType
+    value: Any = None
+    bound: int = 0
+
+
+def refuse(what: object) -> NoReturn:
+    """Refuse a part that Spark does not have, or defines in another way."""
+    what = what.sql("duckdb") if isinstance(what, exp.Expr) else what
+    msg = (
+        f"Spark has no equal of {str(what)[:100]!r}: it would keep other rows than Polars; nothing was read. Filter "
+        'the DataFrame by a condition of Spark, or read with spark.read.format("qbeast").option("where", ...).'
+    )
+    raise InvalidInputError(msg, argument="where")
+
+
+def typed_literal(value: Any, dtype: pl.DataType) -> Typed:
+    """Return a literal in its own type."""
+    if value is None:
+        return Typed(f"CAST(NULL AS {SQL_TYPES[dtype]})" if dtype in SQL_TYPES else "NULL", dtype)
+    found = spark_literal(pl.Series([value], dtype=dtype), dtype)
+    if found is None:
+        refuse(value)
+    return Typed(found.text, dtype, value)
+
+
+def align(parts: Sequence[Typed], what: object) -> tuple[list[Typed], pl.DataType]:
+    """Return parts in the one type that all of them have in common."""
+    dtype = reduce(lambda left, right: _common(left, right, what), parts, Typed("NULL", pl.Null())).dtype
+    return [as_type(part, dtype, what) for part in parts], dtype
+
+
+def bound_of(part: Typed) -> int:
+    """Return the largest magnitude that an integer may have."""
+    if isinstance(part.value, int):
+        return abs(part.value)
+    return part.bound or _BOUNDS.get(part.dtype) or 10 ** (as_decimal(part.dtype).precision or MOST_DIGITS)
+
+
+def as_type(part: Typed, dtype: pl.DataType, what: object) -> Typed:
+    """Return a part in another type, to which every value of its own leads."""
+    if part.dtype == dtype:
+        return part
+    if part.dtype == pl.Null():
+        return Typed(f"CAST(NULL AS {sql_type(dtype)})" if dtype != pl.Null() else "NULL", dtype)
+    if part.value is not None:
+        return typed_literal(_converted(part.value, dtype, what), dtype)
+    if (
+        dtype.is_numeric()
+        and part.dtype.is_numeric()
+        and not (part.dtype.is_float() and not dtype.is_float())
+    ):
+        # Integers of different sizes Spark compares by itself, and keeps the column bare for its statistics.
+        sql = part.sql if dtype.is_integer() else f"CAST({part.sql} AS {sql_type(dtype)})"
+        return Typed(sql, dtype)
+    if part.dtype == pl.Date() and dtype == MICROS:
+        return Typed(f"CAST({part.sql} AS TIMESTAMP_NTZ)", dtype)
+    if part.dtype == pl.Date() and dtype == UTC_MICROS:
+        return Typed(f"TIMESTAMP_MICROS(UNIX_DATE({part.sql}) * CAST('86400000000' AS BIGINT))", dtype)
+    refuse(what)
+
+
+def sql_type(dtype: pl.DataType) -> str:
+    """Return the name of a type in Spark."""
+    return f"DECIMAL({dtype.precision}, {dtype.scale})" if isinstance(dtype, pl.Decimal) else SQL_TYPES[dtype]
+
+
+def as_decimal(dtype: pl.DataType, value: Any = None) -> pl.Decimal:
+    """Return the decimal that holds every value of an integer type, or a literal."""
+    if isinstance(dtype, pl.Decimal):
+        return dtype
+    return pl.Decimal(len(str(abs(value))) if isinstance(value, int) else _DIGITS[dtype], 0)
+
+
+def _common(left: Typed, right: Typed, what: object) -> Typed:
+    """Return a part of the type that both have; a literal of text or of a whole number takes the other's."""
+    if left.dtype == right.dtype:
+        return Typed("", left.dtype, left.value if left.value is not None else right.value)
+    if pl.Null() in (left.dtype, right.dtype):
+        return right if left.dtype == pl.Null() else left
+    pair = (left, right) if left.value is not None and right.value is None else (right, left)
+    if pair[0].value is not None and _takes(*pair):
+        is_larger = isinstance(pair[0].value, int) and len(str(abs(pair[0].value))) >= _DIGITS.get(
+            pair[1].dtype, 99
+        )
+        return Typed("", pl.Int64() if is_larger else pair[1].dtype)
+    dtype = _wider(left, right)
+    if dtype is None:
+        refuse(what)
+    return Typed("", dtype)
+
+
+def _takes(literal: Typed, other: Typed) -> bool:
+    """Tell whether a literal is read in the type of the other side."""
+    if literal.dtype == pl.String():
+        return other.dtype.is_numeric() or other.dtype.is_temporal()
+    if other.dtype.is_float():
+        return literal.dtype.is_numeric() and literal.dtype != pl.Float64()
+    if other.dtype.is_integer():
+        return isinstance(literal.value, int) and -(2**63) <= literal.value < 2**63
+    return other.dtype == UTC_MICROS and literal.dtype == MICROS
+
+
+def _wider(left: Typed, right: Typed) -> pl.DataType | None:
+    kinds = left.dtype, right.dtype
+    if all(kind.is_integer() for kind in kinds):
+        return pl.Int64()
+    if all(kind.is_numeric() for kind in kinds):
+        if any(kind.is_float() for kind in kinds):
+            return pl.Float64()
+        one, other = (as_decimal(part.dtype, part.value) for part in (left, right))
+        scale = max(one.scale, other.scale)
+        digits = max((one.precision or 0) - one.scale, (other.precision or 0) - other.scale) + scale
+        return pl.Decimal(digits, scale) if digits <= MOST_DIGITS else None
+    if pl.Date() in kinds and (MICROS in kinds or UTC_MICROS in kinds):
+        return kinds[0] if kinds[1] == pl.Date() else kinds[1]
+    return None
+
+
+def _converted(value: Any, dtype: pl.DataType, what: object) -> Any:
+    """Return a literal's value in another type."""
+    try:
+        if isinstance(value, str) and dtype.is_temporal():
+            return _moment(value, dtype)
+        if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+            refuse(what)
+        if dtype.is_float():
+            return float(value)
+        number = Decimal(value)
+        return int(number) if dtype.is_integer() and number == int(number) else number
+    except (ValueError, OverflowError, ArithmeticError):
+        refuse(what)
+    except TypeError:
+        return _of_day(value, dtype)
+
+
+def _moment(text: str, dtype: pl.DataType) -> date | datetime:
+    if dtype == pl.Date() and _DAY.fullmatch(text):
+        return date.fromisoformat(text)
+    if dtype not in (MICROS, UTC_MICROS) or not _MOMENT.fullmatch(text):
+        raise ValueError(text)
+    return _of_day(datetime.fromisoformat(text), dtype)
+
+
+def _of_day(value: Any, dtype: pl.DataType) -> datetime:
+    """Return a day or a moment as the other type has it: without a zone it is in UTC."""
+    moment = value if isinstance(value, datetime) else datetime.combine(value, datetime.min.time())
+    if dtype == UTC_MICROS:
+        return moment.astimezone(UTC) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)

@@ -1,0 +1,176 @@
+"""One text means the same on Spark as in Polars: the same rows, or a refusal that names a part."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import qbeast
+from qbeast_core.errors import InvalidInputError
+from qbeast_spark_bridge import read_table
+from qbeast_spark_bridge.predicates.predicates import understand
+from tests.helpers.tables import small_files
+from tests.query.sql.texts import ROWS, conditions
+from tests.spark.frames import INDEXED, every_type, numbers, to_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.connect, pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")]
+FRAME = every_type(300).drop("list")
+SCHEMA = FRAME.schema
+# A failing example is shown as it was found: each takes a job, shrinking would take minutes.
+quick = settings(
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@contextmanager
+def chosen(spark: SparkSession, **values: str) -> Generator[None]:
+    """Choose settings for a while: `session_timeZone` is `spark.sql.session.timeZone`."""
+    named = {f"spark.sql.{name.replace('_', '.')}": value for name, value in values.items()}
+    before = {name: spark.conf.get(name, None) for name in named}
+    try:
+        for name, value in named.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    return to_spark(spark, ROWS, tmp_path_factory.mktemp("texts") / "rows", parts=1)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "t"
+    with small_files(file_rows=40, page_rows=5):
+        qbeast.write_table(FRAME, path, columns=INDEXED, cube_size=25)
+    return path
+
+
+def check_texts(rows: DataFrame, texts: list[str]) -> int:
+    """Compare the rows that each text keeps in Spark and in Polars; count those that are not refused."""
+    written: list[tuple[str, str, list[int]]] = []
+    for text in dict.fromkeys(texts):
+        try:
+            found = understand(text, ROWS.schema)
+            assert found.predicate is not None
+            kept = ROWS.filter(found.predicate)["id"].to_list()
+        except (InvalidInputError, pl.exceptions.PolarsError):
+            continue
+        written.append((text, str(found.condition), kept))
+    marks = [f"({sql}) AS p{number}" for number, (_, sql, _) in enumerate(written)]
+    truths = pl.DataFrame(rows.selectExpr("id", *marks).toArrow()).sort("id")
+    for number, (text, sql, kept) in enumerate(written):
+        assert truths.filter(pl.col(f"p{number}"))["id"].to_list() == kept, f"{text}\n{sql}"
+    return len(written)
+
+
+@settings(quick, max_examples=1)
+@given(texts=st.lists(conditions(), min_size=60, max_size=60))
+def test_random_texts_keep_the_rows_of_polars(rows: DataFrame, texts: list[str]) -> None:
+    assert check_texts(rows, texts)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@settings(quick, max_examples=40)
+@given(
+    texts=st.lists(conditions(), min_size=50, max_size=50), zone=st.sampled_from(["UTC", "Asia/Kathmandu"])
+)
+def test_random_texts_keep_the_rows_under_every_setting(
+    spark: SparkSession, rows: DataFrame, texts: list[str], zone: str, ansi: str
+) -> None:
+    with chosen(spark, ansi_enabled=ansi, session_timeZone=zone):
+        check_texts(rows, texts)
+
+
+TEXTS = (
+    "whole >= 0 AND small <> 3",
+    "`x.y` = 'a b' OR \"x.y\" LIKE 'é%'",
+    "real > 0 AND real BETWEEN -5 AND 1e1 AND NOT isnan(real)",
+    "NOT (real <= 0 OR single IS NULL)",
+    "single IN (0.5, -0.0, 1) OR single = 0.1",
+    "small IN (1, 2.5, NULL) OR small < 16777217",
+    "small > 2.5 AND small + small > 127",
+    "whole + whole > 9223372036854775807 OR whole * whole < 100",
+    "whole // 2 = 1 OR whole % 7 = -3",
+    "-whole > 0 AND abs(small) >= 100",
+    "money < 1000.005 AND wide <> 5",
+    "money * 2 + 0.5 > wide",
+    "real / small > 1",
+    "small / 0 > 1e300",
+    "\"`day`\" >= DATE '1900-01-01'",
+    "\"`day`\" BETWEEN '1900-01-01' AND '2100-01-01'",
+    "moment >= TIMESTAMPTZ '1900-01-01 00:00:00+02:00'",
+    "moment >= '1900-01-01' AND naive >= '1500-06-01 12:00:00.5'",
+    'extract(hour FROM moment) > 11 AND hour(naive) > 11 AND year("`day`") < 1900',
+    "date_trunc('month', moment) = date_trunc('month', CAST(\"`day`\" AS TIMESTAMPTZ)) OR dayofweek(naive) = 0",
+    "date_trunc('hour', naive) > TIMESTAMP '2000-01-01 00:00:00' + INTERVAL 90 DAY",
+    "naive + INTERVAL 1 MONTH > '2000-03-01' AND moment - INTERVAL 36 HOUR < '2000-03-01'",
+    "flag IS NOT TRUE",
+    "flag IS NOT FALSE AND (small > 1) IS DISTINCT FROM flag",
+    "whole IS DISTINCT FROM 7 AND NOT (small NOT BETWEEN 1 AND 100 AND small IS NOT NULL)",
+    "`x.y` LIKE '%!_%' ESCAPE '!' OR `x.y` LIKE '%\\%'",
+    "length(`x.y`) > 4 AND upper(`x.y`) > 'É' AND substring(`x.y`, 1, 1) || 'x' = 'éx'",
+    "struct.n % 2 = 1 AND struct.s IS NULL",
+    "CASE WHEN flag THEN small ELSE whole END > 5",
+    "coalesce(small, 0) = 0 OR nullif(small, 3) IS NULL OR greatest(small, 100) > 100",
+    "TRY_CAST(real AS INTEGER) = 2 OR CAST(small AS VARCHAR) = '-3'",
+    "small = NULL OR flag",
+    "1 = 1",
+)
+
+
+@pytest.mark.parametrize(("ansi", "zone"), [("true", "America/New_York"), ("false", "Asia/Kathmandu")])
+def test_a_text_reads_the_rows_of_polars(spark: SparkSession, table: Path, ansi: str, zone: str) -> None:
+    with chosen(spark, ansi_enabled=ansi, session_timeZone=zone):
+        found = [numbers(read_table(spark, table, where=text)) for text in TEXTS]
+    for text, kept in zip(TEXTS, found, strict=True):
+        assert kept == qbeast.read_table(table, where=text)["row"].sort().to_list(), text
+    assert sum(map(len, found)) > len(FRAME)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("flag AND regexp_matches(`x.y`, 'a')", "REGEXP_MATCHES"),
+        ("flag OR real ^ 2 > 1", "POW"),
+        ("ln(real) > 1", "LN"),
+        ("round(real, 2) = 1.25", "ROUND"),
+        ("money * money * money > 1", "money"),
+        ("moment > naive", "naive"),
+    ],
+)
+def test_what_spark_defines_otherwise_is_refused_by_name(text: str, part: str) -> None:
+    with pytest.raises(InvalidInputError, match="Filter the DataFrame") as caught:
+        understand(text, SCHEMA)
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "small >", "small > 1; DROP TABLE t", "(SELECT 1) > 0", "nowhere > 1", "small", "WHERE flag"]
+)
+def test_what_is_no_condition_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="nothing was read"):
+        understand(text, SCHEMA)
+
+
+def test_a_collated_column_is_compared_by_spark_alone() -> None:
+    with pytest.raises(InvalidInputError, match="collation"):
+        understand("`x.y` = 'a'", SCHEMA, ["x.y"])
