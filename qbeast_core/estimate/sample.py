@@ -254,8 +254,7 @@ class Sample:
             unseen=_unseen(np.maximum(np.abs(least), np.abs(most)), farthest())
             if everything
             else np.zeros(0),
-            deviates=(compared is not None and looked_at.seen(probability).deviates(*compared))
-            or (squares is not None and looked_at.seen(probability).lacks_keys(squares)),
+            deviates=looked_at.deviates(rows[:, 0].sum(), probability, compared, squares),
         )
 
 
@@ -300,10 +299,18 @@ class _Looked:
             for at in range(chosen.height)
         ]
 
-    def seen(self, probability: float) -> SeenRows:
-        """Return how many rows the sampled keys have."""
+    def deviates(
+        self, kept: float, probability: float, compared: tuple[int, int] | None, squares: float | None
+    ) -> bool:
+        """Tell whether the sample differs from what is known by more than chance explains."""
+        if compared is not None and not self.calibrated:
+            # Each key has a row at least: where that explains how many there are, no key has to be looked at.
+            compared = compared if SeenRows(kept, kept, probability).deviates(*compared) else None
+        if compared is None and not squares:
+            return False
         sizes = self.rows_of_keys
-        return SeenRows(sizes.power(1), sizes.power(2), probability)
+        seen = SeenRows(sizes.power(1), sizes.power(2), probability)
+        return (compared is not None and seen.deviates(*compared)) or seen.lacks_keys(squares or 0.0)
 
     @cached_property
     def rows_of_keys(self) -> CountedKeys:

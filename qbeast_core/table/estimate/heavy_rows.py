@@ -76,7 +76,7 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
         found = parse_heavy(tags[number], int(records[number]))
         if found is not None:
             listed[number] = found
-    others = _squares_without_list(reader.snapshot.files.filter(pl.Series(opened.opened)))
+    others = _squares_without_list(reader.snapshot.files, pl.Series(opened.opened))
     if not listed:
         return HeavyRows({}, others)
     heavy = _heaviest(listed.values(), rows)
@@ -106,10 +106,11 @@ def _heaviest(listed: Iterable[HeavyKeys], rows: int) -> I32Array:
     return heavy
 
 
-def _squares_without_list(files: pl.DataFrame) -> float:
+def _squares_without_list(files: pl.DataFrame, opened: pl.Series) -> float:
     """Return the least that the sum of the squares of all keys' rows can be, if some files have no list; else 0.0."""
-    without = files["keys"].str.starts_with(OLD_VERSION).fill_null(value=False)
+    without = opened & files["keys"].str.starts_with(OLD_VERSION).fill_null(value=False)
     if not without.any():
         return 0.0
-    known = count_keys(files.filter(without)).total
-    return known.squares + int(files["num_records"].sum()) - known.rows
+    old = files.select("keys", "num_records").filter(without)
+    known = count_keys(old).total
+    return known.squares + int(old["num_records"].sum()) - known.rows

@@ -277,6 +277,8 @@ class Reading:
     @cached_property
     def apart(self) -> Window | None:
         """The read of these rows; None if there are none."""
+        if not any(one.apart for one in self.heavy.files.values()):
+            return None
         chosen = apart(self._kept.selection, self.heavy.files)
         read = Plan(self.reader, replace(self._kept, selection=chosen), None, self.question.columns)
         return Window(read, by_key=False, left=self._left) if chosen.opened.any() else None
