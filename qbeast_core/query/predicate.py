@@ -209,6 +209,10 @@ def _parse_missing(children: Sequence[Term], *, equal: bool) -> Node:
     if left.is_constant:
         left, right = right, left
     operand, value = left.operand(), right.evaluate_one()
+    if operand is None and equal and value is not None and isinstance(value.dtype, pl.Boolean):
+        return (
+            Unknown() if value.null_count() else _parse(left, negated=not value.item())
+        )  # IS TRUE, IS FALSE
     if operand is None or operand.casts or value is None:
         return Unknown()
     if value.null_count():

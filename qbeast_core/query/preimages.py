@@ -24,10 +24,9 @@ Preimage: TypeAlias = tuple[Term, list[_Together]]
 
 _MOST_OF: Final[dict[type[pl.DataType], int]] = {
     dtype: (1 << bits - 1) - 1
-    for dtype, bits in ((pl.Int8, 8), (pl.Int16, 16), (pl.Int32, 32), (pl.Int64, 64))
+    for dtype, bits in ((pl.Int8, 8), (pl.Int16, 16), (pl.Int32, 32), (pl.Int64, 64), (pl.Int128, 128))
 }
 _INTEGERS, _FLOATS = tuple(_MOST_OF), (pl.Float32, pl.Float64)
-_LEAST, _MOST = -(2**63), 2**63 - 1
 _NAN: Final = pl.Series([math.nan])
 _SINGLE, _DOUBLE = (Fraction(10) ** 15, 21, 140), (Fraction(10) ** 150, 50, 1060)
 """Of floats: numbers within which nothing overflows, binary digits that rounding leaves right, digits of the least."""
@@ -199,9 +198,11 @@ def _of_floats(line: _Line, result: pl.DataType, op: Op, asked: Fraction) -> lis
 def _of_integers(
     line: _Line, result: pl.DataType, op: Op, asked: Fraction, slack: Fraction
 ) -> list[_Together]:
+    source = line.inner.dtype
     turned = mirror_op(op) if line.slope < 0 else op
     low, high = line.solve(asked) - slack, line.solve(asked) + slack
-    return [_between(turned, _integer(math.ceil(low)), _integer(math.floor(high))), *_wrapped(result, line)]
+    ends = _integer(math.ceil(low), source), _integer(math.floor(high), source)
+    return [_between(turned, *ends), *_wrapped(result, line)]
 
 
 def _rounding(result: pl.DataType, line: _Line, asked: Fraction) -> Fraction | None:
@@ -216,14 +217,14 @@ def _rounding(result: pl.DataType, line: _Line, asked: Fraction) -> Fraction | N
 
 def _wrapped(result: pl.DataType, line: _Line) -> list[_Together]:
     """Return where arithmetic on integers goes beyond their type and comes back at the other end."""
-    most = _MOST_OF[type(result)]
+    most, source = _MOST_OF[type(result)], line.inner.dtype
     ends = line.solve(Fraction(most)), line.solve(Fraction(-most - 1))
     above, below = math.floor(max(ends)), math.ceil(min(ends))
     found: list[_Together] = []
     if above < most:
-        found.append([(">", _integer(above))])
+        found.append([(">", _integer(above, source))])
     if below > -most - 1:
-        found.append([("<", _integer(below))])
+        found.append([("<", _integer(below, source))])
     return found
 
 
@@ -237,8 +238,12 @@ def _between(op: Op, low: pl.Series, high: pl.Series) -> _Together:
     return found
 
 
-def _integer(value: int) -> pl.Series:
-    return pl.Series([min(max(value, _LEAST), _MOST)], dtype=pl.Int64)
+def _integer(value: int, source: pl.DataType | None) -> pl.Series:
+    """Return a bound of a column, of 64 bits, and of 128 where the column has these and the bound needs them."""
+    wide = isinstance(source, pl.Int128) and not -(2**63) <= value < 2**63
+    dtype = pl.Int128 if wide else pl.Int64
+    most = _MOST_OF[dtype]
+    return pl.Series([min(max(value, -most - 1), most)], dtype=dtype)
 
 
 def _number(value: pl.Series) -> Fraction | None:

@@ -52,6 +52,10 @@ def _function_plans(column: pl.Expr, dtype: pl.DataType, value: Any) -> list[tup
         ]
         made += [column + 0.1, column - 1e9, column * 2.5, 0.3 - column, column / -0.7, -(column * 3 + 1)]
         made += [column * pl.lit(-3, dtype=pl.Int8), column + pl.lit(2**62), column * 1e-300, column / 1e-40]
+    if dtype.is_integer():
+        wide = column.cast(pl.Int128)
+        made += [wide + 1, 7 - wide, wide * -3, wide * pl.lit(2**62, dtype=pl.Int128) + 5, -(wide * wide) + 2]
+        made += [column.cast(pl.Int64) * 2 + 1, (wide * pl.lit(2**120, dtype=pl.Int128)) - 1]
     if isinstance(dtype, (pl.Date, pl.Datetime)):
         made += [column.dt.year(), -column.dt.year(), column.dt.year() * 2 - 1, column.dt.month()]
         made += [column.dt.truncate(unit) for unit in ("1mo", "1w", "1d", "3q", "17h", "1y")]

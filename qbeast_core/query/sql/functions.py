@@ -89,6 +89,7 @@ _NODES_OF_PARTS: Final[dict[type[exp.Expr], str]] = {
     exp.Hour: "HOUR",
     exp.Minute: "MINUTE",
     exp.Second: "SECOND",
+    exp.TimeToUnix: "EPOCH",
 }
 _FLOATING: Final[dict[type[exp.Expr], _Part]] = {
     exp.Sqrt: lambda value: value.sqrt(),
@@ -184,7 +185,7 @@ def _in_utc(value: Value) -> pl.Expr:
 
 
 def _name(node: exp.Expr) -> str:
-    return str(node.this).lower() if isinstance(node, exp.Anonymous) else node.key
+    return str(node.this).lower() if isinstance(node, exp.Anonymous) else _SHOWN.get(type(node), node.key)
 
 
 def _one(node: exp.Expr, arguments: Arguments) -> Value:
@@ -228,6 +229,8 @@ def _const_integer(node: exp.Expr, value: Value, least: int = 0) -> int:
 
 def _abs(node: exp.Expr, arguments: Arguments) -> Value:
     value = _number(node, _one(node, arguments))
+    if value.is_null:
+        return value
     if isinstance(value.dtype, INTEGERS):  # the least number of a type has no positive counterpart in it
         value = arithmetic("+", value, Value(pl.lit(0), pl.Int32(), 0))
     return Value(value.expr.abs(), value.dtype, bound=value.bound)
@@ -272,6 +275,8 @@ def _extreme(node: exp.Expr, arguments: Arguments) -> Value:
         invalid_sql(f"{_name(node)!r} takes at most {MAX_COMPARED} arguments")
     largest = isinstance(node, exp.Greatest)
     exprs, dtype, bound = unified(arguments, _name(node))
+    if dtype.is_nested():
+        invalid_sql(f"{_name(node)!r} is not defined for {shown(dtype)}")
     if not dtype.is_float():
         join = pl.max_horizontal if largest else pl.min_horizontal
         return Value(join(*exprs), dtype, bound=bound)
@@ -342,12 +347,10 @@ def _end(node: exp.Expr, arguments: Arguments) -> Value:
 
 def _find(node: exp.Expr, arguments: Arguments) -> Value:
     value, part = _text(node, arguments[0]).expr, _const_text(node, arguments[1])
-    before = (
-        value.str.splitn(part, 2).struct.field("field_0").str.len_chars()
-    )  # Polars' own find counts bytes
-    found = (
-        pl.when(value.str.contains(part, literal=True)).then(before + 1).otherwise(value.str.len_chars() * 0)
-    )
+    # Polars' own find counts bytes, and cuts at the first letter where there is nothing to find.
+    before = value.str.splitn(part, 2).struct.field("field_0").str.len_chars() if part else pl.lit(0)
+    occurs = value.str.contains(part, literal=True)
+    found = pl.when(occurs).then(before + 1).otherwise(occurs.cast(pl.Int64))  # 0 or null
     return Value(found.cast(pl.Int64), pl.Int64(), bound=1 << 33)
 
 
@@ -361,14 +364,13 @@ def _replace(node: exp.Expr, arguments: Arguments) -> Value:
 
 def _contains(node: exp.Expr, arguments: Arguments) -> Value:
     value, part = _two(node, arguments)
-    if isinstance(value.dtype, pl.List):
+    if isinstance(node, exp.Contains) and isinstance(value.dtype, pl.List):
         return _list_contains(node, arguments)
     first, second = _text(node, value).expr.str, _text(node, part).expr
-    if isinstance(node, exp.StartsWith):
-        return boolean(first.starts_with(second))
     if isinstance(node, exp.Contains):
         return boolean(first.contains(second, literal=True))
-    return boolean(first.ends_with(second))
+    at_start = isinstance(node, exp.StartsWith) or _name(node) == "prefix"
+    return boolean(first.starts_with(second) if at_start else first.ends_with(second))
 
 
 def _list_contains(node: exp.Expr, arguments: Arguments) -> Value:
@@ -481,6 +483,7 @@ _FUNCTIONS: Final[dict[type[exp.Expr], Function]] = {
     exp.Floor: _whole,
     exp.Ceil: _whole,
     exp.Round: _round,
+    exp.Trunc: _truncate,
     exp.Log: _log,
     exp.Pow: _binary("^"),
     exp.Mod: _binary("%"),
@@ -505,10 +508,19 @@ _FUNCTIONS: Final[dict[type[exp.Expr], Function]] = {
     exp.Concat: _concat,
     exp.Date: _date,
 }
+_SHOWN: Final[dict[type[exp.Expr], str]] = {
+    exp.ArrayContains: "list_contains",
+    exp.RegexpLike: "regexp_matches",
+    exp.StartsWith: "starts_with",
+    exp.EndsWith: "ends_with",
+    exp.StrPosition: "strpos",
+}
+"""Names for messages, where those of the nodes differ."""
+
 NAMED: Final[dict[str, Function]] = {
     "date_part": _date_part,
     "datepart": _date_part,
+    "prefix": _contains,
     "suffix": _contains,
-    "trunc": _truncate,
 }
 """Functions for which sqlglot has no node, by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -147,8 +147,18 @@ class Lowering:
     clock: Clock | None = None
 
     def value(self, node: exp.Expr) -> Value:
-        """Lower any expression."""
+        """Lower any expression; what depends on no column is computed at once."""
         node = without_parentheses(node)
+        value = self._value(node)
+        if value.is_const or value.dtype.is_nested() or value.expr.meta.root_names():
+            return value
+        try:  # Polars returns one row for some expressions without a column
+            found = pl.select(value.expr).to_series()
+        except pl.exceptions.PolarsError as error:
+            invalid_sql(f"{node.sql('duckdb')[:60]!r} has no value", error)
+        return replace(value, expr=pl.lit(found.item(), dtype=found.dtype))
+
+    def _value(self, node: exp.Expr) -> Value:
         found = _BY_TYPE.get(type(node))
         if found is not None:
             return found(self, node)
@@ -347,7 +357,7 @@ _BY_TYPE: Final[Mapping[type[exp.Expr], Callable[[Lowering, Any], Value]]] = {
     exp.Bracket: Lowering.element,
     exp.Literal: Lowering.literal,
     exp.Boolean: lambda _, node: truth(bool(node.this)),
-    exp.Null: lambda *_: NULL,
+    exp.Null: lambda _, __: NULL,
     exp.Is: Lowering.tested,
     exp.In: Lowering.member,
     exp.Between: Lowering.ranged,

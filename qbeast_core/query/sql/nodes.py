@@ -52,11 +52,19 @@ NODES: Final[_Nodes] = {
         exp.Extract, exp.Year, exp.Quarter, exp.Month, exp.Week, exp.Day, exp.DayOfWeek, exp.DayOfWeekIso
     ),
     **_nodes(
-        exp.DayOfYear, exp.Hour, exp.Minute, exp.Second, exp.Date, exp.CurrentDate, exp.CurrentTimestamp
+        exp.DayOfYear,
+        exp.Hour,
+        exp.Minute,
+        exp.Second,
+        exp.Date,
+        exp.CurrentDate,
+        exp.CurrentTimestamp,
+        exp.TimeToUnix,
     ),
     **_nodes(
         exp.Abs, exp.Sign, exp.Floor, exp.Ceil, exp.Sqrt, exp.Exp, exp.Ln, exp.Log, exp.Nullif, exp.IsNan
     ),
+    **_nodes(exp.Trunc),
     **_nodes(exp.Round, args="decimals"),
     **_nodes(
         exp.Lower, exp.Upper, exp.Length, exp.Left, exp.Right, exp.StartsWith, exp.EndsWith, exp.Contains

@@ -318,7 +318,7 @@ def inner_type(dtype: pl.List) -> pl.DataType:
 
 def shown(dtype: pl.DataType) -> str:
     """Return the name of a type as SQL writes it, for messages."""
-    names = {
+    names: dict[type[pl.DataType], str] = {
         pl.String: "VARCHAR",
         pl.Float64: "DOUBLE",
         pl.Float32: "FLOAT",

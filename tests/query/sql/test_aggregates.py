@@ -98,7 +98,9 @@ def test_a_query_gives_keys_aggregates_and_condition() -> None:
     assert list(query.by) == ["t", "positive"]
     assert list(query.aggregates) == ["total", "count(*)"]
     assert query.where is not None
-    found = ROWS.filter(query.where).group_by(**query.by).agg(**query.aggregates)
+    found = (
+        ROWS.filter(query.where).group_by(*(e.alias(n) for n, e in query.by.items())).agg(**query.aggregates)
+    )
     context = pl.SQLContext({"self": ROWS}, eager=True)
     expected = context.execute(
         "SELECT t, b > 0 AS positive, sum(a) AS total, count(*) AS n FROM self WHERE a > -10 GROUP BY t, b > 0"
