@@ -155,7 +155,7 @@ CONDITIONS = [
     ("id >", "cannot be read as SQL"),
     ("id > 1; id < 3", "cannot be read as SQL"),
     ("nope = 1", "no such column(s): ['nope']"),
-    ("brand > 3", "cannot be evaluated"),
+    ("brand > 3", "combines INTEGER and VARCHAR"),
     ("id", "neither true nor false"),
 ]
 
@@ -167,12 +167,12 @@ def test_a_bad_condition_is_told_in_a_line(sales: Path, command: list[str], wher
     assert words in complaint(*command, sales, *rest, "--where", where, code=2)
 
 
-def test_times_are_compared_with_times_and_the_cure_is_told(tmp_path: Path) -> None:
+def test_times_are_compared_with_texts_dates_and_times(tmp_path: Path) -> None:
     rows = pl.DataFrame({"at": ["2013-01-01T05:00:00Z", "2013-06-01T05:00:00Z"]})
     rows.with_columns(pl.col("at").str.to_datetime(time_zone="UTC")).write_parquet(tmp_path / "rows.parquet")
     run("write", tmp_path / "rows.parquet", tmp_path / "t", "-c", "at")
-    assert "DATE '2026-01-31'" in complaint("show", tmp_path / "t", "--where", "at < '2013-02-01'", code=2)
-    for where in ("at < DATE '2013-02-01'", "at < TIMESTAMPTZ '2013-02-01 00:00:00Z'"):
+    assert "'soon'" in complaint("show", tmp_path / "t", "--where", "at < 'soon'", code=2)
+    for where in ("at < '2013-02-01'", "at < DATE '2013-02-01'", "at < TIMESTAMPTZ '2013-02-01 00:00:00Z'"):
         assert said("show", tmp_path / "t", "--count", "--where", where)["count"] == 1
 
 
