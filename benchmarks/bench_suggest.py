@@ -72,7 +72,10 @@ WORKLOADS = {
             "l_shipmode = 'AIR'",
             "l_orderkey < 300000",
             "l_suppkey = 77",
-            "l_shipdate BETWEEN DATE '1994-01-01' AND DATE '1994-12-31' AND l_discount >= 0.05 AND l_quantity < 24",
+            (
+                "l_shipdate BETWEEN DATE '1994-01-01' AND DATE '1994-12-31' "
+                "AND l_discount BETWEEN 0.05 AND 0.07 AND l_quantity < 24"
+            ),
             "l_shipdate >= DATE '1997-01-01' AND l_shipdate < DATE '1998-01-01' AND l_partkey < 20000",
             "l_shipmode IN ('MAIL', 'SHIP') AND l_receiptdate BETWEEN DATE '1994-01-01' AND DATE '1994-12-31'",
             "l_returnflag = 'R' AND l_shipdate < DATE '1993-01-01'",
