@@ -118,7 +118,7 @@ def sql_expression(
     --------
     >>> schema = pl.Schema({"user": pl.Int64, "price": pl.Float64})
     >>> str(sql_expression("user = 42 OR price > 10", schema))
-    '[([(col("user")) == (dyn int: 42)]) | ([(col("price")) > (dyn float: 10.0)])]'
+    '[([(col("user")) == (dyn int: 42)]) | ([(col("price")) > (dyn float: 10)])]'
     """
     value = Lowering(schema, clock).value(parse_condition(given, schema.names()))
     if isinstance(value.const, Interval):

@@ -100,19 +100,22 @@ class Plan:
     @cached_property
     def rows_opened(self) -> int:
         """Rows of the pages and whole files read; more than match."""
-        chosen = self.scan_plan.selection
-        known = int(chosen.rows_opened.sum())
-        return known + self._footer_rows(self._uncounted & chosen.opened & (chosen.rows_opened == 0))
+        chosen, uncounted = self.scan_plan.selection, self._uncounted
+        return int(chosen.rows_opened[~uncounted].sum()) + self._footer_rows(uncounted & chosen.opened)
 
     @cached_property
     def rows_total(self) -> int:
         """Rows of all live data files, copies and deleted ones included."""
-        return self.reader.snapshot.counted_rows + self._footer_rows(self._uncounted)
+        table, uncounted = self.scan_plan.selection.table, self._uncounted
+        counted = np.bincount(table.file, table.rows, table.files.height).astype(np.int64)
+        known = np.where(table.num_records < 0, counted, table.num_records)
+        return int(known[~uncounted].sum()) + self._footer_rows(uncounted)
 
     @property
     def _uncounted(self) -> BoolArray:
-        """Files whose rows the log does not count, shape (files,)."""
-        return self.reader.snapshot.files["num_records"].is_null().to_numpy()
+        """Files whose rows the log does not count, or counts in two ways, shape (files,)."""
+        table = self.scan_plan.selection.table
+        return (table.num_records < 0) & table.unplaced_files
 
     def _footer_rows(self, files: BoolArray) -> int:
         """Count the rows of some files by their footers."""
