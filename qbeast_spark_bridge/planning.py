@@ -69,7 +69,6 @@ def explain(
     """
     reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
     collated = collated_columns(spark_schema(reader.snapshot.schema_json))
-    known = pl.Schema({name: one for name, one in reader.snapshot.schema.items() if name not in collated})
-    predicate = understand(where, known).predicate
+    predicate = understand(where, reader.snapshot.schema, collated).predicate
     plan = plan_read(reader, predicate, sample, None if columns is None else list(columns))
     return plan if where is None or predicate is not None else replace(plan, beside={str(where): _BY_SPARK})
