@@ -345,10 +345,11 @@ class Table:
         return arrow_stream(self.scan()).__arrow_c_stream__(requested_schema)
 
     def sql(self, query: str, *, sample: Sample | None = None) -> pl.LazyFrame:
-        """Ask in SQL, as Polars understands it; the table is called ``self``.
+        """Ask in Polars' own SQL; the table is called ``self``.
 
-        Filters, columns and limits of the query decide what is read, as in `scan`. The text is a whole query, which may
-        name files of its own: do not take it from people who are not to read them.
+        Filters, columns and limits of the query decide what is read, as in `scan`. Types and rules are those of Polars,
+        and not those of conditions in `where`, which are SQL of DuckDB. The text is a whole query, which may name files
+        of its own: do not take it from people who are not to read them.
 
         Parameters
         ----------
@@ -1074,7 +1075,7 @@ class Table:
         ----------
         where : polars.Expr, str or True
             Rows to delete: those for which it is true, not those for which it is null. A text is an expression in
-            SQL on the columns of a row, as `polars.sql_expr` understands it: never a query, nothing is read for it.
+            SQL on the columns of a row, in the dialect of DuckDB: never a query, nothing is read for it.
             True: all rows.
         dry_run : bool, default False
             Change nothing and say which files and rows would go.
