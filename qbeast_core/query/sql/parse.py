@@ -80,7 +80,7 @@ class _Parser(DuckDBParser):
 
     EXPRESSION_PARSERS: ClassVar[dict[Any, Any]] = {
         **DuckDBParser.EXPRESSION_PARSERS,
-        exp.Tuple: lambda self: exp.Tuple(expressions=self._parse_expressions()),
+        exp.Tuple: lambda self: exp.Tuple(expressions=self._parse_expressions()),  # pyright: ignore[reportUnknownLambdaType]
     }
 
 
