@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -32,8 +31,6 @@ from qbeast_core.query.sql.values import (
 __all__ = [
     "call",
     "function_arguments",
-    "like",
-    "matches",
     "part_of_time",
     "truncated_time",
 ]
@@ -414,69 +411,6 @@ def _truncate(node: exp.Expr, arguments: Arguments) -> Value:
     return with_expr(value, value.expr.truncate())
 
 
-def matches(value: Value, pattern: Value) -> Value:
-    """Lower ``~`` and regexp_matches: whether a regular expression occurs in a text."""
-    node = exp.RegexpLike()
-    regex = _const_text(node, pattern)
-    try:
-        pl.select(pl.lit("").str.contains(regex))
-    except pl.exceptions.PolarsError as error:
-        invalid_sql(f"{regex[:60]!r} is not a valid regular expression", error)
-    return boolean(_text(node, value).expr.str.contains(regex))
-
-
-def like(value: Value, pattern: Value, *, escape: str = "", fold: bool = False) -> Value:
-    """Lower LIKE and ILIKE: a prefix, a suffix or a part where the pattern is one, else a regular expression."""
-    node = exp.Like()
-    if value.is_null or pattern.is_null:
-        return boolean(pl.lit(None, dtype=pl.Boolean))
-    subject, given = _text(node, value).expr, _const_text(node, pattern)
-    if fold:
-        subject, given = subject.str.to_lowercase(), given.lower()
-    return boolean(_matched(subject, _pieces(given, escape)))
-
-
-def _matched(subject: pl.Expr, pieces: list[object]) -> pl.Expr:
-    match pieces:
-        case []:
-            expr = subject == ""
-        case [str(one)]:
-            expr = subject == one
-        case [str(one), last] if last is _ANY:
-            expr = subject.str.starts_with(one)
-        case [first, str(one)] if first is _ANY:
-            expr = subject.str.ends_with(one)
-        case [first, str(one), last] if first is _ANY and last is _ANY:
-            expr = subject.str.contains(one, literal=True)
-        case _:
-            regex = "".join({_ANY: ".*", _ONE: "."}.get(piece) or re.escape(str(piece)) for piece in pieces)
-            expr = subject.str.contains(f"(?s)^{regex}$")
-            if isinstance(pieces[0], str):  # the index skips files by the prefix
-                expr = subject.str.starts_with(pieces[0]) & expr
-    return expr
-
-
-_ANY: Final = object()
-_ONE: Final = object()
-
-
-def _pieces(pattern: str, escape: str) -> list[object]:
-    """Cut a pattern into texts and wildcards."""
-    found: list[object] = []
-    letters = iter(pattern)
-    for letter in letters:
-        piece: object = {"%": _ANY, "_": _ONE}.get(letter, letter)
-        if escape and letter == escape:
-            piece = next(letters, None)
-            if piece is None:
-                invalid_sql("a LIKE pattern must not end with the escape character")
-        if isinstance(piece, str) and found and isinstance(found[-1], str):
-            found[-1] += piece
-        elif not (piece is _ANY and found and found[-1] is _ANY):
-            found.append(piece)
-    return found
-
-
 _FUNCTIONS: Final[dict[type[exp.Expr], Function]] = {
     exp.Abs: _abs,
     exp.Sign: _sign,
@@ -510,7 +444,6 @@ _FUNCTIONS: Final[dict[type[exp.Expr], Function]] = {
 }
 _SHOWN: Final[dict[type[exp.Expr], str]] = {
     exp.ArrayContains: "list_contains",
-    exp.RegexpLike: "regexp_matches",
     exp.StartsWith: "starts_with",
     exp.EndsWith: "ends_with",
     exp.StrPosition: "strpos",

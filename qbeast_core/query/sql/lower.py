@@ -16,8 +16,6 @@ from qbeast_core.query.sql.casts import as_text, cast, type_of
 from qbeast_core.query.sql.functions import (
     call,
     function_arguments,
-    like,
-    matches,
     part_of_time,
     truncated_time,
 )
@@ -32,6 +30,7 @@ from qbeast_core.query.sql.operators import (
     same,
 )
 from qbeast_core.query.sql.parse import operands, parse_condition, without_parentheses
+from qbeast_core.query.sql.patterns import like, matches
 from qbeast_core.query.sql.tokens import invalid_sql
 from qbeast_core.query.sql.values import (
     NULL,

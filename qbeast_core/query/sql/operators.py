@@ -158,8 +158,6 @@ def _aligned(left: Value, right: Value) -> tuple[pl.Expr, pl.Expr]:
     kinds = left.dtype, right.dtype
     if all(kind.is_numeric() for kind in kinds):
         return _aligned_numbers(left, right)
-    if all(isinstance(kind, INTEGERS) for kind in kinds):
-        return left.expr, right.expr
     dtype = common_type((left, right), "a comparison")
     if not isinstance(dtype, _ORDERED):
         invalid_sql(f"values of type {shown(dtype)} cannot be compared")

@@ -5,7 +5,7 @@ The tree is the only reading of a text. Everything that evaluates it walks the t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Final
 
 from sqlglot import exp
@@ -54,6 +54,7 @@ TEXT: Final = "text"
 
 _WRITTEN: Final = "written"
 _AND_OR: Final = (exp.And, exp.Or)
+_CONSTANTS: Final = (exp.Literal, exp.Null, exp.Boolean, exp.Neg)
 
 
 class _Tokenizer(DuckDB.Tokenizer):
@@ -243,7 +244,7 @@ def _checked(tree: exp.Expr, *, aggregates: bool) -> exp.Expr:
         if depth > MAX_DEPTH:
             invalid_sql(f"it nests more than {MAX_DEPTH} operators")
         _check_node(node, aggregates=aggregates)
-        parts = operands(node) if isinstance(node, _AND_OR) else list(_children(node))
+        parts = operands(node) if isinstance(node, _AND_OR) else list(node.iter_expressions())
         conditions += len(parts) if isinstance(node, _AND_OR) else 0
         if conditions > MAX_CONDITIONS:
             invalid_sql(
@@ -258,13 +259,6 @@ def _checked(tree: exp.Expr, *, aggregates: bool) -> exp.Expr:
     return tree
 
 
-_CONSTANTS: Final = (exp.Literal, exp.Null, exp.Boolean, exp.Neg)
-
-
-def _children(node: exp.Expr) -> Iterator[exp.Expr]:
-    return node.iter_expressions()
-
-
 def _check_node(node: exp.Expr, *, aggregates: bool) -> None:
     allowed = NODES.get(type(node))
     if allowed is None and aggregates:
@@ -272,12 +266,12 @@ def _check_node(node: exp.Expr, *, aggregates: bool) -> None:
     if allowed is None:
         invalid_sql(_unknown(node))
     for name, value in node.args.items():
-        if value and name not in allowed and value is not exp.Null:
+        if value and name not in allowed:
             invalid_sql(f"{_sql(node)} uses {name.strip('_').upper()}, which is not supported")
     if len(node.args.get("ifs") or ()) > MAX_BRANCHES:
         invalid_sql(f"a CASE has more than {MAX_BRANCHES} branches")
     if isinstance(node, PREDICATES):
-        for part in _children(node):
+        for part in node.iter_expressions():
             inner = part
             while isinstance(inner, exp.Paren) and not inner.meta.get(_WRITTEN):
                 inner = inner.this

@@ -1,0 +1,86 @@
+"""Patterns of SQL on texts: LIKE, ILIKE and regular expressions."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import polars as pl
+
+from qbeast_core.query.sql.tokens import invalid_sql
+from qbeast_core.query.sql.values import Value, boolean, shown
+
+__all__ = ["like", "matches"]
+
+
+_ANY: Final = object()
+_ONE: Final = object()
+
+
+def matches(value: Value, pattern: Value) -> Value:
+    """Lower ``~`` and regexp_matches: whether a regular expression occurs in a text."""
+    regex = _constant(pattern)
+    try:
+        pl.select(pl.lit("").str.contains(regex))
+    except pl.exceptions.PolarsError as error:
+        invalid_sql(f"{regex[:60]!r} is not a valid regular expression", error)
+    return boolean(_subject(value).str.contains(regex))
+
+
+def like(value: Value, pattern: Value, *, escape: str = "", fold: bool = False) -> Value:
+    """Lower LIKE and ILIKE: a prefix, a suffix or a part where the pattern is one, else a regular expression."""
+    if value.is_null or pattern.is_null:
+        return boolean(pl.lit(None, dtype=pl.Boolean))
+    subject, given = _subject(value), _constant(pattern)
+    if fold:
+        subject, given = subject.str.to_lowercase(), given.lower()
+    return boolean(_matched(subject, _pieces(given, escape)))
+
+
+def _matched(subject: pl.Expr, pieces: list[object]) -> pl.Expr:
+    match pieces:
+        case []:
+            expr = subject == ""
+        case [str(one)]:
+            expr = subject == one
+        case [str(one), last] if last is _ANY:
+            expr = subject.str.starts_with(one)
+        case [first, str(one)] if first is _ANY:
+            expr = subject.str.ends_with(one)
+        case [first, str(one), last] if first is _ANY and last is _ANY:
+            expr = subject.str.contains(one, literal=True)
+        case _:
+            regex = "".join({_ANY: ".*", _ONE: "."}.get(piece) or re.escape(str(piece)) for piece in pieces)
+            expr = subject.str.contains(f"(?s)^{regex}$")
+            if isinstance(pieces[0], str):  # the index skips files by the prefix
+                expr = subject.str.starts_with(pieces[0]) & expr
+    return expr
+
+
+def _pieces(pattern: str, escape: str) -> list[object]:
+    """Cut a pattern into texts and wildcards."""
+    found: list[object] = []
+    letters = iter(pattern)
+    for letter in letters:
+        piece: object = {"%": _ANY, "_": _ONE}.get(letter, letter)
+        if escape and letter == escape:
+            piece = next(letters, None)
+            if piece is None:
+                invalid_sql("a LIKE pattern must not end with the escape character")
+        if isinstance(piece, str) and found and isinstance(found[-1], str):
+            found[-1] += piece
+        elif not (piece is _ANY and found and found[-1] is _ANY):
+            found.append(piece)
+    return found
+
+
+def _subject(value: Value) -> pl.Expr:
+    if not value.is_null and not isinstance(value.dtype, pl.String):
+        invalid_sql(f"a pattern is not defined for {shown(value.dtype)}")
+    return value.expr.cast(pl.String) if value.is_null else value.expr
+
+
+def _constant(pattern: Value) -> str:
+    if not isinstance(pattern.const, str):
+        invalid_sql("a pattern must be a text, not an expression")
+    return pattern.const
