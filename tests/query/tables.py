@@ -254,7 +254,7 @@ def _utf16(text: str) -> bytes:
 
 def _cubes(draw: st.DrawFn, points: np.ndarray) -> list[str]:
     depth = np.array(
-        draw(st.lists(st.sampled_from([0, 1, 2, 3, 8, 40]), min_size=len(points), max_size=len(points))),
+        draw(st.lists(st.sampled_from([0, 1, 2, 3, 8, 32]), min_size=len(points), max_size=len(points))),
         np.uint8,
     )
     return encode_cubes(Cubes(depth, points_to_cells(points, depth)))
