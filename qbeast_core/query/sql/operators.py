@@ -94,6 +94,8 @@ def same(left: Value, right: Value) -> Value:
             return truth(right.const == left.const)
         return boolean(right.expr.eq_missing(pl.lit(int(left.const))))
     first, second = _aligned(left, right)
+    if not first.meta.root_names():  # Polars refuses some constants on the left
+        first, second = second, first
     return boolean(first.eq_missing(second))
 
 

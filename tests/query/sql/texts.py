@@ -76,7 +76,7 @@ def _integers() -> Texts:
             ),
             form("{}(z)", one_of("hour", "minute", "second")),
             form("extract({} FROM {})", one_of("year", "dow", "month"), one_of("d", "z")),
-            form("CAST({} AS BIGINT)", inner),
+            form("CAST({} AS BIGINT)", one_of("t", "i", "b", "x = 0.5", "m")),
             form("TRY_CAST({} AS {})", inner, one_of("SMALLINT", "INTEGER")),
             form("CAST({} AS INTEGER)", one_of("m", "c", "2.5", "3.5", "-2.5")),
             one_of("length(s)", "strpos(s, 'x')", "strpos(s, '')", "l[1]", "l[2]", "len(l)", "(d - DATE '2024-01-01')"),
@@ -150,7 +150,7 @@ def _times() -> Texts:
         form("date_trunc('{}', z)", one_of("hour", "minute")),
         form(
             "({} {} INTERVAL {} {})",
-            one_of("d", "z"), one_of("+", "-"), one_of("1", "'3'", "30"), one_of("DAY", "MONTH", "YEAR", "HOUR")
+            one_of("d", "z"), one_of("+", "-"), one_of("1", "'3'", "29"), one_of("DAY", "MONTH", "YEAR", "HOUR")
         ),
         form("(d {} {})", one_of("+", "-"), one_of("1", "30")),
         form("CAST({} AS {})", one_of("d", "z"), one_of("DATE", "TIMESTAMP", "TIMESTAMPTZ")),
