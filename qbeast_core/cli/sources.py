@@ -204,11 +204,15 @@ def _scan_delta(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
 
 
 def _scan_delta_of_others(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
-    """Read with deltalake's engine, in batches: Polars' `scan_delta` refuses or misreads some tables."""
+    """Read with deltalake's engine, in batches, where Polars' `scan_delta` refuses or misreads a table."""
     table = DeltaTable(where, storage_options=store)
     files = open_store(where, store)
     for path in pl.DataFrame(table.get_add_actions())["path"]:
         files.locate(FilePath.of_log(path).text)  # refuses what lies outside: deltalake opens that too
+    if (
+        table.protocol().min_reader_version == 1
+    ):  # no mapping, no deleted rows: Polars reads it right, and skips data
+        return pl.scan_delta(table, storage_options=store)
     builder = QueryBuilder().register("old", table)
 
     def read(

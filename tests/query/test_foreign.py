@@ -45,7 +45,7 @@ def space(transformer: Transformer, transformation: Transformation) -> Revision:
 
 
 def deep_cube(coordinate: float) -> str:
-    depth = np.array([40], np.uint8)
+    depth = np.array([32], np.uint8)
     return encode_cubes(Cubes(depth, points_to_cells(np.array([[coordinate]]), depth)))[0]
 
 

@@ -144,8 +144,8 @@ def roads(path: Path) -> list[Callable[[], object]]:
 
 
 def test_a_linked_data_file_is_not_opened(table: Path) -> None:
-    name = qbeast.open_table(table).files()["path"].sort()[-1]
-    linked(table / Path(name).name)
+    for name in qbeast.open_table(table).files()["path"]:  # a filter may skip any one of them
+        linked(table / Path(name).name)
     before = {one: one.stat().st_mtime_ns for one in table.parent.glob("moved-*")}
     for read in roads(table):
         with pytest.raises(qbeast.UnsupportedTableError, match=r"symbolic link .* It was not opened"):

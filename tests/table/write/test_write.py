@@ -38,15 +38,22 @@ def check_written(case: Case, file_rows: int, page_rows: int) -> None:
             )
 
 
+JVM_KNOWS = {"LinearTransformation", "HashTransformation", "NullToZeroTransformation$"}
+
+
 def check_jvm_can_read(path: Path, *, asked: tuple[str, ...]) -> None:
-    """A released JVM knows two transformations, and fails on a float where it wants an integer."""
+    """A released JVM knows three transformations, and fails on a float where it wants an integer."""
     configuration = read_log(path).configuration
     assert configuration["qbeast.blocksDialect"] == "qbeast-spark"
     for key, text in configuration.items():
         if key.startswith("qbeast.revision.") and key != "qbeast.revision.0":
             for spec, space in zip(asked, json.loads(text)["transformations"], strict=True):
                 name = space["className"].rpartition(".")[2]
-                assert name in {"LinearTransformation", "HashTransformation"} or spec.endswith(":quantiles")
+                assert name in {
+                    "LinearTransformation",
+                    "HashTransformation",
+                    "NullToZeroTransformation$",
+                } or spec.endswith(":quantiles")
                 if space.get("orderedDataType") in WHOLE_TYPES and name == "LinearTransformation":
                     assert all(isinstance(space[end], int) for end in ("minNumber", "maxNumber", "nullValue"))
 
