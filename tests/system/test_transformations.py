@@ -120,6 +120,14 @@ def _told(_: Example, path: Path, rows: pl.DataFrame) -> None:
     assert rows["x"].null_count() <= found["rows_opened"] <= rows.height
 
 
+def _unused(example: Example, path: Path, _: pl.DataFrame) -> None:
+    x = pl.col("x")
+    ranges, points = (qbeast.open_table(path).explain(one) for one in (x > example.other, x == example.other))
+    assert not any("hash" in reason for reason in points.unused_conditions.values())
+    found = any("hash" in reason for reason in ranges.unused_conditions.values())
+    assert found == (example.is_hashed and bool(ranges.unused_conditions))
+
+
 def _respelled(example: Example, path: Path, rows: pl.DataFrame) -> None:
     copy = path.with_name("respelled")
     shutil.copytree(path, copy)
@@ -133,6 +141,7 @@ def _respelled(example: Example, path: Path, rows: pl.DataFrame) -> None:
 
 ON_DISK: dict[str, Callable[[Example, Path, pl.DataFrame], None]] = {
     "qbeast_core.table.read": _read,
+    "qbeast_core.table.read.unused": _unused,
     "qbeast_core.table.check": _checked,
     "qbeast_core.table.index.revision": _grown,
     "qbeast_core.table.inspect.metrics": _counted,
