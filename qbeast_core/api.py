@@ -272,10 +272,10 @@ def scan_table(
         A fraction in [0, 1] of the rows, or ``(from, to)``, the rows between two fractions. Texts such as ``"1%"``,
         ``"0.01"`` and ``"10%:20%"`` mean the same.
     rows : int, optional
-        About so many random rows instead: the log tells which fraction that is. How many come varies as counts of
-        any sample do, see `Table.design_effect`. With `where` at least so many of the rows that match: all if fewer
-        do, more where the last ones share an index key. The call then reads the weights of matching rows. A filter
-        that comes later, ``.filter(...)``, takes from the rows of the sample.
+        An approximate number of random rows instead of a fraction; the log has the number of all rows. The result
+        varies as the count of any sample does, see `Table.design_effect`. With `where` at least this number of
+        matching rows: all if fewer match, more where the last ones share an index key. The call then reads the
+        weights of matching rows. A filter that comes later, ``.filter(...)``, takes from the rows of the sample.
     expand : bool, default False
         Add a column `sampling_weight`: how many rows of the table each row stands for, 1 over its probability to be
         in the sample. Its sum estimates a count, the sum of ``x * sampling_weight`` a sum; `estimate` does that, and

@@ -85,8 +85,8 @@ def read_table(
     sample : float, str or tuple of float, optional
         A fraction in [0, 1] of the rows, or ``(from, to)``: the same rows as `qbeast.scan_table` returns.
     rows : int, optional
-        Instead of a fraction, about so many random rows of the table; with `where` at least so many of those that
-        match, or all of them. Spark then reads their weights at once.
+        Instead of a fraction, an approximate number of random rows; with `where` at least this number of matching
+        rows, or all of them. Spark then reads their weights at once.
     expand : bool, default False
         Add a column ``sampling_weight``: how many rows of the table each row of the sample stands for.
     where : str, Column or polars.Expr, optional

@@ -88,7 +88,7 @@ WRITES = {
     "swapped": Wrong(lambda t: write_table(t.new, ROWS, columns=["id"]), INPUT, ("DataFrame", "write write_table(rows, path)")),
     "no column": Wrong(lambda t: write_table(pl.DataFrame(), t.new, ["id"]), INPUT, ("no column",)),
     "no path": Wrong(lambda t: write_table(ROWS, "", columns=["id"]), INPUT, ("is empty", "give a folder")),
-    "number as path": Wrong(lambda t: write_table(ROWS, 3, columns=["id"]), INPUT, ("no text", "give a folder")),
+    "number as path": Wrong(lambda t: write_table(ROWS, 3, columns=["id"]), INPUT, ("not a text", "give a folder")),
     "path is a file": Wrong(lambda t: write_table(ROWS, t.file, columns=["id"]), EXISTS, ("is a file", "another path")),
     "path below a file": Wrong(lambda t: write_table(ROWS, f"{t.file}/x", columns=["id"]), STORAGE, ("Not a directory", "try again")),
     "path of Parquet": Wrong(lambda t: write_table(ROWS, t.parquet, columns=["id"]), EXISTS, ("qbeast.convert_table(", "empty place")),

@@ -1,4 +1,4 @@
-"""Whether what was sampled can be chance, by what is known of all rows without a sample."""
+"""Compare the rows of a sample with the counts of the log."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final
 __all__ = ["LEAST_CHANCE", "SeenRows"]
 
 LEAST_CHANCE: Final = 0.001
-"""Of samples whose keys are all as heavy as those seen, how many deviate as far as is still believed."""
+"""Probability below which a difference is not taken for chance."""
 
 _MATTERS: Final = 0.25
-"""Of the standard error of their number: so many rows of one key shift an answer little beside what chance does."""
+"""Share of the standard error of the row count that an unseen key may hold without shifting an answer."""
 
 _FARTHEST: Final = NormalDist().inv_cdf(1 - LEAST_CHANCE / 2)
 
@@ -40,12 +40,12 @@ class SeenRows:
         return self.probability in (0.0, 1.0)
 
     def lacks_keys(self, squares: float) -> bool:
-        """Tell whether a key that is not in the sample may have so many rows that its absence matters.
+        """Return whether an unseen key may hold enough rows to shift an answer.
 
         Parameters
         ----------
         squares : float
-            The sum of the squares of the rows of each key of all that was sampled from, which is known.
+            The known sum over all keys of the square of the number of their rows.
 
         Examples
         --------
@@ -59,14 +59,14 @@ class SeenRows:
         return not self.is_all and math.sqrt(max(unexplained, 0.0)) > _MATTERS * error
 
     def deviates(self, least: float, most: float | None = None) -> bool:
-        """Tell whether chance does not explain these rows: so many are missing or too many that heavy keys must be.
+        """Return whether the number of sampled rows differs from the expected number by more than chance explains.
 
         Parameters
         ----------
         least : float
-            Rows that there are at least in all that was sampled from.
+            Least number of rows of the population.
         most : float, optional
-            Rows that there are at most; by default as many as at least.
+            Largest number of rows of the population; by default the same as `least`.
 
         Examples
         --------

@@ -302,7 +302,7 @@ class _Looked:
     def deviates(
         self, kept: float, probability: float, compared: tuple[int, int] | None, squares: float | None
     ) -> bool:
-        """Tell whether the sample differs from what is known by more than chance explains."""
+        """Return whether the sample differs from the known counts by more than chance explains."""
         if compared is not None and not self.calibrated:
             # Each key has a row at least: where that explains how many there are, no key has to be looked at.
             compared = compared if SeenRows(kept, kept, probability).deviates(*compared) else None

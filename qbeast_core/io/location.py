@@ -141,13 +141,13 @@ def refuse_link_out(root: str, path: str) -> None:
     real = os.path.realpath(named)
     if real == named or Path(real).is_relative_to(os.path.realpath(root)):
         return
-    told = "symbolic link that leads out of the table"
+    feature = "symbolic link that leads out of the table"
     message = Message(
-        f"{path!r} of {root!r} lies behind a {told}, at {real!r}. It was not opened. If you trust whoever made the "
+        f"{path!r} of {root!r} lies behind a {feature}, at {real!r}. It was not opened. If you trust the writer of the "
         "link, open the table with ",
         *(argument(allow_absolute_paths=True), "."),
     )
-    raise UnsupportedTableError(message, path=root, feature=told)
+    raise UnsupportedTableError(message, path=root, feature=feature)
 
 
 def _resolve_folder(text: str) -> str:
@@ -210,7 +210,7 @@ def _other_argument(given: object) -> tuple[str, str]:
         return "it holds rows, which come before the path", "write write_table(rows, path)"
     if type(given).__name__ == "SparkSession":
         return "it is a session, which comes first", "write read_table(spark, path)"
-    return "it is no text", "give a folder or an address"
+    return "it is not a text", "give a folder or an address"
 
 
 def _bucket(address: str) -> str:

@@ -127,7 +127,7 @@ class OldCalendar:
 
 
 def has_times(dtype: pl.DataType) -> bool:
-    """Tell whether there are dates or times in a type, at any depth.
+    """Return whether a type has dates or times, at any depth.
 
     Examples
     --------

@@ -30,7 +30,7 @@ _PAIRS: Final[frozenset[tuple[pl.DataType, pl.DataType]]] = frozenset(
         *((dtype, pl.Float64()) for dtype, bits in _INTEGER_BITS.items() if bits <= 32),
     }
 )
-"""What is in the file and what is in the table, other than integers and decimals."""
+"""Types of a file and of a table, other than integers and decimals."""
 
 
 def stored_type(found: pl.DataType, wanted: pl.DataType) -> pl.DataType:
@@ -75,7 +75,7 @@ def stored_type(found: pl.DataType, wanted: pl.DataType) -> pl.DataType:
 
 
 def _is_cast(found: pl.DataType, wanted: pl.DataType) -> bool:
-    """Tell whether Spark or deltalake read the one as the other without loss, and Polars' scan does not."""
+    """Return whether Spark or deltalake read one type as the other without loss, and Polars' scan does not."""
     bits, wanted_bits = _INTEGER_BITS.get(found), _INTEGER_BITS.get(wanted)
     if isinstance(wanted, pl.Decimal):
         return bits is not None or _is_narrowed(found, wanted)
@@ -85,7 +85,7 @@ def _is_cast(found: pl.DataType, wanted: pl.DataType) -> bool:
 
 
 def _is_narrowed(found: pl.DataType, wanted: pl.Decimal) -> bool:
-    """Tell whether values of one decimal type that fit another have to be cast for it."""
+    """Return whether a decimal type needs a cast to another one."""
     if not isinstance(found, pl.Decimal) or found.scale > wanted.scale:
         return False
     return found.scale < wanted.scale or (found.precision or 38) > (wanted.precision or 38)

@@ -269,7 +269,7 @@ def _is_bound(feature: str, protocol: Protocol) -> bool:
 
 
 def _reads_mapped(protocol: Protocol) -> bool:
-    """Tell whether readers heed column mapping: some writers list the feature among those of writers alone."""
+    """Return whether readers apply column mapping: some writers list the feature among those of writers alone."""
     if protocol.min_reader_version < _MOST_READER:
         return protocol.min_reader_version == 2
     return "columnMapping" in {*(protocol.reader_features or ()), *(protocol.writer_features or ())}

@@ -51,7 +51,7 @@ def type_of(given: TypeLike) -> pl.DataType:
     Raises
     ------
     TypeError
-        It is no type.
+        It is not a type.
 
     Examples
     --------
@@ -65,9 +65,9 @@ def type_of(given: TypeLike) -> pl.DataType:
         return _named(given)
     if isinstance(given, pa.DataType):
         return pl.Schema(pa.schema([pa.field("", given)]))[""]
-    for spell in ("to_json", "json"):  # of deltalake, of PySpark: both as the log has it
-        if not isinstance(given, type) and callable(getattr(given, spell, None)):
-            return _of_log(orjson.loads(getattr(given, spell)()))
+    for method in ("to_json", "json"):  # of deltalake, of PySpark: both as the log has it
+        if not isinstance(given, type) and callable(getattr(given, method, None)):
+            return _of_log(orjson.loads(getattr(given, method)()))
     return pl.DataFrame(schema={"": given}).schema[""]
 
 
@@ -82,9 +82,9 @@ def _named(name: str) -> pl.DataType:
     return _of_log(_SQL.get(text, text))
 
 
-def _of_log(spelled: object) -> pl.DataType:
+def _of_log(written: object) -> pl.DataType:
     try:
-        return schema_from_delta(orjson.dumps({"fields": [{"name": "", "type": spelled}]}).decode())[""]
+        return schema_from_delta(orjson.dumps({"fields": [{"name": "", "type": written}]}).decode())[""]
     except UnsupportedTableError as error:
-        msg = f"{spelled!r} is no type"
+        msg = f"{written!r} is not a type"
         raise TypeError(msg) from error

@@ -117,7 +117,7 @@ def draw(
     every : Selection
         What is read for all weights, by the same filter.
     files : mapping of int to FileDraw
-        By numbers of files that tell of their pages.
+        By number of file; only files whose pages are known.
     weights : WeightRange
         Of the sample.
     """
@@ -177,7 +177,7 @@ def _reading(selection: Selection, pages: BoolArray, files: Mapping[int, FileDra
 
 
 def _mask(selection: Selection, table: PageTable) -> BoolArray:
-    """Tell of each page of all files whether it is chosen."""
+    """Return for each page of all files whether it is chosen."""
     chosen = np.zeros(len(table.rows), np.bool_)
     chosen[np.repeat(table.first_page[:-1], selection.pages_opened) + selection.page_numbers] = True
     return chosen

@@ -55,10 +55,10 @@ def share_of(
     if found is not None and (0.0 < found < 1.0 or (zero and found == 0.0) or (one and found == 1.0)):
         return found
     ends = "" if zero else ", above 0" if one else ", without both"
-    told = refusal(
+    message = refusal(
         name, f"must be a fraction between 0 and 1{ends}, or a text such as '5%'", outcome, given=given
     )
-    raise InvalidInputError(Message(told, *_percent(name, [given])), argument=name)
+    raise InvalidInputError(Message(message, *_percent(name, [given])), argument=name)
 
 
 def fractions_of(sample: object) -> tuple[float, float]:
@@ -86,8 +86,8 @@ def fractions_of(sample: object) -> tuple[float, float]:
     bounds = whole + [one for one in map(_number, given) if one is not None]
     if len(bounds) != 2 or not all(0.0 <= bound <= 1.0 for bound in bounds):
         problem = "must be a fraction between 0 and 1, a pair (from, to) of such, or a text such as '1%' or '10%:20%'"
-        told = refusal("sample", problem, _UNREAD, given=sample)
-        raise InvalidInputError(Message(told, *_percent("sample", given)), argument="sample")
+        message = refusal("sample", problem, _UNREAD, given=sample)
+        raise InvalidInputError(Message(message, *_percent("sample", given)), argument="sample")
     start, end = bounds
     if start > end:
         refuse("sample", f"must rise: its start {start} is above its end {end}", _UNREAD, given=sample)
@@ -156,10 +156,10 @@ def _number(given: object) -> float | None:
 def _percent(name: str, given: Sequence[object]) -> tuple[str | Hint, ...]:
     """Return the cure where numbers without a sign look like percent."""
     numbers = [None if isinstance(one, str) and "%" in one else _number(one) for one in given]
-    meant = [one for one in numbers if one is not None and 0.0 <= one < _MOST_PERCENT]
-    if not meant or len(meant) < len(given) or max(meant) <= 1.0:
+    shares = [one for one in numbers if one is not None and 0.0 <= one < _MOST_PERCENT]
+    if not shares or len(shares) < len(given) or max(shares) <= 1.0:
         return ()
-    shown = [f"{one:.15g}" for one in meant]
+    shown = [f"{one:.15g}" for one in shares]
     texts = [f"{one}%" for one in shown]
     cure = argument(**{name: _number(texts[0]) if len(texts) == 1 else ":".join(texts)})
     return (f". For {' % to '.join(shown)} % write ", cure, ".")

@@ -43,7 +43,8 @@ class SourcePlan:
         TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
             As `qbeast.open_table`.
         InvalidInputError
-            If the filter is not a condition on the columns, the sample is no fraction, or a column is not in the table.
+            If the filter is not a condition on the columns, the sample is not a fraction, or a column does not
+            exist.
         """
         number, moment = travel(options.version if version is None else version)
         snapshot = load_snapshot(

@@ -113,7 +113,7 @@ def own_errors(spark: SparkSession) -> Generator[None]:
 
 
 def _is_local(spark: SparkSession) -> bool:
-    """Tell whether workers are started by this process, or by a Connect server that this process started."""
+    """Return whether workers are started by this process, or by a Connect server that this process started."""
     try:
         master = spark.conf.get("spark.master", None) or ""
     except PySparkException:  # a service that hides it is elsewhere
@@ -171,7 +171,7 @@ _described.__module__ = "__main__"  # pickled by value: workers may lack this pa
 
 
 def _unfit(said: str) -> str | None:
-    """Return what is wrong with the workers' Python, if that is what Spark's error says."""
+    """Return the fault of the workers' Python that Spark's error names; None for other errors."""
     other, absent, missing = _OTHER.search(said), _ABSENT.search(said), _MISSING.search(said)
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     if other is not None:
@@ -186,7 +186,7 @@ def _unfit(said: str) -> str | None:
 
 
 def _has_ended(spark: SparkSession, said: str) -> bool:
-    """Tell whether the session of an error is over; each way to end raises something else."""
+    """Return whether the session of an error has ended; each kind of end raises another error."""
     if _is_connect(spark):
         return bool(spark.is_stopped) or _GONE.search(said) is not None  # type: ignore[attr-defined]
     try:

@@ -56,7 +56,7 @@ class SparkLiteral:
 
 
 def spark_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
-    """Spell a value, not null, that is compared with a column; None where Polars and Spark could compare differently.
+    """Write a value, not null, that is compared with a column; None where Polars and Spark could compare differently.
 
     Examples
     --------

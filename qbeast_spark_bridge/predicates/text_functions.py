@@ -9,6 +9,7 @@ from typing import Final
 import polars as pl
 from sqlglot import exp
 
+from qbeast_core.query.sql.functions import PARTS
 from qbeast_core.query.sql.values import Interval
 from qbeast_spark_bridge.predicates.typed_sql import (
     MICROS,
@@ -50,19 +51,6 @@ _OF_DAY: Final = {
     "DOW": "(DAYOFWEEK({}) - 1)",
     "DAYOFWEEK": "(DAYOFWEEK({}) - 1)",
     "ISODOW": "(WEEKDAY({}) + 1)",
-}
-_PARTS: Final[dict[type[exp.Expr], str]] = {
-    exp.Year: "YEAR",
-    exp.Quarter: "QUARTER",
-    exp.Month: "MONTH",
-    exp.Week: "WEEK",
-    exp.Day: "DAY",
-    exp.DayOfWeek: "DOW",
-    exp.DayOfWeekIso: "ISODOW",
-    exp.DayOfYear: "DOY",
-    exp.Hour: "HOUR",
-    exp.Minute: "MINUTE",
-    exp.Second: "SECOND",
 }
 
 
@@ -207,7 +195,7 @@ def _day(part: Typed, what: object) -> Typed:
 
 def _extract(node: exp.Expr, arguments: list[Typed]) -> Typed:
     what, part = node, arguments[-1]
-    name = _PARTS.get(type(node)) or str(node.this.name).upper()
+    name = PARTS.get(type(node)) or str(node.this.name).upper()
     if part.dtype == pl.Date() and name in _MICROS_OF:
         part = as_type(part, MICROS, what)
     if name in _OF_DAY:
@@ -365,7 +353,7 @@ def _root(node: exp.Expr, arguments: list[Typed]) -> Typed:
 
 FUNCTIONS: Final[dict[type[exp.Expr], _Function]] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv), _arithmetic),
-    **dict.fromkeys((exp.Extract, *_PARTS), _extract),
+    **dict.fromkeys((exp.Extract, *PARTS), _extract),
     exp.Neg: _negated,
     exp.TimestampTrunc: _truncated,
     exp.Abs: _absolute,

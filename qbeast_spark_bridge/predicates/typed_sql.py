@@ -158,7 +158,7 @@ def _common(left: Typed, right: Typed, what: object) -> Typed:
 
 
 def _takes(literal: Typed, other: Typed) -> bool:
-    """Tell whether a literal is read in the type of the other side."""
+    """Return whether a literal is read in the type of the other side."""
     if literal.dtype == pl.String():
         return other.dtype.is_numeric() or other.dtype.is_temporal()
     if other.dtype.is_float():

@@ -58,8 +58,8 @@ def test_a_place_has_one_absolute_form(here: Path, given: str | Path, wanted: st
     ("given", "told"),
     [
         ("", "it is empty"),
-        (b"t", "it is no text"),
-        (7, "it is no text"),
+        (b"t", "it is not a text"),
+        (7, "it is not a text"),
         ("a\nb", "control"),
         ("a\tb", "control"),
         ("a\x7fb", "control"),

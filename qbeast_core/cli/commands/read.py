@@ -69,7 +69,7 @@ show = command(
         "--rows",
         metavar="ROWS",
         type=click.IntRange(min=0),
-        help="Instead of a fraction: a sample of about so many rows; with --where of those that match.",
+        help="Instead of a fraction: the approximate number of rows of the sample; with --where, of matching rows.",
     ),
     _expand_option,
     _rows_options,

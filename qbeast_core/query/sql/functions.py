@@ -29,6 +29,7 @@ from qbeast_core.query.sql.values import (
 )
 
 __all__ = [
+    "PARTS",
     "call",
     "function_arguments",
     "part_of_time",
@@ -74,7 +75,7 @@ _PART_TYPES: Final[dict[str, pl.DataType]] = {
     "DAYOFYEAR": pl.Int16(),
     "EPOCH": pl.Float64(),
 }
-_NODES_OF_PARTS: Final[dict[type[exp.Expr], str]] = {
+PARTS: Final[dict[type[exp.Expr], str]] = {
     exp.Year: "YEAR",
     exp.Quarter: "QUARTER",
     exp.Month: "MONTH",
@@ -88,6 +89,7 @@ _NODES_OF_PARTS: Final[dict[type[exp.Expr], str]] = {
     exp.Second: "SECOND",
     exp.TimeToUnix: "EPOCH",
 }
+"""Functions that return a part of a time, and the name that EXTRACT has for it."""
 _FLOATING: Final[dict[type[exp.Expr], _Part]] = {
     exp.Sqrt: lambda value: value.sqrt(),
     exp.Exp: lambda value: value.exp(),
@@ -113,8 +115,8 @@ def call(node: exp.Expr, arguments: Arguments) -> Value:
     InvalidSqlError
         The function is unknown, or not defined for these arguments.
     """
-    if type(node) in _NODES_OF_PARTS:
-        return part_of_time(_NODES_OF_PARTS[type(node)], _one(node, arguments))
+    if type(node) in PARTS:
+        return part_of_time(PARTS[type(node)], _one(node, arguments))
     if type(node) in _FLOATING:
         value = _number(node, _one(node, arguments))
         return Value(_FLOATING[type(node)](as_type(value, pl.Float64())), pl.Float64())

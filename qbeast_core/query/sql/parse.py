@@ -115,7 +115,7 @@ def parse_condition(text: str, columns: Collection[str]) -> exp.Expr:
     >>> parse_condition("a > 1 AND user IS NULL", ["a", "user"]).key
     'and'
     """
-    return _checked(_parse(text, columns, exp.Condition), aggregates=False)
+    return checked_part(_parse(text, columns, exp.Condition), aggregates=False)
 
 
 def parse_list(text: str, columns: Collection[str]) -> list[exp.Expr]:
@@ -157,7 +157,7 @@ def parse_select(text: str, columns: Collection[str]) -> exp.Select:
     tree = _parse(text, columns, exp.Select)
     if not isinstance(tree, exp.Select):
         invalid_sql("it is not a SELECT")
-    known = {"expressions", "from_", "where", "group", "kind"}
+    known = {"expressions", "from_", "where", "group"}
     for name, value in tree.args.items():
         if value and name not in known:
             invalid_sql(
@@ -167,11 +167,6 @@ def parse_select(text: str, columns: Collection[str]) -> exp.Select:
     if source is not None and not isinstance(source.this.this, exp.Identifier):
         invalid_sql(f"{_sql(source)} is not supported; FROM takes one name, which is not looked up")
     return tree
-
-
-def checked_part(tree: exp.Expr, *, aggregates: bool) -> exp.Expr:
-    """Check one expression of a query, as `parse_condition` and `parse_aggregate` do."""
-    return _checked(tree, aggregates=aggregates)
 
 
 def without_parentheses(node: Any) -> Any:
@@ -214,14 +209,14 @@ def _parse(text: str, columns: Collection[str], into: type[exp.Expr]) -> exp.Exp
 
 
 def _refuse_words(tokens: list[Token]) -> None:
-    """Refuse words and signs whose usual reading is not a tree: they have another form that is clear."""
+    """Refuse a leading WHERE, and the operators of `CURES`."""
     for index, token in enumerate(tokens):
         word = token.text.upper()
         if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
             continue
         if index == 0 and word == "WHERE":
             invalid_sql("it starts with WHERE; leave WHERE out")
-        if word in CURES and not (index + 1 < len(tokens) and tokens[index + 1].text == "("):
+        if word in CURES:
             invalid_sql(f"{token.text!r} at character {token.start} is not supported; {CURES[word]}")
 
 
@@ -235,8 +230,8 @@ def _reason(error: ParseError, text: str) -> str:
     )
 
 
-def _checked(tree: exp.Expr, *, aggregates: bool) -> exp.Expr:
-    """Check every node, iteratively: the tree may be deep until this has been done."""
+def checked_part(tree: exp.Expr, *, aggregates: bool) -> exp.Expr:
+    """Check every node of an expression, without recursion: the tree may be deep until this is done."""
     conditions = 0
     waiting: list[tuple[exp.Expr, int]] = [(tree, 0)]
     while waiting:

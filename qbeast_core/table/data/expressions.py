@@ -18,6 +18,7 @@ from qbeast_core.hints import Message, did_you_mean, named, nearest
 from qbeast_core.plain_text import first_line
 
 __all__ = [
+    "UTC_NOW",
     "Condition",
     "Predicate",
     "Value",
@@ -33,6 +34,9 @@ Predicate: TypeAlias = pl.Expr | str
 
 Value: TypeAlias = Any
 """A Polars expression, SQL text, or a plain Python value that is no text."""
+
+UTC_NOW: Final = partial(datetime.now, UTC)
+"""The clock of ``now()`` and ``current_date`` in SQL texts."""
 
 _UNCHANGED: Final = "nothing was changed"
 _UNREAD: Final = "nothing was read"
@@ -303,7 +307,7 @@ def _expression(given: object, schema: pl.Schema, asked: _Asked, dtype: pl.DataT
     from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
 
     try:
-        return sql_expression(given, schema, dtype=dtype, clock=partial(datetime.now, UTC))
+        return sql_expression(given, schema, dtype=dtype, clock=UTC_NOW)
     except InvalidSqlError as error:
         asked.refuse(f"{_shown(given)} cannot be read as SQL: {error}", error)
     except UnknownColumnError as error:

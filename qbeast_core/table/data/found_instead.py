@@ -67,8 +67,8 @@ def log_instead(uri: str) -> str | None:
     "/sales/_delta_log lies in the log of a table. Give the table's folder: '/sales'. Nothing was changed."
     """
     table, found, _ = f"{uri}/".partition(f"/{LOG_DIRECTORY}/")
-    told = f"{uri} lies in the log of a table. Give the table's folder: {table!r}. Nothing was changed."
-    return told if found else None
+    message = f"{uri} lies in the log of a table. Give the table's folder: {table!r}. Nothing was changed."
+    return message if found else None
 
 
 def hive_copy(uri: str, names: Sequence[str]) -> str:

@@ -148,7 +148,7 @@ def _from_stream(data: ArrowStream) -> pl.DataFrame:
 
 
 def _is_index(name: str, data: ArrowStream) -> bool:
-    """Tell whether a column called as an index of pandas is one: columns of users may be called so."""
+    """Return whether a column is an index of pandas; columns of users may have the same name."""
     if type(data).__module__.partition(".")[0] == "pandas":
         return name not in getattr(data, "columns", ())
     noted = getattr(getattr(data, "schema", None), "metadata", None) or {}

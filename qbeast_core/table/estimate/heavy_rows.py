@@ -23,7 +23,7 @@ __all__ = ["HeavyRows", "heavy_rows"]
 
 @dataclass(frozen=True, slots=True)
 class HeavyRows:
-    """What files tell of heavy keys.
+    """The heavy keys that the tags of files list.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
 
 
 def _heaviest(listed: Iterable[HeavyKeys], rows: int) -> I32Array:
-    """Return the weights of keys that are heavy among so many rows."""
+    """Return the weights of keys that are heavy among a number of rows."""
     every = list(listed)
     keys, key = np.unique(np.concatenate([one.weights for one in every]), return_inverse=True)
     counts = np.bincount(key, np.concatenate([one.rows for one in every])).astype(np.int64)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from numbers import Real
 from typing import Any, Final, NoReturn, cast
@@ -20,7 +19,7 @@ from qbeast_core.estimate.batch import Lookup
 from qbeast_core.estimate.rules import Target
 from qbeast_core.hints import Hint, Message, argument, did_you_mean
 from qbeast_core.query.fractions import Sample, Share, sample_to_weights, share_of
-from qbeast_core.table.data.expressions import Predicate, condition_of, type_by_row
+from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import EngineChoice
 from qbeast_core.table.estimate.named import Expressions, named_expressions
@@ -30,7 +29,6 @@ __all__ = ["Asked", "Limits", "Question", "question_of"]
 _NOTHING: Final = "nothing was read"
 _RESERVED: Final = ("rows_sampled", "reliable")
 _QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
-_NOW: Final = partial(datetime.now, UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +271,7 @@ def _of_query(asked: Asked, schema: pl.Schema) -> Asked:
     from qbeast_core.query.sql.aggregates import sql_query  # noqa: PLC0415 -- sqlglot is slow to import
 
     with _reading(text, "aggregates", schema):
-        found = sql_query(text, schema, clock=_NOW)
+        found = sql_query(text, schema, clock=UTC_NOW)
     return replace(asked, aggregates=found.aggregates, by=found.by, where=found.where)
 
 
@@ -283,7 +281,7 @@ def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.
     from qbeast_core.query.sql.aggregates import sql_list  # noqa: PLC0415 -- sqlglot is slow to import
 
     with _reading(text, argument_name, schema):
-        return sql_list(text, schema, aggregates=argument_name == "aggregates", clock=_NOW)
+        return sql_list(text, schema, aggregates=argument_name == "aggregates", clock=UTC_NOW)
 
 
 @contextmanager

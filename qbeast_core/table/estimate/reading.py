@@ -158,7 +158,7 @@ class Reading:
 
     @cached_property
     def heavy(self) -> HeavyRows:
-        """What files tell of heavy keys."""
+        """The heavy keys that the tags of files list."""
         return heavy_rows(self.reader, self._kept.selection, rows=self.rows_opened)
 
     @property
@@ -204,7 +204,7 @@ class Reading:
 
     @property
     def bounds(self) -> tuple[int, int] | None:
-        """The least and the most rows of files with an index that the conditions keep; None: the log does not tell."""
+        """Least and largest number of rows of indexed files that the conditions keep; None: unknown."""
         found = None if self.is_calibrated else self._kept_rows
         if found is None:
             return None
@@ -226,7 +226,7 @@ class Reading:
 
     @cached_property
     def _kept_rows(self) -> RowCount | None:
-        """How many rows the conditions keep, as far as cubes and files decide it; None: the log does not tell."""
+        """Number of rows that the conditions keep, as far as cubes and files decide it; None: unknown."""
         schema, asked = self.reader.snapshot.schema, self.question
         condition = asked.pushed(schema)
         if condition is None or any(set(one.meta.root_names()) - set(schema) for one in asked.conditions):

@@ -90,8 +90,8 @@ def summary_of(commit: Mapping[str, Any]) -> str | None:
     '7 deleted, +1 -2 files'
     """
     metrics = commit.get("operationMetrics")
-    told = metrics if isinstance(metrics, Mapping) else {}
-    counts = {key: int(text) for key, value in told.items() if (text := str(value)).isdecimal()}
+    values = metrics if isinstance(metrics, Mapping) else {}
+    counts = {key: int(text) for key, value in values.items() if (text := str(value)).isdecimal()}
     rows = {word: sum(counts.get(key, 0) for key in keys) for word, keys in _ROWS.items()}
     changed = [f"{count:,} {word}" for word, count in rows.items() if count]
     if not changed and counts.get("numOutputRows"):

@@ -57,7 +57,7 @@ def scan(reader: Reader, sample: Sample | None = None, *, expand: bool = False) 
     Raises
     ------
     InvalidInputError
-        If the sample is no fraction or pair of fractions in [0, 1], or the table has a column of that name.
+        If the sample is not a fraction or pair of fractions in [0, 1], or the table has a column of that name.
 
     Warns
     -----

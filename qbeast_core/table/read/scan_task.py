@@ -398,7 +398,7 @@ def _collected(
 
 
 def _reader_filters(predicate: pl.Expr) -> bool:
-    """Tell whether Polars' reader of files can do a filter: it panics where null is looked for in a list."""
+    """Return whether Polars' file reader supports a filter: it panics on lists that match null."""
     try:
         return '"nulls_equal":true' not in predicate.meta.serialize(format="json")
     except pl.exceptions.PolarsError:  # holds a Python function

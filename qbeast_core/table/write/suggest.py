@@ -192,7 +192,7 @@ class _Suggestion:
             named = tuple(self.profile.evenest[:_MOST_WINDOWS])
             filters = [window(looked_at[name]) for name in named]
             importance = self.profile.importance(named)
-        self.told = self.asked or list(named)
+        self.compared = self.asked or list(named)
         nodes = tuple(_planned(one, rows.schema) for one in filters)
         usual = self._trial(few, nodes, named, least=least)
         asked_for = self._trial(looked_at, nodes, named)
@@ -219,7 +219,7 @@ class _Suggestion:
         return Trial(some, min(max(self.table_rows, least), most), row_bytes, nodes, named, whole)
 
     def _best(self) -> ColumnSet:
-        names = self.told[:_MOST_TRIED]
+        names = self.compared[:_MOST_TRIED]
         options = list(map(ColumnSpec, names))
         hashes = [one for one in map(self._hash_of, names) if self.asked and one.kind == "hashing"]
         self.candidates.search([*options, *hashes], most=self.most, together=self._together)
@@ -229,7 +229,7 @@ class _Suggestion:
         return self.candidates.best(tie=_TIE if self.asked else _TIE_OF_WINDOWS)
 
     def _together(self, columns: ColumnSet) -> bool:
-        """Tell whether columns may be proposed together: the last one beside those before it."""
+        """Return whether columns may be proposed together: the last one beside those before it."""
         *others, last = [one.name for one in columns]
         # Unless both are asked for, of columns that follow each other the second one divides nothing.
         return last not in others and (bool(self.asked) or self.profile.follows(last, others) is None)
@@ -284,7 +284,7 @@ class _Suggestion:
         return pl.DataFrame([*records, *unfit], schema=_FRAME, orient="row")
 
     def _alone(self, column: ColumnSpec) -> float | None:
-        return self.claims.opened((column,)) if column.name in self.told else None
+        return self.claims.opened((column,)) if column.name in self.compared else None
 
     def _reason(self, name: str, alone: float | None, best: ColumnSet, key: ColumnSet) -> str:
         only = "" if alone is None else f"alone it would open {alone:.0%} of the table"

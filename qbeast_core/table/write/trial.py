@@ -16,6 +16,7 @@ from qbeast_core.query.statistics import Statistics
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import cube_boxes
 from qbeast_core.spec.column_spec import ColumnSpec
+from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import Transformation
 from qbeast_core.tree.build import Assignment, assign_rows
@@ -112,8 +113,8 @@ class Trial:
         return self.rows[list(self.asked)]
 
     def _of_files(self, rows: pl.DataFrame, sizes: I64Array) -> Statistics:
-        """Return what the log would tell of files: `rows` stand file by file."""
-        names, by = rows.columns, "\0file"
+        """Return the statistics that the log would hold; `rows` are in the order of their files."""
+        names, by = rows.columns, own_column("file")
         number = pl.Series(by, np.repeat(np.arange(len(sizes)), sizes))
         grouped = rows.hstack([number]).group_by(by, maintain_order=True)
         fields = {
@@ -158,7 +159,7 @@ class _Drawn:
     packed : PackedFiles
         The files, and their blocks.
     statistics : Statistics
-        What the log would tell of the files.
+        The statistics that the log would hold.
     page_rows : float
         Rows of a page.
     """
@@ -179,7 +180,7 @@ class _Drawn:
         return float(sizes[opened].sum() / self.packed.file_starts[-1])
 
     def _may_match(self, atom: Atom) -> BoolArray:
-        """Tell which blocks may hold a row for which it is true: by their files, and by their cubes."""
+        """Return which blocks may hold a row for which it is true: by their files, and by their cubes."""
         of_files = self.statistics.may_match(atom)[self._file]
         space = self.spaces.get(column_of(atom))
         found = None if space is None else coordinate_intervals(atom, space, foreign=False)

@@ -109,6 +109,8 @@ INVALID = {
     "": "ends too early",
     "WHERE i = 1": "leave WHERE out",
     "c XOR k": "(a) <> (b)",
+    "c XOR (k)": "(a) <> (b)",
+    "c & (k)": "write AND",
     "c & k": "write AND",
     "c | k": "write OR",
     "CAST(i AS DECIMAL(99, 98)) = 1": "38 digits",

@@ -84,15 +84,3 @@ def test_few_texts_are_outside_the_comparison(oracle: duckdb.DuckDBPyConnection)
 
     count()
     assert sum(failed) < len(failed) / 2
-
-
-def test_a_filter_in_sql_skips_as_an_expression_does() -> None:
-    pairs = {
-        "i > 1 AND s = 'x'": (pl.col("i") > 1) & (pl.col("s") == "x"),
-        "i IN (1, 2)": pl.col("i").is_in([1, 2]),
-        "s LIKE 'ab%'": pl.col("s").str.starts_with("ab"),
-        "d IS NULL": pl.col("d").is_null(),
-    }
-    for text, expr in pairs.items():
-        found = sql_expression(text, ROWS.schema)
-        assert ROWS.filter(found).equals(ROWS.filter(expr)), text
