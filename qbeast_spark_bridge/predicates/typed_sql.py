@@ -142,7 +142,10 @@ def as_decimal(dtype: pl.DataType, value: Any = None) -> pl.Decimal:
 def _common(left: Typed, right: Typed, what: object) -> Typed:
     """Return a part of the type that both have; a literal of text or of a whole number takes the other's."""
     if left.dtype == right.dtype:
-        return Typed("", left.dtype, left.value if left.value is not None else right.value)
+        # A value says how many digits a decimal needs: only where both are literals, and then the longer one.
+        both = left.value is not None and right.value is not None
+        longer = isinstance(right.value, int) and len(str(right.value)) > len(str(left.value))
+        return Typed("", left.dtype, (right if longer else left).value if both else None)
     if pl.Null() in (left.dtype, right.dtype):
         return right if left.dtype == pl.Null() else left
     pair = (left, right) if left.value is not None and right.value is None else (right, left)

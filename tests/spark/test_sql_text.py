@@ -107,6 +107,7 @@ TEXTS = (
     "NOT (real <= 0 OR single IS NULL)",
     "single IN (0.5, -0.0, 1) OR single = 0.1",
     "small IN (1, 2.5, NULL) OR small < 16777217",
+    "CAST(small AS INTEGER) NOT IN (1, 0.1) AND coalesce(CAST(small AS INTEGER), 1, 0.5) > 9",
     "small > 2.5 AND small + small > 127",
     "whole + whole > 9223372036854775807 OR whole * whole < 100",
     "whole // 2 = 1 OR whole % 7 = -3",
