@@ -18,11 +18,15 @@ from qbeast_core.estimate.sums import GROUP, WEIGHT
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.tree.parallel import CHUNK_ROWS, map_chunks
 
-__all__ = ["Interval", "factor_of", "quantile_interval", "smooth_interval"]
+__all__ = ["UNSEEN", "Interval", "factor_of", "quantile_interval", "smooth_interval"]
 
 _LIGHT: Final = 1 / 400
 """Relative variance of a sum of squares, at most, that is told by some keys for all: it is then off by 5 % (one
 standard error)."""
+
+
+UNSEEN: Final = 3.7
+"""Keys like the heaviest one that a sample may lack: it holds one in 5 % of the cases where 4.7 are expected."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,9 +224,11 @@ class _Moments:
         """Return standard errors, wider where the residuals are skewed.
 
         Of skewed values a sample holds the heavy ones rarely: where it lacks them, the error seems small too. The
-        skewness of the estimate itself, which falls as more keys are sampled, says by how much.
+        skewness of the estimate itself, which falls as more keys are sampled, says by how much. There may be more keys
+        like the heaviest than the sample holds: they count with the most that chance explains.
         """
-        return np.sqrt((1 - probability) * self.squares) * (1 + self.skewness)
+        squares = self.squares + UNSEEN * self.largest
+        return np.sqrt((1 - probability) * squares) * (1 + self.skewness)
 
     @property
     def skewness(self) -> F64Array:

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.estimate.intervals import Interval
+from qbeast_core.estimate.intervals import UNSEEN, Interval
 from qbeast_core.space.arrays import BoolArray, F64Array
 
 __all__ = ["LEAST_KEYS", "MOST_SHARE", "WIDENED", "Target", "is_met", "is_reliable", "next_fraction"]
@@ -15,7 +15,7 @@ __all__ = ["LEAST_KEYS", "MOST_SHARE", "WIDENED", "Target", "is_met", "is_reliab
 LEAST_KEYS: Final = 100
 """Sampled keys of a group from which on its interval is believed."""
 
-MOST_SHARE: Final = 0.1
+MOST_SHARE: Final = 0.3
 """Of a variance may come from one key: of more, the sample may lack the keys that matter."""
 
 WIDENED: Final = 1.1
@@ -118,8 +118,7 @@ def next_fraction(
         return fraction
     if found.deviates:  # where the keys lie that it lacks is not known
         return min(max(1.0, fraction), most_growth * fraction)
-    width, enough = found.half_width[short], target.width(found.value[short])
-    by_width = _MARGIN * _fraction_of_width(fraction, width, found.skewness[short], enough)
+    by_width = _MARGIN * _fraction_of_width(fraction, found, target, short)
     with np.errstate(divide="ignore"):
         by_keys = fraction * _MARGIN * LEAST_KEYS / np.maximum(found.keys[short], 1)
     # How heavy a tail is, nobody knows: as much again is read, and looked at; at last before everything is.
@@ -131,15 +130,17 @@ def next_fraction(
     return grown if grown <= _ALL else 1.0
 
 
-def _fraction_of_width(fraction: float, width: F64Array, skewness: F64Array, enough: F64Array) -> F64Array:
-    """Return the fractions at which widths are enough: they and the skewness in them fall as more is read."""
-    least, most = np.full(len(width), fraction), np.ones(len(width))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        wanted = enough / width  # NaN, where nothing is known of a width, asks for nothing
+def _fraction_of_width(fraction: float, found: Interval, target: Target, short: BoolArray) -> F64Array:
+    """Return the fractions at which widths are enough: they fall as more is read, and what widens them falls too."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # NaN, of an unknown width, asks for nothing
+        wanted = (target.width(found.value) / found.half_width)[short]
+    skewness, unseen = found.skewness[short], UNSEEN * found.largest_share[short]
+    least, most = np.full(len(wanted), fraction), np.ones(len(wanted))
     for _ in range(_HALVINGS):
         middle = np.sqrt(least * most)
         share = np.sqrt((1 / middle - 1) / (1 / fraction - 1))
         share *= (1 + skewness * np.sqrt(fraction / middle)) / (1 + skewness)
+        share *= np.sqrt((1 + unseen * fraction / middle) / (1 + unseen))
         is_wide = share > wanted
         least, most = np.where(is_wide, middle, least), np.where(is_wide, most, middle)
     return most

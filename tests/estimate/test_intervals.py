@@ -15,6 +15,7 @@ from tests.estimate.answers import intervals, sample_of
 
 MEAN, SUM, ROWS = pl.col("x").mean(), pl.col("x").sum(), pl.len()
 KEYS = 6_000
+UNSEEN = 3.7  # so many more of the heaviest key are expected at most, where a sample has one (Poisson, 95 %)
 
 
 def clustered(seed: int = 3, keys: int = KEYS) -> tuple[pl.DataFrame, np.ndarray]:
@@ -53,7 +54,8 @@ def test_the_variance_of_a_total_is_that_of_its_keys() -> None:
     inside = weights < 0.1 * 2**32 - 2**31
     by_key = rows.with_columns(key=key).filter(pl.Series(inside)).group_by("key").agg(pl.col("x").sum())["x"]
     wider = 1 + (by_key**3).sum() / (by_key**2).sum() ** 1.5
-    assert found.half_width[0] ** 2 == pytest.approx(0.9 / 0.01 * (by_key**2).sum() * wider**2)
+    squares = (by_key**2).sum() + UNSEEN * (by_key**2).max()
+    assert found.half_width[0] ** 2 == pytest.approx(0.9 / 0.01 * squares * wider**2)
     assert found.keys[0] == len(by_key)
     assert found.largest_share[0] == pytest.approx((by_key**2).max() / (by_key**2).sum())
 
@@ -80,7 +82,8 @@ def test_the_residuals_of_a_group_count_keys_without_a_row_in_it() -> None:
         )
         residual = per_key["y"] - per_key["y"].sum() / per_key["n"].sum() * per_key["n"]
         wider = 1 + abs((residual**3).sum()) / (residual**2).sum() ** 1.5
-        assert found.half_width[at] ** 2 == pytest.approx(0.7 * scale**2 * (residual**2).sum() * wider**2)
+        squares = (residual**2).sum() + UNSEEN * (residual**2).max()
+        assert found.half_width[at] ** 2 == pytest.approx(0.7 * scale**2 * squares * wider**2)
 
 
 def test_what_was_read_whole_adds_no_variance() -> None:
@@ -137,11 +140,11 @@ CASES: dict[str, dict[str, object]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_intervals_cover_94_to_97_percent(case: str) -> None:
-    """Of 1,000 trials the share is off by 0.7 % (one standard error); skewed values get intervals a little too wide."""
+def test_intervals_cover_94_percent_and_little_more(case: str) -> None:
+    """Of 1,000 trials the share is off by 0.7 % (one standard error); skewed values get intervals that are too wide."""
     found = {what: share for what, (share, of) in coverage(1000, 0.25, **CASES[case]).items() if of > 800}
     assert len(found) >= 0.8 * len(ESTIMANDS)
-    assert not {what: share for what, share in found.items() if not 0.935 <= share <= 0.985 and share < 1.0}
+    assert not {what: share for what, share in found.items() if not 0.935 <= share <= 0.995 and share < 1.0}
     # Exact are a count of all rows, and nothing else.
     assert {what for what, share in found.items() if share == 1.0} <= {("count", 0)}
 

@@ -52,7 +52,7 @@ class Estimate:
     frame : polars.DataFrame
         One row a group: the columns of groups; for every answer its value, ``<name>_low`` and ``<name>_high``, in
         Float64, null where there is none; ``rows_sampled`` of the group; ``reliable``, whether its intervals are
-        believed: exact, or of at least 100 sampled keys, none of which brings more than 10 % of the variance, in a
+        believed: exact, or of at least 100 sampled keys, none of which brings more than 30 % of the variance, in a
         sample that has as many rows as the log lets expect.
     uri : str
         The table.
