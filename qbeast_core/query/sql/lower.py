@@ -155,7 +155,8 @@ class Lowering:
             found = pl.select(value.expr).to_series()
         except pl.exceptions.PolarsError as error:
             invalid_sql(f"{node.sql('duckdb')[:60]!r} has no value", error)
-        return replace(value, expr=pl.lit(found.item(), dtype=found.dtype))
+        known = pl.lit(found.item(), dtype=found.dtype)
+        return replace(value, expr=known, const=None if found.item() is None else value.const)
 
     def _value(self, node: exp.Expr) -> Value:
         found = _BY_TYPE.get(type(node))

@@ -71,7 +71,7 @@ _ORDERED: Final = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Duration, pl.
 def compare(op: Comparison, left: Value, right: Value) -> Value:
     """Lower a comparison; it is null where an operand is null."""
     left, right = adapted(left, right.dtype), adapted(right, left.dtype)
-    if left.is_null or right.is_null:
+    if left.const is None or right.const is None:
         return truth(None)
     if left.is_number_const and right.is_number_const:
         return truth(bool(_COMPARE[op](Fraction(left.const), Fraction(right.const))))

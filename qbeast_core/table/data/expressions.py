@@ -335,7 +335,8 @@ def _checked(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> 
     _refuse_unknown(given, expr, schema, asked)
     with asked.understanding(given):
         found = _no_rows(schema).lazy().select(expr).collect_schema()
-        by_row = len(found) == 1 and _is_by_row(expr, schema)
+        # SQL has no such parts; Polars rewrites what is the same for every row, such as `a = NULL`, by the row count.
+        by_row = len(found) == 1 and (isinstance(given, str) or _is_by_row(expr, schema))
     if not by_row:
         asked.refuse(
             f"must say one thing of each row from that row alone; {_shown(given)} looks at several columns or rows at "
