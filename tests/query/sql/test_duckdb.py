@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import duckdb
-import polars as pl
 import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 
