@@ -10,6 +10,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
@@ -264,8 +265,9 @@ def test_twins_of_tasks_and_lost_executors_add_no_row(table: Path, tmp_path: Pat
     slow, lost = make(tmp_path / "slow", file_rows=500), make(tmp_path / "lost", file_rows=500)
     with cluster(tmp_path / "cluster") as running:
         steps = [f"speculated={table}", f"slow_merge={slow}"]
-        lines = running.run(MODULE, *steps, connect=False).splitlines()[-2:]
-        said = json.loads(running.run(MODULE, f"lost_executors={lost}", connect=False).splitlines()[-1])
+        job = partial(running.run, MODULE, connect=False, timeout=800)  # many processes, beside other tests
+        lines = job(*steps).splitlines()[-2:]
+        said = json.loads(job(f"lost_executors={lost}").splitlines()[-1])
     assert json.loads(lines[0]) == {"rows": ROWS, "files": 4}
     strays = len(list(table.glob("*.parquet"))) - 5
     assert strays > 0, "no task was started twice"
