@@ -35,6 +35,10 @@ quick = settings(
 )
 
 
+SMALL_CACHES = {"parser_manageParserCaches": "true", "parser_parserDfaCacheFlushThreshold": "20000"}
+"""Spark's parser remembers what it has seen of each text: of thousands that takes the whole memory."""
+
+
 @contextmanager
 def chosen(spark: SparkSession, **values: str) -> Generator[None]:
     """Choose settings for a while: `session_timeZone` is `spark.sql.session.timeZone`."""
@@ -96,7 +100,7 @@ def test_random_texts_keep_the_rows_of_polars(rows: DataFrame, texts: list[str])
 def test_random_texts_keep_the_rows_under_every_setting(
     spark: SparkSession, rows: DataFrame, texts: list[str], zone: str, ansi: str
 ) -> None:
-    with chosen(spark, ansi_enabled=ansi, session_timeZone=zone):
+    with chosen(spark, ansi_enabled=ansi, session_timeZone=zone, **SMALL_CACHES):
         check_texts(rows, texts)
 
 
