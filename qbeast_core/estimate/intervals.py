@@ -111,7 +111,7 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
     ...     every=lambda: Keys(np.zeros(900, np.int64), np.ones((900, 1)), np.zeros(900), 1))
     >>> found = smooth_interval(keys, asked.answers[0], 2.0)
     >>> found.value, found.half_width.round(), found.keys
-    (array([9000.]), array([588.]), array([900]))
+    (array([9000.]), array([589.]), array([900]))
     """
     groups = len(sample.whole)
     finite: BoolArray = np.logical_and.reduce(np.isfinite(sample.totals[:, list(answer.totals)]), axis=1)
