@@ -24,9 +24,8 @@ _LIGHT: Final = 1 / 400
 """Relative variance of a sum of squares, at most, that is told by some keys for all: it is then off by 5 % (one
 standard error)."""
 
-
 UNSEEN: Final = 3.7
-"""Keys like the heaviest one that a sample may lack: it holds one in 5 % of the cases where 4.7 are expected."""
+"""Keys like the heaviest one that a sample may lack: where 4.7 are expected, 5 % of samples hold one or none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -335,7 +335,8 @@ def _checked(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> 
     _refuse_unknown(given, expr, schema, asked)
     with asked.understanding(given):
         found = _no_rows(schema).lazy().select(expr).collect_schema()
-        # SQL has no such parts; Polars rewrites what is the same for every row, such as `a = NULL`, by the row count.
+        # Texts hold functions of one row alone: aggregates are refused when SQL is parsed. The probe would refuse some
+        # of them, since Polars rewrites comparisons that are the same for every row to a repeated constant.
         by_row = len(found) == 1 and (isinstance(given, str) or _is_by_row(expr, schema))
     if not by_row:
         asked.refuse(
