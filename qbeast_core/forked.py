@@ -7,8 +7,6 @@ from typing import Final
 
 from qbeast_core.errors import StorageError
 
-__all__ = ["FORKED", "is_forked", "refuse_forked"]
-
 FORKED: Final = (
     "this process was forked from one that had used the library, whose threads did not come along. Start processes "
     "with the method 'spawn': multiprocessing.get_context('spawn'), or mp_context= of an executor"
@@ -37,18 +35,7 @@ def is_forked() -> bool:
 
 
 def refuse_forked(uri: str) -> None:
-    """Raise in a process that was forked from one that had come here.
-
-    Parameters
-    ----------
-    uri : str
-        The table that is about to be read or written.
-
-    Raises
-    ------
-    StorageError
-        With the cure.
-    """
+    """Raise in a process that was forked from one that had come here."""
     if is_forked():
         msg = f"{uri} cannot be used here: {FORKED}. Nothing was read or changed."
         raise StorageError(msg, path=uri)

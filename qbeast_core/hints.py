@@ -9,21 +9,8 @@ from typing import Final, Self
 
 from qbeast_core.plain_text import for_people, on_one_line
 
-__all__ = [
-    "IMPORTS_OF_DELTA",
-    "SCANS",
-    "Hint",
-    "Message",
-    "argument",
-    "call",
-    "did_you_mean",
-    "named",
-    "nearest",
-    "refusal",
-    "rows_of_delta",
-]
-
 _LONGEST_SHOWN: Final = 80
+# What files of an ending hold, and the function of Polars that reads them.
 SCANS: Final = {
     ".parquet": ("Parquet", "scan_parquet"),
     ".csv": ("CSV", "scan_csv"),
@@ -33,42 +20,30 @@ SCANS: Final = {
     ".ipc": ("Arrow", "scan_ipc"),
     ".feather": ("Arrow", "scan_ipc"),
 }
-"""What files of an ending hold, and the function of Polars that reads them."""
 
+# What `rows_of_delta` needs.
 IMPORTS_OF_DELTA: Final = "from deltalake import DeltaTable, QueryBuilder; "
-"""What `rows_of_delta` needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A cure: other arguments of the call that failed, or another call. As text it is Python.
+    """A cure: other arguments of the call that failed, or another call. As text it is Python."""
 
-    Attributes
-    ----------
-    arguments : mapping
-        Values by name: text, numbers, True; a tuple of alternatives; a list of names, where ``...`` stands for those
-        that the caller knows; None: the name alone.
-    call : str
-        A function of ``qbeast``, or a method such as ``"Table.files"``; empty: the call that failed.
-    path : str or None
-        The table that it is about.
-    scan : str or None
-        What reads `path`, its rows are to go into a new table: a function of Polars; or ``scan_table``, which is of
-        ``qbeast``; or ``scan_delta``, which stands for `rows_of_delta`.
-    rows : bool
-        Whether rows of the caller's are given, to go into `path` where there is one.
-    given : object
-        What the first argument was given, where that is what is wrong.
-    known : tuple
-        What it takes instead, the likeliest first, where that can be listed.
-    """
-
+    # Values by name: text, numbers, True; a tuple of alternatives; a list of names, where `...` stands for
+    # those that the caller knows; None: the name alone.
     arguments: Mapping[str, object]
+    # A function of `qbeast`, or a method such as `"Table.files"`; empty: the call that failed.
     call: str = ""
+    # The table that it is about.
     path: str | None = None
+    # What reads `path`, its rows are to go into a new table: a function of Polars; or `scan_table`, which is
+    # of `qbeast`; or `scan_delta`, which stands for `rows_of_delta`.
     scan: str | None = None
+    # Whether rows of the caller's are given, to go into `path` where there is one.
     rows: bool = False
+    # What the first argument was given, where that is what is wrong.
     given: object = None
+    # What it takes instead, the likeliest first, where that can be listed.
     known: tuple[object, ...] = ()
 
     @property
@@ -114,13 +89,7 @@ class Hint:
 
 
 class Message(str):
-    """A text with hints in it; those of messages that it is made of are among them.
-
-    Parameters
-    ----------
-    *parts : str or Hint
-        One after the other.
-    """
+    """A text with hints in it; those of messages that it is made of are among them."""
 
     __slots__ = ("parts",)
     parts: tuple[str | Hint, ...]
@@ -144,8 +113,6 @@ class Message(str):
 def argument(**arguments: object) -> Hint:
     """Advise arguments for the call that failed.
 
-    Examples
-    --------
     >>> print(argument(mode="overwrite", columns=["a", ...]))
     mode="overwrite", columns=['a', ...]
     >>> print(argument(mode=("append", "overwrite", "ignore")))
@@ -159,8 +126,6 @@ def call(
 ) -> Hint:
     """Advise another call.
 
-    Examples
-    --------
     >>> print(call("convert_table", "t", columns=[...]))
     qbeast.convert_table('t', columns=[...])
     >>> print(call("write_table", "t", rows=True, columns=[...]))
@@ -176,15 +141,6 @@ def call(
 def rows_of_delta(path: str, *, without: str | None = None) -> str:
     r"""Return the expression that reads a Delta table: deltalake reads more of them right than Polars does.
 
-    Parameters
-    ----------
-    path : str
-        The table.
-    without : str, optional
-        A column to leave out.
-
-    Examples
-    --------
     >>> rows_of_delta("old", without="v")
     'QueryBuilder().register("old", DeltaTable(\'old\')).execute(\'SELECT * EXCLUDE ("v") FROM old\')'
     """
@@ -196,8 +152,6 @@ def rows_of_delta(path: str, *, without: str | None = None) -> str:
 def named(name: str, given: object = None, known: Iterable[object] = ()) -> Hint:
     """Name the argument that is wrong, with what it was given and what it takes.
 
-    Examples
-    --------
     >>> hint = named("mode", "apend", ["error", "append"])
     >>> print(hint), hint.argument, hint.value, hint.alternatives
     `mode`
@@ -211,21 +165,6 @@ def refusal(
 ) -> Message:
     """Say that an argument cannot be what it was given, what is still true, and what was meant perhaps.
 
-    Parameters
-    ----------
-    name : str
-        Of the argument, in Python.
-    problem : str
-        What it must be.
-    outcome : str
-        What is true afterwards: ``"nothing was read"``.
-    given : object
-        What it was given.
-    known : iterable
-        What it takes, where that can be listed.
-
-    Examples
-    --------
     >>> print(refusal("mode", 'must be "error" or "append"', "nothing was written", given="apend", known=["append"]))
     `mode` must be "error" or "append", not 'apend'; nothing was written. Did you mean mode="append"?
     """
@@ -239,8 +178,6 @@ def refusal(
 def nearest(given: object, known: Iterable[object]) -> tuple[object, ...]:
     """Return what is known, what looks like the given first.
 
-    Examples
-    --------
     >>> nearest("prices", ["id", "price"])
     ('price', 'id')
     """
@@ -252,8 +189,6 @@ def nearest(given: object, known: Iterable[object]) -> tuple[object, ...]:
 def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
     """Return a sentence, with a blank before it, about names that look like those given; empty if there are none.
 
-    Examples
-    --------
     >>> did_you_mean(["prices", "x"], ["id", "price"]), did_you_mean(["x"], ["price"])
     (" Did you mean 'price'?", '')
     """
@@ -265,8 +200,6 @@ def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
 def _shown(value: object) -> str:
     """Return a wrong value for a message: in short, of large things the type alone.
 
-    Examples
-    --------
     >>> _shown("apend"), _shown(2), _shown(range(9).__iter__())
     ("'apend'", '2', 'a range_iterator')
     """

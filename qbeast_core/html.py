@@ -8,26 +8,13 @@ from typing import Final
 
 import polars as pl
 
-__all__ = ["bar", "html_of"]
-
+# Of a text in a frame, where Polars shows 30: reasons and types are whole.
 _MOST_CHARACTERS: Final = 120
-"""Of a text in a frame, where Polars shows 30: reasons and types are whole."""
 
 
 def html_of(title: str, facts: Mapping[str, str], *frames: pl.DataFrame) -> str:
     """Return HTML of a title, facts and frames; the colours are those of the page, light or dark.
 
-    Parameters
-    ----------
-    title : str
-        Plain text.
-    facts : mapping of str to str
-        Names, and HTML.
-    *frames : polars.DataFrame
-        Below; empty ones are left out.
-
-    Examples
-    --------
     >>> html_of("a < b", {}), "<td" in html_of("a < b", {"rows": "3"})
     ('<div><b>a &lt; b</b></div>', True)
     """
@@ -42,8 +29,6 @@ def html_of(title: str, facts: Mapping[str, str], *frames: pl.DataFrame) -> str:
 def bar(share: float) -> str:
     """Return HTML of a share in [0, 1] as a bar, with the number beside it.
 
-    Examples
-    --------
     >>> bar(0.25).endswith("25.00%")
     True
     """

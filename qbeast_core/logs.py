@@ -13,11 +13,9 @@ from typing import Final
 
 from qbeast_core.plain_text import for_people
 
-__all__ = ["LOG"]
-
+# Messages are put together only where somebody listens, are one line each, and show no passwords of addresses
+# and no terminal codes.
 LOG: Final = logging.getLogger("qbeast")
-"""Messages are put together only where somebody listens, are one line each, and show no passwords of
-addresses and no terminal codes."""
 
 
 def _cleaned(record: logging.LogRecord) -> bool:

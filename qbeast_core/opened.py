@@ -15,8 +15,6 @@ from qbeast_core.table.snapshot.kept import Kept
 from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
 from qbeast_core.table.table import Table
 
-__all__ = ["open_reader", "open_version"]
-
 _KEPT: Final = 8
 _TABLES: Final = Kept[tuple[str, bool], Table](_KEPT, lambda table: table.reader.size_bytes)
 

@@ -7,29 +7,13 @@ from typing import Final
 
 from qbeast_core.errors import MissingDependencyError
 
-__all__ = ["require"]
-
+# Which extra of the package brings what, as pyproject.toml has it.
 _EXTRAS: Final = {"click": "cli", "matplotlib": "plot", "pyspark": "spark", "rich": "cli"}
-"""Which extra of the package brings what, as pyproject.toml has it."""
 
 
 def require(package: str, what: str) -> None:
     """Raise, with the cure, where a package is not installed; nothing is imported.
 
-    Parameters
-    ----------
-    package : str
-        What is imported, under the name that pip knows it by.
-    what : str
-        Who needs it: ``"drawing"``.
-
-    Raises
-    ------
-    MissingDependencyError
-        It is not installed.
-
-    Examples
-    --------
     >>> require("polars", "everything")
     """
     if find_spec(package) is None:

@@ -13,20 +13,10 @@ import reprlib
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = [
-    "HIDDEN",
-    "first_line",
-    "for_people",
-    "in_lines",
-    "on_one_line",
-    "shortened",
-    "visible",
-    "without_secrets",
-]
-
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
+# Controls but tab and line feed (those of Latin-1 too), marks that turn the direction of writing, line
+# separators.
 HIDDEN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Controls but tab and line feed (those of Latin-1 too), marks that turn the direction of writing, line separators."""
 
 _BREAKING: Final = re.compile(rf"[\t\n]|{HIDDEN.pattern}")
 _MOST_VALUES: Final = 8
@@ -51,13 +41,6 @@ class _AsItIs(str):
 def shortened(value: object) -> object:
     """Return what the `repr` of a value shows of one that it has: a long tuple or text in short, others as they are.
 
-    Parameters
-    ----------
-    value : object
-        What a field holds.
-
-    Examples
-    --------
     >>> shortened((1, 2)), shortened(tuple(range(1000)))
     ((1, 2), <1,000 values from 0 to 999>)
     """
@@ -71,13 +54,6 @@ def visible(text: str) -> str:
 
     Characters that turn the direction of writing count among them: they show another text than there is.
 
-    Parameters
-    ----------
-    text : str
-        From anywhere.
-
-    Examples
-    --------
     >>> visible("bell\x07 and \x1b[31mred\x1b[0m")
     'bell\\x07 and \\x1b[31mred\\x1b[0m'
     """
@@ -87,13 +63,6 @@ def visible(text: str) -> str:
 def on_one_line(text: str) -> str:
     r"""Return a text as `visible` does, with tabs and line feeds written as escapes too.
 
-    Parameters
-    ----------
-    text : str
-        From anywhere.
-
-    Examples
-    --------
     >>> on_one_line("name = 'x\nINFO all is well'")
     "name = 'x\\nINFO all is well'"
     """
@@ -103,13 +72,6 @@ def on_one_line(text: str) -> str:
 def in_lines(lines: Iterable[str]) -> str:
     r"""Join lines; a line feed inside of one is written as an escape.
 
-    Parameters
-    ----------
-    lines : iterable of str
-        With names and values from anywhere.
-
-    Examples
-    --------
     >>> in_lines(["columns", "a\nb"])
     'columns\na\\nb'
     """
@@ -119,13 +81,6 @@ def in_lines(lines: Iterable[str]) -> str:
 def without_secrets(text: str) -> str:
     """Return a text whose addresses show neither passwords nor the values of queries, which may be signatures.
 
-    Parameters
-    ----------
-    text : str
-        With addresses in it, or without. ``container@account`` of ``abfss://`` is no secret and stays.
-
-    Examples
-    --------
     >>> without_secrets("put of https://key:secret@store/t?X-Amz-Signature=f00 failed")
     'put of https://***@store/t?*** failed'
     >>> without_secrets("abfss://data@account.dfs.core.windows.net/t")
@@ -137,13 +92,6 @@ def without_secrets(text: str) -> str:
 def first_line(text: str) -> str:
     r"""Return the first line that says something: other libraries print their plans below it.
 
-    Parameters
-    ----------
-    text : str
-        From anywhere.
-
-    Examples
-    --------
     >>> first_line("no such column\n\nResolved plan until failure: ...")
     'no such column'
     """
@@ -154,11 +102,6 @@ def for_people(text: str) -> str:
     """Return a text on one line without secrets, colours and hidden characters.
 
     See `without_secrets` and `on_one_line`.
-
-    Parameters
-    ----------
-    text : str
-        From anywhere.
     """
     return on_one_line(_COLOURS.sub("", without_secrets(text)))
 

@@ -17,10 +17,8 @@ from qbeast_core.runtime import Progress, ProgressCallback, ProgressStage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ProgressLike", "callback_of", "shows_progress", "terminal_bar"]
-
+# A callback; True: a bar where somebody looks; None or False: nothing.
 ProgressLike: TypeAlias = ProgressCallback | bool | None
-"""A callback; True: a bar where somebody looks; None or False: nothing."""
 
 _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
@@ -39,16 +37,6 @@ def shows_progress(doing: str) -> Callable[[Callable[_Given, _Answer]], Callable
 
     It is drawn by rich where the standard error is a terminal, as the command line draws its own, and as HTML in
     notebooks, without widgets. Elsewhere nobody looks, and nothing is drawn.
-
-    Parameters
-    ----------
-    doing : str
-        The verb beside the bar, ``"writing"``.
-
-    Returns
-    -------
-    callable
-        A decorator of functions with an argument `progress`, which is a callback or None when they are called.
     """
 
     def decorate(call: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
@@ -68,13 +56,6 @@ def shows_progress(doing: str) -> Callable[[Callable[_Given, _Answer]], Callable
 def callback_of(progress: ProgressLike) -> ProgressCallback | None:
     """Return the callback that a function that `shows_progress` was given.
 
-    Parameters
-    ----------
-    progress : callable, bool or None
-        Its argument.
-
-    Examples
-    --------
     >>> callback_of(print) is print, callback_of(None)
     (True, None)
     """
@@ -93,18 +74,7 @@ def _bar(doing: str) -> Generator[ProgressCallback | None]:
 
 @contextmanager
 def terminal_bar(doing: str) -> Generator[ProgressCallback]:
-    """Draw a bar on the standard error; nothing of it stays on the screen.
-
-    Parameters
-    ----------
-    doing : str
-        The verb beside the bar.
-
-    Raises
-    ------
-    MissingDependencyError
-        Rich is not installed.
-    """
+    """Draw a bar on the standard error; nothing of it stays on the screen."""
     require("rich", "a progress bar")
     from rich import progress as bars  # noqa: PLC0415 - slow to load, and of use on terminals alone
     from rich.console import Console  # noqa: PLC0415 - the same

@@ -8,8 +8,6 @@ from functools import wraps
 from inspect import signature
 from typing import ParamSpec, TypeVar
 
-__all__ = ["renamed"]
-
 _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
 
@@ -17,19 +15,6 @@ _Answer = TypeVar("_Answer")
 def renamed(**names: str) -> Callable[[Callable[_Given, _Answer]], Callable[_Given, _Answer]]:
     """Let callers go on using old names of arguments.
 
-    Parameters
-    ----------
-    **names : str
-        Old name and new one.
-
-    Returns
-    -------
-    callable
-        A decorator. Type checkers know the new names alone; what is called with an old one gives a
-        ``DeprecationWarning``, and a ``TypeError`` if the new one is given besides.
-
-    Examples
-    --------
     >>> @renamed(predicate="where")
     ... def count(where: str) -> int:
     ...     return len(where)

@@ -11,9 +11,6 @@ import polars as pl
 from qbeast_core.html import html_of
 from qbeast_core.plain_text import in_lines, shortened
 
-__all__ = ["FilesResult", "Result", "RewriteResult"]
-
-
 _FEW: Final = 8
 _MOST_CHARACTERS: Final = 100
 

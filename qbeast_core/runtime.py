@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["RUNTIME", "Progress", "ProgressCallback", "ProgressStage", "Runtime", "caller_stacklevel"]
-
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
@@ -20,8 +18,8 @@ class Runtime:
     new_id: Callable[[], str]
 
 
+# Milliseconds since 1970 UTC, and random UUIDs.
 RUNTIME: Final = Runtime(now_ms=lambda: time.time_ns() // 1_000_000, new_id=lambda: str(uuid.uuid4()))
-"""Milliseconds since 1970 UTC, and random UUIDs."""
 
 _OURS: Final = frozenset({"qbeast", "qbeast_core", "qbeast_spark_bridge", "pyspark_qbeast"})
 
@@ -31,8 +29,6 @@ ProgressStage: TypeAlias = Literal["read", "plan", "write", "commit", "done"]
 def caller_stacklevel() -> int:
     """Return the `stacklevel` of a warning given by whoever calls this: the nearest caller outside our packages.
 
-    Examples
-    --------
     >>> caller_stacklevel() >= 1
     True
     """

@@ -20,8 +20,6 @@ from qbeast_spark_bridge.engine.engine import SparkEngine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["estimate"]
-
 
 def estimate(
     spark: SparkSession,

@@ -33,8 +33,6 @@ from qbeast_spark_bridge.worker.read_task import ReadTask
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["import_carbondata", "read_carbondata"]
-
 
 def read_carbondata(
     spark: SparkSession,

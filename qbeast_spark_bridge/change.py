@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["delete", "merge", "update"]
-
 
 @shows_progress("deleting")
 def delete(

@@ -17,8 +17,6 @@ from qbeast_spark_bridge.engine.engine import SparkEngine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["convert_table"]
-
 
 def convert_table(
     spark: SparkSession,

@@ -18,8 +18,6 @@ from qbeast_spark_bridge.engine.engine import SparkEngine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["optimize_table"]
-
 
 @shows_progress("optimizing")
 def optimize_table(

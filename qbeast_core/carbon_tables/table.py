@@ -33,10 +33,8 @@ from qbeast_core.renamed import renamed
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.read.scan import lazy_frame, pushed_down
 
-__all__ = ["CarbonTable", "OnUnreadable", "OpenOptions", "open_carbon_table"]
-
+# What to do about a segment that cannot be read.
 OnUnreadable: TypeAlias = Literal["error", "skip-segment"]
-"""What to do about a segment that cannot be read."""
 
 _Schema: TypeAlias = dict[str, pl.DataType | type[pl.DataType]]
 _UNREADABLE: Final = (UnsupportedTableError, DamagedFileError, StorageError)
@@ -252,15 +250,7 @@ class CarbonTable:
 
 
 def open_carbon_table(path: str | os.PathLike[str], options: OpenOptions) -> CarbonTable:
-    """Open a table; see `qbeast.open_carbondata` for the options and what is raised.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Folder or address.
-    options : OpenOptions
-        What is asked for.
-    """
+    """Open a table; see `qbeast.open_carbondata` for the options and what is raised."""
     if cast("str", options.on_unreadable) not in ("error", "skip-segment"):
         what, known = 'must be "error" or "skip-segment"', ("error", "skip-segment")
         refuse("on_unreadable", what, "nothing was read", given=options.on_unreadable, known=known)

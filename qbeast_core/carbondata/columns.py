@@ -11,8 +11,6 @@ import pyarrow as pa
 from qbeast_core.carbondata.damage import Unreadable, damaged
 from qbeast_core.carbondata.structs.schema import ColumnSchema, DataType, Encoding
 
-__all__ = ["Column", "column_tree"]
-
 _MOST_DEPTH: Final = 32
 _MOST_PRECISION: Final = 38
 _DUMMY: Final = "default_dummy_measure"
@@ -35,26 +33,16 @@ _NESTED: Final = frozenset({DataType.ARRAY, DataType.STRUCT, DataType.MAP})
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column with what is nested in it.
-
-    Attributes
-    ----------
-    schema
-        As stored.
-    number
-        Its place in the flat list of the file or table: that of its chunk in a blocklet.
-    dimension
-        Its place among the dimensions, children included: that of its cardinality. -1 of a measure.
-    children
-        Of an array: the element. Of a map: the struct of key and value. Of a struct: its fields.
-    field_name
-        What a struct's field is called in Arrow: the last part of its dotted name.
-    """
+    """A column with what is nested in it."""
 
     schema: ColumnSchema
+    # Its place in the flat list of the file or table: that of its chunk in a blocklet.
     number: int
+    # Its place among the dimensions, children included: that of its cardinality. -1 of a measure.
     dimension: int
+    # Of an array: the element. Of a map: the struct of key and value. Of a struct: its fields.
     children: tuple[Column, ...]
+    # What a struct's field is called in Arrow: the last part of its dotted name.
     field_name: str
 
     @property
@@ -101,18 +89,7 @@ class Column:
 
 
 def column_tree(flat: Sequence[ColumnSchema]) -> tuple[Column, ...]:
-    """Return the top-level columns of a flat list, in its order.
-
-    Parameters
-    ----------
-    flat : sequence of ColumnSchema
-        Depth first: a nested column is followed by its children, whatever these are called.
-
-    Raises
-    ------
-    Damaged
-        If children are missing, nested too deep, or a decimal cannot be.
-    """
+    """Return the top-level columns of a flat list, in its order."""
     found: list[Column] = []
     dimensions = _numbers_of_dimensions(flat)
     at = 0

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-__all__ = ["Damaged", "Unreadable", "damaged"]
-
 
 class Damaged(Exception):  # noqa: N818 - what the bytes are
-    """The bytes are not what the format says; whoever read them from a file says which file.
-
-    Attributes
-    ----------
-    reason
-        What is wrong, in a few words.
-    places
-        Where, from the inside outwards: ``["page 3", "column 'price'", "blocklet 0"]``.
-    """
+    """The bytes are not what the format says; whoever read them from a file says which file."""
 
     def __init__(self, reason: str, *places: str) -> None:
         self.reason = reason

@@ -9,28 +9,19 @@ from typing import Any, Protocol
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.inside import StoredFile
 
-__all__ = ["Blocklet", "DataFile", "StoredBounds"]
-
+# Least and most of a column as stored, see `qbeast_core.carbondata.pages.statistics`; None: nothing is known.
 StoredBounds = tuple[bytes, bytes] | None
-"""Least and most of a column as stored, see `qbeast_core.carbondata.pages.statistics`; None: nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocklet:
-    """A run of rows of a file that is read at once.
+    """A run of rows of a file that is read at once."""
 
-    Attributes
-    ----------
-    number
-        Its place in the file; what delete deltas call it.
-    page_rows
-        Rows of each page; the pages of all columns hold the same rows.
-    bounds
-        By the number of a column (`Column.number`); shorter where nothing is known of the others.
-    """
-
+    # Its place in the file; what delete deltas call it.
     number: int
+    # Rows of each page; the pages of all columns hold the same rows.
     page_rows: tuple[int, ...]
+    # By the number of a column (`Column.number`); shorter where nothing is known of the others.
     bounds: tuple[StoredBounds, ...] = ()
 
     @property
@@ -76,20 +67,5 @@ class DataFile(Protocol):
         ...
 
     def read(self, blocklet: Blocklet, columns: Sequence[Column], pages: Sequence[int]) -> list[Any]:
-        """Return, for each of some columns, the rows of some pages of a blocklet as one Arrow array.
-
-        Parameters
-        ----------
-        blocklet : Blocklet
-            Of this file.
-        columns : sequence of Column
-            Of this file, top-level ones.
-        pages : sequence of int
-            Ascending.
-
-        Returns
-        -------
-        list of pyarrow.Array
-            Each in its column's `Column.arrow_type`, as long as the pages together.
-        """
+        """Return, for each of some columns, the rows of some pages of a blocklet as one Arrow array."""
         ...

@@ -15,42 +15,22 @@ from qbeast_core.carbondata.json_files import DEAD_BLOCK, UpdatedBlock, read_del
 from qbeast_core.io.store import Store
 from qbeast_core.space.arrays import I64Array
 
-__all__ = ["BlockDeletes", "deletes_by_block", "deltas_of", "read_deleted_rows"]
-
 _MOST_ROW: Final = 2**31
 _STAMP: Final = re.compile(r"-(\d+)\.deletedelta$")
 
+# By the name of a block (its file's up to the last `-`), what the update status says of it.
 BlockDeletes = Mapping[str, UpdatedBlock]
-"""By the name of a block (its file's up to the last ``-``), what the update status says of it."""
 
 
 def deletes_by_block(updates: Iterable[UpdatedBlock], segment: str) -> BlockDeletes:
-    """Return what the update status says of a segment's blocks.
-
-    Parameters
-    ----------
-    updates : iterable of UpdatedBlock
-        The whole status.
-    segment : str
-        Id of the segment.
-    """
+    """Return what the update status says of a segment's blocks."""
     return {one.block: one for one in updates if one.segment == segment}
 
 
 def deltas_of(
     deletes: BlockDeletes, folder: str, file_name: str, list_files: Callable[[], Sequence[str]]
 ) -> tuple[str, ...] | None:
-    """Return the paths of the delete deltas of a data file that count; None if all its rows are gone.
-
-    Parameters
-    ----------
-    deletes : BlockDeletes
-        Of its segment.
-    folder, file_name : str
-        Where the data file lies.
-    list_files : callable
-        Gives the paths of the files in `folder`; asked where the status tells a range of times alone.
-    """
+    """Return the paths of the delete deltas of a data file that count; None if all its rows are gone."""
     block = file_name.rpartition("-")[0]
     update = deletes.get(block)
     if update is None:
@@ -74,20 +54,7 @@ def deltas_of(
 
 
 def read_deleted_rows(store: Store, paths: Sequence[str]) -> dict[tuple[int, int], I64Array]:
-    """Return the deleted rows by blocklet and page, from all deltas together; a row may be named twice.
-
-    Parameters
-    ----------
-    store : Store
-        That the deltas lie in.
-    paths : sequence of str
-        Of the deltas.
-
-    Raises
-    ------
-    DamagedFileError
-        If one is no delete delta.
-    """
+    """Return the deleted rows by blocklet and page, from all deltas together; a row may be named twice."""
     found: dict[tuple[int, int], list[I64Array]] = {}
     for path in paths:
         with there(store.uri, path):

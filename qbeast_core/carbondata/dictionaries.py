@@ -21,9 +21,6 @@ from qbeast_core.carbondata.structs.dictionary import read_dictionary_meta
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
 from qbeast_core.io.store import Store
 
-__all__ = ["Dictionaries", "TableDictionaries", "open_dictionaries"]
-
-
 _GRANULARITY: Final = "carbon.timegranularity"
 _CUTOFF: Final = "carbon.cutOffTimestamp"
 _GRANULARITIES_MS: Final = {"SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
@@ -37,18 +34,6 @@ class Dictionaries(Protocol):
 
         Surrogate ``s`` of a page is member ``s`` of the array: the first is a null nobody refers to, and the member
         that stands for null is null.
-
-        Parameters
-        ----------
-        column : Column
-            Of a data file; `Column.has_global_dictionary`.
-
-        Raises
-        ------
-        UnsupportedTableError
-            If the dictionary is missing, or lies elsewhere.
-        DamagedFileError
-            If it is no dictionary.
         """
         ...
 
@@ -58,21 +43,7 @@ class Dictionaries(Protocol):
 
 
 def open_dictionaries(store: Store, settings: Mapping[str, str] | None = None) -> TableDictionaries:
-    """Return the global dictionaries of a table, each read when it is asked for.
-
-    Parameters
-    ----------
-    store : Store
-        Below the table's root.
-    settings : mapping of str to str, optional
-        Of ``carbon.properties`` of the cluster that wrote the table: ``carbon.timegranularity`` and
-        ``carbon.cutOffTimestamp``, by which timestamps up to 1.1 are stored; no file tells them.
-
-    Raises
-    ------
-    InvalidInputError
-        If a setting is another, or cannot be used.
-    """
+    """Return the global dictionaries of a table, each read when it is asked for."""
     given = {_GRANULARITY: "SECOND", _CUTOFF: "", **(settings or {})}
     unknown = sorted(given.keys() - {_GRANULARITY, _CUTOFF})
     granularity_ms = _GRANULARITIES_MS.get(given[_GRANULARITY].upper())
@@ -101,15 +72,7 @@ def _cutoff_ms(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableDictionaries:
-    """The `Dictionaries` in the folder ``Metadata`` of a table.
-
-    Attributes
-    ----------
-    store
-        Below the table's root.
-    granularity_ms, cutoff_ms
-        Of timestamps as surrogates.
-    """
+    """The `Dictionaries` in the folder ``Metadata`` of a table."""
 
     store: Store
     granularity_ms: int = 1000

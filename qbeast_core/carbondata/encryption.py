@@ -15,10 +15,8 @@ import numpy as np
 
 from qbeast_core.carbondata.damage import Damaged, Unreadable
 
-__all__ = ["SAMPLE_BYTES", "looks_encrypted", "unless_encrypted"]
-
+# Bytes at the begin and the end of a file that are looked at.
 SAMPLE_BYTES: Final = 2048
-"""Bytes at the begin and the end of a file that are looked at."""
 
 _LEAST_BYTES: Final = 256  # fewer tell nothing
 _MOST_UNEVEN: Final = 60.0  # chi-square of 16 classes: even bytes stay below it but once in a million times
@@ -30,18 +28,7 @@ _REASON: Final = (
 
 @contextmanager
 def unless_encrypted(*samples: bytes) -> Generator[None]:
-    """Turn damage into a refusal by name where the bytes look encrypted.
-
-    Parameters
-    ----------
-    *samples : bytes
-        The file, or its begin and its end.
-
-    Raises
-    ------
-    Unreadable
-        Instead of `Damaged`, if all samples look so.
-    """
+    """Turn damage into a refusal by name where the bytes look encrypted."""
     try:
         yield
     except Damaged as error:
@@ -53,8 +40,6 @@ def unless_encrypted(*samples: bytes) -> Generator[None]:
 def looks_encrypted(data: bytes) -> bool:
     r"""Tell whether every value of a byte is about as common as any other.
 
-    Examples
-    --------
     >>> looks_encrypted(bytes(range(256))), looks_encrypted(b"Metadata/schema" * 40)
     (True, False)
     """

@@ -9,8 +9,6 @@ from typing import Any, Final, NoReturn, TypeVar
 from qbeast_core.carbondata.damage import damaged
 from qbeast_core.io.thrift import ThriftError, ThriftStruct, read_struct
 
-__all__ = ["I16_MAX", "I32_MAX", "I64_MAX", "Fields", "read_fields"]
-
 I16_MAX: Final = 2**15 - 1
 I32_MAX: Final = 2**31 - 1
 I64_MAX: Final = 2**63 - 1
@@ -18,15 +16,7 @@ _T = TypeVar("_T")
 
 
 class Fields:
-    """The fields of a struct; what is missing, of another type or out of range is `Damaged`.
-
-    Parameters
-    ----------
-    struct : ThriftStruct
-        As it was read.
-    what : str
-        Its name in the format, for messages.
-    """
+    """The fields of a struct; what is missing, of another type or out of range is `Damaged`."""
 
     __slots__ = ("_fields", "_what", "end")
 
@@ -131,27 +121,7 @@ class Fields:
 
 
 def read_fields(data: bytes, read: Callable[[ThriftStruct], _T], *, at: int = 0) -> tuple[_T, int]:
-    """Read the struct that begins at a byte.
-
-    Parameters
-    ----------
-    data : bytes
-        What holds it.
-    read : callable
-        Makes a value of the struct.
-    at : int
-        Where it begins.
-
-    Returns
-    -------
-    tuple of (value, int)
-        The value, and the position behind the struct.
-
-    Raises
-    ------
-    Damaged
-        If the bytes are no such struct.
-    """
+    """Read the struct that begins at a byte."""
     try:
         found = read_struct(data, at)
     except ThriftError as error:

@@ -9,8 +9,6 @@ from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.damage import Unreadable
 from qbeast_core.carbondata.structs.schema import DataType
 
-__all__ = ["columns_of_files"]
-
 _WIDENS: Final = {
     (DataType.BYTE, DataType.SHORT),
     (DataType.SHORT, DataType.INT),
@@ -22,18 +20,7 @@ _WIDENS: Final = {
 
 
 def columns_of_files(files: Sequence[Sequence[Column]]) -> tuple[Column, ...]:
-    """Return the columns of all files by name, in the order of the first that has them, each in its widest type.
-
-    Parameters
-    ----------
-    files : sequence of sequence of Column
-        The top-level columns of each file.
-
-    Raises
-    ------
-    Unreadable
-        If two files disagree about a column.
-    """
+    """Return the columns of all files by name, in the order of the first that has them, each in its widest type."""
     found: dict[str, Column] = {}
     for columns in files:
         ordered = sorted(

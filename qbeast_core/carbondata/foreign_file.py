@@ -16,51 +16,25 @@ from qbeast_core.carbondata.data_file import Blocklet, StoredBounds
 from qbeast_core.carbondata.inside import StoredFile
 from qbeast_core.errors import StorageError
 
-__all__ = ["ForeignFile"]
-
 _KINDS: Final = frozenset({"parquet", "orc"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeignFile:
-    """A `qbeast_core.carbondata.data_file.DataFile` of Parquet or ORC: a row group or stripe is a blocklet of one page.
-
-    Attributes
-    ----------
-    file
-        Where it lies.
-    version
-        ``"parquet"`` or ``"orc"``.
-    columns
-        Of the table, those that it has by name.
-    names
-        What it calls each of them.
-    blocklets
-        Its row groups.
-    reader
-        pyarrow's.
-    """
+    """A `DataFile` of Parquet or ORC: a row group or stripe is a blocklet of one page."""
 
     file: StoredFile
     version: str
+    # Of the table, those that it has by name.
     columns: tuple[Column, ...]
+    # What it calls each of them.
     names: tuple[str, ...]
     blocklets: tuple[Blocklet, ...]
     reader: Any
 
     @classmethod
     def open(cls, file: StoredFile, kind: str, wanted: Sequence[Column]) -> ForeignFile:
-        """Open a file; `Damaged` if it is none, `Unreadable` if its format is not read.
-
-        Parameters
-        ----------
-        file : StoredFile
-            The file.
-        kind : str
-            Its format, lower case.
-        wanted : sequence of Column
-            Of the table.
-        """
+        """Open a file; `Damaged` if it is none, `Unreadable` if its format is not read."""
         if kind not in _KINDS:
             message = f"its segment was added in the format {kind!r}"
             raise Unreadable(message)

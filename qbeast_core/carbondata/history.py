@@ -8,21 +8,12 @@ from qbeast_core.carbondata.open_table import load_segment
 from qbeast_core.carbondata.snapshot import Segment, TableSnapshot
 from qbeast_core.errors import DamagedFileError, StorageError, UnsupportedTableError
 
-__all__ = ["replayed_loads"]
-
 
 def replayed_loads(table: TableSnapshot, live: Sequence[Segment]) -> list[Segment]:
     """Return the segments to replay, oldest first; together they hold the rows of the live ones.
 
     In the place of a compacted segment stand the loads it was made of, if all of them can still be read and no row of
     any was deleted or updated, before or after; else it stands itself.
-
-    Parameters
-    ----------
-    table : TableSnapshot
-        The table.
-    live : sequence of Segment
-        Those that are read.
     """
     found: list[Segment] = []
     for segment in live:
@@ -31,17 +22,7 @@ def replayed_loads(table: TableSnapshot, live: Sequence[Segment]) -> list[Segmen
 
 
 def _inputs(table: TableSnapshot, segment: Segment, above: frozenset[str] = frozenset()) -> list[Segment]:
-    """Return the loads that a segment was compacted from, or none.
-
-    Parameters
-    ----------
-    table : TableSnapshot
-        The table.
-    segment : Segment
-        Of it.
-    above : frozenset of str
-        The segments that it went into.
-    """
+    """Return the loads that a segment was compacted from, or none."""
     above |= {segment.load.name}
     loads = [load for load in table.loads if load.merged_into == segment.load.name and not load.is_visible]
     if any(load.name in above for load in loads):  # no compaction is made of itself

@@ -11,27 +11,10 @@ from qbeast_core.carbondata.damage import Damaged, Unreadable, damaged
 from qbeast_core.errors import DamagedFileError, LostValuesWarning, StorageError, UnsupportedTableError
 from qbeast_core.io.store import Range, Store
 
-__all__ = ["StoredFile", "inside", "there", "warn_of_lost_values"]
-
 
 @contextmanager
 def inside(root: str, path: str, place: str = "") -> Generator[None]:
-    """Turn what pure code says of bytes into an error that names their file.
-
-    Parameters
-    ----------
-    root, path : str
-        The table, and the file below it.
-    place : str
-        Where in the file the work is, if that is known.
-
-    Raises
-    ------
-    DamagedFileError
-        For `Damaged`.
-    UnsupportedTableError
-        For `Unreadable`.
-    """
+    """Turn what pure code says of bytes into an error that names their file."""
     try:
         yield
     except Damaged as error:
@@ -48,18 +31,7 @@ def inside(root: str, path: str, place: str = "") -> Generator[None]:
 
 @contextmanager
 def there(root: str, path: str) -> Generator[None]:
-    """Turn a missing file into an error that says so of the table.
-
-    Parameters
-    ----------
-    root, path : str
-        The table, and a file that its metadata names.
-
-    Raises
-    ------
-    StorageError
-        If the file is not there.
-    """
+    """Turn a missing file into an error that says so of the table."""
     try:
         yield
     except FileNotFoundError as error:
@@ -70,20 +42,11 @@ def there(root: str, path: str) -> Generator[None]:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a store, and how long it is.
-
-    Attributes
-    ----------
-    store
-        Where it lies.
-    path
-        Below the store's root.
-    size_bytes
-        Its length, or that of the part which counts.
-    """
+    """A file of a store, and how long it is."""
 
     store: Store
     path: str
+    # Its length, or that of the part which counts.
     size_bytes: int
 
     def read(self, ranges: Sequence[Range]) -> list[memoryview]:
@@ -104,15 +67,7 @@ class StoredFile:
 
 
 def warn_of_lost_values(file: StoredFile, place: str, reason: str) -> None:
-    """Say by `LostValuesWarning` that a file does not hold what it was given.
-
-    Parameters
-    ----------
-    file : StoredFile
-        The file.
-    place, reason : str
-        Where in it, and why.
-    """
+    """Say by `LostValuesWarning` that a file does not hold what it was given."""
     message = (
         f"{file.path!r} of {file.store.uri!r} ({place}) has lost values: {reason}. What is left of them was read; "
         "compare with the source of the load."

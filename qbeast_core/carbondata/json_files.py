@@ -10,27 +10,13 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, Va
 
 from qbeast_core.carbondata.damage import damaged
 
-__all__ = [
-    "DEAD_BLOCK",
-    "DeleteDelta",
-    "DeletedRows",
-    "Load",
-    "Location",
-    "SegmentFile",
-    "UpdatedBlock",
-    "read_delete_delta",
-    "read_segment_file",
-    "read_table_status",
-    "read_update_status",
-]
-
 _READABLE: Final = frozenset(
     {"success", "partial success", "marked for update", "streaming", "streaming finish", "update"}
 )
 _OLD_TIMES: Final = ("%d-%m-%Y %H:%M:%S:%f", "%d-%m-%Y %H:%M:%S")
 _LAST_MS: Final = 253_402_300_799_999  # of the year 9999
+# Statuses of a block whose rows are all gone.
 DEAD_BLOCK: Final = frozenset({"Compacted", "Marked for Delete"})
-"""Statuses of a block whose rows are all gone."""
 
 _MOST_TEXT: Final = 1 << 28
 _T = TypeVar("_T")
@@ -44,52 +30,33 @@ class _Model(BaseModel):
 
 
 class Load(_Model):
-    """An entry of ``tablestatus``: a segment and what became of it.
+    """An entry of ``tablestatus``: a segment and what became of it."""
 
-    Attributes
-    ----------
-    name
-        Id of the segment: ``"0"``, ``"0.1"``.
-    status
-        As written: ``"Success"``, ``"Marked for Delete"`` ...
-    start, end
-        When the load began and ended, as written; see `start_ms`.
-    merged_into
-        Id of the segment that it was compacted into.
-    visibility
-        ``"false"``: cleaned up.
-    update_start, update_end
-        First and last time of an update that counts.
-    update_status_file
-        The live update status, in the first entry.
-    changed
-        When it was marked, as written.
-    segment_file
-        Its name below ``Metadata/segments``.
-    file_format
-        ``"columnar_v3"``, ``"row_v1"``, or that of an added segment, lower case.
-    path
-        Folder of an added segment.
-    data_bytes
-        As written, "" if it is not told.
-    """
-
+    # Id of the segment: `"0"`, `"0.1"`.
     name: str = Field(alias="loadName")
+    # As written: `"Success"`, `"Marked for Delete"` ...
     status: str = Field(alias="loadStatus")
+    # When the load began and ended, as written; see `start_ms`.
     start: str = Field("", alias="loadStartTime")
     end: str = Field("", alias="timestamp")
+    # Id of the segment that it was compacted into.
     merged_into: str | None = Field(None, alias="mergedLoadName")
     visibility: str = "true"
+    # First and last time of an update that counts.
     update_start: str = Field("", alias="updateDeltaStartTimestamp")
     update_end: str = Field("", alias="updateDeltaEndTimestamp")
+    # The live update status, in the first entry.
     update_status_file: str = Field("", alias="updateStatusFileName")
+    # When it was marked, as written.
     changed: str = Field(
         "",
         validation_alias=AliasChoices("modificationOrDeletionTimestamp", "modificationOrdeletionTimesStamp"),
     )
     segment_file: str = Field("", alias="segmentFile")
+    # `"columnar_v3"`, `"row_v1"`, or that of an added segment, lower case.
     file_format: str = Field("columnar_v3", alias="fileFormat")
     path: str = ""
+    # As written, "" if it is not told.
     data_bytes: str = Field("", alias="dataSize")
 
     @property
@@ -209,8 +176,6 @@ def read_delete_delta(data: bytes) -> DeleteDelta:
 def _time_ms(text: str) -> int | None:
     """Return a time as written in ms since 1970 UTC, None if it is none.
 
-    Examples
-    --------
     >>> _time_ms("1795243974052"), _time_ms("21-11-2016 08:00:00"), _time_ms("NA")
     (1795243974052, 1479715200000, None)
     >>> _time_ms("1795244633084000")  # 1.6 may note a load's begin in us

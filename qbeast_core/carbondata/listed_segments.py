@@ -11,23 +11,11 @@ from qbeast_core.carbondata.json_files import Load
 from qbeast_core.carbondata.segments import LiveFile, Place, Stores, indexed_files
 from qbeast_core.errors import DamagedFileError, UnsupportedTableError
 
-__all__ = ["files_of_folder", "listed_files"]
-
 _INDEXES: Final = (".carbonindex", ".carbonindexmerge")
 
 
 def listed_files(stores: Stores, load: Load, deletes: BlockDeletes) -> list[LiveFile]:
-    """Return the live data files of a segment, by the index files in its folder.
-
-    Parameters
-    ----------
-    stores : Stores
-        Of the table.
-    load : Load
-        Its entry in the table status.
-    deletes : BlockDeletes
-        What the update status says of its blocks.
-    """
+    """Return the live data files of a segment, by the index files in its folder."""
     place = Place.of(stores.table, f"Fact/Part0/Segment_{load.merged_into or load.name}")
     names = [path.rpartition("/")[2] for path in place.list_files() if path.endswith(_INDEXES)]
     found = [file for name in names for file in indexed_files(place, name, load, deletes)]
@@ -55,8 +43,6 @@ def _not_abandoned(files: list[LiveFile], load: Load) -> list[LiveFile]:
 def _written_ms(path: str) -> int | None:
     """Return the time in a data file's name, None if there is none.
 
-    Examples
-    --------
     >>> _written_ms("Fact/Part0/Segment_0/part-0-0_batchno0-0-1502698524040.carbondata")
     1502698524040
     """
@@ -65,15 +51,7 @@ def _written_ms(path: str) -> int | None:
 
 
 def files_of_folder(stores: Stores, load: Load) -> list[LiveFile]:
-    """Return all data files of a folder without a table status, with what index files tell of them.
-
-    Parameters
-    ----------
-    stores : Stores
-        Of the folder.
-    load : Load
-        What stands for an entry of a table status.
-    """
+    """Return all data files of a folder without a table status, with what index files tell of them."""
     paths = stores.table.list("")
     found = {path: LiveFile(stores.table, path, "") for path in paths if path.endswith(".carbondata")}
     for path in paths:

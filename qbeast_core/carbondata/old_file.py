@@ -27,8 +27,6 @@ from qbeast_core.carbondata.structs.data_file import DataChunk2
 from qbeast_core.carbondata.structs.old_data_file import BlockletInfo, FileFooter
 from qbeast_core.io.thrift import ThriftStruct
 
-__all__ = ["OldFile"]
-
 _V1_BLOCKLETS: Final = 6
 _MOST_ROWS: Final = 1 << 24  # of a blocklet: 120,000 are usual, and what numbers them has 25 bits at most
 _RECORD_BYTES: Final = 8  # of arrays and of structs alike
@@ -36,23 +34,10 @@ _RECORD_BYTES: Final = 8  # of arrays and of structs alike
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OldFile:
-    """A `qbeast_core.carbondata.data_file.DataFile` of version 1 or 2.
-
-    Attributes
-    ----------
-    file
-        Where it lies.
-    footer, footer_start
-        What it ends with, and where that begins.
-    columns, blocklets
-        What it consists of.
-    dictionaries
-        Of the table.
-    number
-        Its version.
-    """
+    """A `qbeast_core.carbondata.data_file.DataFile` of version 1 or 2."""
 
     file: StoredFile
+    # What it ends with, and where that begins.
     footer: FileFooter
     footer_start: int
     columns: tuple[Column, ...]
@@ -62,19 +47,7 @@ class OldFile:
 
     @classmethod
     def open(cls, file: StoredFile, start: int, footer: ThriftStruct, dictionaries: Dictionaries) -> OldFile:
-        """Read what the file consists of; `Damaged` if that cannot be.
-
-        Parameters
-        ----------
-        file : StoredFile
-            The file.
-        start : int
-            Byte that the footer begins at.
-        footer : ThriftStruct
-            The footer.
-        dictionaries : Dictionaries
-            Of the table.
-        """
+        """Read what the file consists of; `Damaged` if that cannot be."""
         found = FileFooter.of(footer)
         number = 1 if _V1_BLOCKLETS in footer.fields else 2
         columns = column_tree(found.columns)

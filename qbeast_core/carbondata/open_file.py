@@ -13,31 +13,11 @@ from qbeast_core.carbondata.old_file import OldFile
 from qbeast_core.carbondata.v3_file import V3File
 from qbeast_core.io.thrift import ThriftError, ThriftStruct, read_struct
 
-__all__ = ["open_data_file"]
-
 _TRAILER: Final = 8
 
 
 def open_data_file(file: StoredFile, kind: str, dictionaries: Dictionaries) -> DataFile:
-    """Open a data file.
-
-    Parameters
-    ----------
-    file : StoredFile
-        The file.
-    kind : str
-        Format of its segment, lower case: ``"columnar_v3"``, which stands for every columnar version, or
-        ``"row_v1"``.
-    dictionaries : Dictionaries
-        Of the table.
-
-    Raises
-    ------
-    DamagedFileError
-        If it is no such file.
-    UnsupportedTableError
-        If its version cannot be read.
-    """
+    """Open a data file."""
     with file.inside():
         if kind == "row_v1":
             from qbeast_core.carbondata.row_file import RowFile  # noqa: PLC0415 - for streaming segments alone

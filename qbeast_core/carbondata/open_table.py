@@ -20,33 +20,13 @@ from qbeast_core.errors import StorageError, TableNotFoundError, UnsupportedTabl
 from qbeast_core.io.local import LocalStore
 from qbeast_core.io.store import Store
 
-__all__ = ["load_segment", "load_table"]
-
 _CARBON: Final = ("columnar_v3", "columnar_v1", "carbondata", "carbon")
 # What a secondary index has beside its columns; CarbonData lets no other table have a column of this name.
 _POSITIONS: Final = "positionreference"
 
 
 def load_table(stores: Stores) -> TableSnapshot:
-    """Read schema, table status and update status of a table, or find that it is a folder of data files.
-
-    Parameters
-    ----------
-    stores : Stores
-        Where it lies.
-
-    Raises
-    ------
-    TableNotFoundError
-        If there is neither.
-    UnsupportedTableError
-        If there are index files alone, it is the secondary index of another table, or nothing tells which version of
-        the table status counts.
-    DamagedFileError
-        If one of these files is none.
-    StorageError
-        If one of them is lost.
-    """
+    """Read schema, table status and update status of a table, or find that it is a folder of data files."""
     store = stores.table
     if isinstance(store, LocalStore) and store.local_root.is_file():
         message = (
@@ -64,22 +44,7 @@ def load_table(stores: Stores) -> TableSnapshot:
 
 
 def load_segment(table: TableSnapshot, load: Load | None) -> Segment:
-    """Return a segment with its data files.
-
-    Parameters
-    ----------
-    table : TableSnapshot
-        The table.
-    load : Load or None
-        An entry of its table status; None for all files of a folder without one.
-
-    Raises
-    ------
-    UnsupportedTableError
-        If its files may not be opened, or are of a layout that cannot be read.
-    DamagedFileError, StorageError
-        If its metadata is damaged or cannot be had.
-    """
+    """Return a segment with its data files."""
     stores = table.stores
     if load is None:
         whole = Load.model_validate({"loadName": "", "loadStatus": "Success"})

@@ -15,10 +15,8 @@ from qbeast_core.query.nodes import And, Atom, Node, Or, column_of
 from qbeast_core.query.statistics import Statistics
 from qbeast_core.space.arrays import BoolArray
 
-__all__ = ["filtered_columns", "may_match"]
-
+# Of a blocklet or page, by the table's name of a column: the file's column, and what it stores of its bounds.
 Unit = Mapping[str, tuple[Column, StoredBounds]]
-"""Of a blocklet or page, by the table's name of a column: the file's column, and what it stores of its bounds."""
 
 
 def filtered_columns(node: Node) -> set[str]:
@@ -29,22 +27,7 @@ def filtered_columns(node: Node) -> set[str]:
 
 
 def may_match(node: Node, units: Sequence[Unit], schema: pl.Schema) -> BoolArray:
-    """Tell which units can hold a row that a filter keeps.
-
-    Parameters
-    ----------
-    node : Node
-        The filter, understood.
-    units : sequence of mapping
-        The blocklets or pages.
-    schema : polars.Schema
-        The table's columns.
-
-    Returns
-    -------
-    bool array, shape (units,)
-        True where nothing is known.
-    """
+    """Tell which units can hold a row that a filter keeps."""
     names = sorted(filtered_columns(node) & set(schema))
     if not names:  # most reads have no filter, and each statement of Polars costs as much as decoding a page
         return evaluate(node, len(units), lambda _: np.ones(len(units), np.bool_))

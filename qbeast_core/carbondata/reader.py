@@ -29,16 +29,14 @@ from qbeast_core.io.store import map_files
 from qbeast_core.query.nodes import Node, Nothing, Unknown
 from qbeast_core.query.predicate import parse_predicate
 
-__all__ = ["ALL_BLOCKLETS", "PAGES_AT_ONCE", "PAGE_ROWS", "FilePlan", "TableReader"]
-
+# Pages of each column that are decoded at once: about a million rows.
 PAGES_AT_ONCE: Final = 32
-"""Pages of each column that are decoded at once: about a million rows."""
 
+# Rows of a page, in most files.
 PAGE_ROWS: Final = 32_000
-"""Rows of a page, in most files."""
 
+# Behind the last blocklet of any file.
 ALL_BLOCKLETS: Final = 1 << 62
-"""Behind the last blocklet of any file."""
 
 _KEPT_FILES: Final = 64
 _OWN_KINDS: Final = ("columnar", "row", "carbon")
@@ -46,33 +44,16 @@ _OWN_KINDS: Final = ("columnar", "row", "carbon")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilePlan:
-    """A data file in a read.
-
-    Attributes
-    ----------
-    live
-        The file.
-    opened
-        Whether it may hold a row that is wanted, as far as its index entries tell.
-    """
+    """A data file in a read."""
 
     live: LiveFile
+    # Whether it may hold a row that is wanted, as far as its index entries tell.
     opened: bool
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class TableReader:
-    """Reads the segments of a table; several threads may.
-
-    Attributes
-    ----------
-    snapshot
-        The table.
-    segments
-        Those that are read.
-    dictionaries
-        Global ones.
-    """
+    """Reads the segments of a table; several threads may."""
 
     snapshot: TableSnapshot
     segments: tuple[Segment, ...]
@@ -132,13 +113,7 @@ class TableReader:
         return Unknown() if predicate is None else parse_predicate(predicate, self.schema)
 
     def plan(self, node: Node) -> list[FilePlan]:
-        """Tell which files may hold a row, by index files alone: no data file is opened.
-
-        Parameters
-        ----------
-        node : Node
-            The filter.
-        """
+        """Tell which files may hold a row, by index files alone: no data file is opened."""
         files = self.files
         names = filtered_columns(node)
         units: list[dict[str, Any]] = []
@@ -155,15 +130,7 @@ class TableReader:
         return [FilePlan(file, bool(one)) for file, one in zip(files, opened, strict=True)]
 
     def chosen(self, file: DataFile, node: Node) -> Iterator[tuple[Blocklet, list[int]]]:
-        """Yield the blocklets of a file that may hold a row, and the pages of each that may.
-
-        Parameters
-        ----------
-        file : DataFile
-            The file.
-        node : Node
-            The filter.
-        """
+        """Yield the blocklets of a file that may hold a row, and the pages of each that may."""
         pairs = self._pairs(file.columns, filtered_columns(node))
         units = [
             {name: (own, b.bounds[own.number] if own.number < len(b.bounds) else None) for name, own in pairs}
@@ -185,17 +152,7 @@ class TableReader:
     def rows(
         self, columns: Sequence[str], predicate: pl.Expr | None = None, limit: int | None = None
     ) -> Iterator[pl.DataFrame]:
-        """Yield the rows that a filter keeps, in frames of bounded size; at least one, perhaps without rows.
-
-        Parameters
-        ----------
-        columns : sequence of str
-            To return, in order.
-        predicate : polars.Expr, optional
-            Rows to keep.
-        limit : int, optional
-            Stop after so many.
-        """
+        """Yield the rows that a filter keeps, in frames of bounded size; at least one, perhaps without rows."""
         node = self.node(predicate)
         left = limit
         at_once = PAGES_AT_ONCE if limit is None else min(limit // PAGE_ROWS + 1, PAGES_AT_ONCE)
@@ -218,21 +175,7 @@ class TableReader:
         pages_at_once: int = PAGES_AT_ONCE,
         blocklets: tuple[int, int] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """Yield the rows of some files that a filter keeps.
-
-        Parameters
-        ----------
-        files : sequence of LiveFile
-            In order.
-        columns : sequence of str
-            To return.
-        predicate : polars.Expr, optional
-            Rows to keep.
-        pages_at_once : int
-            Pages of each column that a frame is made of, at most.
-        blocklets : tuple of (int, int), optional
-            The first blocklet of each file to read, and the one behind the last; all by default.
-        """
+        """Yield the rows of some files that a filter keeps."""
         first_blocklet, behind = blocklets or (0, ALL_BLOCKLETS)
         node = self.node(predicate)
         needed = dict.fromkeys([*columns, *([] if predicate is None else predicate.meta.root_names())])

@@ -20,8 +20,6 @@ from qbeast_core.carbondata.pages.row_format import RowContext, decode_rows, row
 from qbeast_core.carbondata.structs.data_file import FileHeader
 from qbeast_core.carbondata.structs.old_data_file import BlockletHeader
 
-__all__ = ["RowFile"]
-
 _HEADER_BYTES: Final = 1 << 16  # read at once: of the file, and of each blocklet
 _MOST_HEADER: Final = 1 << 24
 _LENGTH_BYTES: Final = 4
@@ -38,20 +36,9 @@ class _Extent:
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class RowFile:
-    """A `qbeast_core.carbondata.data_file.DataFile` of a streaming segment.
+    """A `qbeast_core.carbondata.data_file.DataFile` of a streaming segment."""
 
-    Attributes
-    ----------
-    file
-        Where it lies; its length is the part of it that was committed.
-    header
-        What it begins with.
-    columns, blocklets, extents
-        What it consists of.
-    dictionaries
-        Of the table.
-    """
-
+    # Where it lies; its length is the part of it that was committed.
     file: StoredFile
     header: FileHeader
     columns: tuple[Column, ...]
@@ -61,15 +48,7 @@ class RowFile:
 
     @classmethod
     def open(cls, file: StoredFile, dictionaries: Dictionaries) -> RowFile:
-        """Read what the file consists of: `Damaged` if that cannot be.
-
-        Parameters
-        ----------
-        file : StoredFile
-            The file.
-        dictionaries : Dictionaries
-            Of the table.
-        """
+        """Read what the file consists of: `Damaged` if that cannot be."""
         header, at = _file_header(file)
         if header.has_footer or not header.sync_marker:
             damaged("it is no file of a streaming segment")

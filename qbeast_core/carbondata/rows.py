@@ -14,24 +14,14 @@ from qbeast_core.carbondata.data_file import Blocklet, DataFile
 from qbeast_core.carbondata.pages.dimensions import default_value
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-__all__ = ["DeletedByPage", "match_columns", "read_rows"]
-
+# By blocklet and page, the rows of the page that are gone.
 DeletedByPage = Mapping[tuple[int, int], I64Array]
-"""By blocklet and page, the rows of the page that are gone."""
 
 
 def match_columns(
     of_file: Sequence[Column], wanted: Sequence[Column], *, by_name: bool
 ) -> list[Column | None]:
-    """Return the file's column for each of the table's, None where the file was written before it was added.
-
-    Parameters
-    ----------
-    of_file, wanted : sequence of Column
-        Of the file and of the table.
-    by_name : bool
-        Whether columns are the same by name, as in folders without a table status; by their id otherwise.
-    """
+    """Return the file's column for each of the table's, None where the file was written before it was added."""
     known = {_key(column, by_name=by_name): column for column in of_file}
     return [known.get(_key(column, by_name=by_name)) for column in wanted]
 
@@ -47,25 +37,7 @@ def read_rows(
     wanted: Sequence[tuple[Column, Column | None]],
     deleted: DeletedByPage,
 ) -> Any:
-    """Return the rows of some pages of a blocklet that are left, in the table's columns.
-
-    Parameters
-    ----------
-    file : DataFile
-        The file.
-    blocklet : Blocklet
-        Of it.
-    pages : sequence of int
-        Ascending.
-    wanted : sequence of tuple of (Column, Column or None)
-        Columns of the table, each with the file's.
-    deleted : DeletedByPage
-        Rows that are gone.
-
-    Returns
-    -------
-    pyarrow.Table
-    """
+    """Return the rows of some pages of a blocklet that are left, in the table's columns."""
     stored = [own for _, own in wanted if own is not None]
     arrays = iter(file.read(blocklet, stored, pages))
     rows = sum(blocklet.page_rows[page] for page in pages)

@@ -18,43 +18,27 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.hints import Message, argument
 from qbeast_core.io.store import Store, open_store
 
-__all__ = ["LiveFile", "Place", "Stores", "columnar_files", "external_files", "indexed_files"]
-
 _CARBON: Final = "columnar_v3"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveFile:
-    """A data file of a segment, and the rows of it that are gone.
-
-    Attributes
-    ----------
-    store, path
-        Where it lies.
-    segment
-        Id of its segment.
-    kind
-        Format of the segment, lower case: ``"columnar_v3"``, ``"row_v1"``, ``"parquet"`` ...
-    entries
-        What index files tell of its blocklets, in their order; none if nothing is told.
-    columns
-        Its columns, as its index file has them; what `entries` number.
-    deltas
-        Paths of the delete deltas that count.
-    size_bytes
-        Its length, or the part that counts; -1 if only the store can tell.
-    deleted_rows
-        As the update status counts them.
-    """
+    """A data file of a segment, and the rows of it that are gone."""
 
     store: Store
     path: str
     segment: str
+    # Format of the segment, lower case: `"columnar_v3"`, `"row_v1"`, `"parquet"` ...
     kind: str = _CARBON
+    # What index files tell of its blocklets, in their order; none if nothing is told.
     entries: tuple[BlockIndex, ...] = ()
+    # Its columns, as its index file has them; what `entries` number.
     columns: tuple[Column, ...] = ()
+    # Paths of the delete deltas that count.
     deltas: tuple[str, ...] = ()
+    # Its length, or the part that counts; -1 if only the store can tell.
     size_bytes: int = -1
+    # As the update status counts them.
     deleted_rows: int = 0
 
     @property
@@ -90,23 +74,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The table's store, and what may be opened outside of it.
-
-    Attributes
-    ----------
-    table
-        Below the table's root.
-    storage_options
-        For object stores.
-    external
-        By a folder as the table has it, where it lies now.
-    allow_absolute_paths
-        Whether folders outside may be opened that the user did not name.
-    """
+    """The table's store, and what may be opened outside of it."""
 
     table: Store
     storage_options: Mapping[str, str] = field(repr=False)
+    # By a folder as the table has it, where it lies now.
     external: Mapping[str, str]
+    # Whether folders outside may be opened that the user did not name.
     allow_absolute_paths: bool
 
     def place(self, folder: str, *, is_relative: bool) -> Place:
@@ -126,17 +100,7 @@ class Stores:
 
 
 def columnar_files(stores: Stores, load: Load, deletes: BlockDeletes) -> list[LiveFile]:
-    """Return the live data files of a segment of CarbonData's own that has a ``.segment`` file.
-
-    Parameters
-    ----------
-    stores : Stores
-        Of the table.
-    load : Load
-        Its entry in the table status.
-    deletes : BlockDeletes
-        What the update status says of its blocks.
-    """
+    """Return the live data files of a segment of CarbonData's own that has a ``.segment`` file."""
     found: list[LiveFile] = []
     for folder, location in _locations(stores, load).items():
         place = stores.place(folder, is_relative=location.is_relative)
@@ -165,19 +129,7 @@ def external_files(stores: Stores, load: Load) -> list[LiveFile]:
 
 
 def indexed_files(place: Place, name: str, load: Load, deletes: BlockDeletes) -> list[LiveFile]:
-    """Return the live data files that an index file, or a merged one, names.
-
-    Parameters
-    ----------
-    place : Place
-        The folder that index and data lie in.
-    name : str
-        Of the index file.
-    load : Load
-        The segment.
-    deletes : BlockDeletes
-        What the update status says of its blocks.
-    """
+    """Return the live data files that an index file, or a merged one, names."""
     path = place.path(name)
     data = place.store.get(path)
     with inside(place.store.uri, path), unless_encrypted(data):

@@ -10,8 +10,6 @@ from qbeast_core.carbondata.json_files import Load, UpdatedBlock
 from qbeast_core.carbondata.segments import LiveFile, Stores
 from qbeast_core.carbondata.structs.schema import TableSchema
 
-__all__ = ["Segment", "TableSnapshot"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
@@ -31,29 +29,17 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableSnapshot:
-    """What the metadata of a table says.
-
-    Attributes
-    ----------
-    stores
-        Where it lies.
-    schema
-        The schema as stored; None of a folder without one.
-    columns
-        Columns that are not dropped, in the order of the user; none of a folder without schema.
-    loads
-        All entries of the table status; none of a folder of data files.
-    updates
-        The live update status.
-    is_transactional
-        Whether it has a table status.
-    """
+    """What the metadata of a table says."""
 
     stores: Stores
+    # The schema as stored; None of a folder without one.
     schema: TableSchema | None
+    # Columns that are not dropped, in the order of the user; none of a folder without schema.
     columns: tuple[Column, ...]
+    # All entries of the table status; none of a folder of data files.
     loads: tuple[Load, ...]
     updates: tuple[UpdatedBlock, ...]
+    # Whether it has a table status.
     is_transactional: bool
 
     @property

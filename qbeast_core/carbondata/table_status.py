@@ -12,32 +12,13 @@ from qbeast_core.carbondata.structs.schema import TableSchema
 from qbeast_core.errors import DamagedFileError, StorageError, UnsupportedTableError
 from qbeast_core.io.store import Store
 
-__all__ = ["load_table_status"]
-
 _STATUS: Final = "Metadata/tablestatus"
 _TRIES: Final = 3  # it is replaced in place
 _OF_LOADS: Final = ("Fact/Part0/Segment_", "Metadata/segments/")
 
 
 def load_table_status(store: Store, schema: TableSchema | None) -> tuple[Load, ...] | None:
-    """Return the entries of the table status; None of a folder that has and had none.
-
-    Parameters
-    ----------
-    store : Store
-        Below the table's root.
-    schema : TableSchema, optional
-        Of the table. Since CarbonData 2.3.1 it may name a version: ``tablestatus_<version>`` counts then.
-
-    Raises
-    ------
-    StorageError
-        If the version that counts is not there, or none is where there were loads.
-    UnsupportedTableError
-        If there are versions and nothing tells which one counts.
-    DamagedFileError
-        If it is no table status.
-    """
+    """Return the entries of the table status; None of a folder that has and had none."""
     version = "" if schema is None else schema.properties.get("latestversion", "")
     path = f"{_STATUS}_{version}" if version else _STATUS
     try:
@@ -63,15 +44,7 @@ def _read(store: Store, path: str) -> tuple[Load, ...]:
 
 
 def _refuse_lost(store: Store, paths: Sequence[str]) -> None:
-    """Raise where a table without status has loads: those that were deleted would come back.
-
-    Parameters
-    ----------
-    store : Store
-        Below the table's root.
-    paths : sequence of str
-        Of all files.
-    """
+    """Raise where a table without status has loads: those that were deleted would come back."""
     versions = sorted(path for path in paths if path.startswith(f"{_STATUS}_"))
     if versions:
         message = (

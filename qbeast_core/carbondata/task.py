@@ -12,31 +12,18 @@ from qbeast_core.carbondata.reader import ALL_BLOCKLETS, TableReader
 from qbeast_core.carbondata.segments import LiveFile
 from qbeast_core.carbondata.snapshot import Segment
 
-__all__ = ["CarbonTask", "carbon_tasks"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CarbonTask:
-    """Rows of one data file, to be read by whoever has it; it pickles, without the rest of the table.
+    """Rows of one data file, to be read by whoever has it; it pickles, without the rest of the table."""
 
-    Attributes
-    ----------
-    reader
-        Of a table of this file alone.
-    file
-        The file.
-    columns
-        To return.
-    predicate
-        Rows to keep, exactly; None: all.
-    blocklets
-        The first to read and the one behind the last; None: all.
-    """
-
+    # Of a table of this file alone.
     reader: TableReader
     file: LiveFile
     columns: tuple[str, ...]
+    # Rows to keep, exactly; None: all.
     predicate: pl.Expr | None
+    # The first to read and the one behind the last; None: all.
     blocklets: tuple[int, int] | None
 
     def read(self) -> Iterator[pl.DataFrame]:
@@ -47,19 +34,7 @@ class CarbonTask:
 def carbon_tasks(
     reader: TableReader, columns: Sequence[str], predicate: pl.Expr | None, *, task_bytes: int
 ) -> list[CarbonTask]:
-    """Cut a read into tasks; files that index entries rule out have none.
-
-    Parameters
-    ----------
-    reader : TableReader
-        Of the table.
-    columns : sequence of str
-        To return, at least one.
-    predicate : polars.Expr, optional
-        Rows to keep.
-    task_bytes : int
-        Stored bytes a task aims at; a larger file is cut between blocklets, where index entries tell of them.
-    """
+    """Cut a read into tasks; files that index entries rule out have none."""
     # What every task carries: the table's columns, not its loads.
     snapshot = replace(reader.snapshot, columns=reader.columns, loads=(), updates=())
     loads = {file: segment.load for segment in reader.segments for file in segment.files}

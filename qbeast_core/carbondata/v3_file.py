@@ -24,8 +24,6 @@ from qbeast_core.carbondata.structs.schema import DataType, Encoding
 from qbeast_core.io.thrift import ThriftStruct
 from qbeast_core.space.arrays import I64Array
 
-__all__ = ["V3File"]
-
 _VERSION: Final = 3
 _FULL_PAGE: Final = 32_000
 _MOST_PAGE_ROWS: Final = 32_767  # row ids are signed shorts; pages without them are no longer either
@@ -34,21 +32,7 @@ _ONLY_ALL: Final = 0.5  # of a column's pages: above it the whole column is read
 
 @dataclass(frozen=True, slots=True, eq=False)
 class V3File:
-    """A `qbeast_core.carbondata.data_file.DataFile` of version 3.
-
-    Attributes
-    ----------
-    file
-        Where it lies.
-    footer
-        What it ends with.
-    columns, blocklets
-        What it consists of.
-    dictionaries
-        Of the table.
-    is_of_1_1
-        Whether CarbonData 1.1 wrote it.
-    """
+    """A `qbeast_core.carbondata.data_file.DataFile` of version 3."""
 
     file: StoredFile
     footer: FileFooter3
@@ -59,19 +43,7 @@ class V3File:
 
     @classmethod
     def open(cls, file: StoredFile, start: int, footer: ThriftStruct, dictionaries: Dictionaries) -> V3File:
-        """Read what the file consists of; `Damaged` if that cannot be.
-
-        Parameters
-        ----------
-        file : StoredFile
-            The file.
-        start : int
-            Byte that the footer begins at.
-        footer : ThriftStruct
-            The footer.
-        dictionaries : Dictionaries
-            Of the table.
-        """
+        """Read what the file consists of; `Damaged` if that cannot be."""
         found = FileFooter3.of(footer)
         header_end = min((info.offsets[0] for info in found.blocklets if info.offsets), default=start)
         if header_end > start:

@@ -13,25 +13,12 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["main"]
-
 _NEEDED: Final = ("click", "rich")
 _MISSING_DEPENDENCY: Final = 11  # as in exits.py, which needs click
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and leave the interpreter with its exit code.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Instead of those of the process.
-
-    Raises
-    ------
-    SystemExit
-        Always; docs/cli.md lists the codes.
-    """
+    """Run the command line and leave the interpreter with its exit code."""
     try:
         from qbeast_core.cli.program import program  # noqa: PLC0415 - what is missing is told, in one line
     except ModuleNotFoundError as error:

@@ -10,46 +10,29 @@ import click
 
 from qbeast_core.plain_text import visible
 
-__all__ = ["Answer", "Part", "Settings", "print_answer"]
-
+# Text, or something that rich can draw.
 Part: TypeAlias = Any
-"""Text, or something that rich can draw."""
 
 
 @dataclass(slots=True)
 class Settings:
-    """What every command is told; filled in while the command line is read.
+    """What every command is told; filled in while the command line is read."""
 
-    Attributes
-    ----------
-    json : bool
-        One JSON document on the standard output instead of text.
-    traceback : bool
-        Show where errors come from.
-    command : click.Command or None
-        The one that was asked for: messages name its options.
-    """
-
+    # One JSON document on the standard output instead of text.
     json: bool = False
+    # Show where errors come from.
     traceback: bool = False
+    # The one that was asked for: messages name its options.
     command: click.Command | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The outcome of a command.
+    """The outcome of a command."""
 
-    Attributes
-    ----------
-    parts : tuple of text or rich renderables
-        Printed one below the other; what is in texts is shown, not obeyed by the terminal.
-    data : mapping
-        The same for ``--json``: text, numbers, times, lists and mappings of them.
-    exit_code : int
-        0, or what docs/cli.md lists.
-    """
-
+    # Printed one below the other; what is in texts is shown, not obeyed by the terminal.
     parts: tuple[Part, ...]
+    # The same for `--json`: text, numbers, times, lists and mappings of them.
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
     exit_code: int = 0
 

@@ -10,8 +10,6 @@ import orjson
 
 from qbeast_core.plain_text import HIDDEN
 
-__all__ = ["to_json"]
-
 # Times as ISO 8601; microseconds are kept, UTC is spelled +00:00.
 _OPTIONS: Final = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
 
@@ -21,8 +19,6 @@ def to_json(data: Mapping[str, Any]) -> str:
 
     Characters that a terminal would obey are escaped; they are the same to whoever reads the document.
 
-    Examples
-    --------
     >>> to_json({"rows": 3, "price": Decimal("1.50"), "key": b"\x00\xff"}).split()
     ['{', '"rows":', '3,', '"price":', '"1.50",', '"key":', '"00ff"', '}']
     """

@@ -16,11 +16,10 @@ from qbeast_core.cli.wording import hint_facts, one_line, spoken
 from qbeast_core.errors import QbeastError
 from qbeast_core.plain_text import for_people
 
-__all__ = ["EXIT_CODES", "FAULTS", "exit_code_of", "reported"]
-
+# `qbeast check` found faults.
 FAULTS: Final = 1
-"""`qbeast check` found faults."""
 
+# The exit code of every error code; docs/cli.md says what they mean.
 EXIT_CODES: Final = {
     "usage": 2,
     "invalid-input": 2,
@@ -44,7 +43,6 @@ EXIT_CODES: Final = {
     "interrupted": 130,
     "broken-pipe": 141,
 }
-"""The exit code of every error code; docs/cli.md says what they mean."""
 
 _STILL_TRUE: Final = "nothing of an unfinished commit is visible"
 _CLI_MODULES: Final = ("click", "rich")
@@ -54,8 +52,6 @@ _OF_COMMANDS: Final = ("--traceback", "--storage-option")
 def exit_code_of(error: QbeastError) -> int:
     """Return the exit code of an error: that of its own code, or of the nearest class above it.
 
-    Examples
-    --------
     >>> exit_code_of(QbeastError("nothing is known of it"))
     13
     """

@@ -15,10 +15,9 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.plain_text import first_line
 
-__all__ = ["ENDINGS", "FileFormat", "OutputFile", "fresh_file"]
-
 FileFormat: TypeAlias = Literal["parquet", "csv", "jsonl"]
 
+# Formats by how names of files end.
 ENDINGS: Final[dict[str, FileFormat]] = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -26,26 +25,10 @@ ENDINGS: Final[dict[str, FileFormat]] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-"""Formats by how names of files end."""
 
 
 class OutputFile:
-    """A file to be written, checked before any row is read.
-
-    Parameters
-    ----------
-    name : str
-        Its path; ``"-"`` is the standard output.
-    file_format : {"parquet", "csv", "jsonl"}, optional
-        By default what the name ends with.
-    overwrite : bool, default False
-        Whether a file that is there may be replaced.
-
-    Raises
-    ------
-    InvalidInputError
-        There is such a file, its folder is not there, or nothing tells the format.
-    """
+    """A file to be written, checked before any row is read."""
 
     def __init__(self, name: str, *, file_format: FileFormat | None = None, overwrite: bool = False) -> None:
         self.name = name
@@ -53,13 +36,7 @@ class OutputFile:
         self._path = None if name == "-" else fresh_file(name, overwrite=overwrite)
 
     def write(self, rows: pl.LazyFrame) -> int | None:
-        """Write the rows, a few at a time; return how many bytes it took, None on the standard output.
-
-        Raises
-        ------
-        InvalidInputError
-            The format has no place for a type of the rows.
-        """
+        """Write the rows, a few at a time; return how many bytes it took, None on the standard output."""
         try:
             if self._path is None:
                 self._print(rows)
@@ -106,13 +83,7 @@ class OutputFile:
 
 
 def fresh_file(name: str, *, overwrite: bool) -> Path:
-    """Return the path of a file that may be made.
-
-    Raises
-    ------
-    InvalidInputError
-        There is such a file, or its folder is not there.
-    """
+    """Return the path of a file that may be made."""
     path = Path(name)
     if not path.parent.is_dir():
         msg = f"there is no folder {os.fspath(path.parent)!r}; nothing was written. Make it first."

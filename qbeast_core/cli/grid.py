@@ -18,13 +18,11 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.plain_text import on_one_line, visible
 
-__all__ = ["frame_grid", "grid", "size_text", "type_text"]
-
 _LONGEST: Final = 40
 _GAP: Final = 2
 
+# Spells a number of bytes: `8.09 MB`.
 size_text: Final = partial(decimal, precision=2)
-"""Spells a number of bytes: ``8.09 MB``."""
 
 
 def frame_grid(rows: pl.DataFrame) -> list[Any]:
@@ -57,8 +55,6 @@ def grid(heads: Sequence[str], rows: Sequence[Sequence[object]], *, right: Seque
 def type_text(dtype: pl.DataType) -> str:
     """Return Delta's name of a type, which ``--type`` takes; of nested types only what they are.
 
-    Examples
-    --------
     >>> type_text(pl.Int64()), type_text(pl.List(pl.String))
     ('long', 'array')
     """

@@ -13,8 +13,6 @@ from qbeast_core.cli.commands.parameters import json_option
 from qbeast_core.cli.exits import reported
 from qbeast_core.hints import did_you_mean
 
-__all__ = ["program"]
-
 # As `qbeast --help` lists them: group -> name -> module below qbeast_core.cli.commands.
 _GROUPS: Final = {
     "Write": {
@@ -43,6 +41,7 @@ _GROUPS: Final = {
     "Shell": {"completion": "completion"},
 }
 _COMMANDS: Final = {name: module for group in _GROUPS.values() for name, module in group.items()}
+# What other programs call it.
 _ELSEWHERE: Final = {
     "columns": "show --schema",
     "count": "show --count",
@@ -60,7 +59,6 @@ _ELSEWHERE: Final = {
     "upsert": "merge",
     "version": "--version",
 }
-"""What other programs call it."""
 
 
 class _Program(click.Group):

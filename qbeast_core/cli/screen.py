@@ -13,8 +13,6 @@ from rich.text import Text
 
 from qbeast_core.plain_text import on_one_line, visible
 
-__all__ = ["draw", "remark", "width_of_screen"]
-
 _UNLIMITED: Final = 100_000
 
 

@@ -23,8 +23,6 @@ from qbeast_core.log.refusals import PARTITIONING
 from qbeast_core.log.type_names import NAMES, type_of
 from qbeast_core.spec.file_path import FilePath
 
-__all__ = ["SourceFormat", "SourceOptions", "read_sources", "types_by_name"]
-
 SourceFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "delta"]
 
 _ENDINGS: Final[Mapping[str, SourceFormat]] = {**ENDINGS, ".tsv": "csv"}
@@ -34,49 +32,22 @@ _NOTHING: Final = "; nothing was written"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """How sources are to be read.
+    """How sources are to be read."""
 
-    Attributes
-    ----------
-    file_format : {"parquet", "csv", "jsonl", "delta"} or None
-        Of all sources; None goes by their names.
-    types : mapping of str to polars.DataType
-        Of columns of CSV and JSON lines; those of other columns are found by reading all values.
-    expected : mapping of str to polars.DataType
-        The same, where a source has such a column: what an append knows from its table.
-    separator : str
-        Between the fields of CSV.
-    null_values : sequence of str
-        Texts that mean null in CSV.
-    storage_options : mapping of str to str, optional
-        For sources in object stores.
-    """
-
+    # Of all sources; None goes by their names.
     file_format: SourceFormat | None = None
+    # Of columns of CSV and JSON lines; those of other columns are found by reading all values.
     types: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
+    # The same, where a source has such a column: what an append knows from its table.
     expected: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
     separator: str = ","
+    # Texts that mean null in CSV.
     null_values: Sequence[str] = ()
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
 
 
 def read_sources(sources: Sequence[str], options: SourceOptions, stdin: StandardInput) -> pl.LazyFrame:
-    """Return the rows of all sources, one after the other; they must have the same columns.
-
-    Parameters
-    ----------
-    sources : sequence of str
-        Files, folders, patterns, addresses, or ``-`` for the standard input.
-    options : SourceOptions
-        How they are to be read.
-    stdin : callable
-        Reads the standard input.
-
-    Raises
-    ------
-    InvalidInputError
-        A source is not there, of no known format, or has other columns than the first.
-    """
+    """Return the rows of all sources, one after the other; they must have the same columns."""
     if sources.count("-") > 1:
         msg = f"the standard input can be read once{_NOTHING}"
         raise InvalidInputError(msg, argument="sources")
@@ -96,13 +67,6 @@ def read_sources(sources: Sequence[str], options: SourceOptions, stdin: Standard
 def types_by_name(names: Mapping[str, str]) -> dict[str, pl.DataType]:
     """Return Polars types by their names in Delta, SQL or Polars.
 
-    Raises
-    ------
-    InvalidInputError
-        There is no such type.
-
-    Examples
-    --------
     >>> types_by_name({"zip": "string", "paid": "decimal(9,2)"})
     {'zip': String, 'paid': Decimal(precision=9, scale=2)}
     """

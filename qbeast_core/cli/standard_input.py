@@ -14,10 +14,8 @@ from typing import Final
 from qbeast_core.table.engine.choice import EngineChoice
 from qbeast_core.table.engine.spill.folder import SpillFolder
 
-__all__ = ["StandardInput", "standard_input"]
-
+# Reads the standard input to its end; gives its bytes, or a file of them.
 StandardInput = Callable[[], io.BytesIO | Path]
-"""Reads the standard input to its end; gives its bytes, or a file of them."""
 
 _SHARE: Final = 16  # of the budget: what is held comes on top of the rows that are read from it
 _CHUNK_BYTES: Final = 1 << 20
@@ -25,13 +23,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 @contextmanager
 def standard_input(choice: EngineChoice) -> Generator[StandardInput]:
-    """Give what reads the standard input; its temporary file is gone afterwards.
-
-    Parameters
-    ----------
-    choice : EngineChoice
-        The memory there is, and the folder.
-    """
+    """Give what reads the standard input; its temporary file is gone afterwards."""
     with ExitStack() as stack:
 
         def read() -> io.BytesIO | Path:

@@ -9,8 +9,6 @@ import click
 
 from qbeast_core.hints import Hint, Message
 
-__all__ = ["hint_facts", "one_line", "spoken"]
-
 _COMMANDS: Final[Mapping[str, str]] = {
     "Table.add_columns": "add-columns",
     "Table.check": "check",
@@ -30,6 +28,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "upgrade_table": "upgrade",
     "write_table": "write",
 }
+# What parameters of commands are called where Python calls them otherwise.
 _PARAMETERS: Final[Mapping[str, str]] = {
     "assignments": "set",
     "columns": "select",
@@ -37,17 +36,14 @@ _PARAMETERS: Final[Mapping[str, str]] = {
     "source": "sources",
     "update": "set",
 }
-"""What parameters of commands are called where Python calls them otherwise."""
 
+# How parameters are spelled where no command is known.
 _OPTIONS: Final[Mapping[str, str]] = {"files": "--file", "memory_bytes": "--memory", "where": "--where"}
-"""How parameters are spelled where no command is known."""
 
 
 def one_line(text: str) -> str:
     r"""Return a text without line breaks.
 
-    Examples
-    --------
     >>> one_line("too many\n  rows ")
     'too many rows'
     """
@@ -57,15 +53,6 @@ def one_line(text: str) -> str:
 def spoken(problem: BaseException | str, command: click.Command | None = None) -> str:
     """Return a message in one line, its hints spelled as options and commands.
 
-    Parameters
-    ----------
-    problem : exception or str
-        With a `Message`, or without.
-    command : click.Command, optional
-        The one that it is about: arguments are spelled as its parameters are.
-
-    Examples
-    --------
     >>> spoken(ValueError(Message("Replace it with ", Hint({"mode": "overwrite"}), ".")))
     'Replace it with --mode overwrite.'
     """
@@ -78,8 +65,6 @@ def spoken(problem: BaseException | str, command: click.Command | None = None) -
 def hint_facts(hint: Hint | None, command: click.Command | None = None) -> dict[str, object] | None:
     """Return a hint for machines.
 
-    Examples
-    --------
     >>> hint_facts(Hint({"mode": None}, given="apend", known=("append",)))
     {'argument': '--mode', 'value': 'apend', 'alternatives': ['append'], 'text': '--mode'}
     """
@@ -96,8 +81,6 @@ def hint_facts(hint: Hint | None, command: click.Command | None = None) -> dict[
 def _in_shell(hint: Hint, command: click.Command | None = None) -> str:
     """Return a hint as options, or as a command.
 
-    Examples
-    --------
     >>> _in_shell(Hint({"columns": ["a", "b:quantiles"]})), _in_shell(Hint({"full": True, "retention_hours": 1.5}))
     ('--columns a,b:quantiles', '--full --retention-hours 1.5')
     >>> _in_shell(Hint({"columns": ["day", ...]}, "write_table", "old", "scan_delta"))

@@ -12,21 +12,11 @@ import polars as pl
 from qbeast_core.estimate.dual import Dual
 from qbeast_core.spec.own_column import own_column
 
-__all__ = [
-    "CENTRE",
-    "TOTAL",
-    "Aggregates",
-    "Quantile",
-    "RefusedAggregate",
-    "Smooth",
-    "recognise",
-]
-
+# What the columns of sums are called, with a number after it.
 TOTAL: Final = own_column("total")
-"""What the columns of sums are called, with a number after it."""
 
+# What a number that values are measured from is called, with a number after it.
 CENTRE: Final = own_column("centre")
-"""What a number that values are measured from is called, with a number after it."""
 
 _Formula: TypeAlias = Callable[[Sequence[Dual]], Dual]
 
@@ -62,62 +52,36 @@ class RefusedAggregate(Exception):  # noqa: N818 - it never leaves the library
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Smooth:
-    """A smooth function of totals over rows: counts, sums, means, ratios, variances.
-
-    Attributes
-    ----------
-    name : str
-        Of the answer.
-    totals : tuple of int
-        Numbers of the totals that it is made of.
-    formula : callable
-        From the Duals of all totals to its own.
-    """
+    """A smooth function of totals over rows: counts, sums, means, ratios, variances."""
 
     name: str
+    # Numbers of the totals that it is made of.
     totals: tuple[int, ...]
+    # From the Duals of all totals to its own.
     formula: _Formula
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantile:
-    """The value below which lies a share of the rows.
-
-    Attributes
-    ----------
-    name : str
-        Of the answer.
-    values : polars.Expr
-        Of a row, in Float64; null where a row does not count.
-    level : float
-        The share, in [0, 1].
-    interpolation : str
-        As Polars calls it; used where all rows are known.
-    """
+    """The value below which lies a share of the rows."""
 
     name: str
+    # Of a row, in Float64; null where a row does not count.
     values: pl.Expr
     level: float
+    # As Polars calls it; used where all rows are known.
     interpolation: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregates:
-    """What is asked for, as totals over rows and what is made of them.
-
-    Attributes
-    ----------
-    answers : tuple of Smooth or Quantile
-        In the order asked for.
-    totals : tuple of polars.Expr
-        What is summed over rows; the first counts rows. They name columns of the table and `centres`.
-    centres : dict of str to polars.Expr
-        Numbers near the mean of what is squared, so that squares lose no digits: each is to be found once, over any
-        rows, and given to `totals` as a column.
-    """
+    """What is asked for, as totals over rows and what is made of them."""
 
     answers: tuple[Smooth | Quantile, ...]
+    # What is summed over rows; the first counts rows. They name columns of the table and `centres`.
     totals: tuple[pl.Expr, ...]
+    # Numbers near the mean of what is squared, so that squares lose no digits: each is to be found once, over
+    # any rows, and given to `totals` as a column.
     centres: dict[str, pl.Expr]
 
     @property
@@ -147,20 +111,6 @@ class Aggregates:
 def recognise(asked: Mapping[str, pl.Expr], check: Callable[[pl.Expr], pl.DataType]) -> Aggregates:
     """Understand aggregates by the structure of their expressions.
 
-    Parameters
-    ----------
-    asked : mapping of str to polars.Expr
-        Names of answers, and aggregates.
-    check : callable
-        Given what is aggregated: returns its type, or raises where it does not say one thing of each row by itself.
-
-    Raises
-    ------
-    RefusedAggregate
-        One of them is no aggregate of rows whose error can be bounded from a sample; says which and why.
-
-    Examples
-    --------
     >>> found = recognise({"mean": pl.col("x").mean()}, lambda expr: pl.Float64())
     >>> [str(total) for total in found.totals], found.answers[0].totals
     (['1', 'col("x")', 'col("x").is_not_null()'], (1, 2))

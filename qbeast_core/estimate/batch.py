@@ -14,25 +14,15 @@ from qbeast_core.estimate.sums import VALUE, WEIGHT, KeySizes, Sums, totals_of
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.tree.parallel import workers
 
-__all__ = ["Lookup", "RowSums"]
-
+# Memory of a 128-bit integer, or of the view of a text: of a value, about.
 _VALUE_BYTES: Final = 16
-"""Memory of a 128-bit integer, or of the view of a text: of a value, about."""
 
 _SHORT: Final = (pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lookup:
-    """A frame that says more of rows, each of which meets one row of it at most.
-
-    Attributes
-    ----------
-    frame : polars.DataFrame
-        Each value of `on` once.
-    on : tuple of str
-        Columns that both have.
-    """
+    """A frame that says more of rows, each of which meets one row of it at most."""
 
     frame: pl.DataFrame
     on: tuple[str, ...]
@@ -40,29 +30,16 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSums:
-    """What is done with each batch of rows; it pickles.
+    """What is done with each batch of rows; it pickles."""
 
-    Attributes
-    ----------
-    totals : tuple of polars.Expr
-        What is summed over rows, see `Aggregates.totals`.
-    quantiles : tuple of polars.Expr
-        Values that quantiles are of.
-    groups : mapping of str to polars.Expr
-        What rows are grouped by, and what its columns are called.
-    condition : polars.Expr or None
-        Rows that count.
-    lookup : Lookup or None
-        Joined before.
-    centres : mapping of str to float
-        The numbers that `Aggregates.centres` asks for.
-    """
-
+    # What is summed over rows, see `Aggregates.totals`.
     totals: tuple[pl.Expr, ...]
     quantiles: tuple[pl.Expr, ...]
+    # What rows are grouped by, and what its columns are called.
     groups: Mapping[str, pl.Expr]
     condition: pl.Expr | None
     lookup: Lookup | None
+    # The numbers that `Aggregates.centres` asks for.
     centres: Mapping[str, float]
 
     @property
@@ -80,15 +57,7 @@ class RowSums:
         return rows if self.condition is None else rows.filter(self.condition)
 
     def of(self, frame: pl.DataFrame, *, sizes: bool) -> Sums:
-        """Sum up a batch.
-
-        Parameters
-        ----------
-        frame : polars.DataFrame
-            Rows with the columns that are looked at, and `WEIGHT` if keys are told apart.
-        sizes : bool
-            Whether the rows of each key are counted, those included that do not count.
-        """
+        """Sum up a batch."""
         totals = [expr.alias(f"{TOTAL}{at}") for at, expr in enumerate(self.totals)]
         values = [expr.alias(f"{VALUE}{at}") for at, expr in enumerate(self.quantiles)]
         names = [one.meta.output_name() for one in totals]

@@ -7,31 +7,23 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
 
-__all__ = ["LEAST_CHANCE", "SeenRows"]
-
+# Probability below which a difference is not taken for chance.
 LEAST_CHANCE: Final = 0.001
-"""Probability below which a difference is not taken for chance."""
 
+# Share of the standard error of the row count that an unseen key may hold without shifting an answer.
 _MATTERS: Final = 0.25
-"""Share of the standard error of the row count that an unseen key may hold without shifting an answer."""
 
 _FARTHEST: Final = NormalDist().inv_cdf(1 - LEAST_CHANCE / 2)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenRows:
-    """Rows of a sample of keys, and how far their number may vary if the keys that were not seen are like these.
+    """Rows of a sample of keys, and how far their number may vary if the keys that were not seen are like these."""
 
-    Attributes
-    ----------
-    rows, squares : float
-        Rows of the sampled keys, and the sum of the squares of the rows of each.
-    probability : float
-        Of a key to be in the sample, in (0, 1].
-    """
-
+    # Rows of the sampled keys, and the sum of the squares of the rows of each.
     rows: float
     squares: float
+    # Of a key to be in the sample, in (0, 1].
     probability: float
 
     @property
@@ -42,13 +34,6 @@ class SeenRows:
     def lacks_keys(self, squares: float) -> bool:
         """Return whether an unseen key may hold enough rows to shift an answer.
 
-        Parameters
-        ----------
-        squares : float
-            The known sum over all keys of the square of the number of their rows.
-
-        Examples
-        --------
         >>> SeenRows(rows=1_000, squares=1_000, probability=0.1).lacks_keys(10_400)
         False
         >>> SeenRows(rows=1_000, squares=1_000, probability=0.1).lacks_keys(10_000 + 500**2)
@@ -61,15 +46,6 @@ class SeenRows:
     def deviates(self, least: float, most: float | None = None) -> bool:
         """Return whether the number of sampled rows differs from the expected number by more than chance explains.
 
-        Parameters
-        ----------
-        least : float
-            Least number of rows of the population.
-        most : float, optional
-            Largest number of rows of the population; by default the same as `least`.
-
-        Examples
-        --------
         >>> SeenRows(rows=980, squares=980, probability=0.1).deviates(10_000)
         False
         >>> SeenRows(rows=700, squares=700, probability=0.1).deviates(10_000)

@@ -8,22 +8,11 @@ import numpy as np
 
 from qbeast_core.space.arrays import F64Array
 
-__all__ = ["Dual"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dual:
     """A function of totals at one point, and its derivatives there, for many groups at once.
 
-    Attributes
-    ----------
-    value : F64Array
-        Shape (groups,).
-    slopes : F64Array
-        Derivatives by each total, shape (groups, totals).
-
-    Examples
-    --------
     >>> total, rows = Dual.inputs(np.array([[12.0, 4.0]]))
     >>> mean = total / rows
     >>> mean.value, mean.slopes
@@ -31,17 +20,12 @@ class Dual:
     """
 
     value: F64Array
+    # Derivatives by each total, shape (groups, totals).
     slopes: F64Array
 
     @staticmethod
     def inputs(totals: F64Array) -> list[Dual]:
-        """Return the totals themselves, one for each column.
-
-        Parameters
-        ----------
-        totals : F64Array
-            Shape (groups, totals).
-        """
+        """Return the totals themselves, one for each column."""
         units = np.eye(totals.shape[1])
         return [Dual(totals[:, at], np.broadcast_to(units[at], totals.shape)) for at in range(len(units))]
 

@@ -18,46 +18,32 @@ from qbeast_core.estimate.sums import GROUP, WEIGHT
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.tree.parallel import CHUNK_ROWS, map_chunks
 
-__all__ = ["UNSEEN", "Interval", "factor_of", "quantile_interval", "smooth_interval"]
-
+# Relative variance of a sum of squares, at most, that is told by some keys for all: it is then off by 5 %
+# (one standard error).
 _LIGHT: Final = 1 / 400
-"""Relative variance of a sum of squares, at most, that is told by some keys for all: it is then off by 5 % (one
-standard error)."""
 
+# Keys like the heaviest one that a sample may lack: where 4.7 are expected, 5 % of samples hold one or none.
 UNSEEN: Final = 3.7
-"""Keys like the heaviest one that a sample may lack: where 4.7 are expected, 5 % of samples hold one or none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """An answer for every group, and what its bounds rest on; each array has shape (groups,).
-
-    Attributes
-    ----------
-    value, low, high : F64Array
-        NaN where there is none.
-    keys : I64Array
-        Sampled keys that add something.
-    largest_share : F64Array
-        Of the variance, what comes from one key, in [0, 1].
-    exact : BoolArray
-        Whether the value has no error.
-    finite : BoolArray
-        False where rows hold NaN or infinities, which no bound holds for.
-    skewness : F64Array
-        By which share standard errors are wider for it, 0 and more; it falls as the root of the sampled keys grows.
-    deviates : bool
-        Whether the sample differs from what is known of all rows by more than chance explains.
-    """
+    """An answer for every group, and what its bounds rest on; each array has shape (groups,)."""
 
     value: F64Array
     low: F64Array
     high: F64Array
     keys: I64Array
+    # Of the variance, what comes from one key, in [0, 1].
     largest_share: F64Array
+    # Whether the value has no error.
     exact: BoolArray
+    # False where rows hold NaN or infinities, which no bound holds for.
     finite: BoolArray
+    # By which share standard errors are wider for it, 0 and more; it falls as the root of the sampled keys
+    # grows.
     skewness: F64Array
+    # Whether the sample differs from what is known of all rows by more than chance explains.
     deviates: bool = False
 
     @property
@@ -69,15 +55,6 @@ class Interval:
 def factor_of(confidence: float, *, answers: int = 1) -> float:
     """Return how many standard errors an interval reaches to either side.
 
-    Parameters
-    ----------
-    confidence : float
-        In (0, 1).
-    answers : int, default 1
-        How many intervals are to hold at once (Bonferroni).
-
-    Examples
-    --------
     >>> round(factor_of(0.95), 2), round(factor_of(0.95, answers=10), 2)
     (1.96, 2.81)
     """
@@ -90,17 +67,6 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
     The residual of a key is what the function would change by if the key counted once more: its totals times the
     slopes, and, where totals are calibrated to a known number of rows, less the mean over its rows.
 
-    Parameters
-    ----------
-    sample : Sample
-        What is known.
-    answer : Smooth
-        What is asked for.
-    factor : float
-        Standard errors to either side.
-
-    Examples
-    --------
     >>> import polars as pl
     >>> from qbeast_core.estimate.aggregates import recognise
     >>> from qbeast_core.estimate.sample import Keys
@@ -244,20 +210,12 @@ class _Moments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Residuals:
-    """What an answer changes by if a key counts once more, by its totals and its rows, for every group.
-
-    Attributes
-    ----------
-    slopes : dict of int to F64Array
-        By each total.
-    mean : F64Array
-        By each row, of those that totals are calibrated to.
-    known : Calibration or None
-        None: they are not.
-    """
+    """What an answer changes by if a key counts once more, by its totals and its rows, for every group."""
 
     slopes: dict[int, F64Array]
+    # By each row, of those that totals are calibrated to.
     mean: F64Array
+    # None: they are not.
     known: Calibration | None
 
     @staticmethod
@@ -307,19 +265,7 @@ class _Residuals:
 
 
 def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: float) -> Interval:
-    """Return a quantile with the interval between the quantiles that its share may really be (Woodruff).
-
-    Parameters
-    ----------
-    sample : Sample
-        What is known.
-    number : int
-        Of the quantile among those asked for.
-    answer : Quantile
-        What is asked for.
-    factor : float
-        Standard errors of the share to either side.
-    """
+    """Return a quantile with the interval between the quantiles that its share may really be (Woodruff)."""
     groups, rows = len(sample.whole), sample.values[number]
     if sample.probability == 1.0:
         return _known_quantile(rows, answer, groups)

@@ -10,45 +10,37 @@ import numpy as np
 from qbeast_core.estimate.intervals import UNSEEN, Interval
 from qbeast_core.space.arrays import BoolArray, F64Array
 
-__all__ = ["LEAST_KEYS", "MOST_SHARE", "WIDENED", "Target", "is_met", "is_reliable", "next_fraction"]
-
+# Sampled keys of a group from which on its interval is believed.
 LEAST_KEYS: Final = 100
-"""Sampled keys of a group from which on its interval is believed."""
 
+# Of a variance may come from one key: of more, the sample may lack the keys that matter.
 MOST_SHARE: Final = 0.3
-"""Of a variance may come from one key: of more, the sample may lack the keys that matter."""
 
+# How much wider intervals are where the sample grew until they were narrow enough.
 WIDENED: Final = 1.1
-"""How much wider intervals are where the sample grew until they were narrow enough."""
 
+# A fraction from which on everything is read: the answer is exact then, for at most twice the bytes.
 _ALL: Final = 0.5
-"""A fraction from which on everything is read: the answer is exact then, for at most twice the bytes."""
 
+# A fraction from which on reading as far as `_ALL` tells little.
 _NEARLY_ALL: Final = 0.4
-"""A fraction from which on reading as far as `_ALL` tells little."""
 
+# What a fraction is read beyond the one that the variance asks for, since that is estimated too.
 _MARGIN: Final = 1.1
-"""What a fraction is read beyond the one that the variance asks for, since that is estimated too."""
 
+# By which that fraction is found to a thousandth, between the one that was read and everything.
 _HALVINGS: Final = 16
-"""By which that fraction is found to a thousandth, between the one that was read and everything."""
 
 _LEAST_GROWTH, _MOST_GROWTH = 1.25, 200.0
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """How far an answer may be off.
+    """How far an answer may be off."""
 
-    Attributes
-    ----------
-    relative : float or None
-        As a share of the answer, above 0.
-    absolute : float or None
-        In its own unit, above 0. Where both are given, either is enough.
-    """
-
+    # As a share of the answer, above 0.
     relative: float | None = None
+    # In its own unit, above 0. Where both are given, either is enough.
     absolute: float | None = None
 
     def width(self, values: F64Array) -> F64Array:
@@ -63,11 +55,6 @@ def is_reliable(found: Interval) -> BoolArray:
     """Tell of each group whether its interval is believed: exact, or of enough keys of which none rules the rest.
 
     Of a sample that deviates from what is known of all rows none is believed: it lacks keys that matter.
-
-    Parameters
-    ----------
-    found : Interval
-        Of an answer.
     """
     bounded = np.isfinite(found.low) & np.isfinite(found.high)
     enough = (found.keys >= LEAST_KEYS) & (found.largest_share <= MOST_SHARE)
@@ -75,15 +62,7 @@ def is_reliable(found: Interval) -> BoolArray:
 
 
 def is_met(found: Interval, target: Target) -> BoolArray:
-    """Tell of each group whether its answer is believed and near enough.
-
-    Parameters
-    ----------
-    found : Interval
-        Of an answer.
-    target : Target
-        What is near enough.
-    """
+    """Tell of each group whether its answer is believed and near enough."""
     with np.errstate(invalid="ignore"):
         return is_reliable(found) & (found.exact | (found.half_width <= target.width(found.value)))
 
@@ -93,21 +72,6 @@ def next_fraction(
 ) -> float:
     """Return how much to read for an answer to be near enough in some groups; 1.0: everything.
 
-    Parameters
-    ----------
-    fraction : float
-        That was read, in (0, 1).
-    found : Interval
-        What came of it.
-    target : Target
-        What is near enough.
-    wanted : BoolArray
-        The groups that count, shape (groups,).
-    most_growth : float
-        Times the fraction at most.
-
-    Examples
-    --------
     >>> one = Interval(np.array([100.0]), np.array([90.0]), np.array([110.0]), np.array([500]), np.zeros(1),
     ...     np.zeros(1, bool), np.ones(1, bool), np.zeros(1))
     >>> round(next_fraction(0.01, one, Target(0.05), np.ones(1, bool)), 3)  # half as wide: four times as much

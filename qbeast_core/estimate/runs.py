@@ -8,23 +8,12 @@ import numpy as np
 
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 
-__all__ = ["Runs", "run_starts"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """Where each group's members lie, in an array of them in the order of groups.
+    """Where each group's members lie, in an array of them in the order of groups."""
 
-    Attributes
-    ----------
-    group : I64Array
-        Number of the group of each run, ascending, shape (runs,).
-    starts : I64Array
-        Where it begins, shape (runs,).
-    size : int
-        Members of all groups.
-    """
-
+    # Number of the group of each run, ascending, shape (runs,).
     group: I64Array
     starts: I64Array
     size: int
@@ -33,13 +22,6 @@ class Runs:
     def of(groups: I64Array) -> Runs:
         """Find runs.
 
-        Parameters
-        ----------
-        groups : I64Array
-            Number of each member's group, ascending.
-
-        Examples
-        --------
         >>> runs = Runs.of(np.array([0, 0, 2]))
         >>> runs.sums(np.array([1.0, 2.0, 3.0]), 3), runs.largest(np.array([1.0, 2.0, 3.0]), 3)
         (array([3., 0., 3.]), array([2., 0., 3.]))
@@ -69,13 +51,7 @@ class Runs:
 
 
 def run_starts(ordered: I32Array | I64Array) -> I64Array:
-    """Return where each value begins among sorted ones.
-
-    Parameters
-    ----------
-    ordered : I32Array or I64Array
-        Sorted.
-    """
+    """Return where each value begins among sorted ones."""
     fresh = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
     return np.flatnonzero(fresh)

@@ -27,39 +27,27 @@ from qbeast_core.estimate.sums import (
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 
-__all__ = ["Calibration", "Keys", "Part", "Sample"]
-
+# Sampled rows whose keys tell a variance well enough where none of them is heavy.
 _PART_ROWS: Final = 1 << 16
-"""Sampled rows whose keys tell a variance well enough where none of them is heavy."""
 
+# How many times that many rows there are at least where a part is looked at.
 _WORTH_PART: Final = 2
-"""How many times that many rows there are at least where a part is looked at."""
 
+# Of groups with fewer rows in the part, all keys are looked at.
 _SMALL_ROWS: Final = 2_000
-"""Of groups with fewer rows in the part, all keys are looked at."""
 
+# Groups of which that is done, at most: of more, the part is not much less than all.
 _MOST_SMALL: Final = 8
-"""Groups of which that is done, at most: of more, the part is not much less than all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibration:
-    """How many rows there are, which is known, against how many were sampled.
+    """How many rows there are, which is known, against how many were sampled."""
 
-    Attributes
-    ----------
-    rows : int
-        In all that was sampled from.
-    sampled : float
-        Of these in the sample.
-    squares, cubes : float
-        Sums of the squares and of the cubes of the rows of each sampled key.
-    largest : float
-        The largest of the squares.
-    """
-
+    # In all that was sampled from.
     rows: int
     sampled: float
+    # Sums of the squares and of the cubes of the rows of each sampled key.
     squares: float
     cubes: float
     largest: float
@@ -67,22 +55,12 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class Keys:
-    """Totals of each sampled key in each group.
+    """Totals of each sampled key in each group."""
 
-    Attributes
-    ----------
-    group : I64Array
-        Number of the group, ascending, shape (entries,).
-    sums : F64Array
-        Shape (entries, totals).
-    rows : F64Array
-        Rows of the key in all groups, shape (entries,); zeros without calibration.
-    groups : int
-        How many there are.
-    """
-
+    # Number of the group, ascending, shape (entries,).
     group: I64Array
     sums: F64Array
+    # Rows of the key in all groups, shape (entries,); zeros without calibration.
     rows: F64Array
     groups: int
 
@@ -102,70 +80,46 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some of the sampled keys, drawn by their weights, and what is known of the others.
+    """Some of the sampled keys, drawn by their weights, and what is known of the others."""
 
-    Attributes
-    ----------
-    keys : Keys
-        Some, or all, of each group.
-    share : F64Array
-        How probable it was for a key of the sample to be among them, in (0, 1], shape (groups,).
-    least, most : F64Array
-        What one sampled row adds to each total, shape (groups, totals).
-    most_rows : int
-        That a sampled key has.
-    fourth_powers : float
-        Of the rows of each sampled key that has several, added up.
-    """
-
+    # Some, or all, of each group.
     keys: Keys
+    # How probable it was for a key of the sample to be among them, in (0, 1], shape (groups,).
     share: F64Array
+    # What one sampled row adds to each total, shape (groups, totals).
     least: F64Array
     most: F64Array
     most_rows: int
+    # Of the rows of each sampled key that has several, added up.
     fourth_powers: float
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class Sample:
-    """What is known of groups: a sample of keys, and totals of the rest that was read whole.
+    """What is known of groups: a sample of keys, and totals of the rest that was read whole."""
 
-    Attributes
-    ----------
-    probability : float
-        Of each key to be in the sample, in (0, 1].
-    groups : polars.DataFrame
-        One row a group, in order.
-    whole : F64Array
-        Totals of rows that were read whole, shape (groups, totals).
-    sampled : F64Array
-        Totals of sampled rows, shape (groups, totals).
-    every : callable
-        Gives all sampled keys; asked where a part of them does not tell enough.
-    calibration : Calibration or None
-        None: how many rows there are is not known, or not compared.
-    values : tuple of polars.DataFrame
-        For each quantile the rows that count: `GROUP`, `WEIGHT` (null: read whole), ``value``.
-    part : Part or None
-        None: all keys are looked at.
-    ungrouped : bool
-        Whether the rows that are calibrated to are one group, so that it has so many.
-    unseen : F64Array
-        For each total the value of a row that is there and not in the sample, shape (totals,); 0.0: none is known of.
-    deviates : bool
-        Whether it differs from what is known of all rows by more than chance explains.
-    """
-
+    # Of each key to be in the sample, in (0, 1].
     probability: float
+    # One row a group, in order.
     groups: pl.DataFrame
+    # Totals of rows that were read whole, shape (groups, totals).
     whole: F64Array
+    # Totals of sampled rows, shape (groups, totals).
     sampled: F64Array
+    # Gives all sampled keys; asked where a part of them does not tell enough.
     every: Callable[[], Keys]
+    # None: how many rows there are is not known, or not compared.
     calibration: Calibration | None
+    # For each quantile the rows that count: `GROUP`, `WEIGHT` (null: read whole), `value`.
     values: tuple[pl.DataFrame, ...]
+    # None: all keys are looked at.
     part: Part | None = None
+    # Whether the rows that are calibrated to are one group, so that it has so many.
     ungrouped: bool = False
+    # For each total the value of a row that is there and not in the sample, shape (totals,); 0.0: none is
+    # known of.
     unseen: F64Array = field(default_factory=lambda: np.zeros(0))
+    # Whether it differs from what is known of all rows by more than chance explains.
     deviates: bool = False
 
     @property
@@ -205,34 +159,7 @@ class Sample:
         farthest: Callable[[], Mapping[int, float]] = dict,
         weights: WeightRange | None = None,
     ) -> Sample:
-        """Return columns as arrays, with numbers for groups.
-
-        Parameters
-        ----------
-        aggregates : Aggregates
-            What is asked for.
-        by : sequence of str
-            The columns of groups.
-        sampled, whole : Sums
-            Of sampled keys, and of what was read whole, whose keys do not matter.
-        probability : float
-            Of a key to be in the sample.
-        known_rows : int or None
-            Rows of what was sampled from; None if they are not compared.
-        filtered : bool
-            Whether rows are left out by a filter.
-        counted : bool
-            Whether `known_rows` are those that it keeps.
-        bounds : tuple of int, optional
-            Where they are not known, the least and the most that the filter keeps of what was sampled from.
-        squares : float, optional
-            The sum of the squares of the rows of each key of all that was sampled from, where that is known;
-            infinite: keys may be there of which nothing is known.
-        farthest : callable, optional
-            Gives by numbers of totals how far from zero values of rows go, where that is known; asked of all rows.
-        weights : WeightRange, optional
-            Those of the keys that are in the sample; None: all keys are looked at.
-        """
+        """Return columns as arrays, with numbers for groups."""
         groups, (of_sampled, of_whole) = common_groups([sampled, whole], by)
         everything = not by and not filtered
         rows = _placed(sampled.totals(), of_sampled, groups.height)

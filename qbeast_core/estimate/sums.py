@@ -14,80 +14,48 @@ from qbeast_core.estimate.runs import run_starts
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array
 from qbeast_core.spec.own_column import own_column
 
-__all__ = [
-    "GROUP",
-    "VALUE",
-    "WEIGHT",
-    "CountedKeys",
-    "KeySizes",
-    "KeySums",
-    "Parts",
-    "Sums",
-    "common_groups",
-    "numbers_of",
-    "totals_of",
-]
-
+# The column that tells keys apart: rows with one weight are in a sample together, whatever their keys.
 WEIGHT: Final = own_column("key_weight")
-"""The column that tells keys apart: rows with one weight are in a sample together, whatever their keys."""
 
+# What the columns of values are called that quantiles are of, with a number after it.
 VALUE: Final = own_column("value")
-"""What the columns of values are called that quantiles are of, with a number after it."""
 
+# The column with the number of a group.
 GROUP: Final = own_column("group")
-"""The column with the number of a group."""
 
 _LEAST: Final = own_column("least")
+# What the columns of the least and the largest value of a row are called, with the number of the total after
+# it.
 _MOST: Final = own_column("most")
-"""What the columns of the least and the largest value of a row are called, with the number of the total after it."""
 
 _ROW: Final = own_column("row")
 
+# Of a query: one over a thousand takes half a second, one over five thousand 17.
 _MOST_PARTS: Final = 64
-"""Of a query: one over a thousand takes half a second, one over five thousand 17."""
 
+# Of several parts, from which on they are added up as they come: in each part there may be all of them.
 _MANY_GROUPS: Final = 1 << 16
-"""Of several parts, from which on they are added up as they come: in each part there may be all of them."""
 
+# Rows of a key, on average, up to which keys are repeated and sorted: finding an order takes three times as
+# long.
 _FEW_REPEAT: Final = 2
-"""Rows of a key, on average, up to which keys are repeated and sorted: finding an order takes three times as long."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySums:
-    """Totals of the rows of each key, of each group by itself; the array of totals is its own.
-
-    Attributes
-    ----------
-    weight : I32Array
-        Of the key, shape (entries,).
-    group : I64Array
-        Number of the group, ascending, shape (entries,).
-    totals : F64Array
-        Shape (entries, totals), column by column in memory.
-    """
+    """Totals of the rows of each key, of each group by itself; the array of totals is its own."""
 
     weight: I32Array
+    # Number of the group, ascending, shape (entries,).
     group: I64Array
+    # Shape (entries, totals), column by column in memory.
     totals: F64Array
 
     @staticmethod
     def of(
         entries: pl.LazyFrame, groups: pl.DataFrame, by: Sequence[str], scales: Sequence[float]
     ) -> KeySums:
-        """Add up rows.
-
-        Parameters
-        ----------
-        entries : polars.LazyFrame
-            `WEIGHT`, the columns of groups, and totals.
-        groups : polars.DataFrame
-            Every group once, in the order of their numbers.
-        by : sequence of str
-            The columns of groups.
-        scales : sequence of float
-            Units of the totals.
-        """
+        """Add up rows."""
         names = [f"{TOTAL}{at}" for at in range(len(scales))]
         floats = pl.col(names).cast(pl.Float64).fill_null(0.0)
         rows = entries.select(WEIGHT, *by, floats).collect()
@@ -129,28 +97,16 @@ class KeySums:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySizes:
-    """Rows of each key, those included that a filter leaves out.
+    """Rows of each key, those included that a filter leaves out."""
 
-    Attributes
-    ----------
-    weight : I32Array
-        Shape (entries,); ascending in each part.
-    rows : I64Array or None
-        That each stands for, shape (entries,); None: one each.
-    """
-
+    # Shape (entries,); ascending in each part.
     weight: I32Array
+    # That each stands for, shape (entries,); None: one each.
     rows: I64Array | None = None
 
     @staticmethod
     def together(parts: Sequence[KeySizes]) -> KeySizes:
-        """Put parts together, as they are; a key may be in several.
-
-        Parameters
-        ----------
-        parts : sequence of KeySizes
-            At least one.
-        """
+        """Put parts together, as they are; a key may be in several."""
         weights = np.concatenate([one.weight for one in parts])
         if all(one.rows is None for one in parts):
             return KeySizes(weights)
@@ -191,18 +147,9 @@ class KeySizes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedKeys:
-    """Rows of each key.
+    """Rows of each key."""
 
-    Attributes
-    ----------
-    weight : I32Array
-        Keys of several rows, each once, ascending, shape (keys,).
-    rows : I64Array
-        Theirs, shape (keys,).
-    singles : int
-        Keys of one row.
-    """
-
+    # Keys of several rows, each once, ascending, shape (keys,).
     weight: I32Array
     rows: I64Array
     singles: int
@@ -226,44 +173,26 @@ class CountedKeys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """What some rows come to; it pickles.
+    """What some rows come to; it pickles."""
 
-    Attributes
-    ----------
-    groups : polars.DataFrame
-        One row a group: its columns, exact totals in units of `scales`, and the least and the largest that one row
-        adds to each. Without columns of groups, one row.
-    scales : tuple of float
-        Units of the totals: decimals are summed as integers.
-    entries : polars.LazyFrame
-        `WEIGHT`, the columns of groups and exact totals, of rows or of keys; none where keys are not told apart. A
-        query over rows in memory: those of some keys cost little.
-    entries_bytes : int
-        Memory that all of them take, about; the rows in memory take no more.
-    sizes : KeySizes
-        Without keys where they are not needed.
-    rows : polars.DataFrame
-        `WEIGHT`, the columns of groups, and values of rows for quantiles.
-    """
-
+    # One row a group: its columns, exact totals in units of `scales`, and the least and the largest that one
+    # row adds to each. Without columns of groups, one row.
     groups: pl.DataFrame
+    # Units of the totals: decimals are summed as integers.
     scales: tuple[float, ...]
+    # `WEIGHT`, the columns of groups and exact totals, of rows or of keys; none where keys are not told
+    # apart. A query over rows in memory: those of some keys cost little.
     entries: pl.LazyFrame
+    # Memory that all of them take, about; the rows in memory take no more.
     entries_bytes: int
+    # Without keys where they are not needed.
     sizes: KeySizes
+    # `WEIGHT`, the columns of groups, and values of rows for quantiles.
     rows: pl.DataFrame
 
     @staticmethod
     def together(parts: Sequence[Sums], by: Sequence[str]) -> Sums:
-        """Put sums together; a key may be in several.
-
-        Parameters
-        ----------
-        parts : sequence of Sums
-            Of one question, at least one.
-        by : sequence of str
-            The columns of groups.
-        """
+        """Put sums together; a key may be in several."""
         if len(parts) == 1:
             return parts[0]
         return Sums(
@@ -276,13 +205,7 @@ class Sums:
         )
 
     def without_rows(self, by: Sequence[str]) -> Sums:
-        """Return what no rows come to, of the same question.
-
-        Parameters
-        ----------
-        by : sequence of str
-            The columns of groups.
-        """
+        """Return what no rows come to, of the same question."""
         return Sums(
             groups=self.groups.clear(0 if by else 1),  # without columns all rows are a group, even none
             scales=self.scales,
@@ -293,13 +216,7 @@ class Sums:
         )
 
     def by_key(self, by: Sequence[str]) -> Sums:
-        """Return the same with one entry for each key of a group, which are fewer where keys have many rows.
-
-        Parameters
-        ----------
-        by : sequence of str
-            The columns of groups.
-        """
+        """Return the same with one entry for each key of a group, which are fewer where keys have many rows."""
         names = self.entries.collect_schema().names()
         totals = [name for name in names if name.startswith(TOTAL)]
         entries = self.entries.group_by(WEIGHT, *by).agg(pl.col(totals).sum()).select(names).collect()
@@ -335,13 +252,7 @@ class Sums:
 
 
 class Parts:
-    """Sums of batches as they come: the groups of all of them take about twice what they take once.
-
-    Parameters
-    ----------
-    by : sequence of str
-        The columns of groups.
-    """
+    """Sums of batches as they come: the groups of all of them take about twice what they take once."""
 
     def __init__(self, by: Sequence[str]) -> None:
         self.sums: list[Sums] = []
@@ -374,17 +285,6 @@ class Parts:
 def totals_of(rows: pl.LazyFrame, by: Sequence[str], summed: Sequence[str]) -> pl.DataFrame:
     """Return totals of groups, with the extremes of what rows add.
 
-    Parameters
-    ----------
-    rows : polars.LazyFrame
-        Rows.
-    by : sequence of str
-        Columns of groups; none: all rows are one group.
-    summed : sequence of str
-        Columns that are summed: `TOTAL`, with numbers from 0; the first counts rows.
-
-    Examples
-    --------
     >>> rows = pl.LazyFrame({"kind": ["a", "a"], f"{TOTAL}0": [1, 1], f"{TOTAL}1": [3, 4]})
     >>> totals_of(rows, ["kind"], [f"{TOTAL}0", f"{TOTAL}1"]).rows()
     [('a', 2, 7, 1, 1, 3, 4)]
@@ -410,17 +310,6 @@ def _added(groups: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 def numbers_of(rows: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str]) -> I64Array:
     """Return the number of each row's group.
 
-    Parameters
-    ----------
-    rows : polars.DataFrame
-        With the columns of groups.
-    groups : polars.DataFrame
-        Every group once, in the order of their numbers.
-    by : sequence of str
-        The columns of groups.
-
-    Examples
-    --------
     >>> rows, groups = pl.DataFrame({"kind": ["a", None, "a"]}), pl.DataFrame({"kind": ["a", None]})
     >>> numbers_of(rows, groups, ["kind"])
     array([0, 1, 0])
@@ -433,15 +322,7 @@ def numbers_of(rows: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str]) -> I
 
 
 def common_groups(parts: Sequence[Sums], by: Sequence[str]) -> tuple[pl.DataFrame, list[I64Array]]:
-    """Return all groups in order, and for each part the numbers of its groups among them.
-
-    Parameters
-    ----------
-    parts : sequence of Sums
-        Of one question.
-    by : sequence of str
-        The columns of groups.
-    """
+    """Return all groups in order, and for each part the numbers of its groups among them."""
     if not by:
         return pl.DataFrame({GROUP: [0]}), [np.zeros(1, np.int64) for _ in parts]
     # Frames, no query: one takes longer than a few groups.

@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 from qbeast_core.io.parquet_write import encode_data_file
 from qbeast_core.io.value_bytes import rows_within
 
-__all__ = ["choose_dictionary", "choose_uncompressed", "is_few"]
-
 _SAMPLE_ROWS: Final = 16_384
 _MOST_NUMBERS: Final = 256  # above it DELTA_BINARY_PACKED is as small, and needs no dictionary to be read
 _MOST_VALUES: Final = 1_024
@@ -30,20 +28,6 @@ _TRIAL_BYTES: Final = 64 << 20
 def choose_dictionary(frame: pl.DataFrame) -> list[str]:
     """Choose the leaf columns to dictionary encode: those with few distinct values, by a sample of the rows.
 
-    Parameters
-    ----------
-    frame
-        Rows, in any order; about 16,000 of them, evenly spread, are looked at, fewer where they are large.
-
-    Returns
-    -------
-    list of str
-        Dotted leaf columns as Parquet names them, in column order: at most 256 distinct integers, dates,
-        timestamps or decimals, or 1,024 other values of 16 KiB together, each 8 times in the sample on
-        average.
-
-    Examples
-    --------
     >>> frame = pl.DataFrame({"id": range(100), "kind": ["a", "b"] * 50, "tags": [["x"], ["y"]] * 50})
     >>> choose_dictionary(frame)
     ['kind', 'tags.list.element']
@@ -57,15 +41,6 @@ def choose_dictionary(frame: pl.DataFrame) -> list[str]:
 def is_few(values: pl.Series, rows: int) -> bool:
     """Say whether a column of so many rows deserves a dictionary, as `choose_dictionary` means it.
 
-    Parameters
-    ----------
-    values
-        Its distinct values, null perhaps among them.
-    rows
-        How many there are.
-
-    Examples
-    --------
     >>> is_few(pl.Series(["a", "b"]), 16), is_few(pl.Series(["a", "b"]), 15)
     (True, False)
     """
@@ -80,22 +55,6 @@ def choose_uncompressed(rows: pl.DataFrame, *, page_rows: int, dictionary: Seque
     a file takes to encode, and some of every scan. What is tried takes some 64 MiB at a time, however large
     the values are.
 
-    Parameters
-    ----------
-    rows
-        Rows as a file will hold them, in its order; some pages of them will do.
-    page_rows
-        Rows of a page.
-    dictionary
-        Dotted leaf columns that are dictionary encoded.
-
-    Returns
-    -------
-    list of str
-        Dotted leaf columns as Parquet names them; none for no rows.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> rows = pl.DataFrame({"noise": rng.integers(0, 2**62, 4096), "step": range(4096)})

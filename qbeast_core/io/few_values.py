@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from qbeast_core.space.arrays import I64Array, U8Array, U64Array
 
-__all__ = ["place_values", "used_values"]
-
 _MOST_VALUES: Final = 1 << 8
 _INLINE_BYTES: Final = 12  # of a text: it lies in its view as a whole, so equal views are equal texts
 _ROUNDS: Final = 3
@@ -33,25 +31,6 @@ def place_values(column: pl.Series, some: pl.Series) -> tuple[pl.Series, pl.Seri
     A value is found by two multiplications and one look at a table, and compared: in half of the time that a hash table
     takes, or less.
 
-    Parameters
-    ----------
-    column
-        Texts of at most 12 bytes, or decimals: what Arrow holds in 16 bytes.
-    some
-        Rows of it that are likely to hold most of its values.
-
-    Returns
-    -------
-    places : polars.Series
-        Of UInt8, null where the value is.
-    values : polars.Series
-        In order; each is there.
-    None
-        For a column of other types, of longer texts, of nulls alone, of more than 256 values, or of many that `some`
-        does not hold.
-
-    Examples
-    --------
     >>> column = pl.Series(["b", "a", None, "b"])
     >>> places, values = place_values(column, column[:1])
     >>> places.to_list(), values.to_list()
@@ -76,20 +55,6 @@ def place_values(column: pl.Series, some: pl.Series) -> tuple[pl.Series, pl.Seri
 def used_values(places: pl.Series, values: pl.Series) -> tuple[pl.Series, pl.Series]:
     """Return the same rows as places among those values alone that they have.
 
-    Parameters
-    ----------
-    places, values
-        As `place_values` gives them; of some of the rows.
-
-    Returns
-    -------
-    places : polars.Series
-        Of UInt8, null where they were.
-    values : polars.Series
-        In order; each is there.
-
-    Examples
-    --------
     >>> rows, values = used_values(pl.Series([2, None, 0], dtype=pl.UInt8), pl.Series(["a", "b", "c"]))
     >>> rows.to_list(), values.to_list()
     ([1, None, 0], ['a', 'c'])

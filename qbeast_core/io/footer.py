@@ -21,8 +21,6 @@ from qbeast_core.io.thrift import (
 )
 from qbeast_core.space.arrays import I64Array
 
-__all__ = ["ColumnChunk", "FileFooter", "PagesUnavailable", "parse_footer", "read_page_locations"]
-
 MAGIC: Final = b"PAR1"
 _REPEATED: Final = 2
 _I32_LIST, _BINARY_LIST = 0x9, 0x9
@@ -33,15 +31,7 @@ _NO_FOOTER: Final = (ThriftError, LookupError, TypeError, AttributeError, ValueE
 
 
 class PagesUnavailable(Exception):  # noqa: N818 - it says what is not there; the caller reads the whole file
-    """Single pages of this file cannot be read safely; the file as a whole may well be fine.
-
-    Attributes
-    ----------
-    reason
-        Why, in a few words.
-    path
-        Of the file, where it is known.
-    """
+    """Single pages of this file cannot be read safely; the file as a whole may well be fine."""
 
     def __init__(self, reason: str, path: str | None = None) -> None:
         self.reason = reason
@@ -54,78 +44,44 @@ class PagesUnavailable(Exception):  # noqa: N818 - it says what is not there; th
 
 @dataclass(frozen=True, slots=True)
 class ColumnChunk:
-    """One leaf column of the file's only row group.
+    """One leaf column of the file's only row group."""
 
-    Attributes
-    ----------
-    column
-        The top-level column it belongs to.
-    path
-        Its dotted path, as Parquet writes it (``tags.list.element``).
-    repeated
-        Whether a row may hold any number of its values (it lies in a list or map).
-    constant
-        Fields 1 to 4 of its ColumnMetaData (type, encodings, path, codec), encoded.
-    start, data_start, size
-        Bytes: where the chunk begins (its dictionary page if it has one), where its first data page begins,
-        and its length.
-    uncompressed, num_values
-        Bytes before compression; values, nulls included.
-    offset_index
-        Start and length of its OffsetIndex, or None.
-    """
-
+    # The top-level column it belongs to.
     column: str
+    # Its dotted path, as Parquet writes it (`tags.list.element`).
     path: str
+    # Whether a row may hold any number of its values (it lies in a list or map).
     repeated: bool
+    # Fields 1 to 4 of its ColumnMetaData (type, encodings, path, codec), encoded.
     constant: bytes
+    # Bytes: where the chunk begins (its dictionary page if it has one), where its first data page begins, and
+    # its length.
     start: int
     data_start: int
     size: int
+    # Bytes before compression; values, nulls included.
     uncompressed: int
     num_values: int
+    # Start and length of its OffsetIndex, or None.
     offset_index: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
 class FileFooter:
-    """The footer of a Parquet file of one row group.
+    """The footer of a Parquet file of one row group."""
 
-    Attributes
-    ----------
-    version
-        Of the Parquet format, as stored.
-    num_rows
-        Rows of the file.
-    root
-        Name of the schema's root.
-    schema
-        By top-level column, in file order: its schema elements, each encoded.
-    chunks
-        The leaf columns, in file order.
-    """
-
+    # Of the Parquet format, as stored.
     version: int
     num_rows: int
     root: bytes
+    # By top-level column, in file order: its schema elements, each encoded.
     schema: dict[str, tuple[bytes, ...]]
+    # The leaf columns, in file order.
     chunks: tuple[ColumnChunk, ...]
 
 
 def parse_footer(data: bytes) -> FileFooter:
-    """Parse a Thrift ``FileMetaData``.
-
-    Parameters
-    ----------
-    data
-        The footer alone: neither its length nor the magic bytes.
-
-    Raises
-    ------
-    PagesUnavailable
-        If the file is encrypted, has not exactly one row group, keeps columns in other files, or the bytes
-        are not a footer.
-    """
+    """Parse a Thrift ``FileMetaData``."""
     try:
         return _checked(_parse_footer(data))
     except _NO_FOOTER as error:
@@ -134,23 +90,7 @@ def parse_footer(data: bytes) -> FileFooter:
 
 
 def read_page_locations(data: bytes) -> tuple[I64Array, I64Array, I64Array]:
-    """Parse a Thrift ``OffsetIndex``.
-
-    Parameters
-    ----------
-    data
-        The OffsetIndex of one column; what follows the list of pages is ignored.
-
-    Returns
-    -------
-    tuple of int64 arrays, shape (pages,)
-        Offset in the file (bytes), size (bytes, header included) and first row of every data page.
-
-    Raises
-    ------
-    ThriftError
-        If the bytes are not an OffsetIndex.
-    """
+    """Parse a Thrift ``OffsetIndex``."""
     if data[:1] != b"\x19":
         message = "an OffsetIndex starts with its list of pages"
         raise ThriftError(message)

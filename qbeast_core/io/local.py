@@ -12,14 +12,10 @@ from qbeast_core.errors import StorageError
 from qbeast_core.io.location import locate_file, refuse_link_out, resolve_location
 from qbeast_core.io.store import Entry, Range, merge_ranges, split_blocks
 
-__all__ = ["LocalStore"]
-
 
 class LocalStore:
     """A `Store` in a folder. Folders are made when something is written.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     store = LocalStore(folder)

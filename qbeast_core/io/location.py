@@ -12,10 +12,8 @@ from qbeast_core.errors import InvalidInputError, UnsupportedTableError
 from qbeast_core.hints import Hint, Message, argument, named
 from qbeast_core.spec.file_path import FilePath
 
-__all__ = ["SCHEMES", "is_address", "locate_file", "refuse_link_out", "resolve_location"]
-
+# How addresses of tables begin.
 SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file", "memory")
-"""How addresses of tables begin."""
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?")
 _FILE: Final = re.compile(r"file:(?://(?:localhost)?)?(/(?:[^/].*)?)", re.IGNORECASE | re.DOTALL)
@@ -29,8 +27,6 @@ _BROKEN: Final = "\\[]^|"
 def is_address(text: str) -> bool:
     """Tell an address (``s3://...``) from a local path.
 
-    Examples
-    --------
     >>> is_address("s3://bucket/orders"), is_address("/tables/orders")
     (True, False)
     """
@@ -44,18 +40,6 @@ def resolve_location(given: str | os.PathLike[str]) -> str:
     A local path becomes absolute in this moment's working directory, symbolic links are followed, ``~`` is the
     home folder, and ``file://`` is taken off. An address loses a slash at its end.
 
-    Parameters
-    ----------
-    given : str or path-like
-        As the user wrote it.
-
-    Raises
-    ------
-    InvalidInputError
-        It could mean two places: the libraries below read it differently. The message says how to write it.
-
-    Examples
-    --------
     >>> resolve_location("file:///tables/my%20orders"), resolve_location("S3://bucket/orders/")
     ('/tables/my orders', 's3://bucket/orders')
     """
@@ -83,22 +67,6 @@ def locate_file(root: str, path: str, *, allow_absolute: bool) -> str:
     addresses in the same bucket for one in an object store. Nothing else ever: credentials and rights of whoever
     reads the table must not fetch what its writer names.
 
-    Parameters
-    ----------
-    root : str
-        The table, resolved.
-    path : str
-        Decoded, see `qbeast_core.spec.file_path.FilePath`.
-    allow_absolute : bool
-        Whether the user trusts absolute paths of this table.
-
-    Raises
-    ------
-    UnsupportedTableError
-        The file must not be opened.
-
-    Examples
-    --------
     >>> locate_file("/tables/orders", "a b.parquet", allow_absolute=False)
     '/tables/orders/a b.parquet'
     >>> locate_file("s3://bucket/clone", "s3://bucket/orders/1.parquet", allow_absolute=True)
@@ -123,20 +91,7 @@ def locate_file(root: str, path: str, *, allow_absolute: bool) -> str:
 
 
 def refuse_link_out(root: str, path: str) -> None:
-    """Refuse a file of a local table that a symbolic link, its own or a folder's, leads out of the table.
-
-    Parameters
-    ----------
-    root : str
-        The table's folder, resolved.
-    path : str
-        The file or folder, relative to it; need not be there.
-
-    Raises
-    ------
-    UnsupportedTableError
-        It lies elsewhere.
-    """
+    """Refuse a file of a local table that a symbolic link, its own or a folder's, leads out of the table."""
     named = f"{root.rstrip('/')}/{path}"
     real = os.path.realpath(named)
     if real == named or Path(real).is_relative_to(os.path.realpath(root)):

@@ -10,8 +10,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["give_back_memory", "machine_bytes", "memory_of_machine"]
-
 _KNOWN_SECONDS: Final = 60
 
 
@@ -23,13 +21,6 @@ def memory_of_machine() -> int:
 def machine_bytes(root: Path = Path("/")) -> int:
     """Return the memory that this process can have at most: of the machine, or of its cgroup (version 1 or 2).
 
-    Parameters
-    ----------
-    root : Path
-        Below which ``proc`` and ``sys`` are.
-
-    Examples
-    --------
     >>> machine_bytes() > 1 << 20
     True
     """

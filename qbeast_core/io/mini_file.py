@@ -20,8 +20,6 @@ from qbeast_core.io.thrift import (
     write_zigzag,
 )
 
-__all__ = ["FilePart", "build_mini_file", "schema_key"]
-
 _LONG = field(1, I64)
 _LONG_AFTER_NEXT = field(2, I64)
 _STOP = b"\x00"
@@ -30,23 +28,14 @@ _MOST = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Pages of one file, fetched.
-
-    Attributes
-    ----------
-    footer
-        Of the file.
-    leaves
-        Numbers of the chosen leaf columns, ascending; all leaves of a top-level column or none.
-    rows
-        Rows in the chosen pages: the same pages in every leaf.
-    buffers
-        Per leaf, the dictionary page if there is one and the pages, in file order.
-    """
+    """Pages of one file, fetched."""
 
     footer: FileFooter
+    # Numbers of the chosen leaf columns, ascending; all leaves of a top-level column or none.
     leaves: Sequence[int]
+    # Rows in the chosen pages: the same pages in every leaf.
     rows: int
+    # Per leaf, the dictionary page if there is one and the pages, in file order.
     buffers: Sequence[Sequence[memoryview]]
 
 
@@ -57,23 +46,7 @@ def schema_key(footer: FileFooter, leaves: Sequence[int]) -> tuple[bytes, ...]:
 
 
 def build_mini_file(parts: Sequence[FilePart]) -> bytes:
-    """Build a Parquet file out of pages.
-
-    Parameters
-    ----------
-    parts
-        At least one, of equal `schema_key`.
-
-    Returns
-    -------
-    bytes
-        The file: rows in the order of the parts, columns in file order. No statistics, no page index.
-
-    Raises
-    ------
-    PagesUnavailable
-        If the pages of a repeated column do not end where the directory says.
-    """
+    """Build a Parquet file out of pages."""
     pieces: list[bytes | memoryview] = [MAGIC]
     groups: list[bytes] = []
     at = len(MAGIC)

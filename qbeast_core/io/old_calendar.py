@@ -13,44 +13,32 @@ import polars as pl
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
-__all__ = ["OldCalendar", "has_times"]
-
+# 1582-10-15 in days since 1970: from here on both calendars are the same.
 _SINCE: Final = -141_427
-"""1582-10-15 in days since 1970: from here on both calendars are the same."""
 
+# 1 March of the year 0 in the old calendar, in days since 1970.
 _YEAR_0: Final = -719_470
-"""1 March of the year 0 in the old calendar, in days since 1970."""
 
 _CENTURY_DAYS: Final = 36_525
 _DAY_US: Final = 86_400_000_000
+# Before, Java's old classes know one offset from UTC for a zone, that of Spark's own table of 2020.
 _RULES_SINCE: Final = datetime(1900, 1, 1, tzinfo=UTC)
-"""Before, Java's old classes know one offset from UTC for a zone, that of Spark's own table of 2020."""
 
 
 @dataclass(frozen=True, slots=True)
 class OldCalendar:
-    """Which values of a file follow the old calendar.
+    """Which values of a file follow the old calendar."""
 
-    Attributes
-    ----------
-    has_dates : bool
-        Dates, and timestamps other than INT96.
-    has_int96 : bool
-        Timestamps stored as INT96.
-    zone : str
-        Whose days the timestamps were counted in.
-    """
-
+    # Dates, and timestamps other than INT96.
     has_dates: bool
     has_int96: bool
+    # Whose days the timestamps were counted in.
     zone: str = "UTC"
 
     @staticmethod
     def of(metadata: Mapping[str, str]) -> OldCalendar | None:
         """Return what a footer says, by Spark's own rules; None: all values follow the calendar of today.
 
-        Examples
-        --------
         >>> OldCalendar.of({"org.apache.spark.version": "2.4.8"})
         OldCalendar(has_dates=True, has_int96=True, zone='UTC')
         >>> OldCalendar.of({"org.apache.spark.version": "3.5.0"})
@@ -65,15 +53,7 @@ class OldCalendar:
         return OldCalendar(has_dates, has_int96, metadata.get("org.apache.spark.timeZone", "UTC"))
 
     def today(self, values: pl.Expr, found: PolarsDataType, wanted: PolarsDataType) -> pl.Expr | None:
-        """Return the values with the same year, month and day in the calendar of today; None: they are as they are.
-
-        Parameters
-        ----------
-        values : polars.Expr
-            Of type `wanted`.
-        found, wanted : polars.DataType
-            In the file; in the table.
-        """
+        """Return the values with the same year, month and day in the calendar of today; None: they are as they are."""
         match wanted:
             case pl.Date() if self.has_dates:
                 return _shifted(values.to_physical().cast(pl.Int64)).cast(pl.Int32).cast(pl.Date)
@@ -129,8 +109,6 @@ class OldCalendar:
 def has_times(dtype: pl.DataType) -> bool:
     """Return whether a type has dates or times, at any depth.
 
-    Examples
-    --------
     >>> has_times(pl.List(pl.Date())), has_times(pl.Int64())
     (True, False)
     """

@@ -14,63 +14,41 @@ from qbeast_core.io.store import Range, merge_ranges
 from qbeast_core.io.tail import FileTail
 from qbeast_core.space.arrays import F64Array, I64Array
 
-__all__ = ["PagePlan", "PageRequest", "pages_bytes", "plan_pages", "split_plan"]
-
 _EXPANSION: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageRequest:
-    """Pages wanted from one file, with what the table's log says about it.
-
-    Attributes
-    ----------
-    path
-        In the store.
-    size_bytes, num_rows
-        Of the file.
-    page_rows, tail_bytes
-        Rows per page, and the length of page directory and footer, from the file's layout tag.
-    pages
-        int64, page numbers from 0, strictly ascending.
-    """
+    """Pages wanted from one file, with what the table's log says about it."""
 
     path: str
     size_bytes: int
     num_rows: int
+    # Rows per page, and the length of page directory and footer, from the file's layout tag.
     page_rows: int
     tail_bytes: int
+    # int64, page numbers from 0, strictly ascending.
     pages: I64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PagePlan:
-    """A request with the bytes that answer it.
+    """A request with the bytes that answer it."""
 
-    Attributes
-    ----------
-    request, tail
-        What is wanted, and the tail of that file.
-    leaves
-        Numbers of the leaf columns to read, ascending.
-    ranges
-        Per leaf: start and length of its dictionary page, if any, and its runs of pages, ascending.
-    rows, size
-        Rows in the pages; bytes in the ranges.
-    cost
-        What they count against a bound on bytes: as they are stored, or a quarter of what they decompress to
-        where that is more.
-    schema
-        Equal for plans whose pages can lie in one mini file.
-    """
-
+    # What is wanted, and the tail of that file.
     request: PageRequest
     tail: FileTail
+    # Numbers of the leaf columns to read, ascending.
     leaves: list[int]
+    # Per leaf: start and length of its dictionary page, if any, and its runs of pages, ascending.
     ranges: list[list[Range]]
+    # Rows in the pages; bytes in the ranges.
     rows: int
     size: int
+    # What they count against a bound on bytes: as they are stored, or a quarter of what they decompress to
+    # where that is more.
     cost: int
+    # Equal for plans whose pages can lie in one mini file.
     schema: tuple[bytes, ...]
 
     @property
@@ -80,22 +58,7 @@ class PagePlan:
 
 
 def plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -> PagePlan:
-    """Find the bytes of the requested pages.
-
-    Parameters
-    ----------
-    tail
-        Of the requested file.
-    request
-        At least one page.
-    columns
-        Top-level columns; those that the file lacks are left out.
-
-    Raises
-    ------
-    PagesUnavailable
-        If the tail and the request differ in rows, page rows or pages.
-    """
+    """Find the bytes of the requested pages."""
     _check(tail, request)
     footer, pages = tail.footer, request.pages
     leaves = _leaves_of(footer, columns)
@@ -115,13 +78,7 @@ def plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -
 
 
 def pages_bytes(tail: FileTail, request: PageRequest, columns: Collection[str]) -> int:
-    """Count the bytes of the requested pages, dictionaries included, without naming them.
-
-    Parameters
-    ----------
-    tail, request, columns
-        As for `plan_pages`, with the same errors.
-    """
+    """Count the bytes of the requested pages, dictionaries included, without naming them."""
     _check(tail, request)
     leaves, pages = _leaves_of(tail.footer, columns), request.pages
     chunks = [tail.footer.chunks[leaf] for leaf in leaves]

@@ -19,27 +19,17 @@ from qbeast_core.io.page_plan import PagePlan, PageRequest, pages_bytes, plan_pa
 from qbeast_core.io.store import Range, Store, map_files, merge_ranges
 from qbeast_core.io.tail import FileTail, parse_tail
 
-__all__ = ["PageRanges", "PageReader", "PageRequest"]
-
 _TAIL_BYTES: Final = 30_000
 _WINDOW: Final = 512  # files whose tails are asked for at once, and held
 
 
 @dataclass(frozen=True, slots=True)
 class PageRanges:
-    """Everything a request reads from its file.
+    """Everything a request reads from its file."""
 
-    Attributes
-    ----------
-    data
-        Start and length of the dictionary pages and data pages, ascending, touching ranges merged.
-    tail
-        Start and length of page directory and footer.
-    bytes_total
-        Bytes in all of them.
-    """
-
+    # Start and length of the dictionary pages and data pages, ascending, touching ranges merged.
     data: list[Range]
+    # Start and length of page directory and footer.
     tail: Range
     bytes_total: int
 
@@ -48,13 +38,6 @@ class PageReader:
     """Reads pages of a table's data files; remembers the tails of files, which never change.
 
     Safe to share between threads.
-
-    Parameters
-    ----------
-    store
-        Where the files lie.
-    cached_tails
-        How many tails to remember, about 30 kB each.
     """
 
     def __init__(self, store: Store, *, cached_tails: int = 1024) -> None:
@@ -69,15 +52,7 @@ class PageReader:
         return len(self._tails) * _TAIL_BYTES
 
     def ranges(self, request: PageRequest, columns: Sequence[str]) -> PageRanges:
-        """Name every byte that `read` fetches for a request, the four magic bytes aside.
-
-        Raises
-        ------
-        PagesUnavailable
-            As for `read`.
-        StorageError, FileNotFoundError
-            If the file cannot be read.
-        """
+        """Name every byte that `read` fetches for a request, the four magic bytes aside."""
         plan = self._plan(columns, request)
         tail = (request.size_bytes - request.tail_bytes, request.tail_bytes)
         return PageRanges(merge_ranges(plan.all_ranges), tail, plan.size + request.tail_bytes)
@@ -89,29 +64,7 @@ class PageReader:
     def read(
         self, requests: Sequence[PageRequest], columns: Sequence[str], schema: pl.Schema
     ) -> pl.DataFrame:
-        """Read the rows of the requested pages.
-
-        Parameters
-        ----------
-        requests
-            Pages by file.
-        columns
-            Top-level columns to return, in this order. A file without one of them gives nulls.
-        schema
-            Data type of every such column; files that stored another are cast.
-
-        Returns
-        -------
-        pl.DataFrame
-            All rows of these pages, in the order of the requests, inside a file in file order.
-
-        Raises
-        ------
-        PagesUnavailable
-            If a file is not what its request says, or its pages cannot be read alone. Read that file whole.
-        StorageError, FileNotFoundError
-            If a file cannot be read.
-        """
+        """Read the rows of the requested pages."""
         return self._read(map_files(self._store, partial(self._plan, columns), requests), columns, schema)
 
     def read_batches(
@@ -123,19 +76,7 @@ class PageReader:
         max_bytes: int,
         fallback: Callable[[PageRequest], pl.DataFrame] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """Read as `read` does, in frames of bounded size.
-
-        Parameters
-        ----------
-        requests, columns, schema
-            As for `read`.
-        max_bytes
-            Bytes of pages per frame, as stored, or a quarter of what they decompress to where that is more;
-            larger requests are split between their pages.
-        fallback
-            Gives the rows of a request whose pages are not available, say by reading the file whole; more
-            rows than requested are passed on. Without it PagesUnavailable is raised, maybe after some frames.
-        """
+        """Read as `read` does, in frames of bounded size."""
         batch: list[PagePlan] = []
         for request, plan in self._plans(requests, columns, may_fail=fallback is not None):
             for piece in split_plan(plan, max_bytes) if plan else ():

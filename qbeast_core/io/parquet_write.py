@@ -17,8 +17,6 @@ from qbeast_core.io.tail import dump_directory
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 
-__all__ = ["WEIGHT_COLUMN", "EncodedFile", "encode_data_file"]
-
 _DICTIONARY_BYTES: Final = (
     64 << 10
 )  # every page read fetches the dictionary too; one that outgrows this is dropped
@@ -30,22 +28,13 @@ _ONE_GROUP: Final = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class EncodedFile:
-    """A Parquet file in memory.
-
-    Attributes
-    ----------
-    data
-        Its bytes.
-    size_bytes
-        Their number.
-    tail_bytes
-        How many of them, at the end, tell a `PageReader` where the pages lie (page directory and footer). 0
-        when single pages cannot be read, for one because the file has no rows. Such a file is an ordinary
-        Parquet file.
-    """
+    """A Parquet file in memory."""
 
     data: bytes
     size_bytes: int
+    # How many of them, at the end, tell a `PageReader` where the pages lie (page directory and footer). 0
+    # when single pages cannot be read, for one because the file has no rows. Such a file is an ordinary
+    # Parquet file.
     tail_bytes: int
 
 
@@ -67,38 +56,6 @@ def encode_data_file(
     and binaries are always PLAIN or dictionary encoded: Spark 3.5.3 and 4.0.0 misread DELTA_LENGTH_BYTE_ARRAY;
     and so is all that lies in structs, lists and maps.
 
-    Parameters
-    ----------
-    frame
-        The rows, or a pyarrow Table of them (for map columns); nested columns are welcome.
-        Data types are stored as they are: cast to the table's before.
-    weights
-        int32, shape (rows,). Their high 16 bits become the last column, `_qbeast_weight`; None: no such column.
-    page_rows
-        Rows of every page but the last; at least 1.
-    statistics
-        Columns that get minimum and maximum per file and page, besides `_qbeast_weight`. Not so a column with
-        NaN in these rows: minimum and maximum pass over it, and readers for whom NaN is above every number, as
-        for Spark, would skip its rows.
-    dictionary
-        Dotted leaf columns to dictionary encode (see `choose_dictionary`). Dropped for this file if the
-        dictionary exceeds 64 KiB.
-    uncompressed
-        Dotted leaf columns to store without zstd (see `choose_uncompressed`).
-    compression_level
-        Of zstd, 1 to 22.
-    values
-        Of columns whose numbers in `frame` are places among a few values, those, null not among them. Such columns
-        are listed in `dictionary`, and not in `statistics`.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are not as many weights as rows, `page_rows` is not positive, or a column is named
-        `_qbeast_weight`.
-
-    Examples
-    --------
     >>> frame = pl.DataFrame({"city": ["Oslo", "Rome", "Oslo"]})
     >>> file = encode_data_file(frame, weights=np.array([-5, 7, 9], dtype=np.int32), page_rows=2)
     >>> pl.read_parquet(file.data)["city"].to_list(), file.size_bytes == len(file.data)

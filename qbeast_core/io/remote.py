@@ -20,8 +20,6 @@ from qbeast_core.io.location import SCHEMES, is_address, locate_file, resolve_lo
 from qbeast_core.io.s3_locking import LOCKING_SETTINGS, other_locking
 from qbeast_core.io.store import Entry, Range, merge_ranges, split_blocks
 
-__all__ = ["RemoteStore", "translate_options"]
-
 _CLIENT: Final = frozenset(
     {
         "allow_http",
@@ -50,20 +48,6 @@ class RemoteStore:
     """A `Store` in an object store.
 
     Never use it in a forked process: obstore hangs there. Spawn instead.
-
-    Parameters
-    ----------
-    uri
-        Address of the table's root.
-    storage_options
-        As `deltalake` takes them.
-    allow_absolute_paths
-        Follow addresses in the same bucket too.
-
-    Raises
-    ------
-    InvalidInputError
-        If the address or an option is not understood.
     """
 
     def __init__(
@@ -188,13 +172,6 @@ class RemoteStore:
 def translate_options(storage_options: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Sort deltalake's storage options into what obstore calls config, client_options and retry_config.
 
-    Raises
-    ------
-    InvalidInputError
-        If a number or a duration is not one.
-
-    Examples
-    --------
     >>> translate_options({"AWS_REGION": "eu-west-1", "aws_allow_http": "true", "max_retries": "3"})
     {'config': {'aws_region': 'eu-west-1'}, 'client_options': {'allow_http': 'true'},
      'retry_config': {'max_retries': 3}}

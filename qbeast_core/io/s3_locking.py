@@ -8,10 +8,8 @@ from typing import Final
 
 from qbeast_core.errors import UnsupportedTableError
 
-__all__ = ["LOCKING_SETTINGS", "other_locking", "refuse_unsafe_locking"]
-
+# Settings by which `deltalake` commits to S3 without conditional puts, in lower case.
 LOCKING_SETTINGS: Final = ("aws_s3_locking_provider", "aws_s3_allow_unsafe_rename", "allow_unsafe_rename")
-"""Settings by which `deltalake` commits to S3 without conditional puts, in lower case."""
 
 _SCHEMES: Final = ("s3://", "s3a://")
 _OFF: Final = ("", "0", "false", "no", "none")
@@ -24,17 +22,6 @@ def other_locking(
 
     Such a writer and ours could both win the same version, and one commit would be lost.
 
-    Parameters
-    ----------
-    uri : str
-        The table; only S3 has such settings.
-    storage_options : Mapping, optional
-        As `deltalake` takes them; they go before the environment.
-    environ : Mapping
-        Environment variables.
-
-    Examples
-    --------
     >>> other_locking("s3://bucket/sales", {"AWS_S3_ALLOW_UNSAFE_RENAME": "true"})
     'AWS_S3_ALLOW_UNSAFE_RENAME'
     >>> other_locking("s3://bucket/sales", {"AWS_S3_ALLOW_UNSAFE_RENAME": "0"})
@@ -53,18 +40,6 @@ def refuse_unsafe_locking(
 ) -> None:
     """Raise where deltalake would write to S3 without conditional puts; call it before files are written.
 
-    Parameters
-    ----------
-    uri, storage_options, environ
-        As for `other_locking`.
-
-    Raises
-    ------
-    UnsupportedTableError
-        ``AWS_S3_LOCKING_PROVIDER`` or ``AWS_S3_ALLOW_UNSAFE_RENAME`` is set.
-
-    Examples
-    --------
     >>> refuse_unsafe_locking("/data/sales", {"AWS_S3_ALLOW_UNSAFE_RENAME": "true"})
     """
     setting = other_locking(uri, storage_options, environ=environ)

@@ -11,23 +11,12 @@ from typing import Final, NamedTuple, Protocol, TypeVar, cast
 from qbeast_core.errors import refuse
 from qbeast_core.io.location import is_address, resolve_location
 
-__all__ = [
-    "Entry",
-    "Range",
-    "Store",
-    "checked_options",
-    "map_files",
-    "merge_ranges",
-    "open_store",
-    "split_blocks",
-]
-
 _REMOTE_READS: Final = 64  # an object store answers slowly, but many at once
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
+# Start and length, in bytes.
 Range = tuple[int, int]
-"""Start and length, in bytes."""
 
 
 class Entry(NamedTuple):
@@ -82,13 +71,7 @@ class Store(Protocol):
         ...
 
     def put_if_absent(self, path: str, data: bytes | memoryview) -> None:
-        """Write a file unless there is one; exactly one of many writers wins.
-
-        Raises
-        ------
-        FileExistsError
-            If the file is there, written by whomever.
-        """
+        """Write a file unless there is one; exactly one of many writers wins."""
         ...
 
     def list(self, prefix: str) -> list[str]:
@@ -116,23 +99,6 @@ def open_store(
 ) -> Store:
     """Open the store below a table's root.
 
-    Parameters
-    ----------
-    uri
-        A local path, or an address ``file://``, ``s3://``, ``gs://``, ``az://``, ``abfss://`` ... There
-        need be nothing yet. It is resolved now: what the working directory is later does not count.
-    storage_options
-        Options as `deltalake` takes them; environment variables are read as well. Ignored for local folders.
-    allow_absolute_paths
-        Follow absolute paths too, see `qbeast_core.io.location.locate_file`.
-
-    Raises
-    ------
-    InvalidInputError
-        If the address or an option is not understood.
-
-    Examples
-    --------
     >>> open_store("/tables/orders").uri
     '/tables/orders'
     """
@@ -149,13 +115,6 @@ def open_store(
 def checked_options(storage_options: Mapping[str, str] | None) -> dict[str, str]:
     """Return options of a store, or refuse what maps no texts to texts; values are not shown: they may be secret.
 
-    Raises
-    ------
-    InvalidInputError
-        It is no mapping of texts to texts.
-
-    Examples
-    --------
     >>> checked_options({"aws_region": "eu-west-1"}), checked_options(None)
     ({'aws_region': 'eu-west-1'}, {})
     """
@@ -176,17 +135,7 @@ class _Place(Protocol):
 
 
 def map_files(store: _Place, function: Callable[[_In], _Out], items: Sequence[_In]) -> list[_Out]:
-    """Return what a function that reads gives for each item: several at once where a request takes its time.
-
-    Parameters
-    ----------
-    store : Store, or what reads like one
-        What the function reads from.
-    function : callable
-        Safe to call from several threads.
-    items : sequence
-        What it is called with.
-    """
+    """Return what a function that reads gives for each item: several at once where a request takes its time."""
     if store.local_root is not None or len(items) < 2:
         return [function(item) for item in items]
     with ThreadPoolExecutor(_REMOTE_READS) as pool:
@@ -196,15 +145,6 @@ def map_files(store: _Place, function: Callable[[_In], _Out], items: Sequence[_I
 def merge_ranges(ranges: Sequence[Range], *, gap_bytes: int = 0) -> list[Range]:
     """Join each range with the one before it where they touch, or lie near each other.
 
-    Parameters
-    ----------
-    ranges
-        Ascending, without overlap.
-    gap_bytes
-        The most that may lie between two of them.
-
-    Examples
-    --------
     >>> merge_ranges([(4, 6), (10, 5), (20, 1)])
     [(4, 11), (20, 1)]
     >>> merge_ranges([(4, 6), (10, 5), (20, 1)], gap_bytes=5)

@@ -9,8 +9,6 @@ import polars as pl
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
-__all__ = ["stored_type"]
-
 _INTEGER_BITS: Final[dict[pl.DataType, int]] = {
     pl.Int8(): 8,
     pl.Int16(): 16,
@@ -21,6 +19,7 @@ _INTEGER_BITS: Final[dict[pl.DataType, int]] = {
     pl.UInt32(): 32,
     pl.UInt64(): 64,
 }
+# Types of a file and of a table, other than integers and decimals.
 _PAIRS: Final[frozenset[tuple[pl.DataType, pl.DataType]]] = frozenset(
     {
         (pl.Int32(), pl.Date()),
@@ -30,7 +29,6 @@ _PAIRS: Final[frozenset[tuple[pl.DataType, pl.DataType]]] = frozenset(
         *((dtype, pl.Float64()) for dtype, bits in _INTEGER_BITS.items() if bits <= 32),
     }
 )
-"""Types of a file and of a table, other than integers and decimals."""
 
 
 def stored_type(found: pl.DataType, wanted: pl.DataType) -> pl.DataType:
@@ -38,15 +36,6 @@ def stored_type(found: pl.DataType, wanted: pl.DataType) -> pl.DataType:
 
     Polars itself widens numbers and converts timestamps; a type that is not castable is left to it, and refused.
 
-    Parameters
-    ----------
-    found : polars.DataType
-        In the file.
-    wanted : polars.DataType
-        In the table.
-
-    Examples
-    --------
     >>> stored_type(pl.Int32(), pl.Int8()), stored_type(pl.Int8(), pl.Int32()), stored_type(pl.Int64(), pl.Boolean())
     (Int32, Int32, Boolean)
     >>> stored_type(pl.Struct({"a": pl.Binary, "b": pl.Date}), pl.Struct({"b": pl.Date, "a": pl.String}))

@@ -24,8 +24,6 @@ import numpy as np
 from qbeast_core.io.footer import MAGIC, FileFooter, PagesUnavailable, parse_footer
 from qbeast_core.space.arrays import I64Array
 
-__all__ = ["FileTail", "dump_directory", "parse_tail"]
-
 _DIRECTORY_MAGIC: Final = b"QBPAGES1"
 _HEAD: Final = struct.Struct("<8sIIIII")
 _CHECKED_FROM: Final = 12
@@ -34,21 +32,13 @@ _MOST_RATIO: Final = 1040  # zlib packs no better
 
 @dataclass(frozen=True, slots=True)
 class FileTail:
-    """What the tail of a data file says.
-
-    Attributes
-    ----------
-    footer
-        The Parquet footer.
-    page_rows
-        Rows in every page but the last, which has the rest.
-    page_starts
-        int64, shape (leaf columns, pages + 1): first byte of every data page in the file; the last one is the
-        end of the chunk.
-    """
+    """What the tail of a data file says."""
 
     footer: FileFooter
+    # Rows in every page but the last, which has the rest.
     page_rows: int
+    # int64, shape (leaf columns, pages + 1): first byte of every data page in the file; the last one is the
+    # end of the chunk.
     page_starts: I64Array
 
     @property
@@ -58,17 +48,7 @@ class FileTail:
 
 
 def dump_directory(sizes: I64Array, *, page_rows: int, parquet_tail: bytes) -> bytes:
-    """Write the page directory to be put right before ``parquet_tail``.
-
-    Parameters
-    ----------
-    sizes
-        int64, shape (leaf columns, pages), bytes of every page, below 2**32.
-    page_rows
-        Rows per page.
-    parquet_tail
-        Footer, its length and the magic: the rest of the file.
-    """
+    """Write the page directory to be put right before ``parquet_tail``."""
     leaves, pages = sizes.shape
     planes = np.ascontiguousarray(sizes, dtype="<u4").view(np.uint8).reshape(-1, 4).T
     body = zlib.compress(planes.tobytes(), 9)
@@ -78,13 +58,7 @@ def dump_directory(sizes: I64Array, *, page_rows: int, parquet_tail: bytes) -> b
 
 
 def parse_tail(data: bytes) -> FileTail:
-    """Parse the last bytes of a data file, from the page directory on.
-
-    Raises
-    ------
-    PagesUnavailable
-        If they are not a page directory and a footer, are damaged, or do not fit each other.
-    """
+    """Parse the last bytes of a data file, from the page directory on."""
     if len(data) < _HEAD.size + 8 or data[:8] != _DIRECTORY_MAGIC:
         _refuse("there is no page directory where the table's log says")
     _, checksum, page_rows, pages, leaves, length = _HEAD.unpack_from(data)

@@ -15,8 +15,6 @@ from typing import Final
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["TemporaryFolder"]
-
 _LOCK: Final = "lock"
 _YOUNG_SECONDS: Final = 600  # a folder without a lock may be about to get one
 
@@ -26,20 +24,6 @@ class TemporaryFolder:
 
     Folders of that prefix that killed processes of the same user left there are removed first.
 
-    Parameters
-    ----------
-    parent : Path
-        A folder that is there.
-    prefix : str
-        How its name, and those of its like, begin.
-
-    Raises
-    ------
-    OSError
-        If nothing can be written to `parent`.
-
-    Examples
-    --------
     >>> folder = TemporaryFolder(Path("."), "rows-")
     >>> folder.path.is_dir()
     True

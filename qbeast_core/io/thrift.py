@@ -7,22 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-__all__ = [
-    "BINARY",
-    "I32",
-    "I64",
-    "LIST",
-    "STRUCT",
-    "ThriftError",
-    "ThriftStruct",
-    "field",
-    "read_struct",
-    "read_varint",
-    "write_binary",
-    "write_list",
-    "write_zigzag",
-]
-
 TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 _MAX_DEPTH = 64  # no metadata nests deeper; garbage must not exhaust the stack
 
@@ -32,17 +16,11 @@ class ThriftError(ValueError):
 
 
 class ThriftStruct(NamedTuple):
-    """A struct as it was read.
+    """A struct as it was read."""
 
-    Attributes
-    ----------
-    fields
-        Value by field number; integers as int, binary as bytes, lists and sets as list, maps as dict.
-    start, end
-        Where it lies in the buffer it was read from, so that it can be copied without being understood.
-    """
-
+    # Value by field number; integers as int, binary as bytes, lists and sets as list, maps as dict.
     fields: dict[int, Any]
+    # Where it lies in the buffer it was read from, so that it can be copied without being understood.
     start: int
     end: int
 
@@ -50,18 +28,6 @@ class ThriftStruct(NamedTuple):
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
     r"""Read an unsigned integer of seven bits a byte.
 
-    Returns
-    -------
-    tuple of (int, int)
-        The value and the position after it.
-
-    Raises
-    ------
-    ThriftError
-        If it is longer than ten bytes or runs past the end.
-
-    Examples
-    --------
     >>> read_varint(b"\xac\x02", 0)
     (300, 2)
     """
@@ -79,13 +45,6 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 def read_struct(data: bytes, at: int = 0) -> ThriftStruct:
     r"""Read the struct that starts at byte ``at``; fields of unknown meaning are kept.
 
-    Raises
-    ------
-    ThriftError
-        If the bytes are not a struct.
-
-    Examples
-    --------
     >>> read_struct(field(3, I64) + write_zigzag(-7) + b"\x00").fields
     {3: -7}
     """
@@ -95,8 +54,6 @@ def read_struct(data: bytes, at: int = 0) -> ThriftStruct:
 def write_zigzag(value: int) -> bytes:
     """Write a signed integer of up to 64 bits: the body of every i16, i32 and i64.
 
-    Examples
-    --------
     >>> write_zigzag(-1).hex(), write_zigzag(150).hex()
     ('01', 'ac02')
     """
@@ -121,8 +78,6 @@ def write_binary(value: bytes) -> bytes:
 def _write_varint(value: int) -> bytes:
     """Write a non-negative integer, seven bits a byte.
 
-    Examples
-    --------
     >>> _write_varint(300).hex()
     'ac02'
     """
@@ -137,8 +92,6 @@ def _write_varint(value: int) -> bytes:
 def _list_header(kind: int, size: int) -> bytes:
     """Write the header of a list of ``size`` elements.
 
-    Examples
-    --------
     >>> _list_header(STRUCT, 2).hex(), _list_header(I32, 20).hex()
     ('2c', 'f514')
     """

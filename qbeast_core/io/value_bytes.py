@@ -10,10 +10,8 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-__all__ = ["MOST_VALUE_BYTES", "page_rows_within", "refuse_huge_values", "rows_within"]
-
+# Bytes of a row in one column that a Parquet page, whose size is a signed 32-bit number, can surely hold.
 MOST_VALUE_BYTES: Final = (1 << 31) - (1 << 20)
-"""Bytes of a row in one column that a Parquet page, whose size is a signed 32-bit number, can surely hold."""
 
 _PAGE_BYTES: Final = 16 << 20
 _MOST_PAGE_BYTES: Final = 1 << 30
@@ -26,8 +24,6 @@ def rows_within(column: pl.Series, most_bytes: int) -> pl.Series:
 
     Values that take more than that alone are left out.
 
-    Examples
-    --------
     >>> rows_within(pl.Series(["a" * 100, "b", "c", "d"]), 12).to_list()
     ['b', 'c']
     """
@@ -42,21 +38,6 @@ def rows_within(column: pl.Series, most_bytes: int) -> pl.Series:
 def page_rows_within(frame: pl.DataFrame, page_rows: int) -> int:
     """Return how many rows a page holds, given how many it should, where values are large.
 
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        The rows of a file, in its order.
-    page_rows : int
-        Rows wanted, at least 1.
-
-    Returns
-    -------
-    int
-        At least 1 and at most `page_rows`: so many that no page of a column exceeds 16 MiB, or twice the
-        largest value where that is more.
-
-    Examples
-    --------
     >>> page_rows_within(pl.DataFrame({"scan": ["x" * (1 << 20)] * 64}), 256)
     8
     """
@@ -73,13 +54,7 @@ def page_rows_within(frame: pl.DataFrame, page_rows: int) -> int:
 
 
 def refuse_huge_values(frame: pl.DataFrame) -> None:
-    """Refuse values that Parquet cannot hold, by the names of their columns.
-
-    Raises
-    ------
-    InvalidInputError
-        A value takes almost 2 GiB or more.
-    """
+    """Refuse values that Parquet cannot hold, by the names of their columns."""
     for column in frame.get_columns():
         if column.estimated_size() <= MOST_VALUE_BYTES or not _varies(column.dtype):
             continue
@@ -97,17 +72,6 @@ def refuse_huge_values(frame: pl.DataFrame) -> None:
 def _value_bytes(column: pl.Series) -> I64Array:
     """Return about how many bytes each value takes in a plain Parquet page: text as it is, any number 8.
 
-    Parameters
-    ----------
-    column : polars.Series
-        Of any type; of lists and structs all values count.
-
-    Returns
-    -------
-    ndarray of int64, shape (rows,)
-
-    Examples
-    --------
     >>> _value_bytes(pl.Series(["abc", None, ""])).tolist()
     [7, 4, 4]
     >>> _value_bytes(pl.Series([[1, 2], [], None, [3]])).tolist()

@@ -13,20 +13,6 @@ from pydantic.alias_generators import to_camel
 from qbeast_core.errors import InvalidInputError, InvalidMetadataError
 from qbeast_core.spec.block import Block
 
-__all__ = [
-    "Action",
-    "AddFile",
-    "Commit",
-    "CommitInfo",
-    "Metadata",
-    "Protocol",
-    "RemoveFile",
-    "Txn",
-    "dump_commit",
-    "parse_commit",
-]
-
-
 _MOST: Final = 2**63
 
 
@@ -72,42 +58,26 @@ class _Action(BaseModel):
 
 
 class AddFile(_Action):
-    """A data file that belongs to the table from this commit on.
+    """A data file that belongs to the table from this commit on."""
 
-    Attributes
-    ----------
-    path : str
-        As it stands in the log: relative to the table, percent-encoded.
-    size : int
-        Bytes.
-    modification_time : int
-        Milliseconds since 1970 UTC.
-    data_change : bool
-        False if the rows come from files removed by the same commit, or the same file is added again.
-    stats : str or None
-        Delta statistics as JSON text (`qbeast_core.log.stats`).
-    tags : Mapping or None
-        Tag keys and texts (format 7).
-    partition_values : Mapping
-        Empty: Qbeast tables are unpartitioned.
-    deletion_vector : Mapping or None
-        The descriptor as it stands in the log.
-    blocks : tuple of Block or None
-        Blocks still to be spelled: a commit writes them as the ``blocks`` tag, in the dialect it finds. Never
-        part of the JSON. None: the file is not indexed, or its tags are complete.
-    has_hidden_weights : bool
-        Whether it was written with the column `_qbeast_weight`, which a JVM does not expect. Never part of the JSON.
-    """
-
+    # As it stands in the log: relative to the table, percent-encoded.
     path: str
     size: _Whole
     modification_time: _Whole
+    # False if the rows come from files removed by the same commit, or the same file is added again.
     data_change: bool = True
+    # Delta statistics as JSON text (`qbeast_core.log.stats`).
     stats: _Text = None
+    # Tag keys and texts (format 7).
     tags: _Texts = None
     partition_values: Mapping[str, str | None] = {}
+    # The descriptor as it stands in the log.
     deletion_vector: Mapping[str, Any] | None = None
+    # Blocks still to be spelled: a commit writes them as the `blocks` tag, in the dialect it finds. Never
+    # part of the JSON. None: the file is not indexed, or its tags are complete.
     blocks: Annotated[tuple[Block, ...] | None, Field(exclude=True)] = None
+    # Whether it was written with the column `_qbeast_weight`, which a JVM does not expect. Never part of the
+    # JSON.
     has_hidden_weights: Annotated[bool, Field(exclude=True)] = False
 
     def without_index(self) -> AddFile:
@@ -203,13 +173,6 @@ class Commit:
 def dump_commit(actions: Iterable[Action]) -> bytes:
     r"""Return the body of a commit: one JSON object a line, each line ended.
 
-    Raises
-    ------
-    InvalidInputError
-        If JSON has no words for something: half a surrogate pair, a number of more than 64 bits.
-
-    Examples
-    --------
     >>> dump_commit([Txn(app_id="loader", version=7)])
     b'{"txn":{"appId":"loader","version":7}}\n'
     """
@@ -228,13 +191,6 @@ def dump_commit(actions: Iterable[Action]) -> bytes:
 def parse_commit(body: bytes, *, version: int) -> Commit:
     """Return the actions of one commit; an empty body is a commit without any.
 
-    Raises
-    ------
-    InvalidMetadataError
-        If a line is no JSON object or lacks what its kind of action needs.
-
-    Examples
-    --------
     >>> parse_commit(b'{"txn":{"appId":"loader","version":7}}', version=3).txns[0].version
     7
     """

@@ -13,8 +13,6 @@ from qbeast_core.log.actions import Commit, Metadata
 from qbeast_core.log.deletion_vector import file_key
 from qbeast_core.log.intent import WriteIntent
 
-__all__ = ["already_applied", "find_conflict", "merge_metadata"]
-
 _WHOLE: Final = ("schema_string", "name", "description", "partition_columns")
 
 
@@ -23,13 +21,6 @@ def find_conflict(intent: WriteIntent, winner: Commit) -> str | None:
 
     Appends commute with everything, an overwrite removes what it finds when it lands; so only the creation of
     the same table, files that both touch and progress of the same application are in the way.
-
-    Parameters
-    ----------
-    intent : WriteIntent
-        What we want.
-    winner : Commit
-        A commit that came in between.
     """
     if intent.mode == "create":
         return "another writer created a table at this place"
@@ -60,8 +51,6 @@ def merge_metadata(*, base: Metadata, ours: Metadata, theirs: Metadata) -> Metad
 
     Keys of the configuration are merged one by one; the schema, the name and the description each as a whole.
 
-    Examples
-    --------
     >>> base = Metadata(id="t", schema_string="{}", configuration={"a": "1"})
     >>> ours = base.model_copy(update={"configuration": {"a": "1", "b": "2"}})
     >>> theirs = base.model_copy(update={"configuration": {"a": "3"}})

@@ -12,10 +12,8 @@ import orjson
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.spec.file_path import FilePath
 
-__all__ = ["FileKey", "file_key", "file_paths", "parse_vector", "vector_path", "without_nulls"]
-
+# What Delta tells files apart by: the decoded path, and the deletion vector (empty: none).
 FileKey: TypeAlias = tuple[str, str]
-"""What Delta tells files apart by: the decoded path, and the deletion vector (empty: none)."""
 
 _IDENTITY: Final = ("storageType", "pathOrInlineDv", "offset")
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -27,15 +25,6 @@ _UUID_CHARACTERS: Final = 20
 def file_key(path: str, vector: Mapping[str, Any] | None) -> FileKey:
     """Return what an add or a remove is about.
 
-    Parameters
-    ----------
-    path : str
-        As the log spells it.
-    vector : Mapping or None
-        The descriptor of its deletion vector.
-
-    Examples
-    --------
     >>> file_key("a%2Bb", None) == file_key("a+b", {"storageType": None})
     True
     """
@@ -46,8 +35,6 @@ def file_key(path: str, vector: Mapping[str, Any] | None) -> FileKey:
 def parse_vector(text: str | None) -> dict[str, Any] | None:
     """Return a descriptor out of its JSON text, without nulls; None: there is no vector.
 
-    Examples
-    --------
     >>> parse_vector('{"storageType":"i","offset":null}')
     {'storageType': 'i'}
     """
@@ -62,18 +49,6 @@ def without_nulls(raw: Mapping[str, Any]) -> dict[str, Any]:
 def vector_path(vector: Mapping[str, Any]) -> FilePath | None:
     """Return the file that holds a deletion vector; None: the log itself does.
 
-    Parameters
-    ----------
-    vector : Mapping
-        The descriptor.
-
-    Raises
-    ------
-    InvalidMetadataError
-        The file cannot be told.
-
-    Examples
-    --------
     >>> vector_path({"storageType": "p", "pathOrInlineDv": "s3://b/k/1%20.bin"})
     FilePath(text='s3://b/k/1 .bin')
     """
@@ -89,13 +64,6 @@ def vector_path(vector: Mapping[str, Any]) -> FilePath | None:
 def file_paths(path: str, vector: Mapping[str, Any] | None) -> Iterator[FilePath]:
     """Yield the files that an add or a remove speaks of: the data file, and that of its deletion vector.
 
-    Raises
-    ------
-    InvalidMetadataError
-        A deletion vector's file cannot be told.
-
-    Examples
-    --------
     >>> [found.text for found in file_paths("k/a%20b", {"storageType": "p", "pathOrInlineDv": "s3://b/1.bin"})]
     ['k/a b', 's3://b/1.bin']
     """

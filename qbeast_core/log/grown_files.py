@@ -18,8 +18,6 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.replay import SPELLED_DIFFERENTLY, TAG_KEYS
 from qbeast_core.spec.block import MOST_ROWS
 
-__all__ = ["joined", "with_adds"]
-
 _STATISTICS: Final = {"min": "minValues", "max": "maxValues", "null_count": "nullCount"}
 _OWN_TAGS: Final = frozenset({"revision", "blocks", "layout", "rules", "keys"})
 _PARSERS: Final[Mapping[Any, Callable[[Any], object]]] = {
@@ -29,8 +27,8 @@ _PARSERS: Final[Mapping[Any, Callable[[Any], object]]] = {
     pl.String: str,
 }
 _FAULTS: Final = (ValueError, TypeError, ArithmeticError, AttributeError, KeyError, pl.exceptions.PolarsError)
+# Frames that are laid one behind the other before their rows are copied together.
 _MOST_CHUNKS: Final = 32
-"""Frames that are laid one behind the other before their rows are copied together."""
 
 _SMALL_BYTES: Final = 1 << 20
 
@@ -38,15 +36,6 @@ _SMALL_BYTES: Final = 1 << 20
 def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | None:
     """Return live files and those that a commit adds, which come last; None: the log has to be read to know.
 
-    Parameters
-    ----------
-    files : polars.DataFrame
-        Of the version before, as `qbeast_core.log.replay.files_with_tags` gives them.
-    adds : sequence of AddFile
-        As the commit has them. Where one is told anew, nothing can be said.
-
-    Examples
-    --------
     >>> known = {"path": "a", "size_bytes": 5, "modification_time": 0, "num_records": 1, "null_count": {"x": 0},
     ...     "min": {"x": 1}, "max": {"x": 1}, "deletion_vector": None, "has_deletion_vector": False,
     ...     "miscounted": False, **dict.fromkeys(TAG_KEYS)}
@@ -101,15 +90,7 @@ def _row(add: AddFile, schema: pl.Schema) -> dict[str, Any]:
 
 
 def _value(value: Any, dtype: Any) -> Any:
-    """Return a value of statistics in its column's type; what is not told is null.
-
-    Raises
-    ------
-    ValueError, TypeError, ArithmeticError
-        It is none of that type.
-    KeyError
-        Statistics of ours do not tell of that type.
-    """
+    """Return a value of statistics in its column's type; what is not told is null."""
     if value is None:
         return None
     if isinstance(dtype, pl.Struct):

@@ -12,62 +12,35 @@ from qbeast_core.log.actions import AddFile, RemoveFile
 from qbeast_core.log.deletion_vector import parse_vector
 from qbeast_core.spec.block import BlocksDialect
 
-__all__ = ["FileChange", "FileChangePlanner", "LiveFiles", "remove_of", "removes_of", "retag"]
-
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """The files of one version.
+    """The files of one version."""
 
-    Attributes
-    ----------
-    listed : tuple of AddFile
-        Every live file, as its newest add says it.
-    unlisted : tuple of AddFile
-        Files that their newest commit both removes and adds. Delta forbids such commits; Spark takes these
-        files for live, `deltalake` and this library do not (format 11).
-    """
-
+    # Every live file, as its newest add says it.
     listed: tuple[AddFile, ...]
+    # Files that their newest commit both removes and adds. Delta forbids such commits; Spark takes these
+    # files for live, `deltalake` and this library do not (format 11).
     unlisted: tuple[AddFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """What happens to the files of a version.
-
-    Attributes
-    ----------
-    adds : tuple of AddFile
-        Complete: tags spelled, `data_change` decided.
-    removed : tuple of AddFile
-        Adds that are taken back.
-    data_change : bool
-        Whether taking them back changes what the table holds.
-    """
+    """What happens to the files of a version."""
 
     adds: tuple[AddFile, ...] = ()
     removed: tuple[AddFile, ...] = ()
+    # Whether taking them back changes what the table holds.
     data_change: bool = False
 
 
+# What to do with the files that live when a commit lands, and how this table spells blocks.
 FileChangePlanner: TypeAlias = Callable[[LiveFiles, BlocksDialect], FileChange]
-"""What to do with the files that live when a commit lands, and how this table spells blocks."""
 
 
 def retag(live: LiveFiles, edit: Callable[[AddFile, bool], AddFile | None]) -> FileChange:
     """Return the change that gives files other tags and leaves everything else of them alone.
 
-    Parameters
-    ----------
-    live : LiveFiles
-        The newest files.
-    edit : callable
-        Gets an add and whether it is listed. The same add back leaves the file alone, another one is added
-        in its place, None removes the file; rows do not change in any case.
-
-    Examples
-    --------
     >>> file = AddFile(path="a", size=1, modification_time=1, tags={"x": "1"})
     >>> change = retag(LiveFiles((file,)), lambda add, _: add.model_copy(update={"tags": None}))
     >>> [(add.path, add.tags, add.data_change) for add in change.adds], change.removed
@@ -85,16 +58,6 @@ def retag(live: LiveFiles, edit: Callable[[AddFile, bool], AddFile | None]) -> F
 def removes_of(files: pl.DataFrame, *, data_change: bool) -> tuple[RemoveFile, ...]:
     """Return what takes files out of a table; the time is set when it is committed.
 
-    Parameters
-    ----------
-    files : polars.DataFrame
-        Columns `path` (as in the log), `size_bytes` and `deletion_vector` (the descriptor as JSON, or null),
-        which the remove repeats: without it the file would stay live.
-    data_change : bool
-        False if the rows are added again by the same commit.
-
-    Examples
-    --------
     >>> files = pl.DataFrame({"path": ["a"], "size_bytes": [7], "deletion_vector": [None]})
     >>> removes_of(files, data_change=False)[0].size
     7

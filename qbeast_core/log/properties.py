@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["SETTABLE", "expected_value", "interval_hours"]
-
 _HOURS: Final = {
     "week": 168.0,
     "day": 24.0,
@@ -23,6 +21,7 @@ _BOOLEAN: Final = ("true or false", "true|false")
 _COUNT: Final = ("a whole number of at least 1", r"0*[1-9]\d{0,8}")
 _INTERVAL: Final = ("a time like 'interval 30 days'", rf"(?:interval\s+)?{_PERIOD}(?:\s+{_PERIOD})*")
 
+# What each of them takes, in words and as a pattern of the lower-case text.
 SETTABLE: Final[Mapping[str, tuple[str, str]]] = {
     "delta.appendOnly": _BOOLEAN,
     "delta.autoOptimize.autoCompact": ("true, false, auto or legacy", "true|false|auto|legacy"),
@@ -41,14 +40,11 @@ SETTABLE: Final[Mapping[str, tuple[str, str]]] = {
     "delta.targetFileSize": ("a number of bytes, or a size like 128mb", r"0*[1-9]\d*\s*(?:[kmgtp]i?)?b?"),
     "delta.tuneFileSizesForRewrites": _BOOLEAN,
 }
-"""What each of them takes, in words and as a pattern of the lower-case text."""
 
 
 def expected_value(key: str, value: str) -> str | None:
     """Return what a property takes where `value` is not such a thing; None: it is, or anybody may use the key.
 
-    Examples
-    --------
     >>> expected_value("delta.appendOnly", "maybe"), expected_value("delta.appendOnly", "True")
     ('true or false', None)
     """
@@ -59,8 +55,6 @@ def expected_value(key: str, value: str) -> str | None:
 def interval_hours(text: str) -> float | None:
     """Return how long an interval is, in hours; None: the text is none.
 
-    Examples
-    --------
     >>> interval_hours("interval 2 days 6 hours"), interval_hours("1 week"), interval_hours("a while")
     (54.0, 168.0, None)
     """

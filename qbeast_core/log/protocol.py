@@ -25,21 +25,11 @@ from qbeast_core.log.refusals import (
 )
 from qbeast_core.spec.table_config import TableConfig
 
-__all__ = [
-    "Brings",
-    "WriteMode",
-    "check_readable",
-    "check_writable",
-    "in_commit_timestamps",
-    "marks_in_use",
-    "required_protocol",
-]
-
 WriteMode: TypeAlias = Literal["append", "overwrite", "create", "metadata"]
 
+# The most that a commit brings: new rows; the same rows in other files, or under other tags; another schema
+# alone; properties alone.
 Brings: TypeAlias = Literal["rows", "files", "columns", "settings"]
-"""The most that a commit brings: new rows; the same rows in other files, or under other tags; another schema alone;
-properties alone."""
 
 _MOST_READER: Final = 3
 _MOST_WRITER: Final = 7
@@ -117,18 +107,6 @@ def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None
     """Raise unless every row of the table can be read right.
 
     Features that bind writers only do not matter here.
-
-    Parameters
-    ----------
-    protocol, metadata : Protocol, Metadata
-        The newest of the snapshot.
-    path : str
-        The table, for the message.
-
-    Raises
-    ------
-    UnsupportedTableError
-        Names every feature, version or partitioning in the way, and the cure.
     """
     named = set(protocol.reader_features or ())
     refused = sorted(named - _READER_FEATURES - _WHILE_INACTIVE)
@@ -147,26 +125,7 @@ def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None
 def check_writable(
     protocol: Protocol, metadata: Metadata, *, mode: WriteMode, path: str, brings: Brings = "rows"
 ) -> None:
-    """Raise unless a commit of this mode keeps what the table promises; call it before writing files.
-
-    Parameters
-    ----------
-    protocol, metadata : Protocol, Metadata
-        The newest of the snapshot.
-    mode : {"append", "overwrite", "create", "metadata"}
-        Of the commit.
-    path : str
-        The table, for the message.
-    brings : {"rows", "files", "columns", "settings"}
-        The most that the commit brings; features that do not bind such commits do not matter.
-
-    Raises
-    ------
-    UnsupportedTableError
-        Names every feature, version, property or partitioning in the way, and the cure.
-    InvalidMetadataError
-        Rows would be indexed, and the newest revision is not known.
-    """
+    """Raise unless a commit of this mode keeps what the table promises; call it before writing files."""
     check_readable(protocol, metadata, path=path)
     named = set(protocol.writer_features or ()) - _WRITER_FEATURES - _WHILE_INACTIVE
     if _is_true(metadata, "delta.rowTrackingSuspended"):
@@ -196,8 +155,6 @@ def in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
 def required_protocol(schema_string: str, *, current: Protocol | None = None) -> Protocol:
     """Return the protocol a table of this schema needs: `current` where that is enough, never less.
 
-    Examples
-    --------
     >>> required_protocol('{"type":"struct","fields":[]}').min_writer_version
     2
     """
@@ -224,13 +181,6 @@ def required_protocol(schema_string: str, *, current: Protocol | None = None) ->
 def marks_in_use(schema_string: str) -> set[str]:
     """Return the features whose marks the schema's fields bear.
 
-    Parameters
-    ----------
-    schema_string : str
-        Delta's ``schemaString``.
-
-    Examples
-    --------
     >>> marks_in_use('{"type":"struct","fields":[{"name":"x","type":"long",'
     ...              '"metadata":{"delta.generationExpression":"y + 1"}}]}')
     {'generatedColumns'}

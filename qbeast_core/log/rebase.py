@@ -31,8 +31,6 @@ from qbeast_core.spec.table_config import (
     TableConfig,
 )
 
-__all__ = ["Conflict", "Rebased", "TableState", "dialect_of", "found_dialect", "rebase"]
-
 _MOST_TAGS: Final = 1000
 _USER_STATISTICS: Final = ("columnStats", "columnstats")
 
@@ -86,22 +84,7 @@ def rebase(
     now_ms: int,
     live: LiveFiles | None = None,
 ) -> Rebased | Conflict:
-    """Return the actions that publish `intent` on `head`.
-
-    Parameters
-    ----------
-    intent : WriteIntent
-        The change.
-    base : Metadata or None
-        Metadata of the snapshot the change was planned on; None: there was no table.
-    head : TableState or None
-        The newest state; None: there is no table, and the first version is written.
-    now_ms : int
-        Milliseconds since 1970 UTC, for removes and the application's progress.
-    live : LiveFiles or None
-        The files of `head`, whole. An intent with `files` needs them, and the overwrite of a table of before
-        0.6.0: readers that take unlisted files for live are to see them removed.
-    """
+    """Return the actions that publish `intent` on `head`."""
     metadata = _metadata(intent, base, head)
     if isinstance(metadata, str):
         return Conflict(metadata)

@@ -9,20 +9,11 @@ from qbeast_core.hints import Message, argument, call
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.spec.table_config import TableConfig
 
-__all__ = [
-    "APPEND_ONLY",
-    "COPIES",
-    "MAPPING_OF_NO_PROTOCOL",
-    "PARTITIONING",
-    "copy_of",
-    "damaged_index",
-    "refusal",
-]
-
 PARTITIONING: Final = "partitioning by"
 MAPPING_OF_NO_PROTOCOL: Final = "columnMapping that its protocol does not name"
 APPEND_ONLY: Final = "delta.appendOnly"
 
+# How a table of these features is copied; the rest is in `copy_of`.
 COPIES: Final[Mapping[str, str]] = {
     "catalogManaged": (
         "Let Spark, connected to the catalog, which alone knows the newest version, copy it: "
@@ -38,7 +29,6 @@ COPIES: Final[Mapping[str, str]] = {
         "deltalake.TableFeatures.ColumnMapping, allow_protocol_versions_increase=True), and copy the table then."
     ),
 }
-"""How a table of these features is copied; the rest is in `copy_of`."""
 
 _MEANINGS: Final[Mapping[str, str]] = {
     "allowColumnDefaults": "values for columns that new rows lack",
@@ -68,17 +58,6 @@ _DELTALAKE: Final = frozenset(
 def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "written"]) -> Message:
     """Say that the newest revision of a table cannot be read, what still works, and the cure.
 
-    Parameters
-    ----------
-    config : TableConfig
-        Of the table; it has a `newest_fault`.
-    path : str
-        The table.
-    refused : {"read", "written"}
-        What was not done.
-
-    Examples
-    --------
     >>> config = TableConfig.from_configuration({"qbeast.lastRevisionID": "one"})
     >>> "convert_table('t'" in damaged_index(config, path="t", refused="written")
     True
@@ -111,19 +90,7 @@ def refusal(
     *,
     path: str,
 ) -> Message:
-    """Return why a table is refused, what works with it here, and what to do.
-
-    Parameters
-    ----------
-    features : sequence of str
-        What stands in the way, at least one thing.
-    verb : {"read", "written"}
-        What was tried.
-    protocol, metadata : Protocol, Metadata
-        The newest of the table.
-    path : str
-        The table.
-    """
+    """Return why a table is refused, what works with it here, and what to do."""
     if list(features) == [APPEND_ONLY]:
         return Message(
             f"{path} takes appends alone ({APPEND_ONLY} is true); nothing was changed. Appends, optimize and reads "
@@ -139,17 +106,6 @@ def refusal(
 def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> Message:
     """Return the call that copies a Delta table's rows into a new table.
 
-    Parameters
-    ----------
-    protocol : Protocol
-        Of the table: not everything reads every one.
-    path : str
-        The table.
-    columns : sequence of str
-        Some that are to be indexed.
-
-    Examples
-    --------
     >>> "QueryBuilder" in copy_of(Protocol(min_reader_version=2, min_writer_version=5), "old")
     True
     """

@@ -9,8 +9,6 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, REVISION_PREFIX, TableConfig
 
-__all__ = ["repaired_settings"]
-
 _STAGING: Final = f"{REVISION_PREFIX}{STAGING_REVISION_ID}"
 
 
@@ -19,15 +17,6 @@ def repaired_settings(metadata: Metadata, dialect: BlocksDialect) -> Metadata | 
 
     It goes on with the newest revision that can be read; where none tells the indexed columns, nothing is repaired.
 
-    Parameters
-    ----------
-    metadata : Metadata
-        The newest of the table.
-    dialect : {"documented", "qbeast-spark"}
-        How its blocks are spelled.
-
-    Examples
-    --------
     >>> from qbeast_core.spec.revision import staging_revision
     >>> staging = staging_revision(["x"], timestamp_ms=9, table_id="t", cube_size=9)
     >>> broken = {"qbeast.revision.0": staging.to_json(), "qbeast.lastRevisionID": "one"}

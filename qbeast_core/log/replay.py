@@ -27,17 +27,7 @@ from qbeast_core.log.live_files import LiveFiles
 from qbeast_core.spec.block import MOST_ROWS
 from qbeast_core.spec.file_path import FilePath
 
-__all__ = [
-    "SPELLED_DIFFERENTLY",
-    "TAG_COLUMNS",
-    "TAG_KEYS",
-    "LogState",
-    "actions_of",
-    "files_with_tags",
-    "needs_removes",
-    "whole_files",
-]
-
+# Column -> tag key (format 7 and, from `state` on, 11).
 TAG_KEYS: Final[Mapping[str, str]] = {
     "revision": "revision",
     "blocks": "blocks",
@@ -50,10 +40,9 @@ TAG_KEYS: Final[Mapping[str, str]] = {
     "max_weight": "maxWeight",
     "element_count": "elementCount",
 }
-"""Column -> tag key (format 7 and, from `state` on, 11)."""
 
+# Columns of a frame of tags; `deletion_vector` is the descriptor as JSON text, null where there is none.
 TAG_COLUMNS: Final = ("path", *TAG_KEYS, "deletion_vector")
-"""Columns of a frame of tags; `deletion_vector` is the descriptor as JSON text, null where there is none."""
 
 _WEIGHT: Final = (-(2**31), 2**31 - 1)
 _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
@@ -62,13 +51,13 @@ _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "max_weight": _WEIGHT,
     "element_count": (0, MOST_ROWS),
 }
+# Tags that are numbers, as numbers; made once, as every opening of a table asks for them.
 _NUMBERS: Final = [
     pl.when(pl.col(name).cast(pl.Int64, strict=False).is_between(*bounds)).then(
         pl.col(name).cast(pl.Int64, strict=False)
     )
     for name, bounds in _BOUNDS.items()
 ]
-"""Tags that are numbers, as numbers; made once, as every opening of a table asks for them."""
 
 _POSSIBLE: Final = pl.col("num_records").is_between(0, MOST_ROWS)
 _COUNTED: Final = {
@@ -77,8 +66,8 @@ _COUNTED: Final = {
     "miscounted": (~_POSSIBLE).fill_null(value=False),
 }
 _TEXTS: Final = pl.Schema(dict.fromkeys(TAG_COLUMNS, pl.String()))
+# A character that some writers escape in a path, and others do not.
 SPELLED_DIFFERENTLY: Final = "[^A-Za-z0-9_./-]"
-"""A character that some writers escape in a path, and others do not."""
 _STRANGE: Final = re.compile(SPELLED_DIFFERENTLY)
 _FEW_PATHS: Final = 1_000
 # What a checkpoint derives from other fields; an add of a commit has no such keys.
@@ -87,30 +76,19 @@ _DERIVED: Final = ("stats_parsed", "partitionValues_parsed")
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LogState:
-    """The files of the log behind one version.
-
-    Attributes
-    ----------
-    uri, version : str, int
-        The table, and its version.
-    checkpoint : tuple of polars.DataFrame or bytes
-        Parts and sidecars with a column per action, or lines of JSON; empty: there is none.
-    commits : tuple of bytes
-        The commits after it, oldest first.
-    earlier : iterator of bytes
-        The commits before, newest first, as far as they are there; each is read when it is asked for.
-    commit_info : CommitInfo or None
-        Who committed the version, and when; None: the log does not say.
-    fingerprint : tuple of int or None
-        What tells the commit's file from another one of that name, which a table written anew has.
-    """
+    """The files of the log behind one version."""
 
     uri: str
     version: int
+    # Parts and sidecars with a column per action, or lines of JSON; empty: there is none.
     checkpoint: tuple[pl.DataFrame | bytes, ...] = ()
+    # The commits after it, oldest first.
     commits: tuple[bytes, ...] = ()
+    # The commits before, newest first, as far as they are there; each is read when it is asked for.
     earlier: Iterator[bytes] = field(default_factory=lambda: iter(()))
+    # Who committed the version, and when; None: the log does not say.
     commit_info: CommitInfo | None = None
+    # What tells the commit's file from another one of that name, which a table written anew has.
     fingerprint: tuple[int, int, int] | None = None
 
 
@@ -119,28 +97,6 @@ def files_with_tags(
 ) -> pl.DataFrame:
     r"""Return the live files with their tags; nulls where a file has none, or none that can be used.
 
-    Parameters
-    ----------
-    listed : pl.DataFrame
-        The files that `deltalake` takes for live: `path` as the log spells it, `num_records`, and more.
-    log : LogState
-        The log of that version, with the adds and, where `needs_removes`, the removes of its checkpoint.
-    known : pl.DataFrame, optional
-        What this returned for an earlier version; `log` need not hold more than the commits since.
-
-    Returns
-    -------
-    pl.DataFrame
-        Without files that were removed under another spelling; with `TAG_COLUMNS`, `has_deletion_vector` and
-        `miscounted`: whether the statistics tell of a number of rows that no file has; `num_records` is null there.
-
-    Raises
-    ------
-    InvalidMetadataError
-        A commit is damaged.
-
-    Examples
-    --------
     >>> adds = b'{"add":{"path":"a%2Bb"}}\n{"add":{"path":"c","tags":{"revision":"1"}}}'
     >>> log = LogState(uri="t", version=1, commits=(adds, b'{"remove":{"path":"a+b"}}'))
     >>> listed = pl.DataFrame({"path": ["a%2Bb", "c"], "num_records": [1, 2]})
@@ -160,8 +116,6 @@ def files_with_tags(
 def needs_removes(listed: pl.DataFrame) -> bool:
     """Tell whether the `path` of any of these files is one that writers spell differently.
 
-    Examples
-    --------
     >>> [needs_removes(pl.DataFrame({"path": [path]})) for path in ("k/part-0.parquet", "a%2Bb.parquet")]
     [False, True]
     """
@@ -174,20 +128,6 @@ def needs_removes(listed: pl.DataFrame) -> bool:
 def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
     r"""Return the whole adds behind the paths that are live.
 
-    Parameters
-    ----------
-    listed : iterable of str
-        Paths of the live files, as the log spells them.
-    log : LogState
-        The log of that version, with the adds of its checkpoint.
-
-    Raises
-    ------
-    InvalidMetadataError
-        A line is no JSON, or an add lacks what every add has.
-
-    Examples
-    --------
     >>> add = '{"add":{"path":"%s","size":1,"modificationTime":1,"partitionValues":{},"dataChange":true}}\n'
     >>> twice = '{"remove":{"path":"b","dataChange":false}}\n' + add % "b"
     >>> commits = ((add % "a" + add % "b").encode(), twice.encode())
@@ -220,15 +160,6 @@ def actions_of(
 ) -> Iterator[dict[str, Any]]:
     r"""Yield the actions of a kind out of the lines of a commit, or out of a checkpoint, as they stand there.
 
-    Parameters
-    ----------
-    part : polars.DataFrame or bytes
-        A checkpoint's part with a column (a struct) per action, null where the row is another one; or lines.
-    kind : {"add", "remove", "sidecar"}
-        The action.
-
-    Examples
-    --------
     >>> list(actions_of(b'{"add":{"path":"a"}}\n{"remove":{"path":"b"}}', "remove"))
     [{'path': 'b'}]
     """

@@ -12,8 +12,6 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
 from qbeast_core.hints import IMPORTS_OF_DELTA, rows_of_delta
 
-__all__ = ["noted_fields", "schema_from_delta", "schema_problems", "schema_to_delta"]
-
 _DeltaType: TypeAlias = str | dict[str, Any]
 
 _NAMES: Final[Mapping[pl.DataType, str]] = {
@@ -38,20 +36,6 @@ _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 def schema_to_delta(schema: pl.Schema) -> str:
     """Return the ``schemaString`` of these columns, all of them nullable.
 
-    Parameters
-    ----------
-    schema : pl.Schema
-        Signed integers, floats, decimals, strings, binary, booleans, dates, ``Datetime("us")`` with UTC or no
-        zone, and structs (not empty), lists, arrays and maps of them.
-
-    Raises
-    ------
-    InvalidInputError
-        Names every column of another type: unsigned integers, categoricals, times, durations, nulls, other
-        units or zones, structs without fields, decimals of more than 38 digits. The caller casts or refuses them.
-
-    Examples
-    --------
     >>> schema_to_delta(pl.Schema({"x": pl.Int64}))
     '{"type":"struct","fields":[{"name":"x","type":"long","nullable":true,"metadata":{}}]}'
     """
@@ -68,15 +52,6 @@ def schema_to_delta(schema: pl.Schema) -> str:
 def noted_fields(schema_string: str, notes: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a schema whose columns have notes: comments, and whatever names of one's own say.
 
-    Parameters
-    ----------
-    schema_string : str
-        Of a table.
-    notes : mapping
-        By column, what its metadata says besides.
-
-    Examples
-    --------
     >>> noted_fields(schema_to_delta(pl.Schema({"x": pl.Int8})), {"x": {"comment": "a byte"}})
     '{"type":"struct","fields":[{"name":"x","type":"byte","nullable":true,"metadata":{"comment":"a byte"}}]}'
     """
@@ -93,13 +68,6 @@ def schema_from_delta(schema_string: str, *, path: str = "the table") -> pl.Sche
 
     `path` names the table in the message.
 
-    Raises
-    ------
-    UnsupportedTableError
-        The schema holds a type this library does not know, for example ``variant``.
-
-    Examples
-    --------
     >>> schema_from_delta('{"type":"struct","fields":[{"name":"x","type":"decimal(9,2)"}]}')
     Schema([('x', Decimal(precision=9, scale=2))])
     """
@@ -118,13 +86,6 @@ def schema_problems(files: str, table: str) -> list[str]:
     Every column of the files must be in the table with the same type and be allowed its nulls; columns that
     only the table has must be nullable, because the files give nulls there.
 
-    Parameters
-    ----------
-    files, table : str
-        Two ``schemaString``: the one the files were written for, and the table's.
-
-    Examples
-    --------
     >>> schema_problems(schema_to_delta(pl.Schema({"x": pl.Int64})),
     ...                 schema_to_delta(pl.Schema({"x": pl.String})))
     ['x is string now, the files hold long']

@@ -14,10 +14,8 @@ from typing import Any, Final, TypeAlias
 import orjson
 import polars as pl
 
-__all__ = ["STATS_COLUMNS", "Leaf", "file_stats", "leaf_column", "leaves_of", "stats_columns"]
-
+# Names from a column down to a field that is no struct.
 Leaf: TypeAlias = tuple[str, ...]
-"""Names from a column down to a field that is no struct."""
 
 _DEFAULT_LEAVES: Final = 32
 _MOST_CHARACTERS: Final = 32
@@ -28,23 +26,13 @@ _LAST_DAY: Final = (date.max - _EPOCH.date()).days
 _DAY_US: Final = 86_400_000_000
 _NAME_PART: Final = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^`.,]+?))\s*([.,]|$)")
 
+# The table property that names the columns with statistics; other columns have none.
 STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
-"""The table property that names the columns with statistics; other columns have none."""
 
 
 def stats_columns(schema: pl.Schema, configuration: Mapping[str, str]) -> list[Leaf]:
     """Return the leaf columns that a table wants statistics of, in schema order.
 
-    Parameters
-    ----------
-    schema : pl.Schema
-        The table's columns.
-    configuration : Mapping of str to str
-        ``delta.dataSkippingStatsColumns`` names columns or structs; without it the first
-        ``delta.dataSkippingNumIndexedCols`` leaves count (32 by default, -1: all).
-
-    Examples
-    --------
     >>> schema = pl.Schema({"a": pl.Int64, "s": pl.Struct({"x": pl.Int8, "y": pl.String})})
     >>> stats_columns(schema, {"delta.dataSkippingStatsColumns": "s.y,a"})
     [('a',), ('s', 'y')]
@@ -89,17 +77,6 @@ def file_stats(
     missing mean nothing is known: the maximum of a float column with NaN, an infinite bound, a year beyond
     9999.
 
-    Parameters
-    ----------
-    frame : pl.DataFrame or pl.LazyFrame
-        The rows of the file, in the types of the table; of a lazy frame few are in memory at a time.
-    columns : sequence of Leaf, optional
-        The leaves to describe (`stats_columns`); default: the first 32.
-    few : mapping of str to polars.Series, optional
-        The distinct values of columns of which `frame` tells but where they are null.
-
-    Examples
-    --------
     >>> file_stats(pl.DataFrame({"x": [1.5, None, float("nan")], "s": ["b", "a", "b"]}))
     '{"numRecords":3,"minValues":{"x":1.5,"s":"a"},"maxValues":{"s":"b"},"nullCount":{"x":1,"s":0}}'
     """

@@ -16,8 +16,6 @@ from qbeast_core.spec.block import Block
 from qbeast_core.tree.columns import text_column
 from qbeast_core.tree.order import broken_order
 
-__all__ = ["blocks_in_order"]
-
 _LIVE: Final = -1
 _BLOCKS: Final = pl.Schema(
     {"file": pl.Int64, "cube": pl.String, "min_weight": pl.Int32, "max_weight": pl.Int32}
@@ -36,18 +34,6 @@ def blocks_in_order(
 
     A cube whose descendants are gone is a leaf: new blocks of it get the threshold of a leaf.
 
-    Parameters
-    ----------
-    files : sequence of sequence of Block
-        Blocks of each file to publish, none of them replicated.
-    live : polars.DataFrame
-        `cube`, `min_weight` and `max_weight` of all blocks of the same revision that are live without them,
-        copies aside.
-    dimensions : int
-        Number of indexed columns, 1 or more.
-
-    Examples
-    --------
     >>> live = pl.DataFrame({"cube": ["", "ww"], "min_weight": [-9, 3], "max_weight": [2, 2147483647]})
     >>> low, high = [Block("A", 2, 2147483647, 2)], [Block("w", 1, 3, 2)]
     >>> blocks_in_order([low, high], live, dimensions=2)

@@ -12,16 +12,14 @@ import pyarrow as pa
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.log.schema import schema_from_delta
 
-__all__ = ["NAMES", "TypeLike", "type_of"]
-
+# A type of Polars, Python, Arrow, `deltalake` or PySpark, or the name of one.
 TypeLike: TypeAlias = Any
-"""A type of Polars, Python, Arrow, `deltalake` or PySpark, or the name of one."""
 
+# Delta's names of types that are not nested.
 NAMES: Final = (
     "byte, short, integer, long, float, double, decimal(p,s), string, binary, boolean, date, timestamp (in UTC) and "
     "timestamp_ntz"
 )
-"""Delta's names of types that are not nested."""
 
 _SQL: Final = {
     "bigint": "long",
@@ -43,18 +41,6 @@ _DECIMAL: Final = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s
 def type_of(given: TypeLike) -> pl.DataType:
     """Return the Polars type of what a user gives as one.
 
-    Parameters
-    ----------
-    given : TypeLike
-        As a user gives it.
-
-    Raises
-    ------
-    TypeError
-        It is not a type.
-
-    Examples
-    --------
     >>> import pyarrow as pa
     >>> [str(type_of(one)) for one in (pl.Int64, int, pa.int64(), "long", "BIGINT", "Int64")]
     ['Int64', 'Int64', 'Int64', 'Int64', 'Int64', 'Int64']

@@ -6,8 +6,6 @@ import polars as pl
 
 from qbeast_core.query.nodes import Compare, IsIn, IsNull, Node, Nothing, Op, Operand, Unknown, all_of, any_of
 
-__all__ = ["compare", "is_in", "keeps_order", "mirror_op", "negate_op"]
-
 _NEGATED: dict[Op, Op] = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">=": "<", ">": "<="}
 _MIRRORED: dict[Op, Op] = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">": "<"}
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)
@@ -17,8 +15,6 @@ _FLAT_ZONES = (None, "UTC")
 def negate_op(op: Op) -> Op:
     """Give the comparison that is true where `op` is false; both are null on null.
 
-    Examples
-    --------
     >>> negate_op("<")
     '>='
     """
@@ -28,8 +24,6 @@ def negate_op(op: Op) -> Op:
 def mirror_op(op: Op) -> Op:
     """Give the comparison that means the same with its sides exchanged.
 
-    Examples
-    --------
     >>> mirror_op("<")
     '>'
     """
@@ -39,19 +33,6 @@ def mirror_op(op: Op) -> Op:
 def keeps_order(source: pl.DataType, target: pl.DataType) -> bool:
     """Tell whether a cast never swaps two values: it may map several to one, or some to null.
 
-    Parameters
-    ----------
-    source, target : polars.DataType
-        Types before and after the cast.
-
-    Returns
-    -------
-    bool
-        True for widening numbers, dates to timestamps, timestamps of another unit or time zone (the instant
-        stays) and UTC or naive timestamps to dates. False for all else, known to be monotone or not.
-
-    Examples
-    --------
     >>> keeps_order(pl.Int32(), pl.Int64()), keeps_order(pl.Int64(), pl.Int32())
     (True, False)
     """
@@ -75,22 +56,7 @@ def _integer_keeps_order(source: pl.DataType, target: pl.DataType) -> bool:
 
 
 def compare(operand: Operand, op: Op, value: pl.Series) -> Node:
-    """Make the node for ``operand op value``.
-
-    Parameters
-    ----------
-    operand : Operand
-        A column.
-    op : {"<", "<=", "==", "!=", ">=", ">"}
-        How it compares.
-    value : polars.Series
-        One value, may be null.
-
-    Returns
-    -------
-    Node
-        `Nothing` for a null value; `Unknown` where the two types do not compare.
-    """
+    """Make the node for ``operand op value``."""
     if value.null_count():
         return Nothing()
     if not _comparable(operand.result, value.dtype):
@@ -101,22 +67,7 @@ def compare(operand: Operand, op: Op, value: pl.Series) -> Node:
 
 
 def is_in(operand: Operand, values: pl.Series, *, nulls_equal: bool) -> Node:
-    """Make the node for rows whose operand is one of `values`.
-
-    Parameters
-    ----------
-    operand : Operand
-        A column.
-    values : polars.Series
-        Any length and order, nulls and repeats allowed.
-    nulls_equal : bool
-        Whether a null in `values` matches null rows.
-
-    Returns
-    -------
-    Node
-        `Nothing` for no values; `Unknown` where the types do not compare.
-    """
+    """Make the node for rows whose operand is one of `values`."""
     finite = values.drop_nulls()
     null_node: Node = Nothing()
     if nulls_equal and len(finite) < len(values):

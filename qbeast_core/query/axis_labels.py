@@ -9,8 +9,6 @@ from typing import Final
 
 from qbeast_core.spec.transformation import Transformation
 
-__all__ = ["axis_ticks"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_CHARACTERS: Final = 14
 _MANY: Final = 1e5
@@ -20,23 +18,6 @@ _MS_PER_DAY: Final = 86_400_000
 def axis_ticks(transformation: Transformation, data_type: str, *, count: int = 5) -> list[tuple[float, str]]:
     """Return where to mark an axis, and what to write there.
 
-    Parameters
-    ----------
-    transformation : Transformation
-        Of the column.
-    data_type : str
-        Its data type as the format calls it; empty if unknown.
-    count : int
-        How many marks, 2 or more.
-
-    Returns
-    -------
-    list of (float, str)
-        Coordinates in [0, 1], ascending, and the values that lie there, shortened; the coordinates themselves
-        where no value can be told, as for hashes.
-
-    Examples
-    --------
     >>> from qbeast_core.spec.transformation import linear_transformation
     >>> linear = linear_transformation("LongDataType", min_number=0, max_number=8, null_value=2)
     >>> axis_ticks(linear, "LongDataType", count=3)

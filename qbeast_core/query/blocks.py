@@ -13,29 +13,18 @@ from qbeast_core.query.statistics import Statistics
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.spec.revision import Revision
 
-__all__ = ["BlockTable", "RevisionSpace"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RevisionSpace:
-    """The blocks of one revision and kind of writer, and their boxes.
+    """The blocks of one revision and kind of writer, and their boxes."""
 
-    Attributes
-    ----------
-    revision : Revision
-        The space they are indexed in.
-    blocks : I64Array
-        Numbers of the blocks in the table, ascending, shape (n,).
-    foreign : bool
-        Whether another writer made them.
-    lower, upper : tuple of F64Array
-        A box ``[lower, upper)`` a block, one array of shape (n,) per dimension; an end of 1.0, which belongs
-        to the box, is infinite here.
-    """
-
+    # The space they are indexed in.
     revision: Revision
+    # Numbers of the blocks in the table, ascending, shape (n,).
     blocks: I64Array
     foreign: bool
+    # A box `[lower, upper)` a block, one array of shape (n,) per dimension; an end of 1.0, which belongs to
+    # the box, is infinite here.
     lower: tuple[F64Array, ...]
     upper: tuple[F64Array, ...]
 
@@ -46,39 +35,27 @@ class BlockTable:
 
     A file whose index cannot be used (no tags, unreadable ones, an unknown revision, none of the schema's
     types) still has a block that may hold any weight and lies in no space.
-
-    Attributes
-    ----------
-    files : polars.DataFrame
-        The snapshot's files; file i is row i.
-    file : I64Array
-        File of each block, ascending, shape (blocks,).
-    min_weight, max_weight : I64Array
-        Bounds of the weights of each block, shape (blocks,).
-    rows : I64Array
-        Rows of each block, shape (blocks,); 0 where unknown.
-    replicated : BoolArray
-        Blocks whose rows are copies and must not be returned, shape (blocks,).
-    spaces : tuple of RevisionSpace
-        The blocks that cubes can prune.
-    num_records : I64Array
-        Rows of each file, shape (files,); -1 where unknown, or where the log contradicts itself.
-    ours : BoolArray
-        Files whose coordinates follow the exact rules, and whose blocks stand in row order, shape (files,).
-    corrupt : tuple of str
-        Paths of the files whose tags cannot be read or cannot be true; they are read whole, whatever their
-        statistics say.
     """
 
+    # The snapshot's files; file i is row i.
     files: pl.DataFrame
+    # File of each block, ascending, shape (blocks,).
     file: I64Array
+    # Bounds of the weights of each block, shape (blocks,).
     min_weight: I64Array
     max_weight: I64Array
+    # Rows of each block, shape (blocks,); 0 where unknown.
     rows: I64Array
+    # Blocks whose rows are copies and must not be returned, shape (blocks,).
     replicated: BoolArray
+    # The blocks that cubes can prune.
     spaces: tuple[RevisionSpace, ...]
+    # Rows of each file, shape (files,); -1 where unknown, or where the log contradicts itself.
     num_records: I64Array
+    # Files whose coordinates follow the exact rules, and whose blocks stand in row order, shape (files,).
     ours: BoolArray
+    # Paths of the files whose tags cannot be read or cannot be true; they are read whole, whatever their
+    # statistics say.
     corrupt: tuple[str, ...]
 
     def __len__(self) -> int:

@@ -20,8 +20,6 @@ from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
 from qbeast_core.tree.columns import text_column
 
-__all__ = ["build_block_table", "files_that_may_match"]
-
 
 def build_block_table(
     files: pl.DataFrame,
@@ -31,26 +29,6 @@ def build_block_table(
 ) -> BlockTable:
     """Place the blocks of a snapshot's files.
 
-    Parameters
-    ----------
-    files : polars.DataFrame
-        Columns as a snapshot has them: `path`, `num_records`, `revision`, `blocks`, `layout`, `rules`,
-        `state`, `cube`, `min_weight`, `max_weight`, `element_count`, and `miscounted` and structs `min`, `max`,
-        `null_count` if any.
-    revisions : mapping of int to Revision
-        The table's revisions.
-    schema : polars.Schema
-        The table's columns. Revisions indexed with other types do not count.
-    tags : tuple of polars.DataFrame and list of int, optional
-        What `qbeast_core.query.tags.decode_tags` gives, where it is there already.
-
-    Returns
-    -------
-    BlockTable
-        Paths of unreadable tags are in its `corrupt`; nothing raises.
-
-    Examples
-    --------
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [1], "rules": [None],
     ...     "blocks": ['[{"cube":"","minWeight":-9,"maxWeight":9,"elementCount":3}]'], "layout": [None],
     ...     "state": [None], "cube": [None], "min_weight": [None], "max_weight": [None], "element_count": [None]})
@@ -93,21 +71,6 @@ def build_block_table(
 def files_that_may_match(files: pl.DataFrame, node: Node) -> BoolArray:
     """Tell which files can hold a row that a filter keeps, by their statistics alone: no tag is decoded.
 
-    Parameters
-    ----------
-    files : polars.DataFrame
-        As for `build_block_table`.
-    node : Node
-        The filter.
-
-    Returns
-    -------
-    ndarray of bool, shape (files,)
-        Every file that a plan by all blocks opens is among them, but for those of which index and statistics tell
-        different things: such a plan believes neither, and opens them.
-
-    Examples
-    --------
     >>> files = pl.DataFrame({"path": ["a", "b"], "num_records": [3, 3], "rules": ["1", "1"],
     ...     "min": [{"x": 1}, {"x": 5}], "max": [{"x": 4}, {"x": 9}], "null_count": [{"x": 0}, {"x": 0}]})
     >>> from qbeast_core.query.predicate import parse_predicate

@@ -12,25 +12,16 @@ from qbeast_core.query.select import Matches, Selection
 from qbeast_core.query.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-__all__ = ["RowCount", "count_rows"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowCount:
-    """The rows that a filter keeps, in two parts.
+    """The rows that a filter keeps, in two parts."""
 
-    Attributes
-    ----------
-    known : int
-        Rows that it keeps, outside of what is read.
-    undecided : Selection
-        What is read: pages and files with rows of which only a look tells whether the filter keeps them.
-    rows_read : int
-        Rows in these, without deleted ones.
-    """
-
+    # Rows that it keeps, outside of what is read.
     known: int
+    # What is read: pages and files with rows of which only a look tells whether the filter keeps them.
     undecided: Selection
+    # Rows in these, without deleted ones.
     rows_read: int
 
 
@@ -42,24 +33,7 @@ def count_rows(
     files: BoolArray,
     deleted: Mapping[int, I64Array],
 ) -> RowCount | None:
-    """Tell how many rows a filter keeps, and what is to be read to know all of them.
-
-    Parameters
-    ----------
-    table : BlockTable
-        The blocks of a snapshot.
-    keeps, leaves : BoolArray
-        Blocks that may hold a row that it keeps, and one that it leaves out, shape (blocks,).
-    files : BoolArray
-        Files to count in, shape (files,).
-    deleted : mapping of int to I64Array
-        Per file number the rows that are deleted, counted from 0 in the file, ascending.
-
-    Returns
-    -------
-    RowCount or None
-        None: the log does not tell how many rows there are.
-    """
+    """Tell how many rows a filter keeps, and what is to be read to know all of them."""
     here = files[table.file]
     inside = keeps & ~leaves & here
     whole = _read_whole(table, keeps & here, inside, deleted)

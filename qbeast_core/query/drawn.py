@@ -22,25 +22,17 @@ if TYPE_CHECKING:  # workers of Spark import this file, and not how files are ch
     from qbeast_core.query.pages import PageTable
     from qbeast_core.query.select import Selection
 
-__all__ = ["FileDraw", "Stretch", "apart", "draw"]
-
 _WEIGHTS: Final = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Rows of one heavy key in a file.
+    """Rows of one heavy key in a file."""
 
-    Attributes
-    ----------
-    first, rows : int
-        The first of them in the file, and how many there are, at least one.
-    offset : int
-        In [0, 2**32): where between two neighbours the weights that they are given begin.
-    """
-
+    # The first of them in the file, and how many there are, at least one.
     first: int
     rows: int
+    # In [0, 2**32): where between two neighbours the weights that they are given begin.
     offset: int
 
     @staticmethod
@@ -66,30 +58,17 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class FileDraw:
-    """How the rows of one file are drawn.
+    """How the rows of one file are drawn."""
 
-    Attributes
-    ----------
-    one_by_one : tuple of Stretch
-        Rows with weights of their own.
-    apart : tuple of Stretch
-        Rows that a sample leaves out, as they are read by themselves.
-    only : bool
-        Whether it is these that are read.
-    """
-
+    # Rows with weights of their own.
     one_by_one: tuple[Stretch, ...] = ()
+    # Rows that a sample leaves out, as they are read by themselves.
     apart: tuple[Stretch, ...] = ()
+    # Whether it is these that are read.
     only: bool = False
 
     def of(self, rows: I64Array) -> tuple[BoolArray, BoolArray, I32Array]:
-        """Return of some rows which are read, which have weights of their own, and those, 0 for others.
-
-        Parameters
-        ----------
-        rows : ndarray of int64, shape (rows,)
-            Numbers of rows of the file, ascending.
-        """
+        """Return of some rows which are read, which have weights of their own, and those, 0 for others."""
         read = np.full(len(rows), not self.only)
         for one in self.apart:
             read[_places(rows, one)] = self.only
@@ -108,19 +87,7 @@ def _places(rows: I64Array, stretch: Stretch) -> slice:
 def draw(
     by_key: Selection, every: Selection, files: Mapping[int, FileDraw], weights: WeightRange
 ) -> Selection:
-    """Choose what to read for a sample in which some rows are drawn one by one.
-
-    Parameters
-    ----------
-    by_key : Selection
-        What is read for the same weights where no row is.
-    every : Selection
-        What is read for all weights, by the same filter.
-    files : mapping of int to FileDraw
-        By number of file; only files whose pages are known.
-    weights : WeightRange
-        Of the sample.
-    """
+    """Choose what to read for a sample in which some rows are drawn one by one."""
     table = by_key.table.pages
     chosen, possible = _mask(by_key, table), _mask(every, table)
     wanted = np.zeros_like(chosen)
@@ -137,13 +104,7 @@ def draw(
 
 
 def apart(every: Selection, files: Mapping[int, FileDraw]) -> Selection:
-    """Choose what to read for the rows that samples leave out.
-
-    Parameters
-    ----------
-    every, files
-        As for `draw`.
-    """
+    """Choose what to read for the rows that samples leave out."""
     table = every.table.pages
     wanted = np.zeros(len(table.rows), np.bool_)
     for file, of in files.items():

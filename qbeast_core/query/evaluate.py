@@ -9,21 +9,9 @@ import numpy as np
 from qbeast_core.query.nodes import And, Atom, Node, Nothing, Or, Unknown
 from qbeast_core.space.arrays import BoolArray
 
-__all__ = ["evaluate"]
-
 
 def evaluate(node: Node, size: int, of_atom: Callable[[Atom], BoolArray]) -> BoolArray:
-    """Tell what may match a filter, by what of it may match each atom.
-
-    Parameters
-    ----------
-    node : Node
-        The filter.
-    size : int
-        How many files, blocks or pages are asked about.
-    of_atom : callable
-        Gives an array of that size for an atom.
-    """
+    """Tell what may match a filter, by what of it may match each atom."""
     if isinstance(node, Unknown):
         return np.ones(size, np.bool_)
     if isinstance(node, Nothing):

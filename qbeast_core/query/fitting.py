@@ -9,21 +9,10 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformer import Transformer
 from qbeast_core.tree.columns import data_type_of
 
-__all__ = ["fits_schema", "texts_changed"]
-
 
 def fits_schema(revision: Revision, schema: pl.Schema) -> bool:
     """Tell whether there is a space, and the columns have the types they were hashed and placed with (format 3).
 
-    Parameters
-    ----------
-    revision : Revision
-        Of the table; false for the staging revision.
-    schema : polars.Schema
-        The table's columns.
-
-    Examples
-    --------
     >>> from qbeast_core.spec.revision import staging_revision
     >>> staging = staging_revision(["x"], timestamp_ms=0, table_id="t", cube_size=9)
     >>> fits_schema(staging, pl.Schema({"x": pl.Int64}))
@@ -37,15 +26,6 @@ def fits_schema(revision: Revision, schema: pl.Schema) -> bool:
 def texts_changed(revision: Revision, schema: pl.Schema) -> tuple[str, ...]:
     """Return the columns that hold texts instead of what the revision knows or is made of, or the other way round.
 
-    Parameters
-    ----------
-    revision : Revision
-        Of the table.
-    schema : polars.Schema
-        The table's columns.
-
-    Examples
-    --------
     >>> from qbeast_core.spec.revision import staging_revision
     >>> staging = staging_revision(["x"], timestamp_ms=0, table_id="t", cube_size=9)
     >>> texts_changed(staging, pl.Schema({"x": pl.String}))

@@ -12,13 +12,11 @@ from qbeast_core.hints import Hint, Message, argument, refusal
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, fraction_to_weight, weight_to_fraction
 
-__all__ = ["Sample", "Share", "fraction_below", "fractions_of", "sample_to_weights", "share_of"]
-
+# A fraction, or a text: `"5%"`, `"0.05"`.
 Share: TypeAlias = float | str
-"""A fraction, or a text: ``"5%"``, ``"0.05"``."""
 
+# A fraction in [0, 1], `(from, to)` of such, or a text: `"1%"`, `"0.01"`, `"10%:20%"`.
 Sample: TypeAlias = float | str | tuple[float, float]
-"""A fraction in [0, 1], ``(from, to)`` of such, or a text: ``"1%"``, ``"0.01"``, ``"10%:20%"``."""
 
 _HALF_A_WEIGHT: Final = 2.0**-33
 _MOST_PERCENT: Final = 100
@@ -30,24 +28,6 @@ def share_of(
 ) -> float:
     """Read a fraction, given as a number or a text.
 
-    Parameters
-    ----------
-    given : object
-        As the caller has it.
-    name : str
-        Of the argument.
-    outcome : str
-        What is true afterwards, for the message.
-    zero, one : bool
-        Whether it may be 0, and 1.
-
-    Raises
-    ------
-    InvalidInputError
-        It is not between 0 and 1. Of what looks like percent the message says the fraction.
-
-    Examples
-    --------
     >>> share_of(0.05, "error"), share_of("0.7%", "error")
     (0.05, 0.007)
     """
@@ -64,19 +44,6 @@ def share_of(
 def fractions_of(sample: object) -> tuple[float, float]:
     """Read a sample as the fractions between which its rows lie.
 
-    Parameters
-    ----------
-    sample : float, str or tuple of float
-        A fraction f in [0, 1], short for ``(0.0, f)``, or ``(from, to)`` with ``0 <= from <= to <= 1``. Texts are
-        fractions or percentages, one, or two with a colon or a comma between.
-
-    Raises
-    ------
-    InvalidInputError
-        It is none of these.
-
-    Examples
-    --------
     >>> fractions_of(0.1), fractions_of("1%"), fractions_of("10%:0.2")
     ((0.0, 0.1), (0.0, 0.01), (0.1, 0.2))
     """
@@ -97,24 +64,6 @@ def fractions_of(sample: object) -> tuple[float, float]:
 def sample_to_weights(sample: Sample) -> WeightRange:
     """Turn a sample fraction into the weights it takes.
 
-    Parameters
-    ----------
-    sample : float, str or tuple of float
-        As for `fractions_of`: the rows whose place in the order of weights is from `from` to `to` (excluded, but 1.0
-        takes all).
-
-    Returns
-    -------
-    WeightRange
-        Ranges that touch, as ``(0, 0.1)`` and ``(0.1, 0.3)``, share no weight and leave none out.
-
-    Raises
-    ------
-    InvalidInputError
-        It is none of these, or a bound is NaN or outside [0, 1], or `from` is above `to`.
-
-    Examples
-    --------
     >>> sample_to_weights(0.1)
     WeightRange(from_=-2147483648, to=-1717986918)
     >>> sample_to_weights((0.5, 1.0)).last == MAX_WEIGHT
@@ -127,13 +76,6 @@ def sample_to_weights(sample: Sample) -> WeightRange:
 def fraction_below(weight: int) -> float:
     """Return a fraction whose sample holds the rows below a weight; all rows for the largest weight.
 
-    Parameters
-    ----------
-    weight : int
-        Above the smallest one.
-
-    Examples
-    --------
     >>> sample_to_weights(fraction_below(-7)), sample_to_weights(fraction_below(7)).to
     (WeightRange(from_=-2147483648, to=-7), 7)
     """

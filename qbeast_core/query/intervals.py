@@ -28,10 +28,10 @@ from qbeast_core.space.columns import IndexColumn, NumberColumn, StringColumn
 from qbeast_core.space.coordinates import (
     coordinates_of_numbers,
     null_coordinate,
-    number_values,
     string_quantile_bounds,
     to_coordinates,
 )
+from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
     HashTransformation,
@@ -43,34 +43,25 @@ from qbeast_core.spec.transformation import (
 )
 from qbeast_core.tree.columns import to_index_column
 
-__all__ = ["Intervals", "coordinate_intervals", "point_bounds", "reach"]
-
 _EXACT_INTEGERS = 2.0**53
 _LAST_CHARACTER, _LAST_BEFORE_SURROGATES, _FIRST_AFTER_SURROGATES = "\U0010ffff", "\ud7ff", "\ue000"
+# Texts with these characters may stand in another order for a JVM, which compares UTF-16 units.
 _BEYOND_UTF16 = r"[\x{E000}-\x{10FFFF}]"
-"""Texts with these characters may stand in another order for a JVM, which compares UTF-16 units."""
 
 _RangedTransformation = LinearTransformation | CDFNumericQuantilesTransformation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """Closed intervals of coordinates.
+    """Closed intervals of coordinates."""
 
-    Attributes
-    ----------
-    lower, upper : F64Array
-        Ends, shape (n,), n >= 1, in [0, 1], both never decreasing.
-    """
-
+    # Ends, shape (n,), n >= 1, in [0, 1], both never decreasing.
     lower: F64Array
     upper: F64Array
 
     def meet(self, box_lower: F64Array, box_upper: F64Array) -> BoolArray:
         """Tell which half-open boxes ``[box_lower, box_upper)`` hold a point of any interval.
 
-        Examples
-        --------
         >>> points = Intervals(np.array([0.1, 0.6]), np.array([0.1, 0.6]))
         >>> points.meet(np.array([0.0, 0.25, 0.5]), np.array([0.25, 0.5, np.inf]))
         array([ True, False,  True])
@@ -86,22 +77,6 @@ class Intervals:
 def coordinate_intervals(atom: Atom, transformation: Transformation, *, foreign: bool) -> Intervals | None:
     """Find the coordinates that rows matching an atom can have.
 
-    Parameters
-    ----------
-    atom : Atom
-        About the column of this dimension.
-    transformation : Transformation
-        That of the column, in one revision.
-    foreign : bool
-        Whether the blocks are of another writer, whose clock, calendar and order of strings may differ.
-
-    Returns
-    -------
-    Intervals or None
-        Every matching row lies in one of them; None when it can lie anywhere.
-
-    Examples
-    --------
     >>> from qbeast_core.spec.transformation import linear_transformation
     >>> linear = linear_transformation("LongDataType", min_number=0, max_number=8, null_value=2)
     >>> found = coordinate_intervals(IsNull("x"), linear, foreign=False)
@@ -127,22 +102,6 @@ def coordinate_intervals(atom: Atom, transformation: Transformation, *, foreign:
 def reach(node: Node, column: str, transformation: Transformation) -> tuple[float, float]:
     """Return the least and the greatest coordinate that a match can have along a column.
 
-    Parameters
-    ----------
-    node : Node
-        The filter.
-    column : str
-        The column.
-    transformation : Transformation
-        How it is indexed, by our rules.
-
-    Returns
-    -------
-    tuple of float
-        Both in [0, 1]; the first one greater if nothing can match.
-
-    Examples
-    --------
     >>> import polars as pl
     >>> from qbeast_core.query.predicate import parse_predicate
     >>> from qbeast_core.spec.transformation import linear_transformation
@@ -179,23 +138,6 @@ def point_bounds(
 ) -> tuple[F64Array, F64Array]:
     """Enclose the coordinate of every row.
 
-    Parameters
-    ----------
-    transformation : Transformation
-        Of the revision, for this column.
-    values : polars.Series
-        The column.
-    foreign : bool
-        Whether another writer placed the rows, with a clock, a calendar, an order of strings and a spelling of
-        numbers of its own.
-
-    Returns
-    -------
-    lower, upper : F64Array
-        Shape (n,), equal where the place is certain; 0 and 1 where nothing is known.
-
-    Examples
-    --------
     >>> from qbeast_core.spec.transformation import linear_transformation
     >>> linear = linear_transformation("LongDataType", min_number=0, max_number=8, null_value=2)
     >>> [bound.tolist() for bound in point_bounds(linear, pl.Series("x", [4, None]), foreign=True)]

@@ -15,10 +15,8 @@ from qbeast_core.space.arrays import I64Array
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.revision import Revision
 
-__all__ = ["LiveBlocks", "Unusable", "characters_per_level", "live_blocks"]
-
+# Why a file that names an index is read as though it had none.
 Unusable: TypeAlias = Literal["unreadable", "incomplete", "unknown revision", "other types", "no cube"]
-"""Why a file that names an index is read as though it had none."""
 
 _BITS_PER_CHARACTER: Final = 6
 _NO_REVISION: Final = -1
@@ -31,18 +29,12 @@ _UNPLACED: Final = pl.Schema({"file": pl.Int64, "reason": pl.String})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveBlocks:
-    """What the tags of a snapshot's files say, in the order of files and of each tag.
+    """What the tags of a snapshot's files say, in the order of files and of each tag."""
 
-    Attributes
-    ----------
-    blocks : polars.DataFrame
-        `file` (number of the file), `revision`, `cube`, `depth`, `min_weight`, `max_weight` (as the tag has it),
-        `rows`, `replicated` (copies), `legacy` (a layout before 0.6.0) and `ours`.
-    unplaced : polars.DataFrame
-        `file` and `reason` (`Unusable`) of files that name an index which cannot be used.
-    """
-
+    # `file` (number of the file), `revision`, `cube`, `depth`, `min_weight`, `max_weight` (as the tag has
+    # it), `rows`, `replicated` (copies), `legacy` (a layout before 0.6.0) and `ours`.
     blocks: pl.DataFrame
+    # `file` and `reason` (`Unusable`) of files that name an index which cannot be used.
     unplaced: pl.DataFrame
 
 
@@ -54,19 +46,6 @@ def live_blocks(
 ) -> LiveBlocks:
     """Return what the index tags of a snapshot's files say, as far as it can be used.
 
-    Parameters
-    ----------
-    files : polars.DataFrame
-        As a snapshot has them.
-    revisions : mapping of int to Revision
-        The table's revisions.
-    schema : polars.Schema
-        The table's columns: files of a revision indexed with other types are unplaced.
-    tags : tuple of polars.DataFrame and list of int, optional
-        What `qbeast_core.query.tags.decode_tags` gives, where it is there already.
-
-    Examples
-    --------
     >>> from qbeast_core.spec.revision import Revision
     >>> files = pl.DataFrame({"revision": [1, None], "rules": ["1", None], "layout": [None, None],
     ...     "blocks": ['[{"cube":"","minWeight":-9,"maxWeight":9,"elementCount":3}]', "oops"],

@@ -9,25 +9,14 @@ import polars as pl
 
 from qbeast_core.query.tags import decode_tags
 
-__all__ = ["DecodedTags", "decode_newer"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecodedTags:
-    """What the tags of some files say.
-
-    Attributes
-    ----------
-    files : polars.DataFrame
-        Their `path` and `blocks`.
-    blocks : polars.DataFrame
-        As `qbeast_core.query.tags.decode_tags` gives them.
-    corrupt : list of int
-        Files whose tag cannot be read.
-    """
+    """What the tags of some files say."""
 
     files: pl.DataFrame
     blocks: pl.DataFrame
+    # Files whose tag cannot be read.
     corrupt: list[int]
 
     @property
@@ -39,15 +28,6 @@ class DecodedTags:
 def decode_newer(files: pl.DataFrame, known: DecodedTags) -> DecodedTags:
     """Decode the index tags of a snapshot's files; of those that are known already nothing is decoded again.
 
-    Parameters
-    ----------
-    files : polars.DataFrame
-        As for `qbeast_core.query.tags.decode_tags`, and `path`, each once.
-    known : DecodedTags
-        Of another version.
-
-    Examples
-    --------
     >>> text = '[{"cube":"","minWeight":-9,"maxWeight":9,"elementCount":3}]'
     >>> none = dict.fromkeys(["cube", "state", "min_weight", "max_weight", "element_count"])
     >>> files = pl.DataFrame([{"path": path, "blocks": text, **none} for path in "ab"])

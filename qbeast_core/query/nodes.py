@@ -8,45 +8,17 @@ from typing import Literal, TypeAlias
 
 import polars as pl
 
-__all__ = [
-    "And",
-    "Atom",
-    "Compare",
-    "IsIn",
-    "IsNotNull",
-    "IsNull",
-    "Node",
-    "Nothing",
-    "Op",
-    "Operand",
-    "Or",
-    "StartsWith",
-    "Unknown",
-    "all_of",
-    "any_of",
-    "column_of",
-]
-
 Op = Literal["<", "<=", "==", "!=", ">=", ">"]
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A top-level column, possibly seen through casts that keep its order.
-
-    Attributes
-    ----------
-    column : str
-        Name of the column.
-    dtype : polars.DataType
-        The column's own type.
-    casts : tuple of polars.DataType
-        Types it is cast to, in that order. Every cast is monotone: ``a <= b`` implies ``cast(a) <= cast(b)``
-        wherever both are not null.
-    """
+    """A top-level column, possibly seen through casts that keep its order."""
 
     column: str
     dtype: pl.DataType
+    # Types it is cast to, in that order. Every cast is monotone: `a <= b` implies `cast(a) <= cast(b)`
+    # wherever both are not null.
     casts: tuple[pl.DataType, ...] = ()
 
     @property
@@ -63,20 +35,12 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compare:
-    """Rows where the operand compares so with a value; never a row where it is null.
-
-    Attributes
-    ----------
-    operand : Operand
-        Left side.
-    op : {"<", "<=", "==", "!=", ">=", ">"}
-        As Polars compares: NaN equals NaN and is above every number, strings go by their UTF-8 bytes.
-    value : polars.Series
-        Right side: one value, not null, of the type the filter gave it.
-    """
+    """Rows where the operand compares so with a value; never a row where it is null."""
 
     operand: Operand
+    # As Polars compares: NaN equals NaN and is above every number, strings go by their UTF-8 bytes.
     op: Op
+    # Right side: one value, not null, of the type the filter gave it.
     value: pl.Series
 
 
@@ -141,8 +105,6 @@ Node: TypeAlias = And | Or | Atom | Unknown | Nothing
 def all_of(nodes: Sequence[Node]) -> Node:
     """Rows that match every node; none given: any row.
 
-    Examples
-    --------
     >>> all_of([Unknown(), IsNull("x")])
     IsNull(column='x')
     >>> all_of([Nothing(), IsNull("x")])
@@ -159,8 +121,6 @@ def all_of(nodes: Sequence[Node]) -> Node:
 def any_of(nodes: Sequence[Node]) -> Node:
     """Rows that match at least one node; none given: no row.
 
-    Examples
-    --------
     >>> any_of([Nothing(), IsNull("x")])
     IsNull(column='x')
     >>> any_of([Unknown(), IsNull("x")])
@@ -177,8 +137,6 @@ def any_of(nodes: Sequence[Node]) -> Node:
 def column_of(atom: Atom) -> str:
     """Return the column that an atom is about.
 
-    Examples
-    --------
     >>> column_of(IsNull("x"))
     'x'
     """

@@ -14,8 +14,6 @@ from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MOST_ROWS
 from qbeast_core.spec.layout import LAYOUT_VERSION, parse_layout
 
-__all__ = ["BlockRows", "PageTable", "build_page_table"]
-
 _JSON = pl.Struct({"v": pl.Int64, "rows": pl.Int64, "tail": pl.Int64, "w": pl.String})
 _LOW_BITS, _LOW_MASK = 16, 0xFFFF
 _KEYS = 4
@@ -24,16 +22,9 @@ _KEY = r'"(?:v|rows|tail|w)"\s*:'
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockRows:
-    """Where the blocks of all files lie, arrays of shape (blocks,) in the order of files and rows.
+    """Where the blocks of all files lie, arrays of shape (blocks,) in the order of files and rows."""
 
-    Attributes
-    ----------
-    file, rows, first_row : I64Array
-        File of each block, its number of rows, and the row of the file it starts at.
-    min_weight, max_weight : I64Array
-        Bounds of its weights.
-    """
-
+    # File of each block, its number of rows, and the row of the file it starts at.
     file: I64Array
     rows: I64Array
     first_row: I64Array
@@ -43,29 +34,20 @@ class BlockRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageTable:
-    """The pages of all files, and the stretches of rows that share a page and a block.
+    """The pages of all files, and the stretches of rows that share a page and a block."""
 
-    Attributes
-    ----------
-    first_page : I64Array
-        Number of the first page of each file, and the number of pages, shape (files + 1,). A file without a
-        usable layout has none.
-    page_rows, tail_bytes : I64Array
-        Rows a page, and bytes of indexes and footer of each file, shape (files,); 0 without a layout.
-    rows : I32Array or I64Array
-        Rows of each page, shape (pages,). Of 32 bits where they fit, as are the two below: there are millions.
-    stretch_page, stretch_block : I32Array or I64Array
-        Page and block of each stretch, shape (stretches,), both ascending.
-    stretch_first, stretch_last : I32Array
-        Smallest and largest weight it can hold, shape (stretches,).
-    """
-
+    # Number of the first page of each file, and the number of pages, shape (files + 1,). A file without a
+    # usable layout has none.
     first_page: I64Array
+    # Rows a page, and bytes of indexes and footer of each file, shape (files,); 0 without a layout.
     page_rows: I64Array
     tail_bytes: I64Array
+    # Rows of each page, shape (pages,). Of 32 bits where they fit, as are the two below: there are millions.
     rows: I32Array | I64Array
+    # Page and block of each stretch, shape (stretches,), both ascending.
     stretch_page: I32Array | I64Array
     stretch_block: I32Array | I64Array
+    # Smallest and largest weight it can hold, shape (stretches,).
     stretch_first: I32Array
     stretch_last: I32Array
 
@@ -75,15 +57,7 @@ class PageTable:
         return sum(getattr(self, field.name).nbytes for field in fields(self))
 
     def select(self, blocks: BoolArray, weights: WeightRange) -> I64Array:
-        """Give the pages that hold a row of a chosen block with such a weight, ascending.
-
-        Parameters
-        ----------
-        blocks : BoolArray
-            Chosen blocks, shape (blocks,).
-        weights : WeightRange
-            Wanted weights.
-        """
+        """Give the pages that hold a row of a chosen block with such a weight, ascending."""
         if weights.is_empty:
             return np.empty(0, np.int64)
         chosen = np.flatnonzero(blocks[self.stretch_block])
@@ -99,25 +73,7 @@ class PageTable:
 def build_page_table(
     layouts: pl.Series, *, usable: BoolArray, num_records: I64Array, blocks: BlockRows
 ) -> PageTable:
-    """Decode the layout tags of files.
-
-    Parameters
-    ----------
-    layouts : polars.Series
-        Text of the tag, one a file, null where there is none.
-    usable : BoolArray
-        Files whose blocks stand in row order and sum to all their rows, shape (files,).
-    num_records : I64Array
-        Rows of each file, shape (files,).
-    blocks : BlockRows
-        The blocks of all files.
-
-    Returns
-    -------
-    PageTable
-        Files with a layout that is unreadable, of an unknown version or of another number of pages than
-        their rows need have no pages.
-    """
+    """Decode the layout tags of files."""
     page_rows, tail_bytes, counts, high = _decode_layouts(layouts, usable, num_records)
     first_page = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     page_file = np.repeat(np.arange(len(layouts)), counts)

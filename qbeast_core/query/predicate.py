@@ -25,8 +25,6 @@ from qbeast_core.query.nodes import (
 from qbeast_core.query.preimages import preimage
 from qbeast_core.query.terms import BOUNDS, COMPARISONS, Term
 
-__all__ = ["conjuncts", "disjuncts", "parse_predicate", "understand"]
-
 _CONNECTIVES = {"And": True, "LogicalAnd": True, "Or": False, "LogicalOr": False}
 _COMPARING: Final = {*_CONNECTIVES, *COMPARISONS}
 _FEW: Final = 50
@@ -37,22 +35,6 @@ _INFINITIES = pl.Series([float("-inf"), float("inf")])
 def parse_predicate(predicate: pl.Expr, schema: pl.Schema) -> Node:
     """Understand a row filter as far as possible.
 
-    Parameters
-    ----------
-    predicate : polars.Expr
-        A boolean expression, as written by a user or as Polars hands it to an IO source.
-    schema : polars.Schema
-        The table's columns.
-
-    Returns
-    -------
-    Node
-        A tree that is true for every row the filter keeps, and perhaps for more: parts that cannot be
-        understood are `Unknown`. Negations are gone: they are in the atoms, with the three-valued logic
-        of nulls.
-
-    Examples
-    --------
     >>> schema = pl.Schema({"x": pl.Int64, "s": pl.String})
     >>> parse_predicate(~pl.col("x").is_null() & (pl.col("s").str.len_chars() > 3), schema)
     IsNotNull(column='x')
@@ -68,13 +50,6 @@ def understand(predicate: pl.Expr, schema: pl.Schema) -> tuple[Node, bool]:
     Of others Polars may leave out row groups that hold rows it keeps: it computes with bounds in their own type, where
     127 and 1 is -128 of Int8.
 
-    Parameters
-    ----------
-    predicate, schema
-        As for `parse_predicate`.
-
-    Examples
-    --------
     >>> schema = pl.Schema({"a": pl.Int8, "s": pl.String})
     >>> [understand(one, schema)[1] for one in (pl.col("a").is_in([1, 2]) | pl.col("s").is_null(), pl.col("a") + 1 > 2)]
     [True, False]
@@ -109,13 +84,6 @@ def _compares(tree: object) -> bool:
 def conjuncts(predicate: pl.Expr) -> list[pl.Expr]:
     """Cut a filter at its outermost ANDs.
 
-    Parameters
-    ----------
-    predicate : polars.Expr
-        A boolean expression.
-
-    Examples
-    --------
     >>> [str(part) for part in conjuncts((pl.col("a") > 1) & (pl.col("b") | pl.col("c")) & pl.col("d"))]
     ['[(col("a")) > (dyn int: 1)]', '[(col("b")) | (col("c"))]', 'col("d")']
     """
@@ -125,13 +93,6 @@ def conjuncts(predicate: pl.Expr) -> list[pl.Expr]:
 def disjuncts(predicate: pl.Expr) -> list[pl.Expr]:
     """Cut a filter at its outermost ORs.
 
-    Parameters
-    ----------
-    predicate : polars.Expr
-        A boolean expression.
-
-    Examples
-    --------
     >>> [str(part) for part in disjuncts(pl.col("b") | (pl.col("c") & pl.col("d")))]
     ['col("b")', '[(col("c")) & (col("d"))]']
     """

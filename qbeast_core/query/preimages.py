@@ -14,13 +14,11 @@ from qbeast_core.query.atoms import mirror_op
 from qbeast_core.query.nodes import Op
 from qbeast_core.query.terms import Term
 
-__all__ = ["Preimage", "preimage"]
-
+# Comparisons that hold together.
 _Together: TypeAlias = list[tuple[Op, pl.Series]]
-"""Comparisons that hold together."""
 
+# What a function is of, and alternatives, each comparisons that hold for it together.
 Preimage: TypeAlias = tuple[Term, list[_Together]]
-"""What a function is of, and alternatives, each comparisons that hold for it together."""
 
 _MOST_OF: Final[dict[type[pl.DataType], int]] = {
     dtype: (1 << bits - 1) - 1
@@ -28,11 +26,12 @@ _MOST_OF: Final[dict[type[pl.DataType], int]] = {
 }
 _INTEGERS, _FLOATS = tuple(_MOST_OF), (pl.Float32, pl.Float64)
 _NAN: Final = pl.Series([math.nan])
+# Of floats: numbers within which nothing overflows, binary digits that rounding leaves right, digits of the
+# least.
 _SINGLE, _DOUBLE = (Fraction(10) ** 15, 21, 140), (Fraction(10) ** 150, 50, 1060)
-"""Of floats: numbers within which nothing overflows, binary digits that rounding leaves right, digits of the least."""
 
+# Years that dates are sure to reach, before and after the first.
 _YEARS: Final = 200_000
-"""Years that dates are sure to reach, before and after the first."""
 
 _FLAT_ZONES: Final = (None, "UTC")
 
@@ -40,24 +39,6 @@ _FLAT_ZONES: Final = (None, "UTC")
 def preimage(term: Term, op: Op, value: pl.Series) -> Preimage | None:
     """Ask of the column what is asked of a function of it.
 
-    Parameters
-    ----------
-    term : Term
-        What is compared: a sum, difference, product or quotient with a constant, a negative, the year of a date or
-        time, or a time truncated to a unit.
-    op : {"<", "<=", "==", "!=", ">=", ">"}
-        How it compares.
-    value : polars.Series
-        One value, not null.
-
-    Returns
-    -------
-    tuple of Term and list of list of tuple, or None
-        What the function is of, and alternatives, each comparisons that hold together: one of them holds for every
-        row that the filter keeps, and perhaps for more. None: nothing is known.
-
-    Examples
-    --------
     >>> import orjson
     >>> asked = pl.col("x") * 2.0
     >>> term = Term(orjson.loads(asked.meta.serialize(format="json")), asked, pl.Schema({"x": pl.Float64}))
@@ -125,17 +106,10 @@ def _of_truncated(dtype: pl.DataType, every: Term, op: Op, value: pl.Series) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Arithmetic with a constant, as `slope` times what it is of, plus `offset`; exact but for rounding and wrapping.
-
-    Attributes
-    ----------
-    inner : Term
-        What it is of.
-    slope, offset : Fraction
-        The slope is not 0.
-    """
+    """Arithmetic with a constant: `slope * x + offset`, exact but for rounding and wrapping."""
 
     inner: Term
+    # The slope is not 0.
     slope: Fraction
     offset: Fraction
 

@@ -11,8 +11,6 @@ from qbeast_core.query.nodes import IsNull, Node, Nothing, Unknown, all_of, any_
 from qbeast_core.query.predicate import parse_predicate
 from qbeast_core.query.terms import COMPARISONS, Term
 
-__all__ = ["parse_rest"]
-
 _AND, _OR = ("And", "LogicalAnd"), ("Or", "LogicalOr")
 _NEVER_NULL = ("IsNull", "IsNotNull")
 _NULL_WITH_ALL = {
@@ -26,21 +24,6 @@ _ARITHMETIC = ("Plus", "Minus", "Multiply", "TrueDivide")
 def parse_rest(predicate: pl.Expr, schema: pl.Schema) -> Node:
     """Understand which rows a filter leaves out, as far as possible.
 
-    Parameters
-    ----------
-    predicate : polars.Expr
-        A boolean expression.
-    schema : polars.Schema
-        The table's columns.
-
-    Returns
-    -------
-    Node
-        A tree that is true for every row that the filter does not keep, nulls of three-valued logic included, and
-        perhaps for more. Where it cannot be true, every row is kept.
-
-    Examples
-    --------
     >>> parse_rest(pl.col("x").is_null() | (pl.col("x") > 3), pl.Schema({"x": pl.Int64})).children[0]
     IsNotNull(column='x')
     """

@@ -20,47 +20,33 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 if TYPE_CHECKING:
     from qbeast_core.query.drawn import FileDraw
 
-__all__ = ["Matches", "Selection", "SkipReason", "match", "select"]
-
+# Why a file is opened, or what alone keeps it closed.
 SkipReason: TypeAlias = Literal["matches", "replicated copies", "weights", "statistics", "cubes"]
-"""Why a file is opened, or what alone keeps it closed."""
 
 _REASONS: tuple[SkipReason, ...] = get_args(SkipReason)
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class Selection:
-    """What a read opens.
+    """What a read opens."""
 
-    Attributes
-    ----------
-    table : BlockTable
-        What was chosen from; file i is row i of its `files`.
-    opened : BoolArray
-        Files to read, shape (files,). No other holds a row that is wanted.
-    blocks : BoolArray
-        Blocks that may hold a wanted row, shape (blocks,).
-    mixed : BoolArray
-        Opened files that also hold copies, which must not be returned, shape (files,): read them whole and
-        drop the rows of their replicated blocks (known by `BlockTable.first_row` in our files only).
-    page_numbers : I64Array
-        Chosen pages of all opened files that can be read by pages, in the order of files, each numbered
-        from 0 in its file.
-    page_offsets : I64Array
-        Where in `page_numbers` each file begins, and the end, shape (files + 1,).
-    reason_codes : I64Array
-        Why each file is opened or closed, as a place among the values of `SkipReason`, shape (files,).
-    drawn : mapping of int to FileDraw
-        By number of a file, rows that are not drawn by their keys, see `qbeast_core.query.drawn`.
-    """
-
+    # What was chosen from; file i is row i of its `files`.
     table: BlockTable
+    # Files to read, shape (files,). No other holds a row that is wanted.
     opened: BoolArray
+    # Blocks that may hold a wanted row, shape (blocks,).
     blocks: BoolArray
+    # Opened files that also hold copies, which must not be returned, shape (files,): read them whole and drop
+    # the rows of their replicated blocks (known by `BlockTable.first_row` in our files only).
     mixed: BoolArray
+    # Chosen pages of all opened files that can be read by pages, in the order of files, each numbered from 0
+    # in its file.
     page_numbers: I64Array
+    # Where in `page_numbers` each file begins, and the end, shape (files + 1,).
     page_offsets: I64Array
+    # Why each file is opened or closed, as a place among the values of `SkipReason`, shape (files,).
     reason_codes: I64Array
+    # By number of a file, rows that are not drawn by their keys, see `qbeast_core.query.drawn`.
     drawn: Mapping[int, FileDraw] = field(default_factory=dict[int, "FileDraw"])
 
     @cached_property
@@ -103,53 +89,22 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matches:
-    """What may match a filter.
-
-    Attributes
-    ----------
-    table : BlockTable
-        What was asked of.
-    files : BoolArray
-        Files whose statistics do not rule a match out, shape (files,).
-    blocks : BoolArray
-        Blocks of which neither that nor their boxes do, shape (blocks,).
-    """
+    """What may match a filter."""
 
     table: BlockTable
+    # Files whose statistics do not rule a match out, shape (files,).
     files: BoolArray
+    # Blocks of which neither that nor their boxes do, shape (blocks,).
     blocks: BoolArray
 
     def within(self, weights: WeightRange) -> Selection:
-        """Choose what to read for a sample, as `select` does.
-
-        Parameters
-        ----------
-        weights : WeightRange
-            Of the sample.
-        """
+        """Choose what to read for a sample, as `select` does."""
         return _chosen(self, weights)
 
 
 def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) -> Selection:
     """Choose what to read.
 
-    Parameters
-    ----------
-    table : BlockTable
-        The blocks of a snapshot.
-    node : Node
-        Filter; `Unknown()` for none.
-    weights : WeightRange
-        Sample; all rows by default.
-
-    Returns
-    -------
-    Selection
-        Every row that the filter keeps, with a weight in the range, is in an opened file and, where the file
-        is read by pages, in one of these pages.
-
-    Examples
-    --------
     >>> from qbeast_core.query.build import build_block_table
     >>> from qbeast_core.query.nodes import Unknown
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [None], "rules": [None],
@@ -162,15 +117,7 @@ def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
 
 
 def match(table: BlockTable, node: Node) -> Matches:
-    """Tell what may match a filter, whatever the sample: asked once where several samples are chosen.
-
-    Parameters
-    ----------
-    table : BlockTable
-        The blocks of a snapshot.
-    node : Node
-        Filter; `Unknown()` for none.
-    """
+    """Tell what may match a filter, whatever the sample: asked once where several samples are chosen."""
     by_file: dict[Atom, BoolArray] = {}
     return Matches(
         table=table,

@@ -11,20 +11,18 @@ import polars as pl
 from qbeast_core.query.nodes import Atom, Compare, IsIn, IsNotNull, IsNull, Operand, StartsWith
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-__all__ = ["Statistics", "calendar_slack", "known_text_high"]
-
+# Decimals of more digits may have lost some in a writer that goes through float64.
 _SAFE_DIGITS = 15
-"""Decimals of more digits may have lost some in a writer that goes through float64."""
 
+# Up to so many files the bounds of a column are kept: a query costs more than the work on them.
 _FEW_FILES: Final = 1_000
-"""Up to so many files the bounds of a column are kept: a query costs more than the work on them."""
 
 _DAY_MS: Final = 86_400_000
+# The most by which the calendars of two writers differ, and their zones.
 _CALENDAR_DAYS: Final = 14
-"""The most by which the calendars of two writers differ, and their zones."""
 
+# 1900-01-01 in days since 1970.
 _CALENDARS_AGREE: Final = -25_567
-"""1900-01-01 in days since 1970."""
 
 _PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _ABOVE_CUT_TEXT = "\U0010ffff" * 8
@@ -43,24 +41,16 @@ _COUNTS = (
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class Statistics:
-    """Typed statistics of files.
+    """Typed statistics of files."""
 
-    Attributes
-    ----------
-    files : polars.DataFrame
-        `num_records`, and where there are any the structs `min`, `max` and `null_count`; null where unknown.
-    foreign : polars.Series
-        Boolean, one a file: whether another writer made it, who may have left NaN out of the bounds of
-        floats, cut strings and rounded decimals.
-    rows : I64Array
-        Rows of each file, shape (files,); below 1 where unknown.
-    doubtful : polars.Series
-        Boolean, one a file: whether the log contradicts itself about it, so that nothing it says is relied on.
-    """
-
+    # `num_records`, and where there are any the structs `min`, `max` and `null_count`; null where unknown.
     files: pl.DataFrame
+    # Boolean, one a file: whether another writer made it, who may have left NaN out of the bounds of floats,
+    # cut strings and rounded decimals.
     foreign: pl.Series
+    # Rows of each file, shape (files,); below 1 where unknown.
     rows: I64Array
+    # Boolean, one a file: whether the log contradicts itself about it, so that nothing it says is relied on.
     doubtful: pl.Series
     _known: dict[Operand, pl.DataFrame] = field(
         default_factory=dict[Operand, pl.DataFrame], init=False, repr=False
@@ -122,13 +112,6 @@ def known_text_high(high: pl.Expr) -> pl.Expr:
     deltalake takes a character from U+100000 on that a log spells by two escapes (``\udbff\udfff``) for one that is
     0x10000 lower. Lower bounds bear that.
 
-    Parameters
-    ----------
-    high : polars.Expr
-        Of type String.
-
-    Examples
-    --------
     >>> pl.DataFrame({"high": ["b", "z\U000fffff"]}).select(known_text_high(pl.col("high")))["high"].to_list()
     ['b', None]
     """
@@ -138,17 +121,7 @@ def known_text_high(high: pl.Expr) -> pl.Expr:
 def calendar_slack(
     dtype: pl.DataType, low: pl.Expr, high: pl.Expr, *, foreign: pl.Expr
 ) -> tuple[pl.Expr, pl.Expr]:
-    """Widen bounds of old dates and times: a writer may count them otherwise in a log than in a file.
-
-    Parameters
-    ----------
-    dtype : polars.DataType
-        Date or Datetime.
-    low, high : polars.Expr
-        Bounds of that type.
-    foreign : polars.Expr
-        Whether another writer made the file.
-    """
+    """Widen bounds of old dates and times: a writer may count them otherwise in a log than in a file."""
     unit = 1 if isinstance(dtype, pl.Date) else _DAY_MS * _PER_MS[getattr(dtype, "time_unit", "us")]
     slack, since = _CALENDAR_DAYS * unit, _CALENDARS_AGREE * unit
     first, last = (bound.to_physical().cast(pl.Int64) for bound in (low, high))

@@ -13,8 +13,7 @@ from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MOST_ROWS, parse_blocks
 from qbeast_core.tree.columns import text_column
 
-__all__ = ["BLOCK_SCHEMA", "contradicted_files", "decode_tags", "misnamed_cubes"]
-
+# One row a block; `file` counts the files of a snapshot from 0.
 BLOCK_SCHEMA = pl.Schema(
     {
         "file": pl.Int64,
@@ -25,7 +24,6 @@ BLOCK_SCHEMA = pl.Schema(
         "replicated": pl.Boolean,
     }
 )
-"""One row a block; `file` counts the files of a snapshot from 0."""
 
 _JSON = pl.List(
     pl.Struct(
@@ -45,22 +43,7 @@ _LEAST_KEYS = 4  # of a block; the fifth is `replicated`
 
 
 def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
-    """Decode the index tags of a snapshot's files, whatever their layout.
-
-    Parameters
-    ----------
-    files : polars.DataFrame
-        Columns `blocks`, and those of the layout before 0.6.0, of which a file is one block (format 11): `cube`,
-        `state`, `min_weight`, `max_weight` and `element_count`.
-
-    Returns
-    -------
-    blocks : polars.DataFrame
-        `BLOCK_SCHEMA` and `legacy` (of the layout before 0.6.0), in the order of files and of each tag. No row is
-        promised to lie below the threshold of a block that is `legacy`; it may be null.
-    corrupt : list of int
-        Files whose tag cannot be read; they have no blocks here.
-    """
+    """Decode the index tags of a snapshot's files, whatever their layout."""
     numbered = files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
         pl.col("blocks", "cube", "state").cast(pl.String),
@@ -90,20 +73,6 @@ def _flat_tags(files: pl.DataFrame) -> pl.DataFrame:
 def _decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     """Decode `blocks` tags.
 
-    Parameters
-    ----------
-    texts : polars.DataFrame
-        Columns `file` (int64, ascending) and `blocks` (the tag's text, not null).
-
-    Returns
-    -------
-    blocks : polars.DataFrame
-        Schema `BLOCK_SCHEMA`, in the order of files and of each tag.
-    corrupt : list of int
-        Files whose tag cannot be read; they have no blocks here.
-
-    Examples
-    --------
     >>> texts = pl.DataFrame({"file": [0, 1], "blocks": [
     ...     '[{"cubeId":"w","minWeight":-5,"maxWeight":7,"elementCount":2},]', "oops"]})
     >>> blocks, corrupt = _decode_blocks(texts)
@@ -130,21 +99,6 @@ def _decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
 def contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
     """Return the numbers of files whose blocks cannot be true: nothing that the log says of them is relied on.
 
-    Parameters
-    ----------
-    files : polars.DataFrame
-        As a snapshot has them, file i in row i: `num_records` and, where it tells, `miscounted`.
-    blocks : polars.DataFrame
-        As `decode_tags` gives them.
-
-    Returns
-    -------
-    polars.Series
-        int64, ascending: files with blocks that do not sum to their rows, or with a block whose smallest weight is
-        above its threshold. Thresholds of flat tags say nothing, and files of copies stay closed in any case.
-
-    Examples
-    --------
     >>> files = pl.DataFrame({"num_records": [2, 2, None]})
     >>> blocks = pl.DataFrame({"file": [0, 1, 2], "min_weight": [1, 1, 9], "max_weight": [5, 5, 5],
     ...     "rows": [2, 3, 4], "replicated": [False] * 3, "legacy": [False] * 3})
@@ -169,15 +123,6 @@ def contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
 def misnamed_cubes(texts: pl.Series, *, dimensions: int) -> pl.Series:
     """Return the texts that name no cube, each once.
 
-    Parameters
-    ----------
-    texts : polars.Series
-        As blocks have them.
-    dimensions : int
-        Number of indexed columns, 1 or more.
-
-    Examples
-    --------
     >>> misnamed_cubes(pl.Series(["", "w", "#", "#"]), dimensions=2).to_list()
     ['#']
     """

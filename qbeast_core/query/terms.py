@@ -10,18 +10,16 @@ import polars as pl
 from qbeast_core.query.atoms import keeps_order
 from qbeast_core.query.nodes import Op, Operand
 
-__all__ = ["BOUNDS", "COMPARISONS", "Term"]
-
+# What the engine calls comparisons.
 COMPARISONS: dict[str, Op] = {"Lt": "<", "LtEq": "<=", "Eq": "==", "NotEq": "!=", "GtEq": ">=", "Gt": ">"}
-"""What the engine calls comparisons."""
 
+# How the two bounds of an interval compare, by which of them is closed.
 BOUNDS: dict[str, tuple[Op, Op]] = {
     "Both": (">=", "<="),
     "Left": (">=", "<"),
     "Right": (">", "<="),
     "None": (">", "<"),
 }
-"""How the two bounds of an interval compare, by which of them is closed."""
 
 _PURE_FUNCTIONS = ("TemporalExpr", "StringExpr", "Negate", "Abs")
 _TIME_CASTS = ("Date", "CastTimeUnit", "ConvertTimeZone")
@@ -29,19 +27,11 @@ _TIME_CASTS = ("Date", "CastTimeUnit", "ConvertTimeZone")
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A part of a filter, seen twice.
+    """A part of a filter, seen twice."""
 
-    Attributes
-    ----------
-    tree : object
-        What it is: the engine's own serialisation, decoded from JSON. It loses NaN and infinities.
-    expr : polars.Expr
-        The same part, for the engine to evaluate.
-    schema : polars.Schema
-        The table's columns.
-    """
-
+    # What it is: the engine's own serialisation, decoded from JSON. It loses NaN and infinities.
     tree: Any
+    # The same part, for the engine to evaluate.
     expr: pl.Expr
     schema: pl.Schema
 

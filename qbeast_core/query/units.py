@@ -7,38 +7,20 @@ import polars as pl
 
 from qbeast_core.space.arrays import F64Array
 
-__all__ = ["clock_slack", "number_bounds"]
-
 _MS_PER_DAY = 86_400_000.0
 _UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+# Relative; some hundred times what a conversion of a decimal to float64 may lose.
 _DECIMAL_SLACK = 1e-12
-"""Relative; some hundred times what a conversion of a decimal to float64 may lose."""
 
 _LOCAL_MIDNIGHT_MS = 36 * 3_600_000.0
 _JULIAN_MS = 14 * _MS_PER_DAY
+# 1583-01-01: calendars of JVM writers agree from here on.
 _GREGORIAN_MS = -12_212_553_600_000.0
-"""1583-01-01: calendars of JVM writers agree from here on."""
 
 
 def number_bounds(values: pl.Series, column: pl.DataType) -> tuple[F64Array, F64Array] | None:
     """Enclose literals in the format's numbers.
 
-    Parameters
-    ----------
-    values : polars.Series
-        Literals a column is compared with, none null.
-    column : polars.DataType
-        The column's own type.
-
-    Returns
-    -------
-    tuple of F64Array, or None
-        Lower and upper bounds, shape (n,): a row that compares with a literal as ``>=`` has a number not
-        below the lower bound, as ``<=`` not above the upper one, whatever widening casts it went through.
-        None when the two types have no common numbers.
-
-    Examples
-    --------
     >>> from datetime import date
     >>> [bound.tolist() for bound in number_bounds(pl.Series([date(1970, 1, 2)]), pl.Date())]
     [[86400000.0], [86400000.0]]
@@ -69,20 +51,7 @@ def _instants(values: pl.Series, column: pl.DataType) -> tuple[F64Array, F64Arra
 
 
 def clock_slack(lower: F64Array, upper: F64Array, column: pl.DataType) -> tuple[F64Array, F64Array]:
-    """Widen bounds for files whose writer had another time zone or calendar (format 4).
-
-    Parameters
-    ----------
-    lower, upper : F64Array
-        Milliseconds since 1970 UTC, shape (n,).
-    column : polars.DataType
-        The column's own type; only dates and timestamps are widened.
-
-    Returns
-    -------
-    tuple of F64Array
-        Dates are 36 hours wider, and before 1583 both kinds 14 days more, on both sides.
-    """
+    """Widen bounds for files whose writer had another time zone or calendar (format 4)."""
     if not isinstance(column, (pl.Date, pl.Datetime)):
         return lower, upper
     zone = _LOCAL_MIDNIGHT_MS if isinstance(column, pl.Date) else 0.0

@@ -6,22 +6,14 @@ from dataclasses import dataclass
 
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 
-__all__ = ["ALL_WEIGHTS", "WeightRange"]
-
 
 @dataclass(frozen=True, slots=True)
 class WeightRange:
-    """The rows with ``from_ <= weight < to``.
+    """The rows with ``from_ <= weight < to``."""
 
-    Attributes
-    ----------
-    from_ : int
-        Smallest weight, in -2147483648 .. 2147483647.
-    to : int
-        End, excluded, in -2147483648 .. 2147483648: the last one takes weight 2147483647 in.
-    """
-
+    # Smallest weight, in -2147483648 .. 2147483647.
     from_: int
+    # End, excluded, in -2147483648 .. 2147483648: the last one takes weight 2147483647 in.
     to: int
 
     @property
@@ -45,5 +37,5 @@ class WeightRange:
         return self.from_ >= self.to
 
 
+# What a read without a sample takes.
 ALL_WEIGHTS = WeightRange(MIN_WEIGHT, MAX_WEIGHT + 1)
-"""What a read without a sample takes."""

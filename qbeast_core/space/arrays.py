@@ -5,16 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "BoolArray",
-    "F64Array",
-    "I32Array",
-    "I64Array",
-    "U8Array",
-    "U32Array",
-    "U64Array",
-]
-
 BoolArray = npt.NDArray[np.bool_]
 F64Array = npt.NDArray[np.float64]
 I32Array = npt.NDArray[np.int32]

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
 
-__all__ = ["IndexColumn", "NumberColumn", "NumberKind", "StringColumn"]
-
 NumberKind = Literal["int8", "int16", "int32", "int64", "float32", "float64", "date", "timestamp", "decimal"]
 
 _DTYPES: dict[NumberKind, str] = {"date": "int32", "timestamp": "int64", "decimal": "int64"}
@@ -23,27 +21,6 @@ _NARROW_DECIMAL = 18
 class NumberColumn:
     """One column of numbers, dates, timestamps or decimals.
 
-    Parameters
-    ----------
-    kind
-        What the values are.
-    values
-        Shape (n,) of the dtype that `kind` names. `date` is int32 days and `timestamp` int64
-        microseconds since 1970-01-01 UTC. `decimal` is the unscaled value: int64 of shape (n,) for a
-        precision up to 18, else int64 of shape (n, 2), the low and the high word of 128 bits.
-        Values at nulls are arbitrary.
-    nulls
-        True where the row is null, shape (n,); None when no row is.
-    precision, scale
-        Declared digits of a decimal and those after its point; 0 for other kinds.
-
-    Raises
-    ------
-    InvalidInputError
-        Dtype or shape do not fit the kind.
-
-    Examples
-    --------
     >>> prices = NumberColumn("float64", np.array([1.5, 2.5, 0.0]), np.array([False, False, True]))
     >>> len(prices), prices.slice(1, 3).values.tolist()
     (3, [2.5, 0.0])
@@ -80,22 +57,6 @@ class NumberColumn:
 class StringColumn:
     """One column of UTF-8 strings, laid out as Arrow lays out a large string array.
 
-    Parameters
-    ----------
-    data
-        All bytes, uint8. Need not start at the first row nor end at the last.
-    offsets
-        int64 of shape (n + 1,), ascending: row i is ``data[offsets[i]:offsets[i + 1]]``.
-    nulls
-        True where the row is null, shape (n,); None when no row is. Bytes of a null row are ignored.
-
-    Raises
-    ------
-    InvalidInputError
-        A dtype or the shape of the offsets does not fit.
-
-    Examples
-    --------
     >>> text = StringColumn(np.frombuffer(b"abcde", np.uint8), np.array([0, 2, 2, 5]))
     >>> len(text), text.slice(1, 3).offsets.tolist()
     (3, [2, 2, 5])
@@ -120,8 +81,8 @@ class StringColumn:
         return StringColumn(self.data, self.offsets[start : stop + 1], nulls)
 
 
+# What a table may be indexed by.
 IndexColumn = NumberColumn | StringColumn
-"""What a table may be indexed by."""
 
 
 def _check_nulls(nulls: BoolArray | None, rows: int) -> None:

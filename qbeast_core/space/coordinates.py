@@ -26,14 +26,6 @@ from qbeast_core.spec.transformation import (
     typed_number,
 )
 
-__all__ = [
-    "coordinates_of_numbers",
-    "null_coordinate",
-    "number_values",
-    "string_quantile_bounds",
-    "to_coordinates",
-]
-
 _BLOCK_ROWS = 1 << 16
 _LARGEST_HASH = 0x7FFFFFFF
 
@@ -41,27 +33,6 @@ _LARGEST_HASH = 0x7FFFFFFF
 def to_coordinates(transformation: Transformation, column: IndexColumn) -> F64Array:
     """Give the coordinate of every row along one indexed column.
 
-    Parameters
-    ----------
-    transformation
-        What the revision stores for the column.
-    column
-        The column's values.
-
-    Returns
-    -------
-    F64Array
-        Shape (n,), in [0, 1], never NaN. Monotone in the value, hashes aside. A NaN has 1.0, infinities
-        the nearest end, values outside a range its end, nulls `null_coordinate`. Hashes take NaN as text,
-        and the constant transformations of older writers give 0.0 for every value.
-
-    Raises
-    ------
-    InvalidInputError
-        The transformation is not for such a column.
-
-    Examples
-    --------
     >>> from qbeast_core.spec.transformation import linear_transformation
     >>> price = linear_transformation("DoubleDataType", min_number=0, max_number=10, null_value=5)
     >>> column = NumberColumn("float64", np.array([2.5, np.nan, 0.0]), np.array([False, False, True]))
@@ -83,28 +54,6 @@ def coordinates_of_numbers(
 ) -> F64Array:
     """Give the coordinates of numbers, such as the literals of a predicate.
 
-    Parameters
-    ----------
-    transformation
-        What the revision stores for the column; no hash, whose text depends on the column's type.
-    values
-        Shape (n,), in the units of `number_values`, no nulls.
-    first
-        Of quantiles equal to a value, take the first instead of the last: `to_coordinates` takes the last, other
-        writers any.
-
-    Returns
-    -------
-    F64Array
-        Shape (n,), as `to_coordinates` gives them.
-
-    Raises
-    ------
-    InvalidInputError
-        The transformation is a hash or for strings.
-
-    Examples
-    --------
     >>> quantiles = CDFNumericQuantilesTransformation(quantiles=(0.0, 3.0, 3.0), data_type="DoubleDataType")
     >>> [coordinates_of_numbers(quantiles, np.array([3.0]), first=one).tolist() for one in (True, False)]
     [[0.5], [1.0]]
@@ -123,8 +72,6 @@ def coordinates_of_numbers(
 def null_coordinate(transformation: Transformation) -> float:
     """Give the coordinate of null.
 
-    Examples
-    --------
     >>> null_coordinate(HashTransformation(null_value=-737119)) == (-1225754825 & 0x7FFFFFFF) / 0x7FFFFFFF
     True
     """

@@ -12,10 +12,8 @@ from qbeast_core.errors import InvalidInputError, InvalidMetadataError
 from qbeast_core.space.arrays import BoolArray, F64Array, U8Array, U64Array
 from qbeast_core.space.columns import StringColumn
 
-__all__ = ["MAX_DEPTH", "Cubes", "cube_boxes", "decode_cubes", "encode_cubes"]
-
+# Levels below the root; two coordinates that part later share a cube.
 MAX_DEPTH = 32
-"""Levels below the root; two coordinates that part later share a cube."""
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _INVALID = 255
@@ -27,20 +25,6 @@ _DIGITS[_ALPHABET] = np.arange(64, dtype=np.uint8)
 class Cubes:
     """Many cubes of one space.
 
-    Parameters
-    ----------
-    depth
-        Levels below the root, uint8 of shape (n,), at most `MAX_DEPTH`.
-    cells
-        uint64 of shape (n, d): the number, in 0 .. 2**depth - 1, of the cell covered along each dimension.
-
-    Raises
-    ------
-    InvalidInputError
-        A dtype or shape does not fit.
-
-    Examples
-    --------
     >>> cubes = Cubes(np.array([1, 2], np.uint8), np.array([[0, 1], [3, 0]], np.uint64))
     >>> cubes.dimensions, len(cubes)
     (2, 2)
@@ -67,13 +51,6 @@ class Cubes:
 def cube_boxes(cubes: Cubes) -> tuple[F64Array, F64Array]:
     """Give the box of each cube: from `lower`, included, to `upper`, excluded unless it is 1.0.
 
-    Returns
-    -------
-    lower, upper
-        Shape (n, d), exact.
-
-    Examples
-    --------
     >>> cube_boxes(Cubes(np.array([2], np.uint8), np.array([[0, 3]], np.uint64)))
     (array([[0.  , 0.75]]), array([[0.25, 1.  ]]))
     """
@@ -85,26 +62,6 @@ def cube_boxes(cubes: Cubes) -> tuple[F64Array, F64Array]:
 def decode_cubes(texts: Sequence[str] | StringColumn, *, dimensions: int) -> Cubes:
     """Read cubes from their text form.
 
-    Parameters
-    ----------
-    texts
-        One text a cube, no nulls; the empty text is the root.
-    dimensions
-        Number of indexed columns, at least 1.
-
-    Returns
-    -------
-    Cubes
-        In the order of `texts`.
-
-    Raises
-    ------
-    InvalidMetadataError
-        A text (named in the message) is no cube of that many dimensions, or one deeper than `MAX_DEPTH`. It is a
-        `ValueError`.
-
-    Examples
-    --------
     >>> cubes = decode_cubes(["", "wg"], dimensions=2)
     >>> cubes.depth.tolist(), cubes.cells.tolist()
     ([0, 2], [[0, 0], [3, 2]])
@@ -135,8 +92,6 @@ def decode_cubes(texts: Sequence[str] | StringColumn, *, dimensions: int) -> Cub
 def encode_cubes(cubes: Cubes) -> list[str]:
     """Write cubes in their text form.
 
-    Examples
-    --------
     >>> encode_cubes(Cubes(np.array([2, 0], np.uint8), np.array([[3, 2], [0, 0]], np.uint64)))
     ['wg', '']
     """

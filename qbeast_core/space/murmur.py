@@ -8,8 +8,6 @@ import numpy.typing as npt
 
 from qbeast_core.space.arrays import I64Array, U32Array
 
-__all__ = ["finalize", "fold_words", "mix"]
-
 _C1, _C2, _ADD = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B64)
 _F1, _F2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 _FIVE, _R13, _R15, _R16, _R17, _R19 = (np.uint32(n) for n in (5, 13, 15, 16, 17, 19))
@@ -22,15 +20,7 @@ _INVERSE_F1, _INVERSE_F2, _MASK = 0xA5CB9243, 0x7ED1B41D, 0xFFFFFFFF
 
 
 def mix(state: U32Array, words: U32Array) -> None:
-    """Mix one word into each running hash.
-
-    Parameters
-    ----------
-    state
-        Running hashes, uint32 of shape (n,), changed in place.
-    words
-        One word a row, uint32 of shape (n,), with any strides.
-    """
+    """Mix one word into each running hash."""
     mixed = words * _C1
     spare = mixed >> _R17
     mixed <<= _R15
@@ -61,17 +51,6 @@ def fold_words(state: U32Array, window: U32Array, starts: I64Array, counts: I64A
     """Mix a run of words of any length into each running hash.
 
     Row i mixes ``window[starts[i] + step * w]`` for w in 0 .. counts[i] - 1, in that order.
-
-    Parameters
-    ----------
-    state
-        Running hashes, uint32 of shape (n,), changed in place.
-    window
-        Words to pick from, uint32. They may overlap: a view with strides of one byte will do.
-    starts, counts
-        First word and number of words of each row, shape (n,).
-    step
-        Distance between a row's words, in elements of `window`.
     """
     if len(state) == 0:
         return

@@ -9,8 +9,6 @@ import numpy as np
 
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 
-__all__ = ["number_ranks"]
-
 _BLOCK_ROWS = 1 << 16
 _BUCKETS = 1 << 13
 
@@ -18,22 +16,6 @@ _BUCKETS = 1 << 13
 def number_ranks(quantiles: Sequence[float], values: F64Array, *, first: bool = False) -> F64Array:
     """Give the rank of each value among the quantiles, as a share.
 
-    Parameters
-    ----------
-    quantiles
-        At least two finite numbers that never decrease.
-    values
-        Shape (n,), of any size; NaN counts as larger than all.
-    first
-        Of quantiles equal to a value, take the first instead of the last.
-
-    Returns
-    -------
-    F64Array
-        Shape (n,), in [0, 1], monotone in the value: i / (len - 1) at quantile i, linear between two.
-
-    Examples
-    --------
     >>> number_ranks([0.0, 10.0, 20.0], np.array([-1.0, 0.0, 5.0, 20.0, np.nan])).tolist()
     [0.0, 0.0, 0.25, 1.0, 1.0]
     """

@@ -11,37 +11,16 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import I64Array, U8Array
 from qbeast_core.space.columns import NumberColumn
 
-__all__ = ["number_text"]
-
+# Java spells smaller and larger floats with an exponent.
 _PLAIN_FROM, _PLAIN_TO = 1e-3, 1e7
-"""Java spells smaller and larger floats with an exponent."""
 
+# Nineteen digits and a sign.
 _INTEGER_WIDTH = 20
-"""Nineteen digits and a sign."""
 
 
 def number_text(column: NumberColumn) -> tuple[U8Array, I64Array, I64Array]:
     """Spell every number as Java's ``toString`` does.
 
-    Parameters
-    ----------
-    column
-        Integers, floats or decimals. Nulls come out as arbitrary text.
-
-    Returns
-    -------
-    data, starts, lengths
-        ASCII bytes, and int64 of shape (n,): row i is ``data[starts[i]:starts[i] + lengths[i]]``. Floats
-        are the shortest text that reads back the same, -0.0 is ``0.0``; decimals are plain, with all
-        digits of their scale.
-
-    Raises
-    ------
-    InvalidInputError
-        The column holds dates or timestamps, which have no such text.
-
-    Examples
-    --------
     >>> data, starts, lengths = number_text(NumberColumn("float64", np.array([1.0, 1.234e-5])))
     >>> [data[start:][:length].tobytes() for start, length in zip(starts, lengths)]
     [b'1.0', b'1.234E-5']

@@ -7,13 +7,11 @@ import numpy as np
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.space.columns import NumberColumn
 
-__all__ = ["number_values"]
-
 _MS_PER_DAY = 86_400_000.0
 _US_PER_MS = 1000
 _EXACT_INTEGER = 2**53
+# Up to here a power of ten is a float64.
 _EXACT_SCALE = 22
-"""Up to here a power of ten is a float64."""
 
 _SPLITTER = float(2**27 + 1)
 _TOO_CLOSE = 2.0**-95
@@ -22,19 +20,6 @@ _TOO_CLOSE = 2.0**-95
 def number_values(column: NumberColumn) -> F64Array:
     """Give the numbers that a transformation scales, the same at write and at query time.
 
-    Parameters
-    ----------
-    column
-        Any numbers. Nulls come out as arbitrary values.
-
-    Returns
-    -------
-    F64Array
-        Shape (n,): milliseconds since 1970-01-01 UTC for timestamps (floored) and dates; the nearest
-        float64, ties to even, for integers and decimals. Never decreases as the column's value grows.
-
-    Examples
-    --------
     >>> number_values(NumberColumn("timestamp", np.array([-1, 1999]))).tolist()
     [-1.0, 1.0]
     >>> number_values(NumberColumn("decimal", np.array([150]), precision=9, scale=2)).tolist()

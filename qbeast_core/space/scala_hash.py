@@ -7,8 +7,6 @@ import numpy as np
 from qbeast_core.space.arrays import I32Array, I64Array, U8Array
 from qbeast_core.space.murmur import finalize, fold_words
 
-__all__ = ["bytes_hash", "span_hash"]
-
 _SEED = 0x3C074A61
 _BLOCK_ROWS = 1 << 16
 
@@ -18,20 +16,6 @@ def bytes_hash(data: U8Array, offsets: I64Array) -> I32Array:
 
     Every byte, sign-extended, is mixed as one 32-bit word. This is not murmur3_x86_32.
 
-    Parameters
-    ----------
-    data
-        All bytes, uint8.
-    offsets
-        Ascending, shape (n + 1,): row i is ``data[offsets[i]:offsets[i + 1]]``.
-
-    Returns
-    -------
-    I32Array
-        One hash a row, shape (n,).
-
-    Examples
-    --------
     >>> bytes_hash(np.frombuffer(b"aabcd", np.uint8), np.array([0, 0, 1, 5])).tolist()
     [-1579025880, -185275570, -1200447635]
     """

@@ -10,10 +10,8 @@ from qbeast_core.space.arrays import I32Array, I64Array, U8Array, U32Array, U64A
 from qbeast_core.space.columns import IndexColumn, NumberColumn, StringColumn
 from qbeast_core.space.murmur import finalize, fold_words, mix
 
-__all__ = ["spark_hash"]
-
+# The scratch arrays of a block fit the second-level cache: twice as fast as a million rows at once.
 _BLOCK_ROWS = 1 << 16
-"""The scratch arrays of a block fit the second-level cache: twice as fast as a million rows at once."""
 
 _INT_BYTES, _LONG_BYTES = np.uint32(4), np.uint32(8)
 
@@ -21,29 +19,8 @@ _INT_BYTES, _LONG_BYTES = np.uint32(4), np.uint32(8)
 def spark_hash(columns: Sequence[IndexColumn], *, rows: int | None = None, seed: int = 42) -> I32Array:
     """Hash every row as Spark's ``hash(columns...)`` does, bit for bit.
 
-    Parameters
-    ----------
-    columns
-        Index columns, in order, of one length. int8, int16, int32 and dates hash as 32-bit numbers;
-        int64, timestamps (microseconds) and decimals of precision up to 18 as 64-bit numbers; wider
-        decimals as the shortest big-endian bytes of their unscaled value; -0.0 as 0.0, every NaN as
-        one. A null leaves the row's running hash as it is.
-    rows
-        Number of rows; needed where there are no columns, else taken from the first.
-    seed
-        Running hash before the first column.
-
-    Returns
-    -------
-    I32Array
-        One hash a row, shape (n,): the row's weight.
-
-    Notes
-    -----
     Widening a column from int32 to int64 changes its hashes, so does the scale of a decimal.
 
-    Examples
-    --------
     >>> ids = NumberColumn("int32", np.array([1, 2, 0], np.int32), np.array([False, False, True]))
     >>> spark_hash([ids]).tolist()
     [-559580957, 1765031574, 42]

@@ -13,8 +13,6 @@ import numpy as np
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array, U64Array
 from qbeast_core.space.columns import StringColumn
 
-__all__ = ["string_ranks"]
-
 _BLOCK_ROWS = 1 << 16
 
 # A string is searched as 64-bit words: seven bytes, then how many bytes it has left, 8 for more than
@@ -27,23 +25,6 @@ _KEEP = np.array([(1 << 64) - (1 << 8 * (8 - kept)) for kept in range(_MORE)], n
 def string_ranks(quantiles: Sequence[str], column: StringColumn, *, first: bool = False) -> F64Array:
     """Give the rank of each string among the quantiles, as a share.
 
-    Parameters
-    ----------
-    quantiles
-        At least two strings. They are sorted by their UTF-8 bytes here; they may repeat.
-    column
-        Nulls come out as arbitrary ranks.
-    first
-        Of quantiles equal to a string, take the first instead of the last.
-
-    Returns
-    -------
-    F64Array
-        Shape (n,), in [0, 1], monotone in the bytes: i / (len - 1), quantile i being the last one that is
-        not above the string; 0 below all.
-
-    Examples
-    --------
     >>> text = StringColumn(np.frombuffer(b"abbccc", np.uint8), np.array([0, 0, 1, 2, 6]))
     >>> string_ranks(["a", "b", "c"], text).tolist()
     [0.0, 0.0, 0.5, 0.5]

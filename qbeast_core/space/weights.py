@@ -8,11 +8,9 @@ import numpy as np
 
 from qbeast_core.space.arrays import F64Array, I32Array
 
-__all__ = ["MAX_WEIGHT", "MIN_WEIGHT", "fraction_to_weight", "weight_to_fraction"]
-
 MIN_WEIGHT = -(2**31)
+# The threshold of a leaf: it takes every row.
 MAX_WEIGHT = 2**31 - 1
-"""The threshold of a leaf: it takes every row."""
 
 _OFFSET, _RANGE = 2.0**31, 2.0**32 - 1
 
@@ -24,8 +22,6 @@ def weight_to_fraction(weight: I32Array) -> F64Array: ...
 def weight_to_fraction(weight: int | I32Array) -> float | F64Array:
     """Give the share of all weights that lie below: 0.0 for `MIN_WEIGHT`, 1.0 for `MAX_WEIGHT`.
 
-    Examples
-    --------
     >>> weight_to_fraction(MIN_WEIGHT), weight_to_fraction(MAX_WEIGHT)
     (0.0, 1.0)
     """
@@ -41,13 +37,6 @@ def fraction_to_weight(fraction: F64Array) -> I32Array: ...
 def fraction_to_weight(fraction: float | F64Array) -> int | I32Array:
     """Give the weight below which lies `fraction` of all weights, truncated towards zero.
 
-    Parameters
-    ----------
-    fraction
-        A share, not NaN. Below 0 it counts as 0, above 1 as 1.
-
-    Examples
-    --------
     >>> fraction_to_weight(0.1), fraction_to_weight(1.0)
     (-1717986918, 2147483647)
     """

@@ -12,8 +12,6 @@ from pydantic.alias_generators import to_camel
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.plain_text import shortened
 
-__all__ = ["Number", "SpecModel", "invalid_metadata", "read_text", "refuse_repeated_keys"]
-
 T = TypeVar("T")
 
 Number: TypeAlias = int | float
@@ -59,15 +57,7 @@ def invalid_metadata(what: str, text: str, problems: Iterable[str]) -> InvalidMe
 
 
 def refuse_repeated_keys(text: str, *, what: str) -> None:
-    """Raise `InvalidMetadataError` where JSON text names a key twice: readers differ on which one counts.
-
-    Parameters
-    ----------
-    text : str
-        JSON that could be read: so it is not nested too deep.
-    what : str
-        What it is, for the message.
-    """
+    """Raise `InvalidMetadataError` where JSON text names a key twice: readers differ on which one counts."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

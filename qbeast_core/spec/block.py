@@ -12,16 +12,6 @@ from pydantic import AliasChoices, Field, TypeAdapter
 
 from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
 
-__all__ = [
-    "MOST_ROWS",
-    "Block",
-    "BlocksDialect",
-    "block_from_flat_tags",
-    "blocks_dialect",
-    "dump_blocks",
-    "parse_blocks",
-]
-
 MOST_ROWS: Final = 2**40
 """More rows than any file holds: sums of such numbers over all files of a table stay within 64 bits."""
 
@@ -70,14 +60,6 @@ def parse_blocks(text: str) -> list[Block]:
     Both spellings are read, unknown keys are ignored, a missing ``replicated`` is false, and the list may end
     with a comma, as it does in the published example.
 
-    Raises
-    ------
-    InvalidMetadataError
-        If `text` is no JSON list of blocks, or a key or a cube is told twice; the message lists the
-        problems.
-
-    Examples
-    --------
     >>> parse_blocks('[{"cubeId":"w","minWeight":-5,"maxWeight":7,"elementCount":2},]')
     [Block(cube='w', min_weight=-5, max_weight=7, element_count=2, replicated=False)]
     """
@@ -87,8 +69,6 @@ def parse_blocks(text: str) -> list[Block]:
 def dump_blocks(blocks: Sequence[Block], *, dialect: BlocksDialect) -> str:
     """Return the ``blocks`` tag: compact JSON, keys spelled and ordered as the dialect has them.
 
-    Examples
-    --------
     >>> dump_blocks([Block("w", -5, 7, 2)], dialect="documented")
     '[{"cube":"w","minWeight":-5,"maxWeight":7,"replicated":false,"elementCount":2}]'
     >>> dump_blocks([Block("w", -5, 7, 2)], dialect="qbeast-spark")
@@ -101,8 +81,6 @@ def dump_blocks(blocks: Sequence[Block], *, dialect: BlocksDialect) -> str:
 def blocks_dialect(text: str) -> BlocksDialect | None:
     """Return the spelling a ``blocks`` tag is written in; None if it names no cube.
 
-    Examples
-    --------
     >>> blocks_dialect('[{"cubeId":"","minWeight":-5}]')
     'qbeast-spark'
     """
@@ -117,13 +95,6 @@ def block_from_flat_tags(tags: Mapping[str, str]) -> Block:
 
     It is replicated if its ``state`` is REPLICATED or ANNOUNCED: the rows then also live in descendants.
 
-    Raises
-    ------
-    InvalidMetadataError
-        If a tag is missing or not a number.
-
-    Examples
-    --------
     >>> block_from_flat_tags({"state": "FLOODED", "cube": "A", "revision": "1", "minWeight": "-5",
     ...                       "maxWeight": "7", "elementCount": "2"})
     Block(cube='A', min_weight=-5, max_weight=7, element_count=2, replicated=False)

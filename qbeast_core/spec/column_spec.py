@@ -7,8 +7,6 @@ from typing import Final, Literal, TypeAlias
 
 from qbeast_core.errors import InvalidColumnsError
 
-__all__ = ["KINDS", "ColumnKind", "ColumnSpec", "parse_column_spec"]
-
 ColumnKind: TypeAlias = Literal["auto", "linear", "hashing", "quantiles", "histogram"]
 
 _KINDS: Final[dict[str, ColumnKind]] = {
@@ -50,13 +48,6 @@ def parse_column_spec(text: str) -> ColumnSpec:
     What follows the last colon is a kind only if it is a known one (``hash`` and ``quantile`` are accepted
     too); else the colon belongs to the name.
 
-    Raises
-    ------
-    InvalidColumnsError
-        If the name is empty.
-
-    Examples
-    --------
     >>> parse_column_spec("price:quantile")
     ColumnSpec(name='price', kind='quantiles')
     >>> parse_column_spec("ns:price")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["INTEGER_DATA_TYPES", "DataType", "OrderedDataType"]
-
 OrderedDataType: TypeAlias = Literal[
     "DoubleDataType",
     "IntegerDataType",

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
-__all__ = ["FilePath", "PathKind"]
-
 PathKind: TypeAlias = Literal["inside", "absolute", "address", "astray"]
 """Where a path leads: below the table's root, to an absolute path of the local disk, to an address of an object
 store; or ``astray``: up (``..``), to another host, or to what readers would not agree about."""
@@ -48,13 +46,6 @@ class FilePath:
     def of_log(spelled: str) -> FilePath:
         """Read a path as it stands in the log: a URI, percent-encoded.
 
-        Parameters
-        ----------
-        spelled : str
-            ``path`` of an action, or the path of a deletion vector.
-
-        Examples
-        --------
         >>> FilePath.of_log("k/a%20b.parquet").text, FilePath.of_log("file:///x/100%25.parquet").text
         ('k/a b.parquet', '/x/100%.parquet')
         """
@@ -65,8 +56,6 @@ class FilePath:
     def encoded(self) -> str:
         """The path as we write it into a log, spelled like other writers spell it.
 
-        Examples
-        --------
         >>> FilePath("export (1) 50%.parquet").encoded, FilePath("T00:00.parquet").encoded
         ('export%20(1)%2050%25.parquet', 'T00%3A00.parquet')
         """
@@ -82,8 +71,6 @@ class FilePath:
     def kind(self) -> PathKind:
         """Where it leads.
 
-        Examples
-        --------
         >>> [FilePath(one).kind for one in ("a/../b", "a//b", "./a", "s3://b/../a", "http://h:80/a", "")]
         ['astray', 'astray', 'astray', 'astray', 'astray', 'astray']
         """

@@ -17,8 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
 from qbeast_core.spec.block import MOST_ROWS
 
-__all__ = ["LAYOUT_VERSION", "WEIGHT_COLUMN", "PageLayout", "dump_layout", "parse_layout"]
-
 LAYOUT_VERSION: Final = 1
 """The one version known here; a file with another is read without its layout."""
 
@@ -68,13 +66,6 @@ class _Stored(BaseModel):
 def parse_layout(text: str) -> PageLayout | None:
     """Return the layout of a file; None if the tag is of an unknown version, and so to be ignored.
 
-    Raises
-    ------
-    InvalidMetadataError
-        If `text` is no JSON object with a version, names a key twice, or breaks the version it names.
-
-    Examples
-    --------
     >>> parse_layout('{"v":1,"rows":2048,"tail":41234,"w":"AIAAAA=="}')
     PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0), has_hidden_weights=True, v=1)
     >>> parse_layout('{"v":2,"pages":[]}') is None
@@ -106,8 +97,6 @@ def dump_layout(layout: PageLayout) -> str:
 
     Where the file has no hidden weights it says so (``"hidden":false``).
 
-    Examples
-    --------
     >>> dump_layout(PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0)))
     '{"v":1,"rows":2048,"tail":41234,"w":"AIAAAA=="}'
     """

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["own_column"]
-
 
 def own_column(name: str) -> str:
     r"""Return the name of a column of our own: it ends in NUL, and columns whose name holds one are refused.
 
     A number may follow: no other column begins with the name either. Arrow takes no such name: it stays in Polars.
 
-    Examples
-    --------
     >>> own_column("row").encode()
     b'__qbeast_row\x00'
     """

@@ -13,8 +13,6 @@ from qbeast_core.spec._base import SpecModel, read_text
 from qbeast_core.spec.transformation import EmptyTransformation, Transformation
 from qbeast_core.spec.transformer import EmptyTransformer, Transformer
 
-__all__ = ["STAGING_REVISION_ID", "Revision", "staging_revision"]
-
 STAGING_REVISION_ID: Final = 0
 """The revision that owns every file without Qbeast tags."""
 
@@ -62,13 +60,7 @@ class Revision(SpecModel):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the revision stored as `text`.
-
-        Raises
-        ------
-        InvalidMetadataError
-            If `text` is no JSON or breaks the format; the message lists the problems.
-        """
+        """Return the revision stored as `text`."""
         return cls._parsed(text)
 
     @classmethod
@@ -92,8 +84,6 @@ class Revision(SpecModel):
     def column_specs(self) -> tuple[str, ...]:
         """The indexed columns as a user asks for them, ``name:kind``, in order; `TransformerKind` empty has no kind.
 
-        Examples
-        --------
         >>> staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500).column_specs
         ('x',)
         """
@@ -148,19 +138,6 @@ class Revision(SpecModel):
 def staging_revision(columns: Sequence[str], *, timestamp_ms: int, table_id: str, cube_size: int) -> Revision:
     """Return revision 0 of a table: its columns are known, its space is not.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        The columns to index, in order.
-    timestamp_ms : int
-        Milliseconds since 1970 UTC; one less than that of a revision 1 written beside it.
-    table_id : str
-        Path or URI of the table.
-    cube_size : int
-        Rows per cube, at least 1.
-
-    Examples
-    --------
     >>> staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500).transformations
     (EmptyTransformation(),)
     """

@@ -19,18 +19,6 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import parse_column_spec
 from qbeast_core.spec.revision import Revision
 
-__all__ = [
-    "BLOCKS_DIALECT",
-    "COLUMN_SPECS",
-    "HIGHEST_REVISION_ID",
-    "LAST_REVISION_ID",
-    "MOST_REVISION_ID",
-    "REPLICATED_SET_PREFIX",
-    "REVISION_PREFIX",
-    "TableConfig",
-    "qbeast_spark_entries",
-]
-
 LAST_REVISION_ID: Final = "qbeast.lastRevisionID"
 REVISION_PREFIX: Final = "qbeast.revision."
 REPLICATED_SET_PREFIX: Final = "qbeast.replicatedSet."
@@ -82,8 +70,6 @@ class TableConfig:
     def from_configuration(cls, configuration: Mapping[str, str]) -> Self:
         """Return what a ``configuration`` says; nothing raises.
 
-        Examples
-        --------
         >>> TableConfig.from_configuration({"delta.appendOnly": "true"}).last_revision_id is None
         True
         >>> list(TableConfig.from_configuration({"qbeast.revision.1": "oops"}).faults)
@@ -174,8 +160,6 @@ class TableConfig:
 
         Ids of revisions that are left out are remembered, so that they are not given again.
 
-        Examples
-        --------
         >>> config = TableConfig.from_configuration({"qbeast.revision.7": "oops", "owner": "me"})
         >>> config.without_faults().to_configuration()
         {'owner': 'me', 'qbeast.highestRevisionID': '7'}
@@ -195,17 +179,6 @@ def qbeast_spark_entries(
 ) -> dict[str, str]:
     """Return the keys that qbeast-spark 0.8 writes beside Qbeast's own, lower-case twins included.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        Column specs as the JVM spells them, for example ``"price"`` or ``"brand:hashing"``.
-    cube_size : int
-        Rows per cube.
-    column_stats : str or None
-        The user's column statistics as JSON; None: none were given.
-
-    Examples
-    --------
     >>> qbeast_spark_entries(["x", "y"], cube_size=500)["columnsToIndex"]
     'x,y'
     """

@@ -13,25 +13,6 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.spec._base import Number, SpecModel
 from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, DataType, OrderedDataType
 
-__all__ = [
-    "CDFNumericQuantilesTransformation",
-    "CDFStringQuantilesTransformation",
-    "EmptyTransformation",
-    "HashTransformation",
-    "IdentityToZeroTransformation",
-    "IdentityTransformation",
-    "LinearTransformation",
-    "NullToZeroTransformation",
-    "OneValueTransformation",
-    "QuantilesTransformation",
-    "StringHistogramTransformation",
-    "TextTransformation",
-    "Transformation",
-    "identity_transformation",
-    "linear_transformation",
-    "typed_number",
-]
-
 _LARGEST_FLOAT32: Final = 3.4028234663852886e38
 
 
@@ -252,21 +233,6 @@ def linear_transformation(
 ) -> LinearTransformation:
     """Return a new linear transformation, its numbers spelled as the JVM needs them.
 
-    Parameters
-    ----------
-    data_type : OrderedDataType
-        The column's stored type.
-    min_number, max_number, null_value : int or float
-        Finite, in the units of format 4, ``min_number < max_number``; NumPy scalars will do. Of integer types
-        (dates and timestamps included) they are whole and stored as JSON integers, else as floats.
-
-    Raises
-    ------
-    InvalidInputError
-        If the range is empty, a number is not finite, or not whole where the type is an integer.
-
-    Examples
-    --------
     >>> linear_transformation("LongDataType", min_number=0.0, max_number=9.0, null_value=4).model_dump_json()
     '{"className":"io.qbeast.core.transform.LinearTransformation","minNumber":0,"maxNumber":9,"nullValue":4,"orderedDataType":"LongDataType"}'
     """
@@ -285,8 +251,6 @@ def linear_transformation(
 def identity_transformation(data_type: OrderedDataType, *, value: Number | None) -> IdentityTransformation:
     """Return a new identity transformation; `value` is spelled as in `linear_transformation`.
 
-    Examples
-    --------
     >>> identity_transformation("IntegerDataType", value=42.0).identity_value
     42
     """
@@ -314,8 +278,6 @@ def typed_number(value: Number, data_type: DataType) -> Number:
     The JVM writes such bounds in the few digits that tell float32 apart, and computes with the float32.
     Numbers beyond float32 become its largest.
 
-    Examples
-    --------
     >>> typed_number(12.337821, "FloatDataType"), typed_number(12.337821, "DoubleDataType")
     (12.337821006774902, 12.337821)
     """

@@ -10,18 +10,6 @@ from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.spec._base import SpecModel
 from qbeast_core.spec.data_type import DataType, OrderedDataType
 
-__all__ = [
-    "CDFNumericQuantilesTransformer",
-    "CDFStringQuantilesTransformer",
-    "EmptyTransformer",
-    "HashTransformer",
-    "LinearTransformer",
-    "StringHistogramTransformer",
-    "Transformer",
-    "TransformerKind",
-    "transformer_for",
-]
-
 TransformerKind: TypeAlias = Literal["linear", "hashing", "quantiles", "histogram", "empty"]
 
 
@@ -120,28 +108,6 @@ def transformer_for(
 ) -> Transformer:
     """Return the transformer that the writer stores for a column.
 
-    Parameters
-    ----------
-    column : str
-        Name of the indexed column.
-    kind : {"linear", "hashing", "quantiles", "histogram"}
-        What was asked for; ``"histogram"`` is for strings alone and stored as quantiles.
-    data_type : DataType
-        The column's stored type.
-
-    Returns
-    -------
-    Transformer
-        The class the JVM names for this kind and type.
-
-    Raises
-    ------
-    InvalidColumnsError
-        If the kind does not fit the type: linear for strings, hashing for dates and timestamps,
-        histogram for anything but strings.
-
-    Examples
-    --------
     >>> type(transformer_for("brand", kind="quantiles", data_type="StringDataType")).__name__
     'CDFStringQuantilesTransformer'
     """

@@ -42,8 +42,6 @@ from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh, travel
 
-__all__ = ["Table"]
-
 _UNREAD: Final = "nothing was changed"
 
 

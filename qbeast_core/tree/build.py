@@ -16,34 +16,19 @@ from qbeast_core.tree.file_order import file_order
 from qbeast_core.tree.grid import GRID_BITS, group_keys
 from qbeast_core.tree.parallel import map_chunks
 
-__all__ = ["Assignment", "Level", "Round", "TreeBuilder", "assign_rows"]
-
-
 _FEW_NODES: Final = 1 << 16
 
 _MANY_NODES: Final = 1 << 18  # counted in one round: their paths stay in the caches
 
 _LONGEST_CHAIN: Final = 16  # rows that 16 halvings do not part are one key, or as good as one: a big leaf
 
+# Thresholds of a level's nodes, and the number of the first of them among all nodes.
 _Path = tuple[I32Array, int]
-"""Thresholds of a level's nodes, and the number of the first of them among all nodes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """Where every row goes.
-
-    Parameters
-    ----------
-    cubes : Cubes
-        The cubes that took rows, in the order of data files, see `qbeast_core.tree.file_order`.
-    thresholds : ndarray of int32, shape (cubes,)
-        The greatest weight each cube accepts; 2147483647 for a leaf.
-    counts : ndarray of int64, shape (cubes,)
-        Rows in each cube, at least one.
-    row_cube : ndarray of int32, shape (rows,)
-        Position in `cubes` of each row's cube.
-    """
+    """Where every row goes."""
 
     cubes: Cubes
     thresholds: I32Array
@@ -65,27 +50,6 @@ def assign_rows(
     of `existing`. A cube whose tree holds at most `cube_size` rows is a leaf and takes the rest; so is
     one that the grid cannot split. No row is ever left out.
 
-    Parameters
-    ----------
-    cells : list of ndarray of uint32, each of shape (rows,)
-        One finest-grid cell per indexed column, see `qbeast_core.tree.grid.grid`.
-    weights : ndarray of int32, shape (rows,)
-        The rows' weights.
-    cube_size : int
-        Rows a cube aims to hold, at least 1.
-    existing : ExistingTree, optional
-        The revision's live tree when the rows are appended to it.
-    smallest_block_rows : int, default 0
-        In an append, a cube keeps at least so many of the rows it receives, whatever its share of the whole
-        table would be, instead of scattering them over many thin blocks. Format 8 holds all the same.
-
-    Returns
-    -------
-    Assignment
-        New arrays; empty for no rows.
-
-    Examples
-    --------
     >>> from qbeast_core.tree.grid import grid
     >>> rows = assign_rows([grid(np.array([0.1, 0.9]))], np.array([-5, 7], np.int32), cube_size=1)
     >>> rows.counts.tolist(), rows.cubes.depth.tolist()
@@ -99,15 +63,7 @@ def assign_rows(
 
 
 class TreeBuilder:
-    """The state of the rounds: cubes found so far, and the cube of each row.
-
-    Parameters
-    ----------
-    cells, weights, cube_size, existing, smallest_block_rows
-        See `assign_rows`.
-    rows_each : float, default 1.0
-        Rows of the input that each given row stands for, when these are a uniform sample of it.
-    """
+    """The state of the rounds: cubes found so far, and the cube of each row."""
 
     def __init__(
         self,
@@ -292,21 +248,7 @@ class TreeBuilder:
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class Round:
-    """Rows counted over `levels` levels.
-
-    Parameters
-    ----------
-    dimensions, levels : int
-        Bits of a child's code; levels of the round, at least 1.
-    active : ndarray of int64 or None
-        Rows of the round; None: all.
-    nodes : ndarray of int64, shape (finest,)
-        The nodes below the last level that hold rows: first node and codes in one number, increasing.
-    rows : ndarray of int64, shape (finest,)
-        Rows of each.
-    row_node : ndarray of int32, shape (active rows,)
-        Position in `nodes` of each row's node.
-    """
+    """Rows counted over `levels` levels."""
 
     dimensions: int
     levels: int
@@ -345,17 +287,7 @@ class Round:
         return rows[free], self._ladder[0][2][self.row_node[free]]
 
     def place(self, weights: I32Array, row_cube: I32Array, paths: list[_Path]) -> None:
-        """Write the cube of every row that one of the round's levels takes.
-
-        Parameters
-        ----------
-        weights : ndarray of int32, shape (all rows,)
-            The rows' weights.
-        row_cube : ndarray of int32, shape (all rows,)
-            Cube of each row, -1 where none has taken it; written.
-        paths : list of tuple of ndarray of int32 and int
-            For the round's levels from the first on; thresholds never fall along a path.
-        """
+        """Write the cube of every row that one of the round's levels takes."""
         ladder = self._ladder
         thresholds = [level[ladder[number][2]] for number, (level, _) in enumerate(paths)]
         places = [ladder[number][2] + first for number, (_, first) in enumerate(paths)]
@@ -390,19 +322,7 @@ class Round:
 def _count_round(
     cells: list[U32Array], active: I64Array | None, node: I32Array, *, nodes: int, depth: int, levels: int
 ) -> Round:
-    """Count rows by the nodes that lie `levels` levels below those they are in.
-
-    Parameters
-    ----------
-    cells : list of ndarray of uint32, each of shape (all rows,)
-        Finest-grid cells per dimension.
-    active : ndarray of int64 or None
-        Rows that take part; None: all.
-    node : ndarray of int32, shape (active rows,)
-        Node of each row at `depth`, below `nodes`.
-    nodes, depth, levels : int
-        Nodes at `depth`; ``depth + levels`` at most `GRID_BITS`.
-    """
+    """Count rows by the nodes that lie `levels` levels below those they are in."""
     dimensions = len(cells)
     spread = _spread(levels, dimensions)
     shift, mask = np.uint32(GRID_BITS - depth - levels), np.uint32((1 << levels) - 1)
@@ -432,29 +352,7 @@ def _spread(levels: int, dimensions: int) -> I64Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """Nodes with rows in their region, in cube order; arrays of shape (n,) or (n, dimensions).
-
-    Parameters
-    ----------
-    depth : int
-        0 at the root.
-    cells : ndarray of int64, shape (n, d)
-        Cell numbers along each dimension.
-    parents_fraction : ndarray of float64
-        The share of all weights that the ancestors take.
-    domains : ndarray of float64
-        Rows of the whole table in the region, live ones included.
-    rows : ndarray of int64
-        Rows being placed in the region, at least one.
-    existing : ndarray of int64
-        Position in the live tree, -1 where it has no such cube.
-    chain : ndarray of int64
-        Levels for which halving the region has not parted the rows.
-    open : ndarray of bool
-        False below a leaf, where no row arrives.
-    parent : ndarray of int64
-        Number of the parent among all nodes of the tree; -1 at the root.
-    """
+    """Nodes with rows in their region, in cube order; arrays of shape (n,) or (n, dimensions)."""
 
     depth: int
     cells: I64Array
@@ -514,27 +412,7 @@ def _child_level(
     tree: ExistingTree,
     rows_each: float = 1.0,
 ) -> Level:
-    """Return the children of a level.
-
-    Parameters
-    ----------
-    level : Level
-        The parents.
-    keys : ndarray of int64, shape (children,)
-        ``(parent position << dimensions) | child code``, increasing.
-    rows : ndarray of int64, shape (children,)
-        Rows in each child's region.
-    first : int
-        Number of the first parent among all nodes of the tree.
-    fraction : ndarray of float64, shape (parents,)
-        The share of all weights that each parent and its ancestors take.
-    leaf : ndarray of bool, shape (parents,)
-        Parents that take whatever arrives.
-    tree : ExistingTree
-        The live tree, perhaps without levels.
-    rows_each : float, default 1.0
-        Rows of the whole input that each row stands for.
-    """
+    """Return the children of a level."""
     dimensions = level.cells.shape[1]
     parent, code = keys >> dimensions, keys & ((1 << dimensions) - 1)
     bits = (code[:, None] >> np.arange(dimensions - 1, -1, -1)) & 1

@@ -12,17 +12,9 @@ from qbeast_core.tree.columns import to_index_column
 from qbeast_core.tree.grid import grid
 from qbeast_core.tree.parallel import map_chunks
 
-__all__ = ["grid_columns"]
-
 
 def grid_columns(frame: pl.DataFrame, revision: Revision) -> list[U32Array]:
-    """Return the finest-grid cell of every row along each indexed column of `revision`.
-
-    Returns
-    -------
-    list of ndarray of uint32, each of shape (rows,)
-        See `qbeast_core.tree.grid.grid`.
-    """
+    """Return the finest-grid cell of every row along each indexed column of `revision`."""
     columns = [frame.get_column(name) for name in revision.columns]
     cells = [np.empty(frame.height, np.uint32) for _ in columns]
 

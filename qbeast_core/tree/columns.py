@@ -16,8 +16,6 @@ from qbeast_core.space.spark_hash import spark_hash
 from qbeast_core.spec.data_type import DataType
 from qbeast_core.tree.parallel import map_chunks
 
-__all__ = ["data_type_of", "frame_weights", "text_column", "to_index_column"]
-
 _KINDS: Final[dict[pl.DataType, NumberKind]] = {
     pl.Int8(): "int8",
     pl.Int16(): "int16",
@@ -47,25 +45,6 @@ _LONG_DECIMAL_DIGITS: Final = 18
 def data_type_of(name: str, dtype: pl.DataType) -> DataType:
     """Return the format's data type for a Polars column type (format 3).
 
-    Parameters
-    ----------
-    name : str
-        Column name, for the error.
-    dtype : polars.DataType
-        The column's type.
-
-    Returns
-    -------
-    DataType
-        The name stored in revisions.
-
-    Raises
-    ------
-    InvalidColumnsError
-        If columns of that type cannot be indexed.
-
-    Examples
-    --------
     >>> data_type_of("price", pl.Float64())
     'DoubleDataType'
     """
@@ -84,23 +63,6 @@ def data_type_of(name: str, dtype: pl.DataType) -> DataType:
 def to_index_column(series: pl.Series) -> IndexColumn:
     """Return a Polars column as the carrier of the kernels.
 
-    Parameters
-    ----------
-    series : polars.Series
-        A column of an indexable type; timestamps of any unit count as microseconds.
-
-    Returns
-    -------
-    IndexColumn
-        Same rows; where possible the memory is shared.
-
-    Raises
-    ------
-    InvalidColumnsError
-        If the type cannot be indexed.
-
-    Examples
-    --------
     >>> to_index_column(pl.Series("x", [1, None], dtype=pl.Int32)).nulls
     array([False,  True])
     """
@@ -120,20 +82,6 @@ def to_index_column(series: pl.Series) -> IndexColumn:
 def frame_weights(frame: pl.DataFrame, names: Sequence[str]) -> I32Array:
     """Return every row's weight: Spark's hash of the indexed columns, in order (format 6).
 
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        Rows with at least the named columns.
-    names : sequence of str
-        Indexed columns in the order of the table.
-
-    Returns
-    -------
-    ndarray of int32, shape (rows,)
-        Weights over the whole int32 range.
-
-    Examples
-    --------
     >>> frame_weights(pl.DataFrame({"a": [None]}, schema={"a": pl.Int64}), ["a"])
     array([42], dtype=int32)
     """
@@ -151,13 +99,6 @@ def frame_weights(frame: pl.DataFrame, names: Sequence[str]) -> I32Array:
 def text_column(series: pl.Series) -> StringColumn:
     """Return a column of texts as the carrier of the kernels.
 
-    Parameters
-    ----------
-    series : polars.Series
-        Of type String.
-
-    Examples
-    --------
     >>> len(text_column(pl.Series(["", "wg"])))
     2
     """

@@ -17,25 +17,15 @@ from qbeast_core.tree.summary import (
     summarise_ends,
 )
 
-__all__ = ["KEY_BITS", "ColumnCounts", "counted_summary"]
-
+# Bits of the numbers that rows draw: a float64 holds them exactly.
 KEY_BITS: Final = 53
-"""Bits of the numbers that rows draw: a float64 holds them exactly."""
 
 _SHIFT: Final = 64 - KEY_BITS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnCounts:
-    """What was counted of one indexed column.
-
-    Parameters
-    ----------
-    ends : polars.Series
-        Of the column's name and type: its smallest and its greatest finite value, or two nulls.
-    nulls : int
-        Rows that are null.
-    """
+    """What was counted of one indexed column."""
 
     ends: pl.Series
     nulls: int
@@ -53,23 +43,6 @@ def counted_summary(
 ) -> IndexSummary:
     """Return the summary of rows that each drew a number, and are in the sample where it was below a limit.
 
-    Parameters
-    ----------
-    sample : polars.DataFrame
-        The indexed columns of every row that drew less than `least_limit`, and perhaps of others.
-    drawn : polars.Series
-        The numbers that the rows of `sample` drew: uniform in ``[0, 2**53)``, whatever the row holds.
-    columns : sequence of ColumnCounts
-        In the order of the index, over all rows.
-    rows, weight_sum : int
-        Number of all rows, and the sum of their weights.
-    least_limit : int
-        The smallest limit that any row met, ``2**53`` at most: above it the sample is not uniform.
-    limits : SampleLimits
-        How large the sample may be.
-
-    Examples
-    --------
     >>> frame = pl.DataFrame({"a": [1, 5, 3]})
     >>> counts = ColumnCounts(pl.Series("a", [1, 7]), nulls=2)
     >>> drawn = pl.Series([10, 90, 20])

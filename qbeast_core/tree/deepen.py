@@ -18,12 +18,10 @@ from qbeast_core.space.weights import weight_to_fraction
 from qbeast_core.tree.existing import place_cubes, region_rows
 from qbeast_core.tree.plan import smallest_block_rows
 
-__all__ = ["files_to_deepen"]
-
 _MOSTLY: Final = 0.5
 
+# A block of so many cube sizes holds a key that no tree parts.
 _HEAVY: Final = 1.5
-"""A block of so many cube sizes holds a key that no tree parts."""
 
 
 def files_to_deepen(
@@ -39,28 +37,6 @@ def files_to_deepen(
 ) -> BoolArray:
     """Return the files of which most rows would go deeper, if all of these were put back together.
 
-    Parameters
-    ----------
-    cubes : Cubes
-        One cube per block of a revision; shape (n,).
-    min_weights, max_weights : ndarray of int32, shape (n,)
-        The blocks' weight bounds.
-    element_counts, files : ndarray of int64, shape (n,)
-        The blocks' rows, and the numbers of their files.
-    among : ndarray of bool, shape (files,)
-        Files to choose from.
-    anyway : ndarray of bool, shape (files,)
-        Files that are put back in any case.
-    cube_size : int
-        Rows that a cube aims to hold.
-
-    Returns
-    -------
-    ndarray of bool, shape (files,)
-        The largest set that agrees with itself.
-
-    Examples
-    --------
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> roots = decode_cubes([""] * 3, dimensions=2)
     >>> low, high = np.full(3, -(2**31), np.int32), np.full(3, 2**31 - 1, np.int32)

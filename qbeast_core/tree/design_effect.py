@@ -10,10 +10,8 @@ import polars as pl
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.tree.parallel import CHUNK_ROWS
 
-__all__ = ["CLUSTERED", "design_effect"]
-
+# Above this design effect a sample says noticeably less than its rows suggest.
 CLUSTERED: Final = 2.0
-"""Above this design effect a sample says noticeably less than its rows suggest."""
 
 
 def design_effect(weights: I32Array, *, share: float = 1.0) -> float:
@@ -22,20 +20,6 @@ def design_effect(weights: I32Array, *, share: float = 1.0) -> float:
     Rows with equal keys have equal weights and enter a sample together, so the variance of a sampled count
     is this many times that of sampling row by row; 1.0 is the best there is.
 
-    Parameters
-    ----------
-    weights : ndarray of int32, shape (n,)
-        One weight per row; distinct keys that share a weight by chance (about n / 2**32) count as one.
-    share : float, default 1.0
-        Share of the rows that `weights` are a uniform sample of; the effect is estimated for all of them.
-
-    Returns
-    -------
-    float
-        At least 1.0; 1.0 for no rows.
-
-    Examples
-    --------
     >>> design_effect(np.array([1, 1, 2, 3], dtype=np.int32))
     1.5
     """

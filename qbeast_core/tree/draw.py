@@ -13,8 +13,6 @@ from qbeast_core.tree.existing import ExistingLevel, ExistingTree
 from qbeast_core.tree.grid import GRID_BITS, child_codes
 from qbeast_core.tree.outline import Outline, OutlineLevel
 
-__all__ = ["draw_outline"]
-
 
 def draw_outline(
     cells: list[U32Array],
@@ -29,22 +27,6 @@ def draw_outline(
 
     Thresholds and leaves come from the sampled counts; with a sample of share p, the rows of a cube of n rows
     are known to about ``1 / sqrt(p * n)``. Where every row is in the sample this is the tree of `assign_rows`.
-
-    Parameters
-    ----------
-    cells : list of ndarray of uint32, each of shape (sample,)
-        One finest-grid cell per indexed column.
-    weights : ndarray of int32, shape (sample,)
-        The sampled rows' weights.
-    rows_each : float
-        Rows that each of them stands for, at least 1.
-    cube_size, existing, smallest_block_rows
-        As for `assign_rows`.
-
-    Returns
-    -------
-    Outline
-        With all live cubes that rows can reach, so that format 8 holds wherever a row goes.
     """
     builder = TreeBuilder(
         cells,

@@ -12,17 +12,8 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.tree.fit import ColumnBounds, Fitted, Growth, fit_column, quantile_count, refit_column
 from qbeast_core.tree.summary import ColumnSummary, IndexSummary
 
-__all__ = [
-    "MOST_CUBES",
-    "IndexWish",
-    "default_cube_size",
-    "first_revision",
-    "next_revision",
-]
-
-
+# A tree with more cubes gets a larger cube size at the next append.
 MOST_CUBES: Final = 65_000
-"""A tree with more cubes gets a larger cube size at the next append."""
 
 _SMALLEST_CUBE: Final = 4096
 
@@ -57,8 +48,6 @@ def default_cube_size(rows: int) -> int:
 
     Small cubes make filters sharp; they grow so that a table keeps some tens of thousands at most.
 
-    Examples
-    --------
     >>> default_cube_size(28_000), default_cube_size(6_000_000), default_cube_size(10**9)
     (4096, 16384, 30517)
     """
@@ -67,19 +56,7 @@ def default_cube_size(rows: int) -> int:
 
 
 def first_revision(wish: IndexWish, summary: IndexSummary, *, table_id: str, timestamp_ms: int) -> Revision:
-    """Return revision 1 of a table that begins with the summarised rows.
-
-    Parameters
-    ----------
-    wish : IndexWish
-        Columns and options.
-    summary : IndexSummary
-        Of all rows.
-    table_id : str
-        Path or URI of the table.
-    timestamp_ms : int
-        Milliseconds since 1970 UTC.
-    """
+    """Return revision 1 of a table that begins with the summarised rows."""
     size = wish.cube_size or default_cube_size(summary.rows)
     knots = quantile_count(summary.rows, cube_size=size)
     fitted = [
@@ -92,26 +69,7 @@ def first_revision(wish: IndexWish, summary: IndexSummary, *, table_id: str, tim
 def next_revision(
     current: Revision, wish: IndexWish, summary: IndexSummary, *, growth: Growth, timestamp_ms: int
 ) -> Revision:
-    """Return the revision to index an append with: `current` itself, or the one that supersedes it.
-
-    Parameters
-    ----------
-    current : Revision
-        The table's newest revision.
-    wish : IndexWish
-        The specs must name the table's columns, in order.
-    summary : IndexSummary
-        Of the rows to append.
-    growth : Growth
-        State of `current`.
-    timestamp_ms : int
-        Of a new revision, milliseconds since 1970 UTC.
-
-    Returns
-    -------
-    Revision
-        `current` itself (the same object) when nothing has to change; else with the next id.
-    """
+    """Return the revision to index an append with: `current` itself, or the one that supersedes it."""
     size = wish.cube_size or _kept_cube_size(current, growth)
     knots = quantile_count(growth.rows + summary.rows, cube_size=size)
     pairs = list(zip(current.column_transformers, current.transformations, strict=False))

@@ -11,31 +11,10 @@ from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.tree.grid import child_codes
 
-__all__ = ["ExistingLevel", "ExistingTree", "existing_tree", "place_cubes", "region_rows"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExistingLevel:
-    """Cubes of one depth, sorted by `keys`; every cube's parent is in the level above.
-
-    Parameters
-    ----------
-    keys : ndarray of int64, shape (n,)
-        ``(parent position << dimensions) | child code``, strictly increasing.
-    domains : ndarray of float64, shape (n,)
-        Rows estimated to lie in the cube's region.
-    thresholds : ndarray of int32, shape (n,)
-        Smallest ``maxWeight`` of the cube's live blocks; meaningless without one.
-    has_blocks : ndarray of bool, shape (n,)
-        Whether the cube has a live block.
-    lowest_below : ndarray of int32, shape (n,)
-        Smallest ``minWeight`` of live blocks of descendants, the greatest weight if there are none.
-    has_descendants : ndarray of bool, shape (n,)
-        Whether a descendant has a live block.
-    kept : ndarray of int32, shape (n,)
-        Threshold that rows are to keep to where the cube had one before blocks were taken away; the greatest
-        weight elsewhere.
-    """
+    """Cubes of one depth, sorted by `keys`; every cube's parent is in the level above."""
 
     keys: I64Array
     domains: F64Array
@@ -79,23 +58,6 @@ def existing_tree(
 
     Tree sizes are summed bottom-up from the blocks' rows; a child's domain is its share of its
     siblings' tree sizes times its parent's domain. Cubes without blocks are filled in.
-
-    Parameters
-    ----------
-    cubes : Cubes
-        One cube per live, not replicated block; shape (n,).
-    min_weights, max_weights : ndarray of int32, shape (n,)
-        The blocks' weight bounds.
-    element_counts : ndarray of int64, shape (n,)
-        The blocks' rows.
-    gone : ndarray of bool, shape (n,), optional
-        Blocks that are taken away: only their thresholds are remembered, with those of the others, so that rows
-        put back find the cubes that they came from. By default no threshold is.
-
-    Returns
-    -------
-    ExistingTree
-        No levels when there are no blocks.
     """
     if not len(cubes.depth):
         return ExistingTree(cubes.dimensions, ())
@@ -120,22 +82,6 @@ def region_rows(
 
     Rows of a cube's own blocks lie in its children's regions in proportion to what is below these.
 
-    Parameters
-    ----------
-    cubes : Cubes
-        One per block.
-    keys, positions : list of ndarray of int64
-        Their places, see `place_cubes`.
-    element_counts : ndarray of int64
-        The blocks' rows.
-
-    Returns
-    -------
-    list of ndarray of float64
-        For each of `keys`.
-
-    Examples
-    --------
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> cubes = decode_cubes(["", "A", "w"], dimensions=2)
     >>> [level.tolist() for level in region_rows(cubes, *place_cubes(cubes), np.array([10, 10, 30]))]
@@ -151,21 +97,6 @@ def region_rows(
 def place_cubes(cubes: Cubes) -> tuple[list[I64Array], list[I64Array]]:
     """Sort cubes and their ancestors by level.
 
-    Parameters
-    ----------
-    cubes : Cubes
-        At least one.
-
-    Returns
-    -------
-    keys : list of ndarray of int64
-        Per level the cubes there, ``(parent position << dimensions) | child code``, strictly increasing.
-    positions : list of ndarray of int64
-        Per level, for each of `cubes` that is as deep or deeper, in their order: where its ancestor, or it
-        itself, lies in `keys`.
-
-    Examples
-    --------
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> keys, positions = place_cubes(decode_cubes(["w", "", "A"], dimensions=2))
     >>> keys[1].tolist(), positions[1].tolist()

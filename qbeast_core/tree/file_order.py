@@ -13,26 +13,12 @@ import numpy as np
 from qbeast_core.space.arrays import I64Array, U64Array
 from qbeast_core.space.cubes import Cubes
 
-__all__ = ["file_order"]
-
 _WORD_BITS: Final = 64
 
 
 def file_order(cubes: Cubes) -> I64Array:
     """Return the places of cubes in the order that data files hold them in.
 
-    Parameters
-    ----------
-    cubes : Cubes
-        Each once.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        A cube's children follow one another, those of a depth without a jump in space.
-
-    Examples
-    --------
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> file_order(decode_cubes(["w", "g", "Q", "A", ""], dimensions=2)).tolist()
     [4, 3, 2, 0, 1]
@@ -45,15 +31,7 @@ def file_order(cubes: Cubes) -> I64Array:
 
 
 def _along_curve(axes: U64Array, bits: int) -> U64Array:
-    """Return the places of points on the curve, one bit of each dimension a level, highest level first.
-
-    Parameters
-    ----------
-    axes : ndarray of uint64, shape (dimensions, n)
-        Coordinates of `bits` bits, overwritten.
-    bits : int
-        0 or more.
-    """
+    """Return the places of points on the curve, one bit of each dimension a level, highest level first."""
     one = np.uint64(1)
     for bit in range(bits - 1, 0, -1):
         below = (one << np.uint64(bit)) - one

@@ -13,7 +13,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import F64Array
 from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.coordinates import number_values
+from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnKind
 from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, DataType, OrderedDataType
@@ -34,25 +34,10 @@ from qbeast_core.spec.transformer import Transformer, transformer_for
 from qbeast_core.tree.columns import to_index_column
 from qbeast_core.tree.summary import ColumnSummary
 
-__all__ = [
-    "KNOT_CHARACTERS",
-    "ColumnBounds",
-    "Fitted",
-    "Growth",
-    "ValueRange",
-    "fit_column",
-    "identity_or_unit",
-    "linear_space",
-    "quantile_count",
-    "refit_column",
-    "value_limits",
-]
-
-
 Fitted = tuple[Transformer, Transformation]
 
+# Lowest and highest value, in the format's unit.
 ValueRange: TypeAlias = tuple[float | str, float | str]
-"""Lowest and highest value, in the format's unit."""
 
 _NULL_HASH: Final = -1
 
@@ -67,15 +52,15 @@ _LIMITS: Final[dict[OrderedDataType, tuple[float, float]]] = {
 
 _DOUBLE_LIMITS: Final = (-1.7976931348623157e308, 1.7976931348623157e308)
 
+# Quantiles of a column at most: a coordinate is then within 0.1 % of the rank it stands for.
 _MOST_KNOTS: Final = 1024
-"""Quantiles of a column at most: a coordinate is then within 0.1 % of the rank it stands for."""
 
 _FEWEST_KNOTS: Final = 96
 
 _KNOTS_PER_CUBE: Final = 16
 
+# Characters kept of a text quantile: a prefix divides the order just as well.
 KNOT_CHARACTERS: Final = 64
-"""Characters kept of a text quantile: a prefix divides the order just as well."""
 
 _OUTSIDE_SHARE: Final = 0.4
 
@@ -102,21 +87,12 @@ class Growth:
 
     Rows count whatever revision they are in: a new revision starts with few, and of these alone the next
     batch of a growing column would always be a large share.
-
-    Attributes
-    ----------
-    rows : int
-        Of the table.
-    outside_rows : mapping of str to float
-        Those outside the newest quantiles, per column that has some.
-    ranges : mapping of str to ValueRange
-        What the table is known to hold, per such column.
-    cubes : int
-        Of the newest revision.
     """
 
     rows: int = 0
+    # Those outside the newest quantiles, per column that has some.
     outside_rows: Mapping[str, float] = field(default_factory=dict[str, float])
+    # What the table is known to hold, per such column.
     ranges: Mapping[str, ValueRange] = field(default_factory=dict[str, ValueRange])
     cubes: int = 0
 
@@ -127,8 +103,6 @@ def quantile_count(rows: int, *, cube_size: int) -> int:
     Even with a single column a cube has sixteen of them; with several, cubes are wider still. The log repeats
     the quantiles with every revision.
 
-    Examples
-    --------
     >>> quantile_count(2_000, cube_size=4096), quantile_count(240_000, cube_size=15_000)
     (96, 256)
     >>> quantile_count(6_000_000, cube_size=16_384)
@@ -147,36 +121,7 @@ def fit_column(
     knots: int = _MOST_KNOTS,
     only_nulls: bool = False,
 ) -> Fitted:
-    """Choose a column's transformer and transformation from its data.
-
-    Parameters
-    ----------
-    kind : ColumnKind
-        What was asked for; ``"auto"`` decides: near-uniform ordered columns become linear, skewed
-        ones and strings quantiles (linear and hashing in dialect ``"qbeast-spark"``).
-    summary : ColumnSummary
-        The column's range.
-    sample : polars.Series
-        A uniform sample of the column, nulls included.
-    bounds : ColumnBounds
-        What the caller knows beyond the data.
-    dialect : BlocksDialect
-        Who else must read the table.
-    knots : int
-        Quantiles to keep at most, see `quantile_count`.
-    only_nulls : bool
-        Whether there are rows, and the column is null in all of them.
-
-    Returns
-    -------
-    tuple of Transformer and Transformation
-        Ready to stand in a revision.
-
-    Raises
-    ------
-    InvalidColumnsError
-        If the kind does not fit the column's type.
-    """
+    """Choose a column's transformer and transformation from its data."""
     lowest, highest = _fit_range(summary, bounds)
     chosen = kind
     if chosen == "auto":
@@ -209,17 +154,6 @@ def refit_column(
     A linear range that the data leaves is widened by its own length on that side, so that steady growth
     costs a new revision per doubling. Quantiles clamp; they are drawn anew when two fifths of the table's
     rows, the new ones included, lie outside.
-
-    Parameters
-    ----------
-    known : tuple of Transformer and Transformation
-        Those in force.
-    column, sample, bounds, dialect, knots
-        As for `fit_column`, of the rows to come.
-    rows : int
-        How many they are.
-    growth : Growth
-        State of the table.
     """
     now = known[1]
     if isinstance(now, LinearTransformation):
@@ -237,8 +171,6 @@ def refit_column(
 def _fit_range(summary: ColumnSummary, bounds: ColumnBounds) -> tuple[float | str | None, float | str | None]:
     """Return the column's range, widened to the caller's bounds where these reach further.
 
-    Examples
-    --------
     >>> _fit_range(ColumnSummary("a", "LongDataType", 0, 3, 5), ColumnBounds(lowest=4, highest=9))
     (3, 9)
     """
@@ -261,8 +193,6 @@ def identity_or_unit(
     ends at the next float, or, at the end of the type, begins below v. Where all rows are null, the JVM has a
     transformation of its own, and beside any other its appends of such rows fail.
 
-    Examples
-    --------
     >>> identity_or_unit("LongDataType", 7, "qbeast-spark").max_number
     8
     """
@@ -280,15 +210,6 @@ def linear_space(data_type: OrderedDataType, low: float, high: float) -> LinearT
     The JVM reads bounds as float64 and cannot load a table where they are equal. So from 2**53 on the upper
     bound becomes the next float64, or, where the column's type ends there, the lower one that before.
 
-    Parameters
-    ----------
-    data_type : OrderedDataType
-        Of the column.
-    low, high : int or float
-        Finite, ``low < high``, in the format's unit.
-
-    Examples
-    --------
     >>> linear_space("LongDataType", 2**53, 2**53 + 1).max_number - 2**53
     2
     """
@@ -304,8 +225,6 @@ def linear_space(data_type: OrderedDataType, low: float, high: float) -> LinearT
 def value_limits(data_type: OrderedDataType) -> tuple[float, float]:
     """Return the least and the greatest number that a column of this type holds, in the format's unit.
 
-    Examples
-    --------
     >>> value_limits("IntegerDataType")
     (-2147483648, 2147483647)
     """
@@ -443,8 +362,6 @@ def _choose(
 def _sampled_numbers(values: pl.Series) -> pl.Series:
     """Return the finite, non-null values of a numeric column as sorted float64 in the format's unit.
 
-    Examples
-    --------
     >>> _sampled_numbers(pl.Series([2.0, None, float("nan"), 1.0])).to_list()
     [1.0, 2.0]
     """
@@ -494,8 +411,6 @@ def _sample_quantiles(
     share the space it leaves. Texts are in the order of their UTF-8 bytes, and cut to 64 characters: a prefix divides
     the order just as well.
 
-    Examples
-    --------
     >>> _sample_quantiles(pl.Series([1.0, 1.0, 2.0]), lowest=0.0, highest=4.0, most=1024)
     [0.0, 1.0, 2.0, 4.0]
     """
@@ -511,8 +426,6 @@ def _merged_quantiles(
     Each quantile in force stands for an equal share of `old_rows`; the new values, finite float64 or texts, are a
     sample of `new_rows`, with their true ends.
 
-    Examples
-    --------
     >>> _merged_quantiles(["a", "b"], 2, pl.Series(["c", "d"]), 2, most=1024)
     ['a', 'b', 'c', 'd']
     """
@@ -538,8 +451,6 @@ def _is_near_uniform(values: F64Array, *, lowest: float, highest: float) -> bool
 
     An empty sample, or range, is.
 
-    Examples
-    --------
     >>> _is_near_uniform(np.linspace(0, 9, 1000), lowest=0.0, highest=9.0)
     True
     >>> _is_near_uniform(np.exp(np.linspace(0, 9, 1000)), lowest=1.0, highest=8104.0)

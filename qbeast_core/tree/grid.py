@@ -10,10 +10,8 @@ import numpy.typing as npt
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import MAX_DEPTH
 
-__all__ = ["GRID_BITS", "child_codes", "grid", "group_keys"]
-
+# Each coordinate is kept as a cell number of `2**32` cells, so a tree is at most 32 deep.
 GRID_BITS: Final = MAX_DEPTH
-"""Each coordinate is kept as a cell number of ``2**32`` cells, so a tree is at most 32 deep."""
 
 _DENSE_KEYS_PER_ROW: Final = 4
 _DENSE_KEYS_FLOOR: Final = 1 << 16
@@ -22,18 +20,6 @@ _DENSE_KEYS_FLOOR: Final = 1 << 16
 def grid(coordinates: F64Array) -> U32Array:
     """Return the cell of each coordinate on the finest grid, ``floor(x * 2**32)`` clipped to its last cell.
 
-    Parameters
-    ----------
-    coordinates : ndarray of float64, shape (n,)
-        Values in ``[0, 1]``.
-
-    Returns
-    -------
-    ndarray of uint32, shape (n,)
-        The leading ``k`` bits are the cell at depth ``k``.
-
-    Examples
-    --------
     >>> grid(np.array([0.0, 0.5, 1.0])).tolist()
     [0, 2147483648, 4294967295]
     """
@@ -47,18 +33,6 @@ def child_codes(cells: npt.NDArray[np.unsignedinteger[Any]]) -> I64Array:
 
     Numbers sort as the format orders sibling cubes (format 5).
 
-    Parameters
-    ----------
-    cells : ndarray of unsigned integers, shape (n, d)
-        Cell numbers along each dimension at one depth.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Values in ``[0, 2**d)``.
-
-    Examples
-    --------
     >>> child_codes(np.array([[0, 1], [3, 2]], dtype=np.uint64))
     array([1, 2])
     """
@@ -72,15 +46,6 @@ def child_codes(cells: npt.NDArray[np.unsignedinteger[Any]]) -> I64Array:
 def group_keys(key: I64Array, key_count: int) -> tuple[I64Array, I64Array, I32Array]:
     """Return the distinct keys in order, the rows of each, and every row's position among them.
 
-    Parameters
-    ----------
-    key : ndarray of int64, shape (rows,)
-        Values in ``[0, key_count)``.
-    key_count : int
-        Few keys are counted in a table of that length, many are sorted.
-
-    Examples
-    --------
     >>> [part.tolist() for part in group_keys(np.array([5, 2, 5]), 8)]
     [[2, 5], [1, 2], [1, 0, 1]]
     """

@@ -10,34 +10,24 @@ import numpy as np
 from qbeast_core.space.arrays import I32Array, I64Array, U32Array
 from qbeast_core.tree.key_sketch import mixed
 
-__all__ = ["HEAVY_SHARE", "HeavyKeys", "heaviest"]
-
+# A key is heavy that has at least this part of the rows that no heavier key has, and two of them.
 HEAVY_SHARE: Final = 256
-"""A key is heavy that has at least this part of the rows that no heavier key has, and two of them."""
 
 _LEAST_ROWS: Final = 2
 
+# Stretches of about equal length that a heavy key is found in: it has one, unless other keys have its weight.
 _MOST_RUNS: Final = 16
-"""Stretches of about equal length that a heavy key is found in: it has one, unless other keys have its weight."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeavyKeys:
-    """The heavy keys of a file.
+    """The heavy keys of a file."""
 
-    Attributes
-    ----------
-    weights : ndarray of int32, shape (keys,)
-        Their weights, ascending.
-    rows : ndarray of int64, shape (keys,)
-        Rows of each.
-    firsts : ndarray of int64, shape (keys,)
-        The first of them in the file, where they lie end to end and in an order that is independent of their values;
-        else -1.
-    """
-
+    # Their weights, ascending.
     weights: I32Array
     rows: I64Array
+    # The first of them in the file, where they lie end to end and in an order that is independent of their
+    # values; else -1.
     firsts: I64Array
 
     def __len__(self) -> int:
@@ -52,15 +42,6 @@ class HeavyKeys:
     def of(weights: I32Array, starts: I64Array | None) -> HeavyKeys:
         """Find them.
 
-        Parameters
-        ----------
-        weights : ndarray of int32, shape (rows,)
-            The weight of each row, in the order of the file, equal keys side by side.
-        starts : ndarray of int64, shape (blocks,), or None
-            Where blocks start, if rows are going to be `shuffled`; None: they are not.
-
-        Examples
-        --------
         >>> found = HeavyKeys.of(np.array([1, 1, 5, 7, 7, 7], dtype=np.int32), np.array([0, 4]))
         >>> found.weights.tolist(), found.rows.tolist(), found.firsts.tolist()
         ([1, 7], [2, 3], [0, -1])
@@ -78,11 +59,6 @@ class HeavyKeys:
         """Return an order of the rows of the file in which those that lie end to end follow a hash of their places.
 
         Whatever the values of these rows are, a stretch of them is then a simple random sample. None: there are none.
-
-        Parameters
-        ----------
-        rows : int
-            Of the file.
         """
         order = np.arange(rows, dtype=np.int64)
         stretches = np.flatnonzero(self.firsts >= 0).tolist()
@@ -97,15 +73,6 @@ class HeavyKeys:
 def heaviest(counts: I64Array, rows: int) -> I64Array:
     """Return the places of heavy keys, the heaviest first: at most `HEAVY_SHARE`.
 
-    Parameters
-    ----------
-    counts : ndarray of int64, shape (keys,)
-        Rows of each key.
-    rows : int
-        Rows of all keys, and of others.
-
-    Examples
-    --------
     >>> heaviest(np.array([1, 300, 2, 700]), 1_500).tolist()
     [3, 1, 2]
     """

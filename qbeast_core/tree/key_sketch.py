@@ -15,13 +15,11 @@ import numpy as np
 
 from qbeast_core.space.arrays import I32Array, I64Array, U32Array
 
-__all__ = ["MOST_COUNTERS", "MOST_LISTED", "KeySketch", "fold", "mixed", "to_counters"]
-
+# Keys that are listed at most; they take as many bytes as the counters of a small file.
 MOST_LISTED: Final = 32
-"""Keys that are listed at most; they take as many bytes as the counters of a small file."""
 
+# Counters of a file of a thousand rows or more: the error is about 4 %.
 MOST_COUNTERS: Final = 1024
-"""Counters of a file of a thousand rows or more: the error is about 4 %."""
 
 _FEWEST_COUNTERS: Final = 512
 _FEW_ROWS: Final = 1 << 10
@@ -30,23 +28,14 @@ _CHUNK_ROWS: Final = 1 << 15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySketch:
-    """How often the keys of some rows repeat.
-
-    Attributes
-    ----------
-    rows : int
-        Rows counted.
-    squares : int
-        ``sum(m_k ** 2)``, m_k rows having key k.
-    weights : ndarray of int32, shape (keys,) or (0,)
-        The weights of all keys, ascending, where they are few.
-    numbers : ndarray of int64
-        The rows of each key listed; else the counters, a power of two of them.
-    """
+    """How often the keys of some rows repeat."""
 
     rows: int
+    # `sum(m_k ** 2)`, m_k rows having key k.
     squares: int
+    # The weights of all keys, ascending, where they are few.
     weights: I32Array
+    # The rows of each key listed; else the counters, a power of two of them.
     numbers: I64Array
 
     @property
@@ -58,14 +47,6 @@ class KeySketch:
     def of(weights: I32Array) -> KeySketch:
         """Count keys.
 
-        Parameters
-        ----------
-        weights : ndarray of int32, shape (rows,)
-            The weight of each row, equal keys side by side. Keys of one weight count as one where they are
-            neighbours, and wherever they are listed or sketched: about ``n / 2**32`` of them.
-
-        Examples
-        --------
         >>> sketch = KeySketch.of(np.array([1, 1, 5, 7], dtype=np.int32))
         >>> sketch.rows, sketch.squares, sketch.weights.tolist(), sketch.numbers.tolist()
         (4, 6, [1, 5, 7], [2, 1, 1])
@@ -85,17 +66,7 @@ class KeySketch:
 
 
 def to_counters(weights: I32Array, counts: I64Array | None, width: int) -> I64Array:
-    """Return the counters of keys.
-
-    Parameters
-    ----------
-    weights : ndarray of int32, shape (keys,)
-        One per key.
-    counts : ndarray of int64, shape (keys,), or None
-        Rows of each key; None: one each.
-    width : int
-        How many counters, a power of two.
-    """
+    """Return the counters of keys."""
     both = np.zeros(2 * width, np.int64)
     for first in range(0, len(weights), _CHUNK_ROWS):  # chunk by chunk: the arrays fit the caches
         bits = mixed(weights[first : first + _CHUNK_ROWS].view(np.uint32))
@@ -113,8 +84,6 @@ def to_counters(weights: I32Array, counts: I64Array | None, width: int) -> I64Ar
 def fold(counters: I64Array, width: int) -> I64Array:
     """Return fewer counters of the same keys.
 
-    Examples
-    --------
     >>> keys = np.arange(99, dtype=np.int32)
     >>> bool((fold(to_counters(keys, None, 1024), 512) == to_counters(keys, None, 512)).all())
     True
@@ -126,8 +95,6 @@ def fold(counters: I64Array, width: int) -> I64Array:
 def mixed(numbers: U32Array) -> U32Array:
     """Return bits of which each depends on every bit of the number: files and pages are cut by weight.
 
-    Examples
-    --------
     >>> mixed(np.array([0, 1, 2], dtype=np.uint32)).tolist()
     [0, 1753845952, 3507691905]
     """

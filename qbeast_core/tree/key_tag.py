@@ -12,13 +12,11 @@ from qbeast_core.space.arrays import I64Array, U8Array, U64Array
 from qbeast_core.tree.heavy_keys import HEAVY_SHARE, HeavyKeys
 from qbeast_core.tree.key_sketch import MOST_COUNTERS, MOST_LISTED, KeySketch
 
-__all__ = ["KEYS_TAG", "OLD_VERSION", "dump_keys", "parse_heavy", "parse_keys"]
-
+# Name of the tag.
 KEYS_TAG: Final = "qbeast.keys"
-"""Name of the tag."""
 
+# How tags begin that have no list of heavy keys.
 OLD_VERSION: Final = "1:"
-"""How tags begin that have no list of heavy keys."""
 
 _VERSION: Final = "2:"
 _KNOWN: Final = (OLD_VERSION, _VERSION)
@@ -36,8 +34,6 @@ _OF_ONE_PLANE: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256
 def dump_keys(sketch: KeySketch, heavy: HeavyKeys | None = None) -> str:
     """Return the tag of a file.
 
-    Examples
-    --------
     >>> weights = np.array([1, 1, 5], dtype=np.int32)
     >>> dump_keys(KeySketch.of(weights))
     '2:e40uu2NmZWVkZQADJkYA'
@@ -64,8 +60,6 @@ def parse_keys(text: str | None) -> KeySketch | None:
 
     A tag takes up to 16 KiB, packed or unpacked, and carries a checksum.
 
-    Examples
-    --------
     >>> found = parse_keys("1:e40uu2NmZWVkZQADJkYA")
     >>> found.rows, found.squares, found.weights.tolist(), found.numbers.tolist()
     (3, 5, [1, 5], [2, 1])
@@ -81,15 +75,6 @@ def parse_keys(text: str | None) -> KeySketch | None:
 def parse_heavy(text: str | None, rows: int) -> HeavyKeys | None:
     """Return the heavy keys that a tag lists; None where it has no list, or one that cannot be true.
 
-    Parameters
-    ----------
-    text : str or None
-        The tag.
-    rows : int
-        Of the file.
-
-    Examples
-    --------
     >>> found = parse_heavy("2:e40uu2NmZWVkZQADJkYA:e1V2tWNkZGBgYGIEAA==", 3)
     >>> found.weights.tolist(), found.rows.tolist(), found.firsts.tolist()
     ([1], [2], [0])

@@ -10,16 +10,12 @@ import numpy as np
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.tree.key_sketch import KeySketch, fold, to_counters
 
-__all__ = ["KeyTotal"]
-
 _DIGITS: Final = 6  # what sums of floats lose is not told
 
 
 class KeyTotal:
     """A sum of sketches; what is kept of them does not grow with their number, lists of few keys aside.
 
-    Examples
-    --------
     >>> total = KeyTotal()
     >>> total.add(KeySketch.of(np.array([1, 1, 5], dtype=np.int32)))
     >>> total.add(KeySketch.of(np.array([5, 6], dtype=np.int32)))
@@ -67,24 +63,12 @@ class KeyTotal:
         return min(known * (1.0 + self._shared(weights, counts)), max(most, known))
 
     def design_effect(self, *, unknown_rows: int = 0) -> float:
-        """Return the design effect of sampling these rows, 1.0 or more; of no rows 1.0.
-
-        Parameters
-        ----------
-        unknown_rows : int
-            More rows, of keys that nobody counted. They make the result a lower bound.
-        """
+        """Return the design effect of sampling these rows, 1.0 or more; of no rows 1.0."""
         rows = self.rows + unknown_rows
         return max(round((self.squares + unknown_rows) / rows, _DIGITS), 1.0) if rows else 1.0
 
     def joined(self, squares: float | None = None) -> KeySketch:
-        """Return all rows as one sketch.
-
-        Parameters
-        ----------
-        squares : float, optional
-            ``sum(m_k ** 2)`` where it is known better than from the sketches.
-        """
+        """Return all rows as one sketch."""
         weights, counts = self._listed()
         if not self._levels:
             return KeySketch(self.rows, int(np.dot(counts, counts)), weights, counts)

@@ -12,8 +12,6 @@ from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.tree.existing import ExistingTree, place_cubes
 
-__all__ = ["broken_order", "open_where_broken"]
-
 _BROKEN = pl.Schema({"cube": pl.Int64, "block": pl.Int64, "above": pl.Boolean})
 
 
@@ -23,21 +21,6 @@ def broken_order(cubes: Cubes, *, min_weights: I32Array, max_weights: I32Array) 
     A cube is at fault if its smallest threshold is not below every weight of its descendants' blocks, or if it
     is a leaf and no block of it has the greatest threshold. Taking away all blocks of one side mends it.
 
-    Parameters
-    ----------
-    cubes : Cubes
-        One cube a block.
-    min_weights, max_weights : ndarray of int32, shape (blocks,)
-        The blocks' bounds.
-
-    Returns
-    -------
-    polars.DataFrame
-        `cube` (a number per faulty cube), `block` (its number in `cubes`), `above`: whether the block is the
-        cube's own, or else one of a descendant that reaches too low.
-
-    Examples
-    --------
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> cubes = decode_cubes(["", "w"], dimensions=2)
     >>> bounds = {"min_weights": np.array([-9, 0], np.int32), "max_weights": np.array([5, MAX_WEIGHT], np.int32)}
@@ -75,11 +58,6 @@ def open_where_broken(tree: ExistingTree) -> ExistingTree:
 
     Where those left of a cube have thresholds too large for their descendants, the cube counts as one without
     blocks: rows that arrive may then take a threshold below the descendants', which mends it.
-
-    Parameters
-    ----------
-    tree : ExistingTree
-        Of the blocks that stay.
     """
     levels = []
     for level in tree.levels:

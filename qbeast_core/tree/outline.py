@@ -14,25 +14,13 @@ from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.tree.file_order import file_order
 from qbeast_core.tree.grid import GRID_BITS
 
-__all__ = ["Outline", "OutlineLevel"]
-
 _MOST_LOOKED_UP: Final = 1 << 22
 _CHUNK_ROWS: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutlineLevel:
-    """Nodes of one depth, sorted by `keys`.
-
-    Parameters
-    ----------
-    keys : ndarray of int64, shape (n,)
-        ``(position of the parent in the level above << dimensions) | child code``, increasing.
-    thresholds : ndarray of int32, shape (n,)
-        The greatest weight each node takes; the greatest of all for a leaf.
-    live_below : ndarray of bool, shape (n,)
-        Whether the table has live blocks further down.
-    """
+    """Nodes of one depth, sorted by `keys`."""
 
     keys: I64Array
     thresholds: I32Array
@@ -88,20 +76,7 @@ class Outline:
         return places
 
     def place(self, cells: list[U32Array], weights: I32Array) -> I32Array:
-        """Return the node of each row: the first on its path that takes its weight, or the last one there.
-
-        Parameters
-        ----------
-        cells : list of ndarray of uint32, each of shape (rows,)
-            Finest-grid cells per dimension.
-        weights : ndarray of int32, shape (rows,)
-            The rows' weights.
-
-        Returns
-        -------
-        ndarray of int32, shape (rows,)
-            Rows whose weight is above their node's threshold belong to a nameless child of it.
-        """
+        """Return the node of each row: the first on its path that takes its weight, or the last one there."""
         nodes = np.empty(len(weights), np.int32)
         for start in range(
             0, len(weights), _CHUNK_ROWS
@@ -111,15 +86,7 @@ class Outline:
         return nodes
 
     def max_weights(self, used: BoolArray, used_below: BoolArray) -> I32Array:
-        """Return the `maxWeight` of each node's blocks: its threshold; the greatest weight if it proves to be a leaf.
-
-        Parameters
-        ----------
-        used : ndarray of bool, shape (nodes,)
-            Nodes that took rows.
-        used_below : ndarray of bool, shape (nodes,)
-            Nodes with rows in a nameless child.
-        """
+        """Return the `maxWeight` of each node's blocks: its threshold, or the maximum weight if it is a leaf."""
         below = used_below.copy()
         for depth in range(len(self.levels) - 1, -1, -1):
             here = slice(self.firsts[depth], self.firsts[depth + 1])

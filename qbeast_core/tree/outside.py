@@ -10,16 +10,13 @@ import polars as pl
 
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.coordinates import number_values
+from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import Transformation
 from qbeast_core.tree.columns import to_index_column
 
-__all__ = ["Slack", "rows_outside"]
-
-
+# Widens ranges of values, of a column of a type, by what their writer may have made of them.
 Slack: TypeAlias = Callable[[F64Array, F64Array, pl.DataType], tuple[F64Array, F64Array]]
-"""Widens ranges of values, of a column of a type, by what their writer may have made of them."""
 
 
 def rows_outside(frame: pl.DataFrame, revision: Revision, *, slack: Slack | None = None) -> BoolArray:
@@ -28,22 +25,6 @@ def rows_outside(frame: pl.DataFrame, revision: Revision, *, slack: Slack | None
     Such rows could be indexed all the same, at the ends of the space, where filters would not find them
     apart. Nulls, NaN and infinities ask for nothing; quantiles and hashes take any value.
 
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        Rows with at least the indexed columns.
-    revision : Revision
-        With a transformation for each column.
-    slack : callable, optional
-        Of rows that another writer placed; those that may have been inside for it are inside.
-
-    Returns
-    -------
-    ndarray of bool, shape (rows,)
-        True for rows outside.
-
-    Examples
-    --------
     >>> from qbeast_core.tree.evolve import IndexWish, first_revision
     >>> from qbeast_core.tree.summary import summarise
     >>> from qbeast_core.spec.column_spec import ColumnSpec

@@ -15,17 +15,6 @@ from qbeast_core.tree.parallel import CHUNK_ROWS, map_chunks
 if TYPE_CHECKING:  # workers that write files draw no tree
     from qbeast_core.tree.build import Assignment
 
-__all__ = [
-    "CubeNumbers",
-    "PackedFiles",
-    "RowNumbers",
-    "order_in_file",
-    "pack_files",
-    "page_rows_for",
-    "rows_by_file",
-    "rows_per_file",
-]
-
 _FILE_MEMORY_BYTES: Final = 64 << 20
 _MOST_FILE_BYTES: Final = 256 << 20
 _MIN_FILE_ROWS: Final = 1 << 16
@@ -39,29 +28,17 @@ _UINT16_VALUES: Final = 1 << 16
 _SIGN: Final = np.uint32(1 << 31)  # turned over, signed numbers sort as unsigned ones
 
 
+# Numbers of input rows; 32 bits wherever they do.
 RowNumbers: TypeAlias = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
-"""Numbers of input rows; 32 bits wherever they do."""
 
 
+# Numbers of cubes; 16 bits wherever they do.
 CubeNumbers: TypeAlias = npt.NDArray[np.uint16] | I32Array
-"""Numbers of cubes; 16 bits wherever they do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedFiles:
-    """Which rows and blocks each file holds, as runs of the ordered rows.
-
-    Parameters
-    ----------
-    file_starts : ndarray of int64, shape (files + 1,)
-        File i holds the ordered rows ``[file_starts[i], file_starts[i + 1])``.
-    block_starts : ndarray of int64, shape (blocks + 1,)
-        The same for blocks, in file order; no block crosses a file's end.
-    block_cube : ndarray of int64, shape (blocks,)
-        Position of each block's cube in the assignment.
-    file_first_block : ndarray of int64, shape (files + 1,)
-        File i holds the blocks ``[file_first_block[i], file_first_block[i + 1])``.
-    """
+    """Which rows and blocks each file holds, as runs of the ordered rows."""
 
     file_starts: I64Array
     block_starts: I64Array
@@ -70,22 +47,7 @@ class PackedFiles:
 
 
 def rows_by_file(assignment: Assignment, packed: PackedFiles, weights: I32Array) -> RowNumbers:
-    """Return the rows file by file, ascending in each, so that taking them reads the input in order.
-
-    Parameters
-    ----------
-    assignment : Assignment
-        Where each row goes.
-    packed : PackedFiles
-        Its files.
-    weights : ndarray of int32, shape (rows,)
-        The rows' weights: a cube that several files share is cut by them.
-
-    Returns
-    -------
-    ndarray of uint32 (int64 from 2**32 rows on), shape (rows,)
-        File i holds those from ``file_starts[i]`` to ``file_starts[i + 1]``; see `order_in_file`.
-    """
+    """Return the rows file by file, ascending in each, so that taking them reads the input in order."""
     files = len(packed.file_starts) - 1
     rows = len(assignment.row_cube)
     file_of_block = np.repeat(np.arange(files), np.diff(packed.file_first_block))
@@ -136,13 +98,7 @@ def _grouped(group: CubeNumbers, groups: int) -> RowNumbers:
 
 
 def order_in_file(cubes: CubeNumbers, weights: I32Array) -> RowNumbers:
-    """Return the places of a file's rows by cube and weight; equals keep their order.
-
-    Parameters
-    ----------
-    cubes, weights : ndarray of integers and of int32, shape (n,)
-        Cube, 0 or more, and weight of each row.
-    """
+    """Return the places of a file's rows by cube and weight; equals keep their order."""
     place_bits = len(cubes).bit_length()
     least = int(cubes.min()) if len(cubes) else 0
     span = int(cubes.max()) - least if len(cubes) else 0
@@ -162,8 +118,6 @@ def order_in_file(cubes: CubeNumbers, weights: I32Array) -> RowNumbers:
 def rows_per_file(row_bytes: float) -> int:
     """Return how many rows a file aims at, given a row's bytes in memory; at least one.
 
-    Examples
-    --------
     >>> rows_per_file(160.0), rows_per_file(8e6)
     (393216, 33)
     """
@@ -175,8 +129,6 @@ def rows_per_file(row_bytes: float) -> int:
 def page_rows_for(file_rows: int, *, cube_size: int) -> int:
     """Return the rows of a data page: an eighth of a cube, less in small files; a power of two.
 
-    Examples
-    --------
     >>> page_rows_for(400_000, cube_size=16_384), page_rows_for(28_000, cube_size=4_096)
     (2048, 256)
     """
@@ -189,20 +141,6 @@ def pack_files(counts: I64Array, *, file_rows: int) -> PackedFiles:
 
     A cube larger than a file is spread over several, lower weights first.
 
-    Parameters
-    ----------
-    counts : ndarray of int64, shape (cubes,)
-        Rows of each cube, in file order, each at least one.
-    file_rows : int
-        Rows a file aims at.
-
-    Returns
-    -------
-    PackedFiles
-        No file for no rows.
-
-    Examples
-    --------
     >>> packed = pack_files(np.array([4, 3, 5]), file_rows=6)
     >>> packed.file_starts.tolist(), packed.block_cube.tolist()
     ([0, 7, 12], [0, 1, 2])

@@ -8,10 +8,8 @@ from typing import Final, ParamSpec, TypeVar
 
 import polars as pl
 
-__all__ = ["CHUNK_ROWS", "map_chunks", "workers"]
-
+# Rows of a chunk: its arrays fit the caches, and a call's overhead is small beside its work.
 CHUNK_ROWS: Final = 1 << 16
-"""Rows of a chunk: its arrays fit the caches, and a call's overhead is small beside its work."""
 
 
 _WORTH_THREADS: Final = 4  # starting them takes longer than a chunk or two
@@ -22,15 +20,6 @@ _In = ParamSpec("_In")
 def workers(most: int, *, rows: int, calls: int) -> Executor:
     """Return who makes calls side by side; one call, or calls for few rows, are made where they are submitted.
 
-    Parameters
-    ----------
-    most : int
-        Threads, at least 1.
-    rows, calls : int
-        What there is to do.
-
-    Examples
-    --------
     >>> with workers(2, rows=10, calls=2) as pool:
     ...     pool.submit(max, 1, 2).result()
     2
@@ -43,17 +32,6 @@ def map_chunks(
 ) -> list[_Out]:
     """Call ``function(start, stop)`` for consecutive chunks of rows; results come in order.
 
-    Parameters
-    ----------
-    function : callable
-        Pure, or writing to its own rows alone. What it raises is raised here.
-    rows : int
-        Rows in all; none makes no call.
-    chunk_rows : int
-        Rows of a chunk, at least 1.
-
-    Examples
-    --------
     >>> map_chunks(lambda start, stop: stop - start, 5, chunk_rows=2)
     [2, 2, 1]
     """

@@ -26,28 +26,12 @@ from qbeast_core.tree.pack import (
     rows_by_file,
 )
 
-__all__ = ["FilePlan", "IndexPlan", "plan_index", "smallest_block_rows"]
-
 _PAGES_OF_APPENDED_BLOCK: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilePlan:
-    """One file to write.
-
-    Parameters
-    ----------
-    rows : ndarray of integers, shape (n,)
-        Row numbers of the input, ascending.
-    order : ndarray of integers, shape (n,)
-        Places in `rows`, in the order of the file.
-    weights : ndarray of int32, shape (n,)
-        Their weights, in the order of the file.
-    blocks : tuple of Block
-        In the order of the rows they hold.
-    page_rows : int
-        Rows of a data page.
-    """
+    """One file to write."""
 
     rows: RowNumbers
     order: RowNumbers
@@ -110,26 +94,7 @@ def plan_index(
     existing: ExistingTree | None,
     file_rows: int,
 ) -> IndexPlan:
-    """Plan where the rows of `frame` go.
-
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        Rows with at least the indexed columns.
-    revision : Revision
-        The space to index in.
-    weights : ndarray of int32, shape (rows,)
-        The rows' weights, see `qbeast_core.tree.columns.frame_weights`.
-    existing : ExistingTree or None
-        The live tree of that revision, when rows are appended to it.
-    file_rows : int
-        Rows a file aims at.
-
-    Returns
-    -------
-    IndexPlan
-        Every row in exactly one block, the invariants of format 8 kept.
-    """
+    """Plan where the rows of `frame` go."""
     assignment = assign_rows(
         grid_columns(frame, revision),
         weights,

@@ -11,26 +11,9 @@ from qbeast_core.space.arrays import I64Array
 from qbeast_core.tree.pack import PackedFiles
 from qbeast_core.tree.plan import IndexPlan
 
-__all__ = ["plan_parts"]
-
 
 def plan_parts(plan: IndexPlan, *, most_rows: int) -> Iterator[tuple[I64Array, IndexPlan]]:
-    """Cut a plan into plans of successive files with at most `most_rows` rows each, but one file at least.
-
-    Parameters
-    ----------
-    plan : IndexPlan
-        Of all rows.
-    most_rows : int
-        1 or more.
-
-    Yields
-    ------
-    rows : ndarray of int64
-        Numbers of the input rows of the part, ascending.
-    plan : IndexPlan
-        Of these rows alone, in this order.
-    """
+    """Cut a plan into plans of successive files with at most `most_rows` rows each, but one file at least."""
     starts = plan.packed.file_starts
     first = 0
     while first < plan.file_count:

@@ -12,33 +12,19 @@ import polars as pl
 
 from qbeast_core.space.arrays import I64Array, U64Array
 from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.coordinates import number_values
+from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.data_type import DataType
 from qbeast_core.tree.columns import data_type_of, to_index_column
 from qbeast_core.tree.parallel import map_chunks
 
-__all__ = [
-    "DOMAIN_LIMITS",
-    "EVERY_KEY",
-    "KEY_COLUMN",
-    "ColumnSummary",
-    "IndexSummary",
-    "SampleLimits",
-    "cut_sample",
-    "merge_summaries",
-    "summarise",
-    "summarise_ends",
-]
-
-
+# Rows of the uniform sample kept for quantiles; a rank is then known to about 0.2 %.
 _SAMPLE_ROWS: Final = 1 << 16
-"""Rows of the uniform sample kept for quantiles; a rank is then known to about 0.2 %."""
 
+# The limit of a sample that is all rows.
 EVERY_KEY: Final = (1 << 64) - 1
-"""The limit of a sample that is all rows."""
 
+# Where a sample holds the keys of its rows; no column of a table has this name.
 KEY_COLUMN: Final = "\0row key"
-"""Where a sample holds the keys of its rows; no column of a table has this name."""
 
 _WHOLE: Final = frozenset({"IntegerDataType", "LongDataType", "TimestampDataType", "DateDataType"})
 
@@ -55,26 +41,13 @@ class SampleLimits:
 
 _QUANTILE_LIMITS: Final = SampleLimits(_SAMPLE_ROWS, 1 << 40)
 
+# For a sample that a tree is drawn from: of 50 million rows it knows a cube of 16,384 rows to about 5 %.
 DOMAIN_LIMITS: Final = SampleLimits(1 << 20, 64 << 20)
-"""For a sample that a tree is drawn from: of 50 million rows it knows a cube of 16,384 rows to about 5 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSummary:
-    """Range of one indexed column.
-
-    Parameters
-    ----------
-    name : str
-        Column name.
-    data_type : DataType
-        The format's type.
-    nulls : int
-        Rows that are null.
-    lowest, highest : int, float, str or None
-        Smallest and greatest finite value in the format's unit (timestamps and dates in epoch
-        milliseconds, decimals as float); None when there is none. NaN and infinities are left out.
-    """
+    """Range of one indexed column."""
 
     name: str
     data_type: DataType
@@ -89,19 +62,6 @@ class IndexSummary:
 
     The sample keeps the rows with the smallest keys, a hash of the row's number: it does not depend on
     weights, which repeat with the keys they hash.
-
-    Parameters
-    ----------
-    rows : int
-        Rows summarised.
-    columns : tuple of ColumnSummary
-        In the order of the index.
-    sample : polars.DataFrame
-        The indexed columns of every row whose key is at most `key_limit`, and the keys.
-    key_limit : int
-        2**64 - 1 where every row is in the sample.
-    weight_sum : int
-        Sum of the rows' weights where they were given: by it one knows whether rows read again are the same.
     """
 
     rows: int
@@ -130,24 +90,6 @@ def summarise(
 ) -> IndexSummary:
     """Summarise one batch of rows.
 
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        Rows with at least the indexed columns.
-    names : sequence of str
-        Indexed columns, in order.
-    first_row : int, default 0
-        Number of the batch's first row in the whole input, so that batches draw different samples.
-    limits : SampleLimits, optional
-        Size of the sample; by default what quantiles need.
-
-    Returns
-    -------
-    IndexSummary
-        Mergeable with those of other batches.
-
-    Examples
-    --------
     >>> s = summarise(pl.DataFrame({"a": [3, None, 1]}), ["a"])
     >>> s.rows, s.columns[0].lowest, s.columns[0].highest, s.columns[0].nulls
     (3, 1, 3, 1)
@@ -164,20 +106,7 @@ def summarise(
 def merge_summaries(
     parts: Sequence[IndexSummary], *, limits: SampleLimits = _QUANTILE_LIMITS
 ) -> IndexSummary:
-    """Add up the summaries of several batches; the order does not matter.
-
-    Parameters
-    ----------
-    parts : sequence of IndexSummary
-        At least one, all of the same columns.
-    limits : SampleLimits, optional
-        Size of the merged sample.
-
-    Returns
-    -------
-    IndexSummary
-        What one pass over all batches would have found.
-    """
+    """Add up the summaries of several batches; the order does not matter."""
     limit = min(part.key_limit for part in parts)
     samples = [
         part.sample if part.key_limit == limit else part.sample.filter(pl.col(KEY_COLUMN) <= limit)
@@ -194,15 +123,7 @@ def merge_summaries(
 
 
 def cut_sample(summary: IndexSummary, limits: SampleLimits) -> IndexSummary:
-    """Leave the greatest keys out until the sample is as small as it has to be.
-
-    Parameters
-    ----------
-    summary : IndexSummary
-        Stays as it is.
-    limits : SampleLimits
-        Rows and bytes of the sample.
-    """
+    """Leave the greatest keys out until the sample is as small as it has to be."""
     sample = summary.sample
     most = limits.rows
     size = int(sample.estimated_size())
@@ -215,20 +136,7 @@ def cut_sample(summary: IndexSummary, limits: SampleLimits) -> IndexSummary:
 
 
 def summarise_ends(ends: pl.Series, *, nulls: int) -> ColumnSummary:
-    """Summarise a column whose ends are known.
-
-    Parameters
-    ----------
-    ends : polars.Series
-        Of the column's name and type: its smallest and its greatest finite value, or two nulls.
-    nulls : int
-        Rows that are null.
-
-    Raises
-    ------
-    InvalidColumnsError
-        If columns of that type cannot be indexed.
-    """
+    """Summarise a column whose ends are known."""
     data_type = data_type_of(ends.name, ends.dtype)
     lowest, highest = _in_format_unit(ends, data_type)
     return ColumnSummary(ends.name, data_type, nulls, lowest, highest)
@@ -274,8 +182,6 @@ def _sampled_rows(first_row: int, rows: int, most: int) -> tuple[I64Array, U64Ar
 
     Places are ascending, from 0; a key is a hash of the row's number.
 
-    Examples
-    --------
     >>> [array.tolist() for array in _sampled_rows(0, 3, 1)]
     [[2], [487617019471545679]]
     """

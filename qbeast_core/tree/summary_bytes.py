@@ -11,16 +11,12 @@ import polars as pl
 
 from qbeast_core.tree.summary import ColumnSummary, IndexSummary
 
-__all__ = ["dump_summary", "load_summary"]
-
 _HEADER_BYTES: Final = 8
 
 
 def dump_summary(summary: IndexSummary) -> bytes:
     """Return a summary as bytes: a JSON header, then the sample as an Arrow file.
 
-    Examples
-    --------
     >>> from qbeast_core.tree.summary import summarise
     >>> load_summary(dump_summary(summarise(pl.DataFrame({"a": [3, None, 1]}), ["a"]))).columns[0].lowest
     1

@@ -15,41 +15,16 @@ from qbeast_core.table.write.append import begin_append, publish_parts
 from qbeast_spark_bridge.schema import empty_frame
 from qbeast_spark_bridge.worker.append import delete_parts
 
-__all__ = ["begin", "discard", "publish"]
-
 
 def begin(path: str, schema: StructType, storage_options: Mapping[str, str]) -> bytes:
-    """Look at the table, on the driver, before any task does; see `begin_append`.
-
-    Parameters
-    ----------
-    path, storage_options
-        Where the table is.
-    schema : StructType
-        Of the rows to come.
-
-    Returns
-    -------
-    bytes
-        The context of the tasks.
-    """
+    """Look at the table, on the driver, before any task does; see `begin_append`."""
     return pickle.dumps(begin_append(path, empty_frame(schema), storage_options))
 
 
 def publish(
     context: bytes, written: Sequence[bytes], *, txn: tuple[str, int] | None = None, operation: str = ""
 ) -> None:
-    """Commit what the tasks wrote, on the driver; see `publish_parts`.
-
-    Parameters
-    ----------
-    context : bytes
-        Of `begin`.
-    written : sequence of bytes
-        Of `write_rows`, of every task.
-    txn, operation
-        As for `publish_parts`.
-    """
+    """Commit what the tasks wrote, on the driver; see `publish_parts`."""
     publish_parts(pickle.loads(context), _parts(written), txn=txn, operation=operation)  # noqa: S301 -- our own bytes
 
 

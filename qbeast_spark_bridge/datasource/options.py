@@ -12,15 +12,6 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.location import resolve_location
 from qbeast_core.query.fractions import fractions_of
 
-__all__ = [
-    "SINK_OPTIONS",
-    "WRITE_OPTIONS",
-    "ReadOptions",
-    "refuse_unknown",
-    "storage_options",
-    "table_path",
-]
-
 _READ_OPTIONS: Final = ("path", "sample", "where", "columns", "version", "allowAbsolutePaths")
 WRITE_OPTIONS: Final = ("path", "txnAppId", "txnVersion")
 SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
@@ -31,8 +22,8 @@ _CATALOG: Final = (
     "by a temporary view."
 )
 _OF_A_CATALOG: Final = frozenset({"location", "owner", "provider"})
+# Options of qbeast-spark's `format("qbeast")` which decide how a table is made.
 _OF_WRITE_TABLE: Final = frozenset({"columnstoindex", "cubesize", "columnstats"})
-"""Options of qbeast-spark's ``format("qbeast")`` which decide how a table is made."""
 
 _STORAGE: Final = "storage."
 _NUMBER: Final = re.compile(r"\d+")
@@ -40,48 +31,22 @@ _NUMBER: Final = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What is asked of a read.
-
-    Attributes
-    ----------
-    path : str
-        Of the table.
-    sample : tuple of float or None
-        Rows to keep by weight.
-    where : str or None
-        Spark SQL.
-    columns : tuple of str or None
-        Columns to return, in order; None: all.
-    version : int, str or None
-        A number, or the text of a time.
-    storage_options : Mapping
-        For object stores.
-    allow_absolute_paths : bool
-        Whether files may be named by absolute paths.
-    """
+    """What is asked of a read."""
 
     path: str
     sample: tuple[float, float] | None
     where: str | None
+    # Columns to return, in order; None: all.
     columns: tuple[str, ...] | None
+    # A number, or the text of a time.
     version: int | str | None
     storage_options: Mapping[str, str] = field(repr=False)
+    # Whether files may be named by absolute paths.
     allow_absolute_paths: bool = False
 
     @staticmethod
     def of(options: Mapping[str, str]) -> ReadOptions:
-        """Read them.
-
-        Parameters
-        ----------
-        options : Mapping
-            As Spark hands them over, keys in any case.
-
-        Raises
-        ------
-        InvalidInputError
-            If the path is missing, an option is unknown, or a value is none.
-        """
+        """Read them."""
         refuse_unknown(options, _READ_OPTIONS)
         version = options.get("version")
         return ReadOptions(
@@ -96,13 +61,7 @@ class ReadOptions:
 
 
 def table_path(options: Mapping[str, str]) -> str:
-    """Return the table's path or address, resolved.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is none (Spark also loses it for tables of its catalog), or it cannot be told which place it is.
-    """
+    """Return the table's path or address, resolved."""
     path = options.get("path")
     if path:
         return resolve_location(path)
@@ -128,20 +87,7 @@ def storage_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def refuse_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
-    """Refuse options that mean nothing: a misspelt ``sample`` would read the whole table.
-
-    Parameters
-    ----------
-    options : Mapping
-        As Spark hands them over, keys in any case.
-    known : collection of str
-        Options that mean something, besides those of the store.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming the unknown options and the known ones.
-    """
+    """Refuse options that mean nothing: a misspelt ``sample`` would read the whole table."""
     names = {name.lower() for name in known} | {"paths"}
     unknown = sorted(
         key for key in options if key.lower() not in names and not key.lower().startswith(_STORAGE)

@@ -17,8 +17,6 @@ from qbeast_spark_bridge.predicates.predicates import polars_filter
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.read_task import ReadTask
 
-__all__ = ["SourcePlan"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourcePlan:
@@ -29,23 +27,7 @@ class SourcePlan:
 
     @staticmethod
     def open(options: ReadOptions, version: int | None) -> SourcePlan:
-        """Open the table.
-
-        Parameters
-        ----------
-        options : ReadOptions
-            What is asked.
-        version : int or None
-            The version that was pinned before; None: what the options say, else the newest.
-
-        Raises
-        ------
-        TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
-            As `qbeast.open_table`.
-        InvalidInputError
-            If the filter is not a condition on the columns, the sample is not a fraction, or a column does not
-            exist.
-        """
+        """Open the table."""
         number, moment = travel(options.version if version is None else version)
         snapshot = load_snapshot(
             options.path,
@@ -72,18 +54,7 @@ class SourcePlan:
         return StructType([whole[name] for name in self.reader.names_of(self.options.columns)])
 
     def tasks(self, schema: StructType) -> list[ReadTask]:
-        """Cut the read into tasks.
-
-        Parameters
-        ----------
-        schema : StructType
-            The columns that Spark expects: those of `schema`, or fewer where the user gave their own.
-
-        Raises
-        ------
-        InvalidInputError
-            If Spark expects a column that the table does not have, or another type.
-        """
+        """Cut the read into tasks."""
         names = self.reader.names_of([field.name for field in schema.fields])
         self._refuse_types(schema)
         return plan_tasks(

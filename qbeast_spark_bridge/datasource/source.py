@@ -23,17 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
-__all__ = ["NoStreamReader", "QbeastDataSource", "QbeastReader"]
-
 
 class QbeastDataSource(DataSource):
-    """A qbeast table, read and appended to.
-
-    Parameters
-    ----------
-    options : MutableMapping
-        As given to ``spark.read``, ``df.write`` or ``df.writeStream``.
-    """
+    """A qbeast table, read and appended to."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)

@@ -22,17 +22,6 @@ from qbeast_spark_bridge.datasource.options import (
 )
 from qbeast_spark_bridge.worker.call import freeze_modules, use_task_cores
 
-__all__ = [
-    "AppendMessage",
-    "AppendTask",
-    "BatchWriter",
-    "StreamWriter",
-    "application_of",
-    "batch_writer",
-    "stream_writer",
-]
-
-
 _OPERATION = "STREAMING UPDATE"
 
 _QUERY = "metadata"  # the file of a checkpoint that names its query
@@ -52,14 +41,9 @@ class AppendMessage(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class AppendTask:
-    """An append under way, as its tasks and its commit see it.
+    """An append under way, as its tasks and its commit see it."""
 
-    Attributes
-    ----------
-    context : bytes
-        What tasks know of the table.
-    """
-
+    # What tasks know of the table.
     context: bytes = field(repr=False)
 
     @staticmethod
@@ -126,24 +110,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
-    """Return the writer of ``df.write.format("qbeast").mode("append").save(path)``.
-
-    Parameters
-    ----------
-    options : Mapping
-        `path`; for an append that is repeated safely `txnAppId` and `txnVersion`; ``storage.*``.
-    schema : StructType
-        Of the rows.
-    overwrite : bool
-        Refused.
-
-    Raises
-    ------
-    InvalidInputError
-        If the table is to be overwritten, or an option cannot be used.
-    TableNotFoundError, SchemaMismatchError, NotQbeastTableError, UnsupportedTableError
-        If it cannot be appended to.
-    """
+    """Return the writer of ``df.write.format("qbeast").mode("append").save(path)``."""
     if overwrite:
         msg = (
             'format("qbeast") appends, and does not overwrite: a task alone cannot index a table anew. Nothing was '
@@ -210,24 +177,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> StreamWriter:
-    """Return the writer of a micro-batch.
-
-    Parameters
-    ----------
-    options : Mapping
-        `path`; `txnAppId` or `checkpointLocation`; ``storage.*``.
-    schema : StructType
-        Of the rows.
-    overwrite : bool
-        Refused: Spark asks for it in output mode ``complete``.
-
-    Raises
-    ------
-    InvalidInputError
-        If the mode is not append, an option cannot be used, or the stream has no name.
-    TableNotFoundError, SchemaMismatchError, NotQbeastTableError, UnsupportedTableError
-        If the table cannot be appended to.
-    """
+    """Return the writer of a micro-batch."""
     if overwrite:
         msg = (
             'the sink format("qbeast") appends: it has no output mode "complete". Nothing was written. Use '
@@ -240,18 +190,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: 
 
 
 def application_of(options: Mapping[str, str]) -> str:
-    """Return the name under which the table remembers the stream's progress.
-
-    Parameters
-    ----------
-    options : Mapping
-        `txnAppId` is the name; else the checkpoint at `checkpointLocation` knows the query's.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is neither, or the checkpoint cannot be read from here.
-    """
+    """Return the name under which the table remembers the stream's progress."""
     named = options.get("txnappid")
     if named:
         return named

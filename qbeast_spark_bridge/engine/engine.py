@@ -46,22 +46,15 @@ from qbeast_spark_bridge.worker.write_files import FILES, write_partition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SparkEngine", "SparkSource", "persisted", "spread"]
-
 _ITEMS: Final = "key int, number int, item binary"
 _MOST_TASKS: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkSource:
-    """The rows of a Spark DataFrame, which have to be the same when they are read again.
+    """The rows of a Spark DataFrame, which have to be the same when they are read again."""
 
-    Attributes
-    ----------
-    df : DataFrame
-        Of a classic session or of Spark Connect.
-    """
-
+    # Of a classic session or of Spark Connect.
     df: DataFrame
 
     @property
@@ -72,13 +65,7 @@ class SparkSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkEngine:
-    """Moves rows by tasks of Spark; see `qbeast_core.table.engine.protocol.Engine`.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        Classic or Connect.
-    """
+    """Moves rows by tasks of Spark; see `qbeast_core.table.engine.protocol.Engine`."""
 
     spark: SparkSession
 
@@ -180,20 +167,7 @@ class _FileWorkers:
 
 
 def spread(spark: SparkSession, items: Sequence[object]) -> DataFrame:
-    """Send each item to a task of its own, always the same one; where there are very many, some share one.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        Classic or Connect.
-    items : sequence
-        Each pickles; at least one.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``number``, the item's place, and ``item``, its bytes.
-    """
+    """Send each item to a task of its own, always the same one; where there are very many, some share one."""
     keys = task_keys(min(len(items), _MOST_TASKS)).tolist()
     rows = [
         (keys[number % len(keys)], number, bytearray(pickle.dumps(item, protocol=5)))
@@ -264,15 +238,7 @@ def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
 
 @contextmanager
 def persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
-    """Hold the rows of a DataFrame for a while, unless somebody holds them already.
-
-    Parameters
-    ----------
-    df : DataFrame
-        The rows.
-    wanted : bool
-        Whether to hold them at all.
-    """
+    """Hold the rows of a DataFrame for a while, unless somebody holds them already."""
     level = df.storageLevel if wanted else None
     if level is None or level.useMemory or level.useDisk:
         yield df

@@ -44,8 +44,6 @@ from qbeast_spark_bridge.worker.transport import decimals_as_longs, short_decima
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["SparkMergeSource"]
-
 _BUCKET_BYTES: Final = 64 << 20
 _VALUE_BYTES: Final = 24  # of a value in memory, guessed
 _MOST_TASKS: Final = 1 << 12
@@ -53,14 +51,9 @@ _MOST_TASKS: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkMergeSource:
-    """Rows of a Spark DataFrame, which have to be the same when they are read again.
+    """Rows of a Spark DataFrame, which have to be the same when they are read again."""
 
-    Attributes
-    ----------
-    df : DataFrame
-        Of a classic session or of Spark Connect.
-    """
-
+    # Of a classic session or of Spark Connect.
     df: DataFrame
     _stored: list[str] = field(default_factory=list[str], init=False, repr=False)
     _operation: str = field(default_factory=lambda: str(uuid.uuid4()), init=False, repr=False)
@@ -89,15 +82,7 @@ class SparkMergeSource:
         return self._found(rules, reader, digest, buckets, judged)
 
     def clear(self, store: Store, *, failed: bool) -> None:
-        """Delete what was stored in a table's store, as far as the store lets us.
-
-        Parameters
-        ----------
-        store : Store
-            Of the table.
-        failed : bool
-            Whether tasks may have stored what they could not tell of: then it is looked for.
-        """
+        """Delete what was stored in a table's store, as far as the store lets us."""
         with suppress(StorageError):
             delete_files(store, stored_by(store, self._operation) if failed else self._stored)
 

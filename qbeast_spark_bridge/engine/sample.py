@@ -31,8 +31,6 @@ from qbeast_spark_bridge.worker.transport import batch_of, gathered, in_utc
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["send_sample", "summarise_rows"]
-
 _SENT_SCHEMA: Final = pa.schema([("rows", pa.binary())])
 _SENT: Final = "rows binary"
 _CHOICES: Final = 1 << KEY_BITS
@@ -45,22 +43,7 @@ _SECOND: Final = 1_000_000
 
 
 def summarise_rows(df: DataFrame, task: SummaryTask, schema_json: str) -> IndexSummary:
-    """Summarise all rows of a DataFrame on the executors.
-
-    Parameters
-    ----------
-    df : DataFrame
-        The rows; those that lack an indexed column count as null.
-    task : SummaryTask
-        The indexed columns, and how large a sample has to be.
-    schema_json : str
-        The table's Delta schema.
-
-    Returns
-    -------
-    IndexSummary
-        With a sample of at most a million rows and 64 MB, however many rows and partitions there are.
-    """
+    """Summarise all rows of a DataFrame on the executors."""
     table = spark_schema(schema_json)
     types = StructType([table[name] for name in task.schema])
     drawn = _drawn(df, types, task.cube_size)

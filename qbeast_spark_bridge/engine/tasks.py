@@ -23,8 +23,6 @@ from qbeast_spark_bridge.worker.read_task import ReadTask, run_tasks
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["arrow_schema", "plan_tasks", "rows_of_tasks", "tasks_of"]
-
 _COLUMN: Final = "task"
 
 
@@ -37,33 +35,7 @@ def plan_tasks(
     task_bytes: int = TASK_BYTES,
     schema: StructType | None = None,
 ) -> list[ReadTask]:
-    """Cut a read into tasks of about equal bytes.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version to read.
-    predicate : polars.Expr, optional
-        Rows to keep, exactly.
-    sample : float, str or tuple of float, optional
-        Rows to keep by weight.
-    columns : sequence of str, optional
-        Columns to return, in order, at least one; all by default.
-    task_bytes : int
-        Stored bytes a task aims at; larger files are cut between pages where their pages are known.
-    schema : StructType, optional
-        The columns' Spark types; by default those of the table, all nullable.
-
-    Returns
-    -------
-    list of ReadTask
-        Empty if no file can hold a wanted row.
-
-    Raises
-    ------
-    InvalidInputError
-        If the sample is no fraction or pair of fractions in [0, 1].
-    """
+    """Cut a read into tasks of about equal bytes."""
     job = reader.plan(predicate, sample)
     return tasks_of(reader, job, columns=columns, task_bytes=task_bytes, schema=schema)
 
@@ -76,30 +48,14 @@ def tasks_of(
     task_bytes: int = TASK_BYTES,
     schema: StructType | None = None,
 ) -> list[ReadTask]:
-    """Cut a read that is planned already into tasks, see `plan_tasks`.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version to read.
-    job : ScanPlan
-        What is opened, and which rows are kept.
-    columns, task_bytes, schema
-        As for `plan_tasks`.
-    """
+    """Cut a read that is planned already into tasks, see `plan_tasks`."""
     whole = schema or nullable_schema(spark_schema(reader.snapshot.schema_json))
     types = arrow_schema(StructType([whole[name] for name in reader.names_of(columns)]))
     return [ReadTask(task, types) for task in scan_tasks(reader, job, columns, task_bytes=task_bytes)]
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow types in which Spark hands over and takes rows; timestamps are in UTC.
-
-    Parameters
-    ----------
-    schema : StructType
-        Any Spark schema.
-    """
+    """Return the Arrow types in which Spark hands over and takes rows; timestamps are in UTC."""
     zoned: dict[str, Any] = {
         "timezone": "UTC"
     }  # of every Spark before 4.2, which cannot be asked for another
@@ -108,17 +64,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def rows_of_tasks(spark: SparkSession, tasks: Sequence[ReadTask], schema: StructType) -> DataFrame:
-    """Return the rows that tasks read, each on an executor of its own if there are so many.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        Classic or Connect.
-    tasks : sequence of ReadTask
-        Perhaps none.
-    schema : StructType
-        Of what they read.
-    """
+    """Return the rows that tasks read, each on an executor of its own if there are so many."""
     if not tasks:
         return spark.createDataFrame([], schema)
     ready_workers(spark)

@@ -23,9 +23,6 @@ from qbeast_spark_bridge.worker.call import NOTE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["own_errors", "ready_workers", "use_own_python"]
-
-
 _PYTHON: Final = "spark.sql.execution.pyspark.python"
 
 _READY: WeakSet[SparkSession] = WeakSet()
@@ -49,11 +46,6 @@ def ready_workers(spark: SparkSession) -> None:
 
     On this machine they run this Python, unless somebody chose another. Any other one is looked at by a task that
     imports nothing of this package.
-
-    Raises
-    ------
-    InvalidInputError
-        If workers lack a module, or run another version of Python or qbeast; no other job was sent.
     """
     if spark not in _READY:
         if not use_own_python(spark):
@@ -80,17 +72,7 @@ def use_own_python(spark: SparkSession) -> bool:
 
 @contextmanager
 def own_errors(spark: SparkSession) -> Generator[None]:
-    """Make the workers ready, and raise what a worker of ours raised, with Spark's error as the cause.
-
-    Raises
-    ------
-    QbeastError
-        The worker's own, facts and all.
-    InvalidInputError
-        If workers lack a module that they need.
-    SessionLostError
-        If the session ended.
-    """
+    """Make the workers ready, and raise what a worker of ours raised, with Spark's error as the cause."""
     try:
         ready_workers(spark)
         yield

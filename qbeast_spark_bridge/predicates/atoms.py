@@ -15,8 +15,7 @@ from qbeast_core.query.nodes import Op
 from qbeast_spark_bridge.predicates.column_tree import SqlLiteral
 from qbeast_spark_bridge.predicates.compare import MOST_DIGITS, Translation, compare, join
 
-__all__ = ["OPS", "Columns", "SqlColumn", "columns_of", "compared", "in_list", "is_null", "same_as"]
-
+# Comparisons as SQL spells them.
 OPS: Final[dict[str, Op]] = {
     "=": "==",
     "==": "==",
@@ -27,7 +26,6 @@ OPS: Final[dict[str, Op]] = {
     ">": ">",
     ">=": ">=",
 }
-"""Comparisons as SQL spells them."""
 
 _APPLIED: Final = {"<": lt, "<=": le, "==": eq, "!=": ne, ">=": ge, ">": gt}
 
@@ -36,36 +34,19 @@ _KIND_OF: Final[Mapping[pl.DataType, str]] = {pl.String(): "string", pl.Boolean(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SqlColumn:
-    """A column that a condition names.
-
-    Attributes
-    ----------
-    expr : polars.Expr
-        Its values.
-    dtype : polars.DataType
-        Their type.
-    """
+    """A column that a condition names."""
 
     expr: pl.Expr
     dtype: pl.DataType
 
 
+# Columns by their names in small letters: one part, or two where the first is what another table is called.
 Columns: TypeAlias = Mapping[tuple[str, ...], SqlColumn]
-"""Columns by their names in small letters: one part, or two where the first is what another table is called."""
 
 
 def columns_of(schema: pl.Schema, *, source_name: str | None = None) -> Columns:
     """Return what a condition may name.
 
-    Parameters
-    ----------
-    schema : polars.Schema
-        The columns.
-    source_name : str, optional
-        What the source of a merge is called: a struct among the columns, whose fields have two parts.
-
-    Examples
-    --------
     >>> schema = pl.Schema({"Price": pl.Int64, "source": pl.Struct({"price": pl.Int64})})
     >>> list(columns_of(schema, source_name="source"))
     [('price',), ('source', 'price')]

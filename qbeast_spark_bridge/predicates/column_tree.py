@@ -11,8 +11,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from qbeast_core.errors import InvalidInputError
 
-__all__ = ["Bound", "Call", "ColumnNode", "Name", "Opaque", "SqlLiteral", "is_column", "tree_of"]
-
 LiteralKind: TypeAlias = Literal[
     "int", "decimal", "double", "string", "bool", "null", "date", "instant", "naive"
 ]
@@ -78,18 +76,7 @@ def is_column(value: object) -> bool:
 
 
 def tree_of(column: Any) -> ColumnNode:
-    """Return what a Column is made of.
-
-    Parameters
-    ----------
-    column : Column
-        Of a classic session or of Spark Connect.
-
-    Raises
-    ------
-    InvalidInputError
-        If this PySpark does not tell (before 4.0).
-    """
+    """Return what a Column is made of."""
     held = vars(column)  # a Column takes every other name for a field of its own
     if "_expr" in held:
         return _of_connect(held["_expr"], str(column))
@@ -182,8 +169,6 @@ def _of_connect(node: Any, text: str) -> ColumnNode:
 def _parts(name: str) -> tuple[str, ...] | None:
     """Cut a name at its dots; quotes hold theirs.
 
-    Examples
-    --------
     >>> _parts("source.`x.y`"), _parts("a b"), _parts("a.")
     (('source', 'x.y'), ('a b',), None)
     """

@@ -15,28 +15,20 @@ import polars as pl
 from qbeast_core.query.nodes import Op
 from qbeast_spark_bridge.predicates.column_tree import SqlLiteral
 
-__all__ = ["MOST_DIGITS", "Translation", "compare", "join"]
-
 _APPLY: Final = {"<": lt, "<=": le, "==": eq, "!=": ne, ">=": ge, ">": gt}
 _SINGLE: Final = 2.0**127  # below the largest of single precision
 
+# Of a decimal in Spark.
 MOST_DIGITS: Final = 38
-"""Of a decimal in Spark."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Translation:
-    """What is known of a condition.
+    """What is known of a condition."""
 
-    Attributes
-    ----------
-    predicate : polars.Expr or None
-        True for every row that the condition keeps; None: for all.
-    unsupported : str
-        The part that was not understood exactly; empty if the predicate keeps no other rows.
-    """
-
+    # True for every row that the condition keeps; None: for all.
     predicate: pl.Expr | None
+    # The part that was not understood exactly; empty if the predicate keeps no other rows.
     unsupported: str = ""
 
     @property
@@ -46,15 +38,7 @@ class Translation:
 
 
 def join(parts: Sequence[Translation], *, every: bool) -> Translation:
-    """Translate an AND of parts (`every`), or an OR; of an OR with a part of which nothing is known, nothing is.
-
-    Parameters
-    ----------
-    parts : sequence of Translation
-        At least one.
-    every : bool
-        Whether rows are kept that every part keeps, or those that any part keeps.
-    """
+    """Translate an AND of parts (`every`), or an OR; of an OR with a part of which nothing is known, nothing is."""
     known = [part.predicate for part in parts if part.predicate is not None]
     usable = bool(known) if every else len(known) == len(parts)
     unsupported = next((part.unsupported for part in parts if part.unsupported), "")
@@ -62,22 +46,7 @@ def join(parts: Sequence[Translation], *, every: bool) -> Translation:
 
 
 def compare(column: pl.Expr, dtype: pl.DataType, op: Op, literal: SqlLiteral) -> Translation | None:
-    """Compare a column with a literal.
-
-    Parameters
-    ----------
-    column, dtype
-        The column, and its type.
-    op : {"<", "<=", "==", "!=", ">=", ">"}
-        How; a negation is in it.
-    literal : SqlLiteral
-        The right side.
-
-    Returns
-    -------
-    Translation or None
-        None where Spark's casts are not plain.
-    """
+    """Compare a column with a literal."""
     if literal.kind == "null":
         return Translation(pl.lit(value=False))
     rule = next((rule for kind, rule in _RULES if isinstance(dtype, kind)), None)

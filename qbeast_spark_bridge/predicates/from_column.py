@@ -21,8 +21,6 @@ from qbeast_spark_bridge.predicates.atoms import (
 from qbeast_spark_bridge.predicates.column_tree import Bound, Call, ColumnNode, Name, Opaque, SqlLiteral
 from qbeast_spark_bridge.predicates.compare import Translation, join
 
-__all__ = ["column_named", "parse_column"]
-
 _EVERY: Final = {"and": True, "or": False}
 _NOT: Final = ("!", "not")
 _NULL_TESTS: Final = {"isnull": False, "isnotnull": True}
@@ -35,24 +33,7 @@ _TEXT_TESTS: Final[dict[str, Callable[[pl.Expr, str], pl.Expr]]] = {
 
 
 def parse_column(node: ColumnNode, columns: Columns, *, argument: str, negated: bool = False) -> Translation:
-    """Understand a condition that was given as a Column.
-
-    Parameters
-    ----------
-    node : ColumnNode
-        What it is made of.
-    columns : Columns
-        What it may name.
-    argument : str
-        How the caller calls it, for messages.
-    negated : bool
-        Whether its negation is asked for.
-
-    Raises
-    ------
-    InvalidInputError
-        It names a column that is not there, or one of a DataFrame.
-    """
+    """Understand a condition that was given as a Column."""
     match node:
         case Call(name, arguments) if name.lower() in _EVERY:
             parts = [parse_column(part, columns, argument=argument, negated=negated) for part in arguments]
@@ -115,22 +96,7 @@ def _side(node: ColumnNode, columns: Columns, argument: str) -> SqlColumn | SqlL
 
 
 def column_named(parts: tuple[str, ...], columns: Columns, argument: str) -> SqlColumn:
-    """Find a column by its name, whatever the case.
-
-    Parameters
-    ----------
-    parts : tuple of str
-        The name.
-    columns : Columns
-        Where to look.
-    argument : str
-        How the caller calls what names it, for messages.
-
-    Raises
-    ------
-    InvalidInputError
-        There is none.
-    """
+    """Find a column by its name, whatever the case."""
     found = columns.get(tuple(part.lower() for part in parts))
     if found is None:
         known = [".".join(name) for name in columns]

@@ -20,8 +20,6 @@ from qbeast_spark_bridge.predicates.text_functions import FUNCTIONS, cast, moved
 from qbeast_spark_bridge.predicates.typed_sql import MOST_DIGITS, Typed, align, refuse, typed_literal
 from qbeast_spark_bridge.schema import quoted
 
-__all__ = ["text_to_sql"]
-
 _SIGNS: Final[dict[type[exp.Expr], str]] = {
     exp.EQ: "=",
     exp.NEQ: "!=",
@@ -38,22 +36,6 @@ _TRUTH: Final = (pl.Boolean(), pl.Null())
 def text_to_sql(text: str, schema: pl.Schema) -> str:
     """Write a condition of SQL, as this library reads it, in Spark's SQL.
 
-    Parameters
-    ----------
-    text : str
-        The condition, in the dialect of DuckDB.
-    schema : polars.Schema
-        The table's columns.
-
-    Raises
-    ------
-    InvalidInputError
-        Names the first part that Spark does not have, or defines in another way.
-    InvalidSqlError
-        It is not a condition.
-
-    Examples
-    --------
     >>> text_to_sql("x > 5 AND s IS NOT NULL", pl.Schema({"x": pl.Int64, "s": pl.String}))
     "((`x` > CAST('5' AS BIGINT)) AND (NOT (`s` IS NULL)))"
     """

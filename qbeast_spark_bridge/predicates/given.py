@@ -13,18 +13,10 @@ from qbeast_spark_bridge.predicates.atoms import Columns, columns_of
 from qbeast_spark_bridge.predicates.column_tree import Bound, Name, SqlLiteral, is_column, tree_of
 from qbeast_spark_bridge.predicates.from_column import column_named, parse_column
 
-__all__ = ["Given"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """Understands what names the columns of a table, and of the source of a merge.
-
-    Attributes
-    ----------
-    columns : Columns
-        What may be named.
-    """
+    """Understands what names the columns of a table, and of the source of a merge."""
 
     columns: Columns
 
@@ -34,20 +26,7 @@ class Given:
         return Given(columns_of(schema, source_name=source_name))
 
     def condition(self, given: object, argument: str) -> Any:
-        """Return a condition as `Table.delete` takes it: a Column becomes a Polars expression, all else stays.
-
-        Parameters
-        ----------
-        given : polars.Expr, str, Column or None
-            None: every row.
-        argument : str
-            How the caller calls it, for messages.
-
-        Raises
-        ------
-        InvalidInputError
-            A Column has no equal in Polars.
-        """
+        """Return a condition as `Table.delete` takes it: a Column becomes a Polars expression, all else stays."""
         if not is_column(given):
             return given
         found = parse_column(tree_of(given), self.columns, argument=argument)
@@ -58,20 +37,7 @@ class Given:
         )
 
     def values(self, given: object, argument: str) -> Any:
-        """Return values of columns as `Table.update` takes them; see `condition`.
-
-        Parameters
-        ----------
-        given : mapping of str to polars.Expr, str, Column or a plain value, or None
-            Text is SQL.
-        argument : str
-            How the caller calls it, for messages.
-
-        Raises
-        ------
-        InvalidInputError
-            A Column has no equal in Polars.
-        """
+        """Return values of columns as `Table.update` takes them; see `condition`."""
         if not isinstance(given, Mapping):
             return given
         return {name: self._value(value, argument) for name, value in given.items()}

@@ -12,8 +12,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-__all__ = ["SQL_TYPES", "SparkLiteral", "spark_literal"]
-
+# Names of types in Spark; decimals have digits besides.
 SQL_TYPES: Final[dict[pl.DataType, str]] = {
     pl.Int8(): "TINYINT",
     pl.Int16(): "SMALLINT",
@@ -28,7 +27,6 @@ SQL_TYPES: Final[dict[pl.DataType, str]] = {
     pl.Datetime("us"): "TIMESTAMP_NTZ",
     pl.Datetime("us", "UTC"): "TIMESTAMP",
 }
-"""Names of types in Spark; decimals have digits besides."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 _.,:;/+-]*", re.ASCII)
 
@@ -37,17 +35,10 @@ _EXACT: Final = 2**53
 
 @dataclass(frozen=True, slots=True)
 class SparkLiteral:
-    """A literal, and what the column has to be cast to before it is compared with it.
-
-    Attributes
-    ----------
-    text : str
-        SQL.
-    cast : str
-        A type of SQL; empty if the column stays as it is.
-    """
+    """A literal, and what the column has to be cast to before it is compared with it."""
 
     text: str
+    # A type of SQL; empty if the column stays as it is.
     cast: str = ""
 
     def column(self, name: str) -> str:
@@ -58,8 +49,6 @@ class SparkLiteral:
 def spark_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
     """Write a value, not null, that is compared with a column; None where Polars and Spark could compare differently.
 
-    Examples
-    --------
     >>> spark_literal(pl.Series([0.5]), pl.Int32())
     SparkLiteral(text="CAST('0.5' AS DOUBLE)", cast='DOUBLE')
     """

@@ -17,50 +17,27 @@ from qbeast_spark_bridge.predicates.to_sql import to_sql
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Where", "keep_where", "polars_filter", "understand"]
-
 _NAME: Final = re.compile(r"(?<!\.)`(?:[^`]|``)*`")  # not a field of a column
 
+# How a part of SQL begins that Spark replaces by a setting or a variable of the environment, even inside
+# quotes.
 _SUBSTITUTED: Final = "${"
-"""How a part of SQL begins that Spark replaces by a setting or a variable of the environment, even inside quotes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Where:
-    """A condition, seen by Spark and by the index.
+    """A condition, seen by Spark and by the index."""
 
-    Attributes
-    ----------
-    condition : str, Column or None
-        SQL of Spark for `keep_where`, or the caller's own Column; None keeps all rows.
-    predicate : polars.Expr or None
-        True for the rows that the condition keeps; None: nothing is known of them.
-    """
-
+    # SQL of Spark for `keep_where`, or the caller's own Column; None keeps all rows.
     condition: str | Column | None
+    # True for the rows that the condition keeps; None: nothing is known of them.
     predicate: pl.Expr | None
 
 
 def understand(
     where: str | Column | pl.Expr | None, schema: pl.Schema, collated: Collection[str] = ()
 ) -> Where:
-    """Take a condition in any of its forms.
-
-    Parameters
-    ----------
-    where : str, Column, polars.Expr or None
-        SQL text and Polars expressions are translated. Of a Column nothing is known, as it does not tell names from
-        values.
-    schema : polars.Schema
-        The table's columns.
-    collated : collection of str
-        Those that Spark compares in another way.
-
-    Raises
-    ------
-    InvalidInputError
-        If a part of a text or an expression has no exact counterpart in Spark, or `where` is nothing of these.
-    """
+    """Take a condition in any of its forms."""
     if where is None or is_column(where):
         return Where(where, None)  # type: ignore[arg-type] # a Column
     predicate = polars_filter(where, schema, collated)
@@ -72,18 +49,7 @@ def understand(
 
 
 def polars_filter(where: object, schema: pl.Schema, collated: Collection[str] = ()) -> pl.Expr | None:
-    """Return a condition in Polars, unless it names a column with a collation.
-
-    Parameters
-    ----------
-    where, schema, collated
-        As for `understand`, but for Columns.
-
-    Raises
-    ------
-    InvalidInputError
-        It is not a condition on the rows of the table.
-    """
+    """Return a condition in Polars, unless it names a column with a collation."""
     found = filter_of(where, schema)  # type: ignore[arg-type] # it refuses all else
     compared = [] if found is None else [name for name in found.meta.root_names() if name in collated]
     if compared:
@@ -100,13 +66,6 @@ def keep_where(rows: DataFrame, sql: str) -> DataFrame:
 
     Spark replaces ``${env:HOME}`` and the like in every text of SQL before it parses it, in quoted names too.
     Columns of such names are called otherwise meanwhile.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        To be filtered.
-    sql : str
-        Names in backquotes, and no backquote elsewhere.
     """
     names = rows.columns
     if not any(_SUBSTITUTED in name for name in names):
@@ -118,8 +77,6 @@ def keep_where(rows: DataFrame, sql: str) -> DataFrame:
 def _with_names(sql: str, names: dict[str, str]) -> str:
     """Return a condition on columns that are called otherwise.
 
-    Examples
-    --------
     >>> _with_names("`a``b` > 1 AND `b` = 'b'", {"a`b": "c0", "b": "c1"})
     "`c0` > 1 AND `c1` = 'b'"
     """

@@ -24,8 +24,6 @@ from qbeast_spark_bridge.predicates.typed_sql import (
     sql_type,
 )
 
-__all__ = ["FUNCTIONS", "cast", "moved"]
-
 _Function = Callable[[exp.Expr, list[Typed]], Typed]
 _SIGNS: Final[dict[type[exp.Expr], str]] = {
     exp.Add: "+",
@@ -35,8 +33,8 @@ _SIGNS: Final[dict[type[exp.Expr], str]] = {
     exp.IntDiv: "DIV",
 }
 _LONG: Final = 2**63 - 1
+# From here on every double is a whole number.
 _WHOLE: Final = "CAST('4503599627370496' AS DOUBLE)"
-"""From here on every double is a whole number."""
 _NAN: Final = "CAST('NaN' AS DOUBLE)"
 _MICROS_OF: Final = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
 _DAY_MICROS: Final = 86_400_000_000
@@ -351,6 +349,7 @@ def _root(node: exp.Expr, arguments: list[Typed]) -> Typed:
     return Typed(f"SQRT({as_type(arguments[0], pl.Float64(), '').sql})", pl.Float64())
 
 
+# What Spark computes with the same results, given the right types. All else is refused.
 FUNCTIONS: Final[dict[type[exp.Expr], _Function]] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv), _arithmetic),
     **dict.fromkeys((exp.Extract, *PARTS), _extract),
@@ -382,4 +381,3 @@ FUNCTIONS: Final[dict[type[exp.Expr], _Function]] = {
     exp.DPipe: _joined,
     exp.Concat: _joined,
 }
-"""What Spark computes with the same results, given the right types. All else is refused."""

@@ -14,9 +14,6 @@ from qbeast_core.query.terms import BOUNDS, COMPARISONS, Term
 from qbeast_spark_bridge.predicates.literals import spark_literal
 from qbeast_spark_bridge.schema import quoted
 
-__all__ = ["to_sql"]
-
-
 _CONNECTIVES: Final = {"And": "AND", "LogicalAnd": "AND", "Or": "OR", "LogicalOr": "OR"}
 
 _SAME: Final = {"EqValidity": "{} <=> {}", "NotEqValidity": "NOT ({} <=> {})"}
@@ -41,21 +38,6 @@ _FLOAT_TESTS: Final = {
 def to_sql(expr: pl.Expr, schema: pl.Schema) -> str:
     """Write a Polars condition in Spark's SQL; it keeps the same rows under every setting of a session.
 
-    Parameters
-    ----------
-    expr : polars.Expr
-        Comparisons of columns with values or with columns of the same type, `is_in`, `is_between`, tests for null
-        and NaN, and of texts for their beginning, end and parts, joined by ``&``, ``|`` and ``~``.
-    schema : polars.Schema
-        The table's columns.
-
-    Raises
-    ------
-    InvalidInputError
-        Names the first part that cannot be written.
-
-    Examples
-    --------
     >>> to_sql((pl.col("x") > 5) & ~pl.col("s").is_null(), pl.Schema({"x": pl.Int64, "s": pl.String}))
     "((`x` > CAST('5' AS BIGINT)) AND (NOT (`s` IS NULL)))"
     """

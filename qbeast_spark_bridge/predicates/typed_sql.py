@@ -16,22 +16,8 @@ from sqlglot import exp
 from qbeast_core.errors import InvalidInputError
 from qbeast_spark_bridge.predicates.literals import SQL_TYPES, spark_literal
 
-__all__ = [
-    "MICROS",
-    "MOST_DIGITS",
-    "UTC_MICROS",
-    "Typed",
-    "align",
-    "as_decimal",
-    "as_type",
-    "bound_of",
-    "refuse",
-    "sql_type",
-    "typed_literal",
-]
-
+# Of a decimal in Spark and in DuckDB.
 MOST_DIGITS: Final = 38
-"""Of a decimal in Spark and in DuckDB."""
 
 MICROS: Final = pl.Datetime("us")
 UTC_MICROS: Final = pl.Datetime("us", "UTC")
@@ -51,23 +37,15 @@ _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASC
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A part in Spark's SQL, whose value every setting of a session leaves alone.
+    """A part in Spark's SQL, whose value every setting of a session leaves alone."""
 
-    Attributes
-    ----------
-    sql : str
-        The part; a word, a call, or in parentheses.
-    dtype : polars.DataType
-        Its type; Null for a bare NULL.
-    value : object
-        What a literal is; None for all else. It takes the type of what it is compared with.
-    bound : int
-        The largest magnitude of an integer that is computed; 0: any of its type.
-    """
-
+    # The part; a word, a call, or in parentheses.
     sql: str
+    # Its type; Null for a bare NULL.
     dtype: pl.DataType
+    # What a literal is; None for all else. It takes the type of what it is compared with.
     value: Any = None
+    # The largest magnitude of an integer that is computed; 0: any of its type.
     bound: int = 0
 
 

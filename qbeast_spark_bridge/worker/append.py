@@ -15,37 +15,12 @@ from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
 
-__all__ = ["PART_BYTES", "delete_parts", "write_rows"]
-
-
+# Arrow bytes that a task indexes at once: the more, the larger its files, and the more memory it takes.
 PART_BYTES: Final = 128 << 20
-"""Arrow bytes that a task indexes at once: the more, the larger its files, and the more memory it takes."""
 
 
 def write_rows(context: bytes, batches: Iterable[pa.RecordBatch], *, part_bytes: int = PART_BYTES) -> bytes:
-    """Write the rows of a task.
-
-    Parameters
-    ----------
-    context : bytes
-        Of `begin`.
-    batches : iterable of pyarrow.RecordBatch
-        The rows.
-    part_bytes : int
-        Arrow bytes to index at once.
-
-    Returns
-    -------
-    bytes
-        What was written, for `publish`.
-
-    Raises
-    ------
-    SchemaMismatchError
-        If a value does not fit.
-    StorageError
-        If the store refuses. What the task wrote is deleted as far as the store lets us.
-    """
+    """Write the rows of a task."""
     task: AppendTask = pickle.loads(context)  # noqa: S301 -- bytes of our own driver
     parts: list[AppendedPart] = []
     held: list[pa.RecordBatch] = []

@@ -17,9 +17,6 @@ import orjson
 
 from qbeast_core.errors import QbeastError
 
-__all__ = ["NOTE", "WorkerCall", "freeze_modules", "note_of", "use_task_cores"]
-
-
 _THREADS: Final = "POLARS_MAX_THREADS"
 
 _MARK: Final = "qbeast-error:"
@@ -33,13 +30,6 @@ class WorkerCall:
 
     Names and bytes are all that is sent: a worker must know how many threads to start before it imports
     Polars, and what is pickled with a class of ours would import it.
-
-    Parameters
-    ----------
-    module, function : str
-        Where the function is; it takes the argument and the batches, and yields batches.
-    argument : bytes
-        The pickled argument.
     """
 
     module: str
@@ -48,15 +38,7 @@ class WorkerCall:
 
     @staticmethod
     def of(function: Callable[..., Iterator[Any]], argument: object) -> WorkerCall:
-        """Return the call ``function(argument, batches)``.
-
-        Parameters
-        ----------
-        function : callable
-            Importable by its name.
-        argument : object
-            Picklable.
-        """
+        """Return the call ``function(argument, batches)``."""
         return WorkerCall(function.__module__, function.__name__, pickle.dumps(argument))
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -101,8 +83,6 @@ def _freeze(modules: int) -> None:
 def note_of(error: QbeastError) -> str:
     """Return a line that says all of an error; a worker leaves it in the trace that it hands to Spark.
 
-    Examples
-    --------
     >>> from qbeast_core.errors import InvalidInputError
     >>> note_of(InvalidInputError("no rows", argument="df"))
     'qbeast-error: {"class":"InvalidInputError","message":"no rows","facts":{"argument":"df"}}'

@@ -10,10 +10,8 @@ import pyarrow as pa
 
 from qbeast_spark_bridge.worker.transport import batch_of
 
-__all__ = ["ANSWERS", "answer_items"]
-
+# Columns of what `answer_items` yields.
 ANSWERS: Final = "number int, answer binary"
-"""Columns of what `answer_items` yields."""
 
 _ANSWERS_SCHEMA: Final = pa.schema([("number", pa.int32()), ("answer", pa.binary())])
 
@@ -21,15 +19,7 @@ _ANSWERS_SCHEMA: Final = pa.schema([("number", pa.int32()), ("answer", pa.binary
 def answer_items(
     call: Callable[[Any], object], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the answer for each item.
-
-    Parameters
-    ----------
-    call : callable
-        To be called with each.
-    batches : iterator of pyarrow.RecordBatch
-        Numbers of items, and the items, pickled.
-    """
+    """Yield the answer for each item."""
     for batch in batches:
         for number, item in zip(batch.column("number"), batch.column("item"), strict=True):
             answer = call(pickle.loads(item.as_py()))  # noqa: S301 -- bytes of our own driver

@@ -13,10 +13,8 @@ from qbeast_core.table.dml.merge.key_digest import KeyDigest, digest_of, merge_d
 from qbeast_core.table.dml.merge.rules import MergeRules
 from qbeast_spark_bridge.worker.transport import batch_of, gathered, longs_as_decimals
 
-__all__ = ["DIGESTS", "digest_keys"]
-
+# Columns of what `digest_keys` yields.
 DIGESTS: Final = "digest binary"
-"""Columns of what `digest_keys` yields."""
 
 _DIGESTS_SCHEMA: Final = pa.schema([("digest", pa.binary())])
 
@@ -24,15 +22,7 @@ _DIGESTS_SCHEMA: Final = pa.schema([("digest", pa.binary())])
 def digest_keys(
     argument: tuple[MergeRules, Sequence[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the digest of a partition's keys, in a worker; nothing for no rows.
-
-    Parameters
-    ----------
-    argument : tuple
-        What to do, names of the columns, and which are decimals sent as whole numbers.
-    batches : iterator of pyarrow.RecordBatch
-        The columns to match by.
-    """
+    """Yield the digest of a partition's keys, in a worker; nothing for no rows."""
     rules, names, decimals = argument
     found: KeyDigest | None = None
     for table in gathered(batches, names):

@@ -28,19 +28,8 @@ from qbeast_core.table.engine.tasks.stored_rows import StoredPart, store_parts, 
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, gathered, longs_as_decimals
 
-__all__ = [
-    "PIECES",
-    "BucketAnswer",
-    "FileAnswer",
-    "MatchTask",
-    "join_buckets",
-    "judge_files",
-    "pack_keys",
-    "pack_source",
-]
-
+# Columns of what these functions yield.
 PIECES: Final = "key int, file int, kind int, data binary"
-"""Columns of what these functions yield."""
 
 _PIECES_SCHEMA: Final = pa.schema(
     [("key", pa.int32()), ("file", pa.int32()), ("kind", pa.int32()), ("data", pa.binary())]
@@ -54,33 +43,19 @@ _ROW: Final = own_column("source_number")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchTask:
-    """What all of these tasks are told; picklable.
-
-    Attributes
-    ----------
-    rules : MergeRules
-        What to do.
-    files : TableFiles
-        Where the table's files are.
-    keys : RowFilter
-        Reads the keys of rows that can match.
-    judged : RowFilter
-        Reads what decides about rows.
-    bucket_keys, file_keys : ndarray of int32
-        Numbers that lead to the task of each bucket, and to those that files share.
-    revision : Revision or None
-        The newest one: rows to add are stored apart by whether they lie in its space.
-    operation : str
-        A UUID, by which what was stored is found again.
-    """
+    """What all of these tasks are told; picklable."""
 
     rules: MergeRules
     files: TableFiles = field(repr=False)
+    # Reads the keys of rows that can match.
     keys: RowFilter
     judged: RowFilter
+    # Numbers that lead to the task of each bucket, and to those that files share.
     bucket_keys: I32Array = field(repr=False)
     file_keys: I32Array = field(repr=False)
+    # The newest one: rows to add are stored apart by whether they lie in its space.
     revision: Revision | None
+    # A UUID, by which what was stored is found again.
     operation: str
 
     def store(self, rows: pl.DataFrame) -> str:
@@ -110,15 +85,7 @@ class FileAnswer:
 def pack_source(
     argument: tuple[MatchTask, Sequence[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of the source by bucket.
-
-    Parameters
-    ----------
-    argument : tuple
-        The task, names of the columns, and which are decimals sent as whole numbers.
-    batches : iterator of pyarrow.RecordBatch
-        The rows.
-    """
+    """Yield rows of the source by bucket."""
     task, names, decimals = argument
     for table in gathered(batches, names):
         rows = task.rules.fit(pl.DataFrame(longs_as_decimals(table, decimals)))
@@ -126,15 +93,7 @@ def pack_source(
 
 
 def pack_keys(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the keys of files by bucket, each once for a file.
-
-    Parameters
-    ----------
-    task : MatchTask
-        What to do.
-    batches : iterator of pyarrow.RecordBatch
-        Columns ``number`` and ``item``: a file's number and `FileParts`, pickled.
-    """
+    """Yield the keys of files by bucket, each once for a file."""
     for batch in batches:
         for item in batch.column("item"):
             number, parts = pickle.loads(item.as_py())  # noqa: S301 -- bytes of our own driver
@@ -145,15 +104,7 @@ def pack_keys(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def join_buckets(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield rows of the source by the file they match in, and one answer for the bucket.
-
-    Parameters
-    ----------
-    task : MatchTask
-        What to do.
-    batches : iterator of pyarrow.RecordBatch
-        All pieces of one bucket, keys first.
-    """
+    """Yield rows of the source by the file they match in, and one answer for the bucket."""
     bucket = _Bucket(task)
     key = 0
     for batch in batches:
@@ -170,15 +121,7 @@ def join_buckets(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator
 
 
 def judge_files(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield an answer for each file of which rows change or go, and those of buckets as they came.
-
-    Parameters
-    ----------
-    task : MatchTask
-        What to do.
-    batches : iterator of pyarrow.RecordBatch
-        All pieces of some files: each file's `FileParts`, then the rows of the source that match in it.
-    """
+    """Yield an answer for each file of which rows change or go, and those of buckets as they came."""
     parts: FileParts | None = None
     number, held = _NO_FILE, list[pl.DataFrame]()
     for batch in batches:

@@ -13,8 +13,6 @@ from typing import Final, Protocol
 import polars as pl
 import pyarrow as pa
 
-__all__ = ["ReadTask", "run_tasks"]
-
 _BATCH_ROWS: Final = 1 << 17
 _BATCH_BYTES: Final = 32 << 20
 
@@ -27,27 +25,13 @@ class _Readable(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadTask:
-    """A task of a scan, and the types in which Spark takes its rows. It pickles, as the task does.
-
-    Attributes
-    ----------
-    task : ScanTask or the like
-        What to read.
-    schema : pyarrow.Schema
-        Types to return it in.
-    """
+    """A task of a scan, and the types in which Spark takes its rows. It pickles, as the task does."""
 
     task: _Readable
     schema: pa.Schema = field(repr=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; no batch for no rows.
-
-        Raises
-        ------
-        StorageError, UnsupportedTableError
-            If a file cannot be read, say because the version was vacuumed.
-        """
+        """Yield the rows; no batch for no rows."""
         held: list[pl.DataFrame] = []
         for frame in self.task.read():
             held.append(frame)
@@ -66,13 +50,7 @@ class ReadTask:
 
 
 def run_tasks(_: None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read tasks, in a worker: for ``mapInArrow``, see `qbeast_spark_bridge.worker.call.WorkerCall`.
-
-    Parameters
-    ----------
-    batches : iterable of pyarrow.RecordBatch
-        Pickled tasks in one column.
-    """
+    """Read tasks, in a worker: for ``mapInArrow``, see `qbeast_spark_bridge.worker.call.WorkerCall`."""
     for batch in batches:
         for task in batch.column(0).to_pylist():
             yield from pickle.loads(task).batches()  # noqa: S301 -- bytes of our own driver

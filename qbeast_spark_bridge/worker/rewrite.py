@@ -22,10 +22,8 @@ from qbeast_core.tree.summary_bytes import dump_summary, load_summary
 from qbeast_spark_bridge.worker.shuffle import packed
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of
 
-__all__ = ["SUMMARIES", "AddedRows", "ChangedRows", "merge_partition", "pack_files", "summarise_files"]
-
+# Columns of what `summarise_files` yields.
 SUMMARIES: Final = "part int, summary binary"
-"""Columns of what `summarise_files` yields."""
 
 _SUMMARIES_SCHEMA: Final = pa.schema([("part", pa.int32()), ("summary", pa.binary())])
 _TASK_BITS: Final = 40  # of a row's number, below those of its task
@@ -35,17 +33,11 @@ _MERGED_AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangedRows:
-    """Rows that a task reads, with what becomes of them.
+    """Rows that a task reads, with what becomes of them."""
 
-    Attributes
-    ----------
-    task : ScanTask
-        Of all columns, where rows change.
-    change : callable or None
-        What becomes of some of the rows, whichever others they come with.
-    """
-
+    # Of all columns, where rows change.
     task: ScanTask
+    # What becomes of some of the rows, whichever others they come with.
     change: RowChange | None
 
     def read(self) -> Iterator[pl.DataFrame]:
@@ -70,15 +62,7 @@ class AddedRows:
 def summarise_files(
     argument: tuple[SummaryTask, float], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the summary of a task's rows, in a worker; nothing for no rows.
-
-    Parameters
-    ----------
-    argument : tuple of SummaryTask and float
-        The job, and the share of all rows that the sample of all tasks can hold.
-    batches : iterator of pyarrow.RecordBatch
-        Numbers of tasks, and the tasks, pickled.
-    """
+    """Yield the summary of a task's rows, in a worker; nothing for no rows."""
     job, share = argument
     for number, task in _received(batches):
         first = number << _TASK_BITS
@@ -110,15 +94,7 @@ def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 def pack_files(
     argument: tuple[PlaceTask, I32Array], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a task's rows as packs, in a worker that holds about 64 MB of rows at a time.
-
-    Parameters
-    ----------
-    argument : tuple of PlaceTask and ndarray of int32
-        Where rows go, and a number that leads to each file's task.
-    batches : iterator of pyarrow.RecordBatch
-        As for `summarise_files`.
-    """
+    """Yield a task's rows as packs, in a worker that holds about 64 MB of rows at a time."""
     job, keys = argument
     for _, task in _received(batches):
         yield from packed(job, keys, _buffered(task.read()))

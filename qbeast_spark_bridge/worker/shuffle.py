@@ -21,10 +21,8 @@ from qbeast_spark_bridge.worker.transport import (
     pack_rows,
 )
 
-__all__ = ["PACKS", "pack_partition", "packed", "task_keys"]
-
+# Columns of what `packed` yields.
 PACKS: Final = "key int, file int, rows binary"
-"""Columns of what `packed` yields."""
 
 _PACKS_SCHEMA: Final = pa.schema([("key", pa.int32()), ("file", pa.int32()), ("rows", pa.binary())])
 _LEAST_GATHERED: Final = 16 << 20
@@ -35,18 +33,6 @@ _TRIES: Final = 1 << 12
 def task_keys(files: int) -> I32Array:
     """Return a number for each file that Spark sends to a task of its own when it repartitions into `files`.
 
-    Parameters
-    ----------
-    files : int
-        Number of files and tasks, at least 1.
-
-    Returns
-    -------
-    ndarray of int32, shape (files,)
-        ``pmod(hash(key), files)`` is the number of the key's file.
-
-    Examples
-    --------
     >>> keys = task_keys(3)
     >>> (spark_hash([NumberColumn("int32", keys)]) % 3).tolist()
     [0, 1, 2]
@@ -73,17 +59,7 @@ def pack_partition(
 
 
 def packed(job: PlaceTask, keys: I32Array, frames: Iterable[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
-    """Yield rows as packs.
-
-    Parameters
-    ----------
-    job : PlaceTask
-        Where rows go.
-    keys : ndarray of int32, shape (files,)
-        A number that leads to each file's task, of `task_keys`.
-    frames : iterable of polars.DataFrame
-        Rows as `PlaceTask.fit` gives them.
-    """
+    """Yield rows as packs."""
     for frame in frames:
         for numbers, packs in pack_rows(frame, job.place(frame), job.file_starts):
             yield batch_of(_PACKS_SCHEMA, keys[numbers], numbers, packs)

@@ -11,23 +11,10 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array, I64Array, U64Array
-from qbeast_core.table.data.frames import WEIGHT_COLUMN
+from qbeast_core.spec.layout import WEIGHT_COLUMN
 
-__all__ = [
-    "BUFFER_BYTES",
-    "batch_of",
-    "decimals_as_longs",
-    "gathered",
-    "in_utc",
-    "longs_as_decimals",
-    "pack_rows",
-    "short_decimals",
-    "unpack_rows",
-]
-
-
+# Bytes of rows that a worker gathers before it works on them.
 BUFFER_BYTES: Final = 64 << 20
-"""Bytes of rows that a worker gathers before it works on them."""
 
 _BUFFER_ROWS: Final = 1 << 20
 
@@ -55,15 +42,6 @@ def gathered(
     """Yield the rows of small batches as tables of about a size, at most a million rows; none is empty.
 
     Timestamps are treated as `in_utc` does.
-
-    Parameters
-    ----------
-    batches : iterator of pyarrow.RecordBatch
-        All of one schema.
-    names : sequence of str, optional
-        What the columns are really called.
-    size_bytes : int
-        About how many bytes each table has, 64 MB by default.
     """
     held: list[pa.RecordBatch] = []
     rows = size = 0
@@ -86,15 +64,6 @@ def batch_of(
     It is made of buffers: to see whether a list is one of its own, pyarrow imports pandas, which takes a worker longer
     than a small task.
 
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        Of columns of ``int32`` and ``binary`` alone.
-    columns : sequence of int or bytes, or pyarrow.Array
-        The values of each, none of them null.
-
-    Examples
-    --------
     >>> schema = pa.schema([("number", pa.int32()), ("item", pa.binary())])
     >>> batch_of(schema, [1, 2], [b"one", b""]).to_pylist()
     [{'number': 1, 'item': b'one'}, {'number': 2, 'item': b''}]
@@ -104,14 +73,7 @@ def batch_of(
 
 
 def in_utc(table: pa.Table) -> pa.Table:
-    """Return the rows with timestamps that have a zone labelled UTC, which is what they count.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        As Spark hands it over: labelled with the session's zone, of which some (``+05:30``) are unknown to
-        other libraries.
-    """
+    """Return the rows with timestamps that have a zone labelled UTC, which is what they count."""
     fields = [_field_in_utc(field) for field in table.schema]
     return table if fields == list(table.schema) else table.cast(pa.schema(fields))
 
@@ -154,15 +116,6 @@ def pack_rows(
     """Yield rows as packs, some at a time: the number of each one's file, and its bytes.
 
     A pack holds rows of one file in order of their keys, some 16 MB of them at most.
-
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        The rows.
-    keys : ndarray of uint64, shape (rows,)
-        Sort key of each row, which travels with it.
-    file_starts : ndarray of uint64, shape (files,)
-        The least key of each file, increasing, the first one 0.
     """
     if not frame.height:
         return
@@ -210,13 +163,7 @@ if TYPE_CHECKING:
 
 
 def short_decimals(schema: StructType) -> dict[int, tuple[int, int]]:
-    """Return precision and scale of the top-level decimals whose digits fit in a long, by their places.
-
-    Parameters
-    ----------
-    schema : StructType
-        Of a Spark DataFrame.
-    """
+    """Return precision and scale of the top-level decimals whose digits fit in a long, by their places."""
     # By its name: workers import this module, and none of Spark's SQL.
     return {
         place: (field.dataType.precision, field.dataType.scale)  # type: ignore[attr-defined] # of a DecimalType
@@ -226,15 +173,7 @@ def short_decimals(schema: StructType) -> dict[int, tuple[int, int]]:
 
 
 def decimals_as_longs(df: DataFrame, decimals: dict[int, tuple[int, int]]) -> DataFrame:
-    """Return the rows with such decimals as their digits: 1.50 of scale 2 is 150.
-
-    Parameters
-    ----------
-    df : DataFrame
-        With column names that need no quoting.
-    decimals : dict
-        From `short_decimals`.
-    """
+    """Return the rows with such decimals as their digits: 1.50 of scale 2 is 150."""
     return df.selectExpr(
         *(
             _digits(name, decimals[place][1]) if place in decimals else name
@@ -244,15 +183,7 @@ def decimals_as_longs(df: DataFrame, decimals: dict[int, tuple[int, int]]) -> Da
 
 
 def longs_as_decimals(table: pa.Table, decimals: dict[int, tuple[int, int]]) -> pa.Table:
-    """Return the rows with their decimals again.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Rows of `decimals_as_longs`.
-    decimals : dict
-        From `short_decimals`.
-    """
+    """Return the rows with their decimals again."""
     for place, (precision, scale) in decimals.items():
         dtype = pa.decimal128(precision, scale)
         column = table.column(place)

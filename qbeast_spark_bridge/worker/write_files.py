@@ -14,10 +14,8 @@ from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import write_file
 from qbeast_spark_bridge.worker.transport import batch_of, unpack_rows
 
-__all__ = ["FILES", "write_partition"]
-
+# Columns of what `write_partition` yields.
 FILES: Final = "file binary"
-"""Columns of what `write_partition` yields."""
 
 _FILES_SCHEMA: Final = pa.schema([("file", pa.binary())])
 _HELD_BYTES: Final = 256 << 20

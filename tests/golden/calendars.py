@@ -6,12 +6,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.space.columns import NumberColumn, StringColumn
-from qbeast_core.space.coordinates import (
-    coordinates_of_numbers,
-    null_coordinate,
-    number_values,
-    to_coordinates,
-)
+from qbeast_core.space.coordinates import coordinates_of_numbers, null_coordinate, to_coordinates
+from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation, Transformation
 from qbeast_core.tree.columns import to_index_column

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.io.parquet_write import encode_data_file
-from qbeast_core.table.data.frames import WEIGHT_COLUMN
+from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.tree.columns import frame_weights
 
 Add = dict[str, Any]

@@ -20,7 +20,8 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.coordinates import number_values, to_coordinates
+from qbeast_core.space.coordinates import to_coordinates
+from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import IdentityTransformation, LinearTransformation
 from qbeast_core.tree.columns import frame_weights, to_index_column

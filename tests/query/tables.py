@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from qbeast_core.query.blocks import BlockTable
 from qbeast_core.query.build import build_block_table
 from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.coordinates import coordinates_of_numbers, number_values, to_coordinates
+from qbeast_core.space.coordinates import coordinates_of_numbers, to_coordinates
 from qbeast_core.space.cubes import Cubes, encode_cubes
+from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,

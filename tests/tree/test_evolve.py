@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.space.coordinates import number_values, to_coordinates
+from qbeast_core.space.coordinates import to_coordinates
+from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.column_spec import parse_column_spec
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (

@@ -15,33 +15,13 @@ from qbeast_core.carbondata.damage import Damaged, damaged
 from qbeast_core.carbondata.pages.row_order import check_permutation, expand_pairs
 from qbeast_core.space.arrays import I64Array
 
-__all__ = ["packed_row_ids", "packed_run_lengths"]
-
 # 120,000 rows are usual, 2,000 the least that could be configured.
 _WIDTHS: Final = (17, *range(11, 17), *range(18, 26))
 _T = TypeVar("_T")
 
 
 def packed_row_ids(data: bytes | memoryview, rows: int) -> I64Array:
-    """Read a row-id page: value ``j`` of the data page belongs to row ``ids[j]``.
-
-    Parameters
-    ----------
-    data : bytes or memoryview
-        An int32 length, packed ids, and packed places of pairs among them that stand for runs.
-    rows : int
-        Of the page.
-
-    Returns
-    -------
-    int64 array, shape (rows,)
-        A permutation.
-
-    Raises
-    ------
-    Damaged
-        If it is none by any width.
-    """
+    """Read a row-id page: value ``j`` of the data page belongs to row ``ids[j]``."""
     if len(data) < 4:
         damaged(f"a row-id page of {len(data)} bytes has no length")
     size = int.from_bytes(data[:4], "big")
@@ -56,20 +36,7 @@ def packed_row_ids(data: bytes | memoryview, rows: int) -> I64Array:
 
 
 def packed_run_lengths(data: bytes | memoryview, rows: int) -> I64Array:
-    """Read a run-length page: how often each value of the data page counts.
-
-    Parameters
-    ----------
-    data : bytes or memoryview
-        Packed pairs (first row, count).
-    rows : int
-        Of the page.
-
-    Raises
-    ------
-    Damaged
-        If there are no such runs by any width.
-    """
+    """Read a run-length page: how often each value of the data page counts."""
 
     def read(width: int) -> I64Array:
         pairs = _unpacked(data, width)
@@ -86,15 +53,6 @@ def packed_run_lengths(data: bytes | memoryview, rows: int) -> I64Array:
 def _unpacked(data: bytes | memoryview, width: int) -> I64Array:
     r"""Read numbers of some bits from one large big-endian number, the last of them in its lowest bits.
 
-    Parameters
-    ----------
-    data : bytes or memoryview
-        The large number; bits that no number fills are its highest.
-    width : int
-        Bits of a number.
-
-    Examples
-    --------
     >>> _unpacked(b"\x01\x80\x03", 11)
     array([48,  3])
     """

@@ -14,37 +14,12 @@ import numpy as np
 from qbeast_core.carbondata.damage import damaged
 from qbeast_core.space.arrays import I64Array
 
-__all__ = ["chain"]
-
 _WINDOW: Final = 1 << 16  # bytes: what is computed for each fits the caches
 
 
 def chain(ends_of: Callable[[I64Array], I64Array], start: int, size: int, count: int = -1) -> I64Array:
     r"""Return where values begin that follow each other, and where the last one ends.
 
-    Parameters
-    ----------
-    ends_of : callable
-        Tells for some positions, each one more than the last, where a value ends that would begin there: behind its
-        position, and beyond `size` if none can begin there.
-    start : int
-        Where the first one begins.
-    size : int
-        Bytes there are.
-    count : int
-        How many values there are; as many as end at the last byte if negative.
-
-    Returns
-    -------
-    int64 array, shape (values + 1,)
-
-    Raises
-    ------
-    Damaged
-        If there are fewer, or the last one does not end where the bytes do.
-
-    Examples
-    --------
     >>> data = np.frombuffer(b"\2ab\0\1c", np.uint8)
     >>> chain(lambda at: at + 1 + data[at], 0, len(data))
     array([0, 3, 4, 6])

@@ -12,8 +12,6 @@ from qbeast_core.carbondata.damage import Unreadable, damaged
 from qbeast_core.io.thrift import ThriftError, read_varint
 from qbeast_core.space.arrays import U8Array
 
-__all__ = ["decompress", "decompress_start"]
-
 _SNAPPY_RATIO: Final = 22  # a copy of three bytes stands for at most 64
 _LEAST_MOST: Final = 1 << 26
 _MOST_RATIO: Final = 1024  # beyond what is common, of a page of one value, up to the limit below
@@ -24,26 +22,6 @@ _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 def decompress(codec: str, data: bytes | memoryview) -> U8Array:
     """Return what was compressed.
 
-    Parameters
-    ----------
-    codec : str
-        As CarbonData names it: ``"snappy"``, ``"zstd"`` or ``"gzip"``, in any case.
-    data : bytes or memoryview
-        One block, frame or member.
-
-    Returns
-    -------
-    uint8 array, read-only
-
-    Raises
-    ------
-    Unreadable
-        If the codec is another.
-    Damaged
-        If the bytes are not what the codec makes, or claim to hold impossibly much.
-
-    Examples
-    --------
     >>> packed = pa.compress(b"carbon" * 3, codec="snappy", asbytes=True)
     >>> decompress("snappy", packed).tobytes()
     b'carboncarboncarbon'
@@ -65,20 +43,7 @@ def decompress(codec: str, data: bytes | memoryview) -> U8Array:
 
 
 def decompress_start(codec: str, data: bytes | memoryview, size_bytes: int) -> U8Array:
-    """Return the first bytes of what was compressed, without memory for what is behind them.
-
-    Parameters
-    ----------
-    codec, data
-        As `decompress` takes them.
-    size_bytes : int
-        How many bytes there have to be at least.
-
-    Raises
-    ------
-    Unreadable, Damaged
-        As `decompress`; or if there are fewer bytes.
-    """
+    """Return the first bytes of what was compressed, without memory for what is behind them."""
     name = codec.lower()
     if name in ("zstd", "gzip"):
         size_bytes = _within(size_bytes, len(data), name)

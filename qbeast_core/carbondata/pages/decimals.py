@@ -13,8 +13,6 @@ from qbeast_core.carbondata.pages.texts import Slices
 from qbeast_core.carbondata.pages.widths import whole
 from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
 
-__all__ = ["decimal_width", "fixed_decimals", "scaled_decimals", "small_decimals"]
-
 _BYTES: Final = 16
 _SHORT: Final = 8
 
@@ -22,8 +20,6 @@ _SHORT: Final = 8
 def small_decimals(unscaled: I64Array, kind: Any, nulls: BoolArray | None = None) -> Any:
     """Return decimals of unscaled numbers that fit 64 bits.
 
-    Examples
-    --------
     >>> small_decimals(np.array([150, -1]), pa.decimal128(10, 2)).to_pylist()
     [Decimal('1.50'), Decimal('-0.01')]
     """
@@ -36,8 +32,6 @@ def small_decimals(unscaled: I64Array, kind: Any, nulls: BoolArray | None = None
 def decimal_width(precision: int) -> int:
     """Return the bytes that the unscaled numbers of a precision take.
 
-    Examples
-    --------
     >>> decimal_width(19), decimal_width(38)
     (9, 16)
     """
@@ -54,22 +48,7 @@ def fixed_decimals(data: U8Array, width: int, kind: Any, nulls: BoolArray | None
 
 
 def scaled_decimals(slices: Slices, kind: Any, nulls: BoolArray | None = None) -> Any:
-    """Return decimals that each stand behind a byte which tells their scale.
-
-    Parameters
-    ----------
-    slices : Slices
-        A byte of scale and a big-endian unscaled number each; an empty one is null.
-    kind : pyarrow.DataType
-        Decimal to return.
-    nulls : bool array, optional
-        Which rows are null besides.
-
-    Raises
-    ------
-    Damaged
-        If a number does not fit the type.
-    """
+    """Return decimals that each stand behind a byte which tells their scale."""
     empty = slices.lengths == 0
     missing = empty if nulls is None else nulls | empty
     sizes = np.where(missing, 0, slices.lengths - 1)

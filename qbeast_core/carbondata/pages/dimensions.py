@@ -18,18 +18,8 @@ from qbeast_core.carbondata.pages.widths import flipped_big_endian
 from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-__all__ = [
-    "DATE_CUTOFF",
-    "dates",
-    "default_value",
-    "direct_timestamps",
-    "members_at",
-    "plain_values",
-    "surrogate_width",
-]
-
+# The surrogate of 1970-01-01; 1 is null.
 DATE_CUTOFF: Final = 1073741823
-"""The surrogate of 1970-01-01; 1 is null."""
 
 _NULL_SURROGATE: Final = 1
 _INT32_MAX: Final = 2**31 - 1
@@ -49,8 +39,6 @@ _TIMES: Final = frozenset({DataType.DATE, DataType.TIMESTAMP})
 def surrogate_width(cardinality: int | None) -> int:
     """Return the bytes of a surrogate of a dictionary of so many members; 4 where the file does not tell.
 
-    Examples
-    --------
     >>> [surrogate_width(members) for members in (None, 0, 255, 256, 66_001, 2**31 - 1)]
     [4, 8, 1, 2, 3, 4]
     """
@@ -83,26 +71,7 @@ def direct_timestamps(surrogates: I64Array, kind: Any, granularity_ms: int, cuto
 def plain_values(
     slices: Slices, data_type: DataType, kind: Any, *, is_child: bool = False, numbers_in_text: bool = False
 ) -> Any:
-    """Return the values of byte strings, by their type.
-
-    Parameters
-    ----------
-    slices : Slices
-        One for each row.
-    data_type : DataType
-        Of the column.
-    kind : pyarrow.DataType
-        To return.
-    is_child : bool
-        Whether it lies in a complex column: dates are surrogates then.
-    numbers_in_text : bool
-        Whether CarbonData up to 1.1 wrote it, which stored numbers as text.
-
-    Raises
-    ------
-    Damaged
-        If a value has a length that its type cannot have.
-    """
+    """Return the values of byte strings, by their type."""
     token = slices.equal_to(NULL_TOKEN)
     nulls = token if token.any() else None
     if data_type in (DataType.STRING, DataType.VARCHAR):
@@ -145,18 +114,7 @@ def _fixed(slices: Slices, data_type: DataType, kind: Any, nulls: BoolArray) -> 
 
 
 def default_value(column: Column) -> Any:
-    """Return what rows have that were written before a column was added, as an Arrow scalar; None for null.
-
-    Parameters
-    ----------
-    column : Column
-        Of the table.
-
-    Raises
-    ------
-    Damaged
-        If its default is none of its type.
-    """
+    """Return what rows have that were written before a column was added, as an Arrow scalar; None for null."""
     stored = column.schema.default_value
     if not stored or column.is_nested or stored == NULL_TOKEN:
         return None

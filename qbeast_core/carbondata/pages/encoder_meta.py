@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from qbeast_core.carbondata.damage import damaged
 
-__all__ = ["ColumnKind", "EncoderMeta", "StoreType", "read_encoder_meta"]
-
 
 class StoreType(IntEnum):
     """Type of a column or of what a page stores, as encoder meta number them."""
@@ -67,47 +65,23 @@ _HEAD: Final = struct.Struct(">BBiiBib")
 
 @dataclass(frozen=True, slots=True)
 class EncoderMeta:
-    """ColumnPageEncoderMeta.
+    """ColumnPageEncoderMeta."""
 
-    Attributes
-    ----------
-    schema_type, store_type
-        Of the column, and of what the page stores.
-    column_kind
-        What the column is.
-    scale, precision
-        Of a decimal; -1 otherwise.
-    decimals
-        Digits behind the point that adaptive floating codecs multiplied away.
-    most
-        The largest value: an int (unscaled for decimals), a float, or None.
-    compressor
-        Of the page.
-    """
-
+    # Of the column, and of what the page stores.
     schema_type: StoreType
     column_kind: int
     scale: int
     precision: int
     store_type: StoreType
+    # Digits behind the point that adaptive floating codecs multiplied away.
     decimals: int
+    # The largest value: an int (unscaled for decimals), a float, or None.
     most: int | float | None
     compressor: str
 
 
 def read_encoder_meta(data: bytes) -> EncoderMeta:
-    """Read an encoder meta.
-
-    Parameters
-    ----------
-    data : bytes
-        As DataOutput of Java wrote it.
-
-    Raises
-    ------
-    Damaged
-        If it is none.
-    """
+    """Read an encoder meta."""
     try:
         _, at = _utf(data, 0)
         schema, kind, scale, precision, store, decimals, _ = _HEAD.unpack_from(data, at)

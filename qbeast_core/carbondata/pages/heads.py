@@ -10,28 +10,12 @@ from qbeast_core.carbondata.damage import damaged
 from qbeast_core.carbondata.pages.chains import chain
 from qbeast_core.space.arrays import I64Array, U8Array
 
-__all__ = ["length_heads"]
-
 _MOST_PASSES: Final = 8
 
 
 def length_heads(data: U8Array, width: int) -> I64Array:
     r"""Find where the lengths stand.
 
-    Parameters
-    ----------
-    data : uint8 array
-        ``length, bytes, length, bytes ...`` to its end; lengths are big-endian.
-    width : int
-        Bytes of a length: 2 or 4.
-
-    Raises
-    ------
-    Damaged
-        If the last string does not end where the data does.
-
-    Examples
-    --------
     >>> length_heads(np.frombuffer(b"\0\2ab\0\0\0\1\0", np.uint8), 2)
     array([0, 4, 6])
     """

@@ -14,10 +14,8 @@ from typing import Any, Final
 from qbeast_core.carbondata.damage import Unreadable, damaged
 from qbeast_core.carbondata.pages.legacy_measures import LegacyMeta
 
-__all__ = ["JAVA_MAGIC", "read_java_meta"]
-
+# What a stream of Java objects begins with.
 JAVA_MAGIC: Final = b"\xac\xed\x00\x05"
-"""What a stream of Java objects begins with."""
 
 _OBJECT, _CLASS, _REFERENCE, _NULL, _STRING, _END = 0x73, 0x72, 0x71, 0x70, 0x74, 0x78
 _FIRST_HANDLE: Final = 0x7E0000
@@ -36,20 +34,7 @@ _NUMBERS: Final = {
 
 
 def read_java_meta(data: bytes) -> LegacyMeta:
-    """Read a serialised ValueEncoderMeta.
-
-    Parameters
-    ----------
-    data : bytes
-        A stream of Java objects, the first of which it is.
-
-    Raises
-    ------
-    Damaged
-        If it is no such stream.
-    Unreadable
-        If the object is another.
-    """
+    """Read a serialised ValueEncoderMeta."""
     try:
         return _read_meta(_Stream(data, len(JAVA_MAGIC)))
     except (struct.error, IndexError) as error:
@@ -96,18 +81,12 @@ class _ClassDescriptor:
 
 @dataclass(slots=True)
 class _Stream:
-    """Bytes of Java objects, read from the front.
+    """Bytes of Java objects, read from the front."""
 
-    Attributes
-    ----------
-    data, at
-        The bytes, and how many of them were read.
-    handles
-        What references may refer to, in order: class descriptors, and None for all else.
-    """
-
+    # The bytes, and how many of them were read.
     data: bytes
     at: int
+    # What references may refer to, in order: class descriptors, and None for all else.
     handles: list[_ClassDescriptor | None] = field(default_factory=list["_ClassDescriptor | None"])
 
     def number(self, kind: str) -> Any:

@@ -19,8 +19,6 @@ from qbeast_core.carbondata.pages.numbers import as_type
 from qbeast_core.carbondata.pages.texts import length_value
 from qbeast_core.space.arrays import BoolArray, U8Array
 
-__all__ = ["LegacyMeta", "decode_legacy_measure", "has_lost_values", "read_byte_meta"]
-
 _FORMS: Final = {
     "n": struct.Struct(">ddd"),
     "d": struct.Struct(">qqq"),
@@ -39,40 +37,21 @@ _BARE: Final = 7  # bytes of the meta of a decimal that tells nothing
 
 @dataclass(frozen=True, slots=True)
 class LegacyMeta:
-    """ValueEncoderMeta.
+    """ValueEncoderMeta."""
 
-    Attributes
-    ----------
-    kind
-        ``"d"``, ``"j"``, ``"k"``: integers; ``"l"``: integers as they are; ``"n"``: doubles; ``"b"``: decimals.
-    most, least
-        Bounds; None of decimals.
-    decimals
-        Digits behind the point, of doubles.
-    precision
-        Of decimals in numbers of one width, as builds before 1.2 have them; 0 of those behind their lengths.
-    """
-
+    # `"d"`, `"j"`, `"k"`: integers; `"l"`: integers as they are; `"n"`: doubles; `"b"`: decimals.
     kind: str
+    # Bounds; None of decimals.
     most: int | float | None
     least: int | float | None
+    # Digits behind the point, of doubles.
     decimals: int
+    # Of decimals in numbers of one width, as builds before 1.2 have them; 0 of those behind their lengths.
     precision: int = 0
 
 
 def read_byte_meta(data: bytes) -> LegacyMeta:
-    """Read the meta of a page of version 3 by CarbonData 1.1.
-
-    Parameters
-    ----------
-    data : bytes
-        A char, largest, smallest and unique value, int32 decimals, and a byte.
-
-    Raises
-    ------
-    Damaged
-        If it is none.
-    """
+    """Read the meta of a page of version 3 by CarbonData 1.1."""
     kind = chr(int.from_bytes(data[:2], "big"))
     if kind == "b":  # with bounds, a scale, a precision, decimals and a byte, or without all that
         precision = int.from_bytes(data[-9:-5], "big") if len(data) > _BARE else 0
@@ -89,26 +68,7 @@ def read_byte_meta(data: bytes) -> LegacyMeta:
 def decode_legacy_measure(
     data: U8Array, meta: LegacyMeta, rows: int, kind: Any, nulls: BoolArray | None
 ) -> Any:
-    """Decode a page of a measure.
-
-    Parameters
-    ----------
-    data : uint8 array
-        Decompressed.
-    meta : LegacyMeta
-        Of the page.
-    rows : int
-        Of the page.
-    kind : pyarrow.DataType
-        To return.
-    nulls : bool array, optional
-        Rows that are null.
-
-    Raises
-    ------
-    Damaged
-        If the page has no such width.
-    """
+    """Decode a page of a measure."""
     if meta.kind == "b" and 0 < meta.precision <= _MOST_PRECISION:
         return fixed_decimals(data, decimal_width(meta.precision), kind, nulls)
     if meta.kind == "b":
@@ -128,17 +88,6 @@ def decode_legacy_measure(
 def has_lost_values(meta: LegacyMeta, size_bytes: int, rows: int) -> bool:
     """Tell whether a page holds differences of integers that CarbonData 1.0 cut when it wrote them.
 
-    Parameters
-    ----------
-    meta : LegacyMeta
-        Of the page.
-    size_bytes : int
-        Of the page, decompressed.
-    rows : int
-        Of the page.
-
-    Examples
-    --------
     >>> most, least = 2**63 - 1, -(2**63)
     >>> [has_lost_values(LegacyMeta("d", most, least, 0), width * 10, 10) for width in (1, 8)]
     [True, False]
@@ -179,19 +128,7 @@ def _doubles(data: U8Array, values: Any, width: int, meta: LegacyMeta) -> Any:
 
 
 def _exact_difference(most: float, stored: Any, decimals: int, factor: float) -> Any:
-    """Return ``most - stored / factor`` by the shortest texts of both, as Java's BigDecimal has it.
-
-    Parameters
-    ----------
-    most : float
-        The largest value.
-    stored : NumPy array
-        Integers.
-    decimals : int
-        Digits behind the point.
-    factor : float
-        Ten to that power.
-    """
+    """Return ``most - stored / factor`` by the shortest texts of both, as Java's BigDecimal has it."""
     high = Decimal(repr(most))
     whole = high.scaleb(decimals)
     if decimals <= _EXACT_POWER and whole == whole.to_integral_value() and abs(whole) < _EXACT_DIGITS:

@@ -12,8 +12,6 @@ from qbeast_core.carbondata.pages.texts import Slices
 from qbeast_core.io.thrift import ThriftError, read_varint
 from qbeast_core.space.arrays import I64Array, U8Array
 
-__all__ = ["read_dictionary"]
-
 # A ColumnDictionaryChunk of Thrift is one list of texts; its members are found as whole columns are, not one by one.
 _VALUES, _END = 0x19, 0x00
 _LIST_OF_BINARY: Final = 8
@@ -24,18 +22,6 @@ _LENGTH_BYTES: Final = 3  # of a varint: a text of 32,000 characters takes no mo
 def read_dictionary(data: bytes) -> Slices:
     r"""Read a ``.dict``: the members in the order of their surrogates, the first of which is 1.
 
-    Parameters
-    ----------
-    data : bytes
-        The file, or as much of it as its meta counts.
-
-    Raises
-    ------
-    Damaged
-        If it is none.
-
-    Examples
-    --------
     >>> found = read_dictionary(b"\x19\x28\1a\2bc\0" b"\x19\x18\0\0")
     >>> found.starts, found.lengths
     (array([ 3,  5, 11]), array([1, 2, 0]))

@@ -17,29 +17,11 @@ from qbeast_core.carbondata.damage import damaged
 from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.space.arrays import I64Array
 
-__all__ = ["assemble"]
-
 _MOST_ENTRIES: Final = 2**31 - 1
 
 
 def assemble(column: Column, leaf: Callable[[Column], Any], records: Callable[[Column], I64Array]) -> Any:
-    """Return the values of one page of a column with all that is nested in it.
-
-    Parameters
-    ----------
-    column : Column
-        Any; one that is not nested is its leaf.
-    leaf : callable
-        Gives the values of a page of a column that is not nested.
-    records : callable
-        Gives the records of a page of a nested column: count and start for arrays and maps, shape (rows, 2);
-        anything of shape (rows, ...) for structs.
-
-    Raises
-    ------
-    Damaged
-        If children do not have the values that their parent refers to.
-    """
+    """Return the values of one page of a column with all that is nested in it."""
     if not column.is_nested:
         return leaf(column)
     children = [assemble(child, leaf, records) for child in column.children]

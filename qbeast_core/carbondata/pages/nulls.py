@@ -10,21 +10,10 @@ import pyarrow as pa
 from qbeast_core.carbondata.damage import damaged
 from qbeast_core.space.arrays import BoolArray, U8Array
 
-__all__ = ["array_of", "null_mask", "with_nulls"]
-
 
 def null_mask(bits: U8Array, rows: int) -> BoolArray | None:
     """Return which rows are null; None if none is.
 
-    Parameters
-    ----------
-    bits : uint8 array
-        Decompressed: bit ``i & 7`` of byte ``i >> 3`` says that row ``i`` is null; zeros at the end are left out.
-    rows : int
-        Of the page.
-
-    Examples
-    --------
     >>> null_mask(np.array([5], np.uint8), 4)
     array([ True, False,  True, False])
     """
@@ -40,31 +29,13 @@ def null_mask(bits: U8Array, rows: int) -> BoolArray | None:
 
 
 def array_of(values: Any, kind: Any, nulls: BoolArray | None = None) -> Any:
-    """Return an Arrow array of NumPy values of the same width as its type, nothing copied but the bits.
-
-    Parameters
-    ----------
-    values : NumPy array
-        Contiguous, of the physical type of `kind`: bytes of shape (rows, 16) for decimals, int32 for dates.
-    kind : pyarrow.DataType
-        Of fixed width; not bool.
-    nulls : bool array, optional
-        Which rows are null.
-    """
+    """Return an Arrow array of NumPy values of the same width as its type, nothing copied but the bits."""
     buffers = [_validity(nulls, len(values)), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(kind, len(values), buffers)
 
 
 def with_nulls(array: Any, nulls: BoolArray | None) -> Any:
-    """Return a flat array with more rows null.
-
-    Parameters
-    ----------
-    array : pyarrow.Array
-        Not nested, without offset.
-    nulls : bool array, optional
-        Which rows are null besides.
-    """
+    """Return a flat array with more rows null."""
     if nulls is None:
         return array
     if array.null_count:

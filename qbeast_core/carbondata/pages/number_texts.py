@@ -12,8 +12,6 @@ from qbeast_core.carbondata.pages.texts import Slices, texts
 from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.space.arrays import BoolArray
 
-__all__ = ["values_of_texts"]
-
 _TEXTS: Final = frozenset({DataType.STRING, DataType.VARCHAR})
 _FLOATS: Final = frozenset({DataType.FLOAT, DataType.DOUBLE})
 _NUMBERS: Final = frozenset(
@@ -22,26 +20,7 @@ _NUMBERS: Final = frozenset(
 
 
 def values_of_texts(slices: Slices, data_type: DataType, kind: Any, nulls: BoolArray | None) -> Any:
-    """Return texts as values of a type.
-
-    Parameters
-    ----------
-    slices : Slices
-        UTF-8.
-    data_type : DataType
-        Of the column.
-    kind : pyarrow.DataType
-        To return.
-    nulls : bool array, optional
-        Which of them stand for null.
-
-    Raises
-    ------
-    Damaged
-        If a text is no value of the type.
-    Unreadable
-        If the type is never stored so.
-    """
+    """Return texts as values of a type."""
     found = texts(slices, nulls)
     if data_type in _TEXTS:
         return found

@@ -22,8 +22,7 @@ from qbeast_core.carbondata.pages.widths import three_bytes, whole
 from qbeast_core.carbondata.structs.schema import Encoding
 from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
 
-__all__ = ["NUMBER_ENCODINGS", "as_type", "decode_numbers"]
-
+# What the first encoding of a page with an encoder meta is.
 NUMBER_ENCODINGS: Final = frozenset(
     {
         Encoding.DIRECT_COMPRESS,
@@ -35,7 +34,6 @@ NUMBER_ENCODINGS: Final = frozenset(
         Encoding.ADAPTIVE_DELTA_FLOATING,
     }
 )
-"""What the first encoding of a page with an encoder meta is."""
 
 _STORED: Final[dict[StoreType, Any]] = {
     StoreType.BOOLEAN: np.dtype(np.int8),
@@ -62,28 +60,7 @@ def decode_numbers(
     *,
     order: I64Array | None = None,
 ) -> Any:
-    """Decode a page of numbers.
-
-    Parameters
-    ----------
-    data : uint8 array
-        Decompressed.
-    encoding : int
-        The first of the page.
-    meta : EncoderMeta
-        Of the page.
-    kind : pyarrow.DataType
-        To return.
-    null_bits : uint8 array
-        Presence bits, see `qbeast_core.carbondata.pages.nulls.null_mask`.
-    order : int64 array, optional
-        Where the value of each row stands, if they are sorted.
-
-    Raises
-    ------
-    Damaged, Unreadable
-        If the page cannot be so, or is encoded in a way that was never seen.
-    """
+    """Decode a page of numbers."""
     if meta.store_type == StoreType.DECIMAL:
         if order is not None or encoding != Encoding.DIRECT_COMPRESS:
             message = "decimals of several bytes are sorted or narrowed"
@@ -99,17 +76,7 @@ def decode_numbers(
 
 
 def as_type(values: Any, kind: Any, nulls: BoolArray | None) -> Any:
-    """Return NumPy values as an Arrow array: integers of ms for timestamps, of unscaled numbers for decimals.
-
-    Parameters
-    ----------
-    values : NumPy array
-        Integers or floats.
-    kind : pyarrow.DataType
-        Of a number, a boolean, a timestamp or a decimal.
-    nulls : bool array, optional
-        Rows that are null.
-    """
+    """Return NumPy values as an Arrow array: integers of ms for timestamps, of unscaled numbers for decimals."""
     if pa.types.is_boolean(kind):
         return pc.cast(array_of(values.astype(np.int8), pa.int8(), nulls), pa.bool_())
     if pa.types.is_timestamp(kind):

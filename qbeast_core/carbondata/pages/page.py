@@ -37,8 +37,6 @@ from qbeast_core.carbondata.structs.data_file import DataChunk2, LocalDictionary
 from qbeast_core.carbondata.structs.schema import DataType, Encoding
 from qbeast_core.space.arrays import I64Array, U8Array
 
-__all__ = ["PageContext", "decode_page", "fixed_records", "local_members"]
-
 _WRITTEN: Final = frozenset(Encoding) - {Encoding.BIT_PACKED, Encoding.DIRECT_STRING}
 _LOCAL_WIDTH: Final = 3
 _MOST_LOCAL: Final = 1 << 24
@@ -46,57 +44,32 @@ _MOST_LOCAL: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class PageContext:
-    """What a page's own bytes do not tell.
-
-    Attributes
-    ----------
-    column
-        Whose page it is.
-    local_members
-        Of the chunk's local dictionary, as `local_members` gives them; None if it has none.
-    cardinality
-        Members of the column's global dictionary when the file was written; None if the file does not tell.
-    members
-        Gives the members of the column's global dictionary.
-    direct_timestamp
-        Granularity and cut-off of timestamps as surrogates, in ms.
-    numbers_in_text
-        Whether numbers without dictionary are texts: CarbonData up to 1.1.
-    is_child
-        Whether the column lies in another.
-    version
-        Of the file's format. Up to 2 row ids and run lengths are packed by bits, in 1 presence bits are not compressed.
-    lost
-        Is told what is known to have been lost when a page was written; it may refuse the page.
-    """
+    """What a page's own bytes do not tell."""
 
     column: Column
+    # Of the chunk's local dictionary, as `local_members` gives them; None if it has none.
     local_members: Any
+    # Members of the column's global dictionary when the file was written; None if the file does not tell.
     cardinality: int | None
+    # Gives the members of the column's global dictionary.
     members: Callable[[], Any]
+    # Granularity and cut-off of timestamps as surrogates, in ms.
     direct_timestamp: tuple[int, int] = (1000, 0)
+    # Whether numbers without dictionary are texts: CarbonData up to 1.1.
     numbers_in_text: bool = False
+    # Whether the column lies in another.
     is_child: bool = False
+    # Of the file's format. Up to 2 row ids and run lengths are packed by bits, in 1 presence bits are not
+    # compressed.
     version: int = 3
+    # Is told what is known to have been lost when a page was written; it may refuse the page.
     lost: Callable[[str], None] = damaged
 
 
 def _split_page(
     chunk: DataChunk2, body: memoryview, rows: int, version: int
 ) -> tuple[U8Array, I64Array | None, I64Array | None]:
-    """Return the decompressed data page, where the value of each row stands, and how often each value counts.
-
-    Parameters
-    ----------
-    chunk : DataChunk2
-        Its lengths and encoders.
-    body : memoryview
-        Data page, row-id page and run-length page.
-    rows : int
-        Of the page; -1 if that is not known.
-    version : int
-        Of the file's format.
-    """
+    """Return the decompressed data page, where the value of each row stands, and how often each value counts."""
     unknown = [one for one in chunk.encoders if one not in _WRITTEN]
     if unknown:
         message = f"a page has encodings of numbers {unknown}, which no release writes"
@@ -119,29 +92,7 @@ def _split_page(
 
 
 def decode_page(chunk: DataChunk2, body: memoryview, context: PageContext, rows: int) -> Any:
-    """Return the values of a page.
-
-    Parameters
-    ----------
-    chunk : DataChunk2
-        The page's header.
-    body : memoryview
-        Its bytes.
-    context : PageContext
-        Of a column that is not nested.
-    rows : int
-        How many values there have to be; -1 if that is not known.
-
-    Returns
-    -------
-    pyarrow.Array
-        In row order, of the column's type.
-
-    Raises
-    ------
-    Damaged, Unreadable
-        If it cannot be.
-    """
+    """Return the values of a page."""
     first = chunk.encoders[0] if chunk.encoders else None
     if context.local_members is not None:
         found = _by_local_dictionary(chunk, body, context, rows)
@@ -157,17 +108,7 @@ def decode_page(chunk: DataChunk2, body: memoryview, context: PageContext, rows:
 
 
 def local_members(chunk: LocalDictionaryChunk, column: Column, codec: str) -> Any:
-    """Return the members of a local dictionary: surrogate ``s`` is member ``s``; those not used are null.
-
-    Parameters
-    ----------
-    chunk : LocalDictionaryChunk
-        As stored.
-    column : Column
-        A text, or binary.
-    codec : str
-        That compressed the chunk's pages.
-    """
+    """Return the members of a local dictionary: surrogate ``s`` is member ``s``; those not used are null."""
     if not chunk.encoders or chunk.encoders[0] != Encoding.DIRECT_COMPRESS or not chunk.encoder_meta:
         message = f"a local dictionary is encoded by {list(chunk.encoders)}"
         raise Unreadable(message)

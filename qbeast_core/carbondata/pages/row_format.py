@@ -23,8 +23,6 @@ from qbeast_core.carbondata.pages.texts import Slices
 from qbeast_core.carbondata.structs.schema import DataType, Encoding
 from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
 
-__all__ = ["RowContext", "decode_rows", "row_fields"]
-
 _SURROGATE_BYTES: Final = 4
 _NULL_SURROGATE: Final = 1
 _WIDEST: Final = 8
@@ -39,17 +37,11 @@ _MEASURE_BYTES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RowContext:
-    """What rows do not tell themselves.
+    """What rows do not tell themselves."""
 
-    Attributes
-    ----------
-    members
-        Gives the members of a column's global dictionary.
-    direct_timestamp
-        Granularity and cut-off of timestamps as surrogates, in ms.
-    """
-
+    # Gives the members of a column's global dictionary.
     members: Callable[[Column], Any]
+    # Granularity and cut-off of timestamps as surrogates, in ms.
     direct_timestamp: tuple[int, int]
 
 
@@ -63,18 +55,7 @@ class _Field:
 
 
 def row_fields(columns: Sequence[Column]) -> tuple[_Field, ...]:
-    """Return the fields of a row, in the order of the columns.
-
-    Parameters
-    ----------
-    columns : sequence of Column
-        All top-level columns of the file.
-
-    Raises
-    ------
-    Unreadable
-        If a column has a type that was never seen in a streaming segment.
-    """
+    """Return the fields of a row, in the order of the columns."""
     return tuple(_field(column) for column in columns)
 
 
@@ -98,31 +79,7 @@ def _field(column: Column) -> _Field:
 def decode_rows(
     data: U8Array, rows: int, fields: Sequence[_Field], wanted: Sequence[Column], context: RowContext
 ) -> list[Any]:
-    """Return some columns of the rows of a blocklet.
-
-    Parameters
-    ----------
-    data : uint8 array
-        The rows, one behind the other.
-    rows : int
-        How many there are.
-    fields : sequence of fields
-        Of a row, as `row_fields` gives them.
-    wanted : sequence of Column
-        To return.
-    context : RowContext
-        What rows do not tell.
-
-    Returns
-    -------
-    list of pyarrow.Array
-        Each in its column's type.
-
-    Raises
-    ------
-    Damaged
-        If the rows do not end where the bytes do, or a value is none of its type.
-    """
+    """Return some columns of the rows of a blocklet."""
     starts = chain(lambda at: _row_ends(data, at, fields), 0, len(data), rows)
     if starts[-1] != len(data):
         damaged(f"{rows} rows end at byte {int(starts[-1])} of {len(data)}")

@@ -9,31 +9,11 @@ import numpy as np
 from qbeast_core.carbondata.damage import damaged
 from qbeast_core.space.arrays import I64Array
 
-__all__ = ["check_permutation", "expand_pairs", "inverse", "row_ids", "run_lengths"]
-
 _MOST_UNKNOWN: Final = 1 << 24  # values of a page of a nested column
 
 
 def row_ids(data: bytes | memoryview, rows: int) -> I64Array:
-    """Read a row-id page: value ``j`` of the data page belongs to row ``ids[j]``.
-
-    Parameters
-    ----------
-    data : bytes or memoryview
-        An int32 length, int16 ids, and the places of pairs among them that stand for runs.
-    rows : int
-        Of the page.
-
-    Returns
-    -------
-    int64 array, shape (rows,)
-        A permutation.
-
-    Raises
-    ------
-    Damaged
-        If it is none.
-    """
+    """Read a row-id page: value ``j`` of the data page belongs to row ``ids[j]``."""
     if len(data) < 4:
         damaged(f"a row-id page of {len(data)} bytes has no length")
     size = int.from_bytes(data[:4], "big")
@@ -47,22 +27,6 @@ def row_ids(data: bytes | memoryview, rows: int) -> I64Array:
 def expand_pairs(ids: I64Array, pairs: I64Array, rows: int) -> I64Array:
     """Put runs in the place of the pairs (first, last) that stand for them.
 
-    Parameters
-    ----------
-    ids : int64 array
-        Ids and pairs.
-    pairs : int64 array
-        Where pairs begin in `ids`, ascending.
-    rows : int
-        How many ids there are at the end.
-
-    Raises
-    ------
-    Damaged
-        If these are no pairs, or there are not so many.
-
-    Examples
-    --------
     >>> expand_pairs(np.array([4, 0, 2, 3]), np.array([1]), 5)
     array([4, 0, 1, 2, 3])
     """
@@ -97,8 +61,6 @@ def check_permutation(ids: I64Array, rows: int) -> I64Array:
 def inverse(ids: I64Array) -> I64Array:
     """Return where the value of each row stands, of a permutation that tells the row of each value.
 
-    Examples
-    --------
     >>> inverse(np.array([2, 0, 1]))
     array([1, 2, 0])
     """
@@ -108,20 +70,7 @@ def inverse(ids: I64Array) -> I64Array:
 
 
 def run_lengths(data: bytes | memoryview, rows: int) -> I64Array:
-    """Read a run-length page: how often each value of the data page counts.
-
-    Parameters
-    ----------
-    data : bytes or memoryview
-        Pairs of int16 (first row, count).
-    rows : int
-        Of the page; -1 if that is not known.
-
-    Raises
-    ------
-    Damaged
-        If the pairs do not fit.
-    """
+    """Read a run-length page: how often each value of the data page counts."""
     if len(data) % 4:
         damaged(f"a run-length page of {len(data)} bytes holds no pairs")
     counts = np.frombuffer(data, ">i2").astype(np.int64)[1::2]

@@ -16,10 +16,8 @@ from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.pages.dimensions import DATE_CUTOFF
 from qbeast_core.carbondata.structs.schema import DataType, Encoding
 
-__all__ = ["Bounds", "decode_bounds", "old_bounds"]
-
+# Least and most, as Python values of the column's type.
 Bounds = tuple[Any, Any]
-"""Least and most, as Python values of the column's type."""
 
 _WHOLE: Final = {
     DataType.SHORT: (2, -(2**15)),
@@ -32,22 +30,7 @@ _MOST_MS: Final = 253_402_300_799_999  # of the year 9999
 
 
 def decode_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> Bounds | None:
-    """Return the bounds of a column, None where nothing is known.
-
-    Parameters
-    ----------
-    column : Column
-        Of the file.
-    stored : tuple of (bytes, bytes), optional
-        Least and most.
-
-    Returns
-    -------
-    tuple or None
-        None of nested columns (what is stored of them is rubbish), of global dictionaries (whose numbers are in
-        the order of loads), of long texts (which may have been cut), of booleans and floats of dimensions (whose
-        bytes do not sort as they do), and of FLOAT (whose encoding may add to the largest value).
-    """
+    """Return the bounds of a column, None where nothing is known."""
     if stored is None or column.is_nested or column.has_global_dictionary:
         return None
     decode = _dimension if column.schema.is_dimension else _measure
@@ -60,13 +43,6 @@ def old_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> tuple[byte
 
     It took the first and the last value of a page of a dimension for the least and the most, which they are where an
     inverted index sorts the page; and what is not text or date it stored in other forms than later releases.
-
-    Parameters
-    ----------
-    column : Column
-        Of the file.
-    stored : tuple of (bytes, bytes), optional
-        Least and most.
     """
     if not column.schema.is_dimension:
         return stored

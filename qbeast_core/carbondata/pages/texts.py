@@ -15,26 +15,17 @@ from qbeast_core.carbondata.pages.heads import length_heads
 from qbeast_core.carbondata.pages.nulls import with_nulls
 from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
 
-__all__ = ["NULL_TOKEN", "Slices", "binaries", "length_value", "texts"]
-
 _BYTES_AT_ONCE: Final = 1 << 20
+# What stands for a null text.
 NULL_TOKEN: Final = b"@NU#LL$!"
-"""What stands for a null text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slices:
-    """Byte strings in a buffer.
-
-    Attributes
-    ----------
-    data
-        The buffer.
-    starts, lengths
-        Of each string, in bytes, shape (rows,); they ascend and do not overlap.
-    """
+    """Byte strings in a buffer."""
 
     data: U8Array
+    # Of each string, in bytes, shape (rows,); they ascend and do not overlap.
     starts: I64Array
     lengths: I64Array
 
@@ -55,22 +46,6 @@ class Slices:
 def length_value(data: U8Array, width: int, rows: int = -1) -> Slices:
     r"""Find strings that each stand behind a big-endian length.
 
-    Parameters
-    ----------
-    data : uint8 array
-        ``length, bytes, length, bytes ...`` to its end.
-    width : int
-        Bytes of a length: 2 or 4.
-    rows : int
-        How many strings there have to be; any number if negative.
-
-    Raises
-    ------
-    Damaged
-        If the lengths do not end where the data does, or there are not so many.
-
-    Examples
-    --------
     >>> found = length_value(np.frombuffer(b"\0\2ab\0\0\0\1c", np.uint8), 2)
     >>> found.starts, found.lengths
     (array([2, 6, 8]), array([2, 0, 1]))

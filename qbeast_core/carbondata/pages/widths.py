@@ -9,8 +9,6 @@ import numpy as np
 from qbeast_core.carbondata.damage import damaged
 from qbeast_core.space.arrays import I32Array, I64Array, U8Array
 
-__all__ = ["big_endian", "flipped_big_endian", "three_bytes", "whole"]
-
 _BIG: Final[dict[int, np.dtype[Any]]] = {width: np.dtype(f">u{width}") for width in (1, 2, 4, 8)}
 
 
@@ -24,8 +22,6 @@ def whole(data: U8Array, width: int) -> int:
 def three_bytes(data: U8Array, *, signed: bool) -> I32Array:
     """Return big-endian integers of three bytes as int32.
 
-    Examples
-    --------
     >>> three_bytes(np.array([0, 1, 2, 255, 255, 254], np.uint8), signed=True)
     array([258,  -2], dtype=int32)
     """
@@ -43,8 +39,6 @@ def three_bytes(data: U8Array, *, signed: bool) -> I32Array:
 def big_endian(data: U8Array, width: int) -> I64Array:
     """Return unsigned big-endian integers of one to eight bytes; those of eight wrap into negative ones.
 
-    Examples
-    --------
     >>> big_endian(np.array([1, 0, 0, 7], np.uint8), 2)
     array([256,   7])
     """
@@ -62,8 +56,6 @@ def big_endian(data: U8Array, width: int) -> I64Array:
 def flipped_big_endian(data: U8Array, width: int) -> I64Array:
     """Return big-endian integers whose sign bit is flipped, so that their bytes sort as they do.
 
-    Examples
-    --------
     >>> flipped_big_endian(np.array([128, 1, 127, 255], np.uint8), 2)
     array([ 1, -1])
     """

@@ -9,19 +9,6 @@ from qbeast_core.carbondata.fields import I32_MAX, Fields
 from qbeast_core.carbondata.structs.schema import ColumnSchema
 from qbeast_core.io.thrift import ThriftStruct
 
-__all__ = [
-    "BlockletIndex",
-    "BlockletInfo3",
-    "ChunkCompressionMeta",
-    "DataChunk2",
-    "DataChunk3",
-    "FileFooter3",
-    "FileHeader",
-    "LocalDictionaryChunk",
-    "MinMax",
-    "SegmentInfo",
-]
-
 _MOST_ENUM: Final = 255
 
 
@@ -90,32 +77,20 @@ class ChunkCompressionMeta:
 
 @dataclass(frozen=True, slots=True)
 class DataChunk2:
-    """A page of version 3, or a column of a blocklet of version 2.
-
-    Attributes
-    ----------
-    compression
-        Who compressed it.
-    data_bytes, row_id_bytes, run_bytes
-        Lengths of the data page, the row-id page and the run-length page that follow each other.
-    null_bits
-        The presence bit set, as stored: a set bit is a null. None if there is none.
-    encoders, encoder_meta
-        Numbers of `Encoding` in their order; one meta for each encoder that has one.
-    min_max
-        Bounds, of length 1.
-    rows
-        Rows of the page; -1 if it does not tell.
-    """
+    """A page of version 3, or a column of a blocklet of version 2."""
 
     compression: ChunkCompressionMeta
+    # Lengths of the data page, the row-id page and the run-length page that follow each other.
     data_bytes: int
     row_id_bytes: int
     run_bytes: int
+    # The presence bit set, as stored: a set bit is a null. None if there is none.
     null_bits: bytes | None
+    # Numbers of `Encoding` in their order; one meta for each encoder that has one.
     encoders: tuple[int, ...]
     encoder_meta: tuple[bytes, ...]
     min_max: MinMax
+    # Rows of the page; -1 if it does not tell.
     rows: int
 
     @classmethod
@@ -177,27 +152,16 @@ class DataChunk3:
 
 @dataclass(frozen=True, slots=True)
 class BlockletInfo3:
-    """Where the columns of a blocklet lie.
-
-    Attributes
-    ----------
-    rows
-        Of the blocklet.
-    offsets, header_bytes
-        Of the `DataChunk3` of each column: where it begins in the file, and its length without pages.
-    dimensions_end, measures_end
-        Where the last dimension and the last measure end.
-    page_rows
-        Rows of each page; none if it does not tell.
-    pages
-        Number of pages.
-    """
+    """Where the columns of a blocklet lie."""
 
     rows: int
+    # Of the `DataChunk3` of each column: where it begins in the file, and its length without pages.
     offsets: tuple[int, ...]
     header_bytes: tuple[int, ...]
+    # Where the last dimension and the last measure end.
     dimensions_end: int
     measures_end: int
+    # Rows of each page; none if it does not tell.
     page_rows: tuple[int, ...]
     pages: int
 
@@ -218,22 +182,12 @@ class BlockletInfo3:
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """What files of version 3 and streaming files begin with.
-
-    Attributes
-    ----------
-    version
-        3.
-    columns
-        Flat, depth first: dimensions, then measures.
-    has_footer
-        False for files of streaming segments.
-    sync_marker, compressor
-        Of streaming files.
-    """
+    """What files of version 3 and streaming files begin with."""
 
     version: int
+    # Flat, depth first: dimensions, then measures.
     columns: tuple[ColumnSchema, ...]
+    # False for files of streaming segments.
     has_footer: bool
     sync_marker: bytes
     compressor: str

@@ -8,8 +8,6 @@ from qbeast_core.carbondata.damage import damaged
 from qbeast_core.carbondata.fields import I32_MAX, Fields, read_fields
 from qbeast_core.io.thrift import ThriftStruct
 
-__all__ = ["ColumnDictionaryChunkMeta", "read_dictionary_meta"]
-
 
 @dataclass(frozen=True, slots=True)
 class ColumnDictionaryChunkMeta:
@@ -28,18 +26,7 @@ class ColumnDictionaryChunkMeta:
 
 
 def read_dictionary_meta(data: bytes) -> tuple[ColumnDictionaryChunkMeta, ...]:
-    """Read a ``.dictmeta``: what each load added.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole file.
-
-    Raises
-    ------
-    Damaged
-        If it is none, or its entries do not follow each other.
-    """
+    """Read a ``.dictmeta``: what each load added."""
     found: list[ColumnDictionaryChunkMeta] = []
     at = 0
     while at < len(data):

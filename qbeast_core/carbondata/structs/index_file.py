@@ -10,8 +10,6 @@ from qbeast_core.carbondata.structs.data_file import BlockletIndex, BlockletInfo
 from qbeast_core.carbondata.structs.schema import ColumnSchema
 from qbeast_core.io.thrift import ThriftStruct
 
-__all__ = ["BlockIndex", "IndexHeader", "read_index_file", "read_merged_index_file"]
-
 
 @dataclass(frozen=True, slots=True)
 class IndexHeader:
@@ -30,29 +28,16 @@ class IndexHeader:
 
 @dataclass(frozen=True, slots=True)
 class BlockIndex:
-    """A blocklet of a data file, or (where `blocklet` is None) all of it.
-
-    Attributes
-    ----------
-    rows
-        Of the whole file.
-    file_name
-        Of the data file, without its folder.
-    footer_offset
-        Where its footer begins; -1 in streaming segments.
-    index
-        Statistics.
-    blocklet
-        Where its columns lie.
-    file_bytes
-        Length of the file; -1 if it does not tell.
-    """
+    """A blocklet of a data file, or (where `blocklet` is None) all of it."""
 
     rows: int
+    # Of the data file, without its folder.
     file_name: str
+    # Where its footer begins; -1 in streaming segments.
     footer_offset: int
     index: BlockletIndex
     blocklet: BlockletInfo3 | None
+    # Length of the file; -1 if it does not tell.
     file_bytes: int
 
     @classmethod
@@ -73,18 +58,7 @@ _EMPTY = ThriftStruct({}, 0, 0)
 
 
 def read_index_file(data: bytes) -> tuple[IndexHeader | None, tuple[BlockIndex, ...]]:
-    """Read a ``.carbonindex``: its header, None in a streaming segment, and its entries.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole file.
-
-    Raises
-    ------
-    Damaged
-        If it is no such file.
-    """
+    """Read a ``.carbonindex``: its header, None in a streaming segment, and its entries."""
     header, at = read_fields(data, lambda one: one)
     known = (
         IndexHeader.of(header) if isinstance(header.fields.get(2), list) else None
@@ -98,18 +72,7 @@ def read_index_file(data: bytes) -> tuple[IndexHeader | None, tuple[BlockIndex, 
 
 
 def read_merged_index_file(data: bytes) -> dict[str, bytes]:
-    """Read a ``.carbonindexmerge``: the bytes of each index file in it, by name.
-
-    Parameters
-    ----------
-    data : bytes
-        The whole file.
-
-    Raises
-    ------
-    Damaged
-        If it is no such file, or does not hold a file for each name.
-    """
+    """Read a ``.carbonindexmerge``: the bytes of each index file in it, by name."""
     names, at = read_fields(data, lambda one: Fields(one, "MergedBlockIndexHeader").binaries(1))
     files, _ = read_fields(data, lambda one: Fields(one, "MergedBlockIndex").binaries(1), at=at)
     found = {name.decode(errors="replace"): file for name, file in zip(names, files, strict=False)}

@@ -10,8 +10,6 @@ from qbeast_core.carbondata.structs.data_file import BlockletIndex, DataChunk2, 
 from qbeast_core.carbondata.structs.schema import ColumnSchema
 from qbeast_core.io.thrift import ThriftStruct
 
-__all__ = ["BlockletHeader", "BlockletInfo", "BlockletInfo2", "DataChunk", "FileFooter"]
-
 _MOST_ENUM: Final = 255
 
 
@@ -71,18 +69,9 @@ class BlockletInfo2:
 
 @dataclass(frozen=True, slots=True)
 class BlockletHeader:
-    """What stands before the rows of a blocklet in a streaming file.
+    """What stands before the rows of a blocklet in a streaming file."""
 
-    Attributes
-    ----------
-    size_bytes
-        Of the rows, decompressed; what is compressed may be longer, and means nothing behind them.
-    rows
-        How many there are.
-    is_insert
-        Whether they are added.
-    """
-
+    # Of the rows, decompressed; what is compressed may be longer, and means nothing behind them.
     size_bytes: int
     rows: int
     is_insert: bool

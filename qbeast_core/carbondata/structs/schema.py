@@ -10,16 +10,6 @@ from qbeast_core.carbondata.damage import Unreadable
 from qbeast_core.carbondata.fields import I32_MAX, Fields
 from qbeast_core.io.thrift import ThriftStruct
 
-__all__ = [
-    "BucketingInfo",
-    "ColumnSchema",
-    "DataType",
-    "Encoding",
-    "PartitionInfo",
-    "TableInfo",
-    "TableSchema",
-]
-
 _MOST_ENUM: Final = 255
 
 
@@ -67,43 +57,26 @@ class Encoding(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnSchema:
-    """A column, or a node of a complex one.
+    """A column, or a node of a complex one."""
 
-    Attributes
-    ----------
-    data_type
-        Its type; a nested one is followed by `num_child` children in the list that holds it.
-    name, column_id
-        Its name, lower case; what identifies it through renames: a UUID, or the name again for files of the SDK.
-    encoders
-        `DICTIONARY` alone: it has a global dictionary; with `DIRECT_DICTIONARY`: its numbers are computed.
-    is_dimension
-        Whether its pages are a dimension's; a measure's otherwise.
-    scale, precision
-        Of a decimal.
-    num_child
-        Direct children.
-    default_value
-        What rows have that were written before the column was added, in a form that depends on the type.
-    properties
-        Column properties: ``sort_columns`` ...
-    invisible
-        Whether it was dropped.
-    ordinal
-        Its place in the user's CREATE TABLE, or -1.
-    """
-
+    # Its type; a nested one is followed by `num_child` children in the list that holds it.
     data_type: DataType
+    # Its name, lower case; what identifies it through renames: a UUID, or the name again for files of the
+    # SDK.
     name: str
     column_id: str
+    # `DICTIONARY` alone: it has a global dictionary; with `DIRECT_DICTIONARY`: its numbers are computed.
     encoders: tuple[int, ...]
+    # Whether its pages are a dimension's; a measure's otherwise.
     is_dimension: bool
     scale: int
     precision: int
     num_child: int
+    # What rows have that were written before the column was added, in a form that depends on the type.
     default_value: bytes | None
     properties: dict[str, str]
     invisible: bool
+    # Its place in the user's CREATE TABLE, or -1.
     ordinal: int
 
     @classmethod
@@ -164,23 +137,13 @@ class BucketingInfo:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A table's columns and properties.
-
-    Attributes
-    ----------
-    table_id
-        As stored.
-    columns
-        Flat, depth first, dropped ones too.
-    properties
-        Table properties: ``sort_columns``, ``comment`` ...
-    partitioning, bucketing
-        None if there is none.
-    """
+    """A table's columns and properties."""
 
     table_id: str
+    # Flat, depth first, dropped ones too.
     columns: tuple[ColumnSchema, ...]
     properties: dict[str, str]
+    # None if there is none.
     partitioning: PartitionInfo | None
     bucketing: BucketingInfo | None
 

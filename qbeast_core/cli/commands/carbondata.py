@@ -17,8 +17,6 @@ from qbeast_core.cli.commands.parameters import (
     table_argument,
 )
 
-__all__ = ["import_carbondata"]
-
 import_carbondata = command(
     "carbondata.import_carbondata",
     """Write the rows of a table of Apache CarbonData, SOURCE, to a new table; no JVM is needed.

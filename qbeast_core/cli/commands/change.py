@@ -21,8 +21,6 @@ from qbeast_core.cli.commands.parameters import (
 )
 from qbeast_core.cli.commands.write import reading_options, sources_and_table, txn_option
 
-__all__ = ["delete", "merge", "update"]
-
 _which_rows: Final = together(where_option, click.option("--all", "all_rows", is_flag=True, help="All rows."))
 _changing: Final = together(
     txn_option, commit_metadata_option, memory_option, spill_dir_option, dry_run_option

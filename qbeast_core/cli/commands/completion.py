@@ -10,8 +10,6 @@ from click.shell_completion import get_completion_class
 from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.commands.parameters import json_option
 
-__all__ = ["completion"]
-
 _VARIABLE: Final = "_QBEAST_COMPLETE"
 _HELP: Final = """Print what makes a shell complete commands, options and paths.
 

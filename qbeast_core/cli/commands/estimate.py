@@ -15,8 +15,6 @@ from qbeast_core.cli.commands.parameters import (
     where_option,
 )
 
-__all__ = ["estimate"]
-
 
 def _as_numbers(
     ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]

@@ -14,8 +14,6 @@ from qbeast_core.cli.commands.parameters import (
     where_option,
 )
 
-__all__ = ["check", "history", "metrics", "plot"]
-
 metrics = command(
     "inspect.metrics",
     "Count cubes, blocks, files and rows of the index; no data file is opened.",

@@ -17,19 +17,6 @@ from qbeast_core.cli.commands.parameters import (
     table_argument,
 )
 
-__all__ = [
-    "add_columns",
-    "convert",
-    "optimize",
-    "repair",
-    "restore",
-    "set_properties",
-    "switch_dialect",
-    "upgrade",
-    "vacuum",
-    "widen_columns",
-]
-
 convert = command(
     "maintenance.convert",
     "Give a Delta table, or a folder of Parquet files, an index to come; no data is moved.",

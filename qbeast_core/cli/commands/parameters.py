@@ -11,48 +11,13 @@ import click
 
 from qbeast_core.cli.answer import Answer, Settings
 
-__all__ = [
-    "absolute_paths_option",
-    "as_fraction",
-    "as_mapping",
-    "as_names",
-    "as_version",
-    "columns_option",
-    "command",
-    "commit_metadata_option",
-    "dialect_option",
-    "dry_run_option",
-    "json_option",
-    "memory_option",
-    "sample_option",
-    "select_option",
-    "spill_dir_option",
-    "table_argument",
-    "together",
-    "version_option",
-    "where_option",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def command(
     job: str, text: str, *parameters: Callable[[Any], Any], short_help: str | None = None
 ) -> click.Command:
-    """Return a command that opens a table, with the options of all of these.
-
-    Parameters
-    ----------
-    job : str
-        ``"<module>.<function>"`` below `qbeast_core.cli.jobs`, loaded when the command runs; it takes the arguments and
-        options by name, and gives the answer.
-    text : str
-        What ``--help`` says.
-    *parameters : decorators
-        Arguments and options in order; those that all commands share come last.
-    short_help : str, optional
-        What the list of commands says; by default the text.
-    """
+    """Return a command that opens a table, with the options of all of these."""
     module, _, name = job.partition(".")
 
     def run(**options: Any) -> Answer:

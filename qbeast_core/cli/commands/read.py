@@ -19,8 +19,6 @@ from qbeast_core.cli.commands.parameters import (
     where_option,
 )
 
-__all__ = ["explain", "sample", "show", "sql"]
-
 _FORMATS: Final = ("parquet", "csv", "jsonl")
 
 

@@ -19,8 +19,6 @@ from qbeast_core.cli.commands.parameters import (
     together,
 )
 
-__all__ = ["append", "reading_options", "sources_and_table", "suggest", "txn_option", "write"]
-
 _FORMATS: Final = ("parquet", "csv", "jsonl", "delta")
 
 

@@ -10,8 +10,6 @@ from qbeast_core.cli.answer import Answer, Part
 from qbeast_core.cli.grid import size_text
 from qbeast_core.cli.jobs.opening import working
 
-__all__ = ["import_carbondata"]
-
 
 def import_carbondata(
     source: str,

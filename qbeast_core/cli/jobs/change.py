@@ -16,8 +16,6 @@ from qbeast_core.runtime import ProgressCallback
 from qbeast_core.table.dml.change import ChangeResult
 from qbeast_core.table.engine.choice import EngineChoice
 
-__all__ = ["delete", "merge", "update"]
-
 
 @on_table("deleting")
 def delete(

@@ -14,10 +14,8 @@ from qbeast_core.cli.screen import remark
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.runtime import ProgressCallback
 
-__all__ = ["estimate"]
-
+# A name and an aggregate: no aggregate begins with a name and a sign of equality.
 _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
-"""A name and an aggregate: no aggregate begins with a name and a sign of equality."""
 
 
 @on_table("estimating")

@@ -21,8 +21,6 @@ from qbeast_core.table.snapshot.log_files import read_history
 if TYPE_CHECKING:
     from qbeast_core.table.inspect.plot import PlotKind
 
-__all__ = ["check", "history", "metrics", "plot"]
-
 _DPI: Final = 150
 _ENDINGS: Final = (".png", ".svg", ".pdf")
 

@@ -17,19 +17,6 @@ if TYPE_CHECKING:
     from qbeast_core.table.maintenance.dialect import JvmRelease
     from qbeast_core.table.maintenance.upgrade import Copies
 
-__all__ = [
-    "add_columns",
-    "convert",
-    "optimize",
-    "repair",
-    "restore",
-    "set_properties",
-    "switch_dialect",
-    "upgrade",
-    "vacuum",
-    "widen_columns",
-]
-
 
 def convert(
     table: str, columns: Sequence[str], *, storage_options: Mapping[str, str] | None, **options: Any

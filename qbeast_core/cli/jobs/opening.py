@@ -18,17 +18,9 @@ from qbeast_core.cli.wording import spoken
 from qbeast_core.progress import terminal_bar
 from qbeast_core.runtime import ProgressCallback
 
-__all__ = ["on_table", "working"]
-
 
 def on_table(doing: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-    """Decorate what is done with an open table: it is given the table, what reports progress, and the other options.
-
-    Parameters
-    ----------
-    doing : str
-        The verb beside the bar, ``"counting"``.
-    """
+    """Decorate what is done with an open table: it is given the table, what reports progress, and the other options."""
 
     def decorate(job: Callable[..., Answer]) -> Callable[..., Answer]:
         @wraps(job)
@@ -57,13 +49,7 @@ def on_table(doing: str) -> Callable[[Callable[..., Answer]], Callable[..., Answ
 
 @contextmanager
 def working(doing: str) -> Generator[ProgressCallback | None]:
-    """Show how far the work is, where the standard error is a terminal; print warnings, a line each, at the end.
-
-    Yields
-    ------
-    callable or None
-        For `progress=` of the library; None where nobody looks.
-    """
+    """Show how far the work is, where the standard error is a terminal; print warnings, a line each, at the end."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", qbeast.QbeastWarning)
         with terminal_bar(doing) if sys.stderr.isatty() else nullcontext() as progress:

@@ -22,8 +22,6 @@ from qbeast_core.table.data.expressions import evaluating, filter_of
 from qbeast_core.table.read.reader import different_names
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT
 
-__all__ = ["explain", "sample", "show", "sql"]
-
 _SHOWN: Final = 10
 _OUTCOME: Final = "nothing was read"
 

@@ -23,8 +23,6 @@ from qbeast_core.table.write.write import WriteResult
 if TYPE_CHECKING:
     from qbeast_core.table.write.target import Mode
 
-__all__ = ["append", "readable", "suggest", "write"]
-
 
 def append(**options: Any) -> Answer:
     """Append the rows of all sources to a table; as `write`."""

@@ -14,13 +14,6 @@ from qbeast_core.query.sql.lower import Clock, Lowering
 from qbeast_core.query.sql.parse import TEXT, checked_part, parse_list, parse_select, without_parentheses
 from qbeast_core.query.sql.tokens import invalid_sql
 
-__all__ = [
-    "GroupedQuery",
-    "sql_list",
-    "sql_query",
-]
-
-
 _Aggregate = Callable[[pl.Expr], pl.Expr]
 _AGGREGATES: Final[Mapping[type[exp.Expr], _Aggregate]] = {
     exp.Avg: lambda values: values.mean(),
@@ -65,28 +58,6 @@ def sql_list(
 ) -> dict[str, pl.Expr]:
     """Lower expressions with commas between, by their names.
 
-    Parameters
-    ----------
-    text : str
-        Expressions over a row, or aggregates: calls of ``count``, ``sum``, ``avg``, ``stddev``, ``variance``,
-        ``median``, ``quantile_cont(x, 0.9)`` and their like, each perhaps with ``FILTER (WHERE ...)``, joined by
-        ``+ - * /``; ``sqrt`` of these; numbers. What has no name after AS is named by its text.
-    schema : polars.Schema
-        The columns.
-    aggregates : bool
-        Whether they are aggregates.
-    clock : callable, optional
-        As in `sql_expression`.
-
-    Raises
-    ------
-    InvalidSqlError
-        The text is something else.
-    UnknownColumnError
-        It names a column that does not exist.
-
-    Examples
-    --------
     >>> schema = pl.Schema({"price": pl.Float64})
     >>> found = sql_list("sum(price * 2) / count(*) AS double, min(price)", schema, aggregates=True)
     >>> {name: str(one) for name, one in found.items()}
@@ -101,25 +72,6 @@ def sql_list(
 def sql_query(text: str, schema: pl.Schema, *, clock: Clock | None = None) -> GroupedQuery:
     """Lower ``SELECT keys, aggregates [FROM name] [WHERE condition] [GROUP BY keys]``.
 
-    Parameters
-    ----------
-    text : str
-        The query. A key of GROUP BY is an expression over a row, a name given by AS, or the position of a column;
-        columns without AS are named by their text.
-    schema : polars.Schema
-        The columns.
-    clock : callable, optional
-        As in `sql_expression`.
-
-    Raises
-    ------
-    InvalidSqlError
-        The query has another form, or a column that is neither a key nor an aggregate.
-    UnknownColumnError
-        It names a column that does not exist.
-
-    Examples
-    --------
     >>> schema = pl.Schema({"price": pl.Float64, "shop": pl.String})
     >>> found = sql_query("SELECT shop, avg(price) AS mean FROM self WHERE price > 1 GROUP BY shop", schema)
     >>> list(found.by), list(found.aggregates)

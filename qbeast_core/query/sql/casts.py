@@ -23,13 +23,6 @@ from qbeast_core.query.sql.values import (
     text_literal,
 )
 
-__all__ = [
-    "as_text",
-    "cast",
-    "type_of",
-]
-
-
 _TYPES: Final[dict[exp.DType, pl.DataType]] = {
     exp.DType.BOOLEAN: pl.Boolean(),
     exp.DType.TINYINT: pl.Int8(),

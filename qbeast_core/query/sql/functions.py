@@ -28,17 +28,8 @@ from qbeast_core.query.sql.values import (
     with_expr,
 )
 
-__all__ = [
-    "PARTS",
-    "call",
-    "function_arguments",
-    "part_of_time",
-    "truncated_time",
-]
-
-
+# Arguments of GREATEST and LEAST.
 MAX_COMPARED: Final = 30
-"""Arguments of GREATEST and LEAST."""
 
 _TRUNCATED: Final = {
     "YEAR": "1y",
@@ -75,6 +66,7 @@ _PART_TYPES: Final[dict[str, pl.DataType]] = {
     "DAYOFYEAR": pl.Int16(),
     "EPOCH": pl.Float64(),
 }
+# Functions that return a part of a time, and the name that EXTRACT has for it.
 PARTS: Final[dict[type[exp.Expr], str]] = {
     exp.Year: "YEAR",
     exp.Quarter: "QUARTER",
@@ -89,7 +81,6 @@ PARTS: Final[dict[type[exp.Expr], str]] = {
     exp.Second: "SECOND",
     exp.TimeToUnix: "EPOCH",
 }
-"""Functions that return a part of a time, and the name that EXTRACT has for it."""
 _FLOATING: Final[dict[type[exp.Expr], _Part]] = {
     exp.Sqrt: lambda value: value.sqrt(),
     exp.Exp: lambda value: value.exp(),
@@ -101,20 +92,7 @@ Function = Callable[[exp.Expr, Arguments], Value]
 
 
 def call(node: exp.Expr, arguments: Arguments) -> Value:
-    """Lower a function.
-
-    Parameters
-    ----------
-    node : sqlglot.exp.Expr
-        Checked.
-    arguments : sequence of Value
-        Its lowered arguments, in the order of `function_arguments`.
-
-    Raises
-    ------
-    InvalidSqlError
-        The function is unknown, or not defined for these arguments.
-    """
+    """Lower a function."""
     if type(node) in PARTS:
         return part_of_time(PARTS[type(node)], _one(node, arguments))
     if type(node) in _FLOATING:
@@ -444,18 +422,18 @@ _FUNCTIONS: Final[dict[type[exp.Expr], Function]] = {
     exp.Concat: _concat,
     exp.Date: _date,
 }
+# Names for messages, where those of the nodes differ.
 _SHOWN: Final[dict[type[exp.Expr], str]] = {
     exp.ArrayContains: "list_contains",
     exp.StartsWith: "starts_with",
     exp.EndsWith: "ends_with",
     exp.StrPosition: "strpos",
 }
-"""Names for messages, where those of the nodes differ."""
 
+# Functions for which sqlglot has no node, by name.
 NAMED: Final[dict[str, Function]] = {
     "date_part": _date_part,
     "datepart": _date_part,
     "prefix": _contains,
     "suffix": _contains,
 }
-"""Functions for which sqlglot has no node, by name."""

@@ -50,14 +50,6 @@ from qbeast_core.query.sql.values import (
     unified,
 )
 
-__all__ = [
-    "Clock",
-    "Lowering",
-    "UnknownColumnError",
-    "sql_expression",
-]
-
-
 _COMPARISONS: Final[Mapping[type[exp.Expr], Comparison]] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
@@ -86,8 +78,8 @@ _UNITS: Final[Mapping[str, timedelta]] = {
 }
 _MONTHS: Final[Mapping[str, int]] = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
 
+# Returns the present time, in UTC.
 Clock = Callable[[], datetime]
-"""Returns the present time, in UTC."""
 
 
 def sql_expression(
@@ -95,26 +87,6 @@ def sql_expression(
 ) -> pl.Expr:
     """Return the Polars expression that a text means for the columns of a row.
 
-    Parameters
-    ----------
-    given : str
-        SQL as DuckDB writes it; see `parse_condition`.
-    schema : polars.Schema
-        The columns.
-    dtype : polars.DataType, optional
-        The type that a literal text takes, as in ``{"day": "'2026-01-31'"}``.
-    clock : callable, optional
-        What ``now()`` and ``current_date`` return.
-
-    Raises
-    ------
-    InvalidSqlError
-        The text is not supported, or combines types that do not go together.
-    UnknownColumnError
-        It names a column that does not exist.
-
-    Examples
-    --------
     >>> schema = pl.Schema({"user": pl.Int64, "price": pl.Float64})
     >>> str(sql_expression("user = 42 OR price > 10", schema))
     '[([(col("user")) == (dyn int: 42)]) | ([(col("price")) > (dyn float: 10)])]'

@@ -7,14 +7,6 @@ from typing import Final
 
 from sqlglot import exp
 
-__all__ = [
-    "AGGREGATES",
-    "CURES",
-    "NODES",
-    "PREDICATES",
-]
-
-
 _Nodes = Mapping[type[exp.Expr], frozenset[str]]
 
 
@@ -23,12 +15,13 @@ def _nodes(*kinds: type[exp.Expr], args: str = "") -> _Nodes:
     return {kind: frozenset({"this", "expression"}) | more for kind in kinds}
 
 
+# Comparisons: none of them may be an operand of another one without parentheses, dialects differ there.
 PREDICATES: Final = (
     *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),
     *(exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.Escape, exp.RegexpLike),
 )
-"""Comparisons: none of them may be an operand of another one without parentheses, dialects differ there."""
 
+# What an expression over one row may have. Functions without a node of their own are in `functions.NAMED`.
 NODES: Final[_Nodes] = {
     **_nodes(exp.Column, args="table db catalog"),
     **_nodes(exp.Identifier, args="quoted"),
@@ -76,8 +69,8 @@ NODES: Final[_Nodes] = {
     **_nodes(exp.Replace, args="replacement"),
     **_nodes(exp.Anonymous, args="expressions"),
 }
-"""What an expression over one row may have. Functions without a node of their own are in `functions.NAMED`."""
 
+# What aggregates may have besides.
 AGGREGATES: Final[_Nodes] = {
     **_nodes(exp.Count, args="big_int"),
     **_nodes(
@@ -96,12 +89,11 @@ AGGREGATES: Final[_Nodes] = {
     **_nodes(exp.Distinct, args="expressions"),
     **_nodes(exp.Filter, exp.Where, exp.Star),
 }
-"""What aggregates may have besides."""
 
+# Words and signs that are refused with the form to use.
 CURES: Final = {
     "XOR": "write (a) <> (b)",
     "&": "write AND",
     "|": "write OR",
     "&&": "write AND",
 }
-"""Words and signs that are refused with the form to use."""

@@ -34,18 +34,6 @@ from qbeast_core.query.sql.values import (
     unified,
 )
 
-__all__ = [
-    "Arithmetic",
-    "Comparison",
-    "arithmetic",
-    "balanced",
-    "compare",
-    "is_in",
-    "negated",
-    "same",
-]
-
-
 Comparison: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
 Arithmetic: TypeAlias = Literal["+", "-", "*", "/", "//", "%", "^"]
 

@@ -22,35 +22,20 @@ from qbeast_core.query.sql.tokens import (
     with_columns_quoted,
 )
 
-__all__ = [
-    "MAX_BRANCHES",
-    "MAX_CONDITIONS",
-    "MAX_DEPTH",
-    "MAX_ITEMS",
-    "TEXT",
-    "checked_part",
-    "operands",
-    "parse_condition",
-    "parse_list",
-    "parse_select",
-    "without_parentheses",
-]
-
-
+# Levels of a tree; chains of AND and of OR count as one level.
 MAX_DEPTH: Final = 100
-"""Levels of a tree; chains of AND and of OR count as one level."""
 
+# Operands of AND and OR; the time to plan a filter grows with their square.
 MAX_CONDITIONS: Final = 500
-"""Operands of AND and OR; the time to plan a filter grows with their square."""
 
+# Arguments of a function, and columns in an IN list.
 MAX_ITEMS: Final = 1_000
-"""Arguments of a function, and columns in an IN list."""
 
+# Branches of a CASE: each is a level of the Polars expression.
 MAX_BRANCHES: Final = 100
-"""Branches of a CASE: each is a level of the Polars expression."""
 
+# Key of `meta` of an item of a list: how the text writes it.
 TEXT: Final = "text"
-"""Key of `meta` of an item of a list: how the text writes it."""
 
 _WRITTEN: Final = "written"
 _AND_OR: Final = (exp.And, exp.Or)
@@ -93,25 +78,6 @@ class _QbeastDuckDB(DuckDB):
 def parse_condition(text: str, columns: Collection[str]) -> exp.Expr:
     """Parse an expression over the columns of one row.
 
-    Parameters
-    ----------
-    text : str
-        SQL as DuckDB writes it. Names may be quoted with ``"`` or with backticks.
-    columns : collection of str
-        Names of the columns. A keyword that equals one of them is read as that column where an operand is expected.
-
-    Returns
-    -------
-    sqlglot.exp.Expr
-        A tree whose nodes and arguments are all in `nodes.NODES`.
-
-    Raises
-    ------
-    InvalidSqlError
-        The text is too long, too deep, ambiguous, or not an expression over one row.
-
-    Examples
-    --------
     >>> parse_condition("a > 1 AND user IS NULL", ["a", "user"]).key
     'and'
     """
@@ -119,20 +85,7 @@ def parse_condition(text: str, columns: Collection[str]) -> exp.Expr:
 
 
 def parse_list(text: str, columns: Collection[str]) -> list[exp.Expr]:
-    """Parse expressions with commas between, each perhaps with a name after it; who lowers them checks them.
-
-    Parameters
-    ----------
-    text : str
-        SQL such as ``avg(price) AS mean, count(*)``.
-    columns : collection of str
-        Names of the columns.
-
-    Raises
-    ------
-    InvalidSqlError
-        The text is something else.
-    """
+    """Parse expressions with commas between, each perhaps with a name after it; who lowers them checks them."""
     found: list[exp.Expr] = _parse(text, columns, exp.Tuple).expressions
     if not found:
         invalid_sql("it ends too early")
@@ -140,20 +93,7 @@ def parse_list(text: str, columns: Collection[str]) -> list[exp.Expr]:
 
 
 def parse_select(text: str, columns: Collection[str]) -> exp.Select:
-    """Parse ``SELECT ... [FROM name] [WHERE ...] [GROUP BY ...]``; the parts are checked by who lowers them.
-
-    Parameters
-    ----------
-    text : str
-        The query.
-    columns : collection of str
-        Names of the columns.
-
-    Raises
-    ------
-    InvalidSqlError
-        The text is something else, or has a clause besides these four.
-    """
+    """Parse ``SELECT ... [FROM name] [WHERE ...] [GROUP BY ...]``; the parts are checked by who lowers them."""
     tree = _parse(text, columns, exp.Select)
     if not isinstance(tree, exp.Select):
         invalid_sql("it is not a SELECT")

@@ -10,9 +10,6 @@ import polars as pl
 from qbeast_core.query.sql.tokens import invalid_sql
 from qbeast_core.query.sql.values import Value, boolean, shown
 
-__all__ = ["like", "matches"]
-
-
 _ANY: Final = object()
 _ONE: Final = object()
 

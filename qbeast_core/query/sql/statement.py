@@ -9,8 +9,6 @@ from typing import Final
 from qbeast_core.errors import InvalidInputError, refuse
 from qbeast_core.hints import Hint, Message, call, named
 
-__all__ = ["refuse_statement"]
-
 _FIRST_WORD: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(\w+)", re.DOTALL)
 _CALLS: Final[Mapping[str, Hint]] = {
     "ALTER": call("Table.add_columns"),
@@ -27,23 +25,10 @@ _CALLS: Final[Mapping[str, Hint]] = {
 def refuse_statement(query: object) -> None:
     """Refuse what would change a table: Polars takes some of it for a question, and changes nothing.
 
-    Parameters
-    ----------
-    query : str
-        Of a user.
-
-    Raises
-    ------
-    InvalidInputError
-        It is no text, or begins with the verb of a change.
-
-    Examples
-    --------
     >>> refuse_statement("DELETE FROM self WHERE price < 1")
     Traceback (most recent call last):
     ...
-    qbeast_core.errors.InvalidInputError: `query` asks and changes nothing, and DELETE is a change; nothing was \
-changed. Table.delete() does it.
+    qbeast_core.errors.InvalidInputError: `query` asks and changes nothing, and DELETE is a change...
     """
     if not isinstance(query, str):
         refuse(

@@ -7,22 +7,11 @@ from typing import Final, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-__all__ = [
-    "BEFORE_OPERANDS",
-    "MAX_CHARACTERS",
-    "MAX_LEVELS",
-    "InvalidSqlError",
-    "bounded",
-    "invalid_sql",
-    "with_columns_quoted",
-]
-
-
+# Room for a hundred thousand values of an IN.
 MAX_CHARACTERS: Final = 1_000_000
-"""Room for a hundred thousand values of an IN."""
 
+# Levels of parentheses, brackets and CASE; sqlglot takes some 25 Python frames for each.
 MAX_LEVELS: Final = 30
-"""Levels of parentheses, brackets and CASE; sqlglot takes some 25 Python frames for each."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -32,13 +21,13 @@ def _words(text: str) -> frozenset[str]:
 _OPENING: Final = frozenset({"(", "[", "{", "CASE"})
 _CLOSING: Final = frozenset({")", "]", "}", "END"})
 _PREFIXES: Final = frozenset({"NOT", "-", "+", "~", "!", "@", "INTERVAL", "CASE"})
+# Words and signs after which an operand is expected.
 BEFORE_OPERANDS: Final = _words(
     """
     ( , [ = == <> != < <= > >= <=> + - * / // % || AND OR NOT WHEN THEN ELSE BETWEEN IN LIKE ILIKE CASE FROM DISTINCT
     SELECT WHERE BY
     """
 ) | {"GROUP BY"}
-"""Words and signs after which an operand is expected."""
 _NEVER_NAMES: Final = frozenset({"NOT", "CASE"})
 _PLAIN: Final = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.VAR)
 _VALUES: Final = frozenset({"NULL", "TRUE", "FALSE"})
@@ -54,20 +43,7 @@ def invalid_sql(why: str, cause: BaseException | None = None) -> NoReturn:
 
 
 def bounded(text: str, tokenize: Callable[[str], list[Token]]) -> list[Token]:
-    """Cut a text into tokens, and refuse texts that are too long or nested too deeply to be parsed.
-
-    Parameters
-    ----------
-    text : str
-        The text.
-    tokenize : callable
-        sqlglot's tokenizer of the dialect.
-
-    Raises
-    ------
-    InvalidSqlError
-        There are too many characters, levels or prefix operators.
-    """
+    """Cut a text into tokens, and refuse texts that are too long or nested too deeply to be parsed."""
     if len(text) > MAX_CHARACTERS:
         invalid_sql(f"it has more than {MAX_CHARACTERS:,} characters")
     try:
@@ -89,20 +65,7 @@ def bounded(text: str, tokenize: Callable[[str], list[Token]]) -> list[Token]:
 
 
 def with_columns_quoted(tokens: Sequence[Token], columns: frozenset[str]) -> list[Token]:
-    """Read words that equal a column's name as that column where an operand is expected: ``user = 42``.
-
-    Parameters
-    ----------
-    tokens : sequence of Token
-        Of the whole text.
-    columns : frozenset of str
-        Names of the columns.
-
-    Raises
-    ------
-    InvalidSqlError
-        A column is called NULL, TRUE or FALSE and is not quoted.
-    """
+    """Read words that equal a column's name as that column where an operand is expected: ``user = 42``."""
     found = list(tokens)
     for index, token in enumerate(tokens):
         if token.text not in columns or token.token_type in _PLAIN:

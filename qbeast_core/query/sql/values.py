@@ -13,39 +13,6 @@ import polars as pl
 
 from qbeast_core.query.sql.tokens import invalid_sql
 
-__all__ = [
-    "INTEGERS",
-    "MAX_DIGITS",
-    "MISSING",
-    "NULL",
-    "TIMESTAMP",
-    "TIMESTAMPTZ",
-    "Interval",
-    "Missing",
-    "Value",
-    "adapted",
-    "as_datetime",
-    "as_type",
-    "boolean",
-    "common_type",
-    "date_literal",
-    "decimal",
-    "inner_type",
-    "integer",
-    "largest",
-    "number",
-    "of_type",
-    "scale_of",
-    "shown",
-    "text",
-    "text_literal",
-    "time_literal",
-    "truth",
-    "unified",
-    "with_expr",
-]
-
-
 MAX_DIGITS: Final = 38
 INTEGERS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)
 UNSIGNED: Final = (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
@@ -70,8 +37,8 @@ class Missing:
     """The type of `MISSING`."""
 
 
+# The constant of a value that depends on the row.
 MISSING: Final = Missing()
-"""The constant of a value that depends on the row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,6 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["check_table"]
-
 _FILES_AT_ONCE: Final = 4  # each holds a slice of rows, and Polars has threads of its own
 _REMOTE_LOOKS: Final = 32
 
@@ -35,17 +33,7 @@ def check_table(
     progress: ProgressCallback | None = None,
     engine: Engine | None = None,
 ) -> CheckReport:
-    """Check the version that a reader shows; see `Table.check`.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version.
-    data, progress
-        See `Table.check`.
-    engine : Engine, optional
-        Who reads the data files; this process by default. `progress` is told of others' files at the end.
-    """
+    """Check the version that a reader shows; see `Table.check`."""
     snapshot = reader.snapshot
     found, frames, notes = check_log(reader.index_state)
     faults, rows = _presence(snapshot), _rows(snapshot, found)

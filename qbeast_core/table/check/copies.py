@@ -15,8 +15,6 @@ from qbeast_core.table.check.rows import stored_size
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS, whole_batches
 
-__all__ = ["copy_faults", "revisions_with_copies"]
-
 _SEED: Final = 20_240
 
 
@@ -28,23 +26,7 @@ def revisions_with_copies(blocks: pl.DataFrame) -> list[int]:
 def copy_faults(
     blocks: pl.DataFrame, revision: int, store: Store, schema: pl.Schema, options: dict[str, str]
 ) -> list[Fault]:
-    """Compare the rows of one revision with each other, by a hash of all columns: 8 bytes a row.
-
-    Parameters
-    ----------
-    blocks : polars.DataFrame
-        As `qbeast_core.query.live_blocks` gives them, with the `path` of each file.
-    revision : int
-        The revision.
-    store, schema, options
-        Where the files are, the table's columns, and options for other readers.
-
-    Returns
-    -------
-    list of Fault
-        Copies whose original is nowhere, by file; rows that stand twice in files of the old layout, by the file
-        that repeats them.
-    """
+    """Compare the rows of one revision with each other, by a hash of all columns: 8 bytes a row."""
     mine = blocks.filter(pl.col("revision") == revision)
     kinds = mine.group_by("path", maintain_order=True).agg(
         pl.col("replicated").all(), pl.col("replicated").any().alias("some"), pl.col("legacy").all()

@@ -12,16 +12,7 @@ import polars as pl
 from qbeast_core.html import html_of
 from qbeast_core.plain_text import in_lines
 
-__all__ = [
-    "FAULT_SCHEMA",
-    "CheckReport",
-    "Code",
-    "Fault",
-    "fault_frame",
-    "faults_at",
-]
-
-
+# What is wrong; stable: codes may be added, never renamed.
 Code: TypeAlias = Literal[
     "block-rows",
     "blocks-count",
@@ -60,8 +51,8 @@ Code: TypeAlias = Literal[
     "threshold-order",
     "weight-order",
 ]
-"""What is wrong; stable: codes may be added, never renamed."""
 
+# Reads are right, but dearer, or it is unclear; of all others some reader may return wrong rows, or fail.
 _WARNINGS: Final[frozenset[Code]] = frozenset(
     {
         "layout-unreadable",
@@ -72,8 +63,8 @@ _WARNINGS: Final[frozenset[Code]] = frozenset(
         "tags-incomplete",
     }
 )
-"""Reads are right, but dearer, or it is unclear; of all others some reader may return wrong rows, or fail."""
 
+# One row a fault; null where it is about no file, block or row. `row` counts from 0 in its file.
 FAULT_SCHEMA: Final = pl.Schema(
     {
         "code": pl.String,
@@ -86,41 +77,26 @@ FAULT_SCHEMA: Final = pl.Schema(
         "message": pl.String,
     }
 )
-"""One row a fault; null where it is about no file, block or row. `row` counts from 0 in its file."""
 
+# What nearly every check of a table finds: made once, for a frame of no rows costs as much as a query.
 _NO_FAULTS: Final = pl.DataFrame(schema=FAULT_SCHEMA)
-"""What nearly every check of a table finds: made once, for a frame of no rows costs as much as a query."""
 
 _SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that breaks the format.
-
-    Attributes
-    ----------
-    code : Code
-        What is wrong.
-    message : str
-        The same in words, with the facts.
-    row : int or None
-        The first row concerned, counted from 0 in the file.
-    cube : str or None
-        The block, by the text form of its cube.
-    row_group : int or None
-        That of the row.
-    path : str or None
-        The file, decoded; None: it is about the table.
-    revision : int or None
-        The file's.
-    """
+    """Something that breaks the format."""
 
     code: Code
+    # The same in words, with the facts.
     message: str
+    # The first row concerned, counted from 0 in the file.
     row: int | None = None
+    # The block, by the text form of its cube.
     cube: str | None = None
     row_group: int | None = None
+    # The file, decoded; None: it is about the table.
     path: str | None = None
     revision: int | None = None
 
@@ -133,8 +109,6 @@ class Fault:
 def fault_frame(faults: Iterable[Fault]) -> pl.DataFrame:
     """List faults in a frame of `FAULT_SCHEMA`.
 
-    Examples
-    --------
     >>> fault_frame([Fault(code="file-missing", message="gone", path="a.parquet")]).row(0)[:3]
     ('file-missing', 'error', 'a.parquet')
     """
@@ -146,17 +120,7 @@ def fault_frame(faults: Iterable[Fault]) -> pl.DataFrame:
 
 
 def faults_at(code: Code, places: pl.DataFrame, message: pl.Expr | str) -> pl.DataFrame:
-    """Give a fault for every row of a frame.
-
-    Parameters
-    ----------
-    code : Code
-        What is wrong at all of them.
-    places : polars.DataFrame
-        Any of `path`, `revision`, `cube`, `row_group` and `row`, and what the message is made of.
-    message : polars.Expr or str
-        Text from these columns, or the same for all.
-    """
+    """Give a fault for every row of a frame."""
     if places.is_empty():
         return _NO_FAULTS
     text = pl.lit(message) if isinstance(message, str) else message

@@ -9,14 +9,12 @@ from typing import Final
 import pyarrow as pa
 
 from qbeast_core.io.store import map_files
+from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.table.check.log import read_layout
 from qbeast_core.table.check.rows import stored_size
 from qbeast_core.table.data.footers import Unreadable, read_footer
-from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.snapshot.snapshot import Snapshot
-
-__all__ = ["hidden_column_files", "hidden_column_message"]
 
 _NAMED: Final = 3
 
@@ -25,16 +23,6 @@ def hidden_column_files(snapshot: Snapshot) -> list[int]:
     """Return the numbers of the live files that hold the hidden column.
 
     Files say so in their layout tag; of those without one, say files not yet indexed, the footers are read.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The table.
-
-    Raises
-    ------
-    StorageError
-        If the store refuses a footer.
     """
     found: list[int] = []
     unknown: list[int] = []

@@ -21,9 +21,6 @@ from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["check_log", "read_layout"]
-
-
 _UNUSABLE: Final[dict[str, tuple[Code, str]]] = {
     "unreadable": ("tags-unreadable", "its blocks tag is no list of blocks"),
     "incomplete": ("tags-incomplete", "it names an index, but not both a revision and blocks"),
@@ -56,22 +53,7 @@ _LOW_BITS = 16
 
 
 def check_log(state: IndexState) -> tuple[LiveBlocks, list[pl.DataFrame], list[str]]:
-    """Check what the log says of a table.
-
-    Parameters
-    ----------
-    state : IndexState
-        The table.
-
-    Returns
-    -------
-    blocks : LiveBlocks
-        What the tags say.
-    faults : list of polars.DataFrame
-        Of `FAULT_SCHEMA`.
-    notes : list of str
-        What is no fault and worth knowing.
-    """
+    """Check what the log says of a table."""
     snapshot, found = state.snapshot, state.live
     revisions = snapshot.config.revisions
     files = snapshot.files.select(

@@ -13,23 +13,9 @@ from qbeast_core.io.thrift import ThriftError
 from qbeast_core.spec.layout import PageLayout
 from qbeast_core.table.check.faults import Fault
 
-__all__ = ["check_pages"]
-
 
 def check_pages(store: Store, path: str, size: int, layout: PageLayout) -> Iterator[Fault]:
-    """Check that single pages of a file can be read where its layout tag says so.
-
-    Parameters
-    ----------
-    store : Store
-        Where the file is.
-    path : str
-        In the store.
-    size : int
-        Bytes of the file, as it is.
-    layout : PageLayout
-        From its tag.
-    """
+    """Check that single pages of a file can be read where its layout tag says so."""
     if layout.tail_bytes > size:
         return  # a fault of the log
     try:

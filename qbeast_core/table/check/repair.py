@@ -32,9 +32,6 @@ from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["RepairResult", "plan_repair", "repair_table"]
-
-
 _INDEX_TAGS: Final = frozenset(
     {
         "revision",
@@ -65,13 +62,13 @@ _TEXTS: Final = pl.List(pl.String())
 
 _REPAIRED: Final = pl.Schema({"path": pl.String(), "actions": _TEXTS, "codes": _TEXTS})
 
+# `drop index`: the file becomes staging, and optimize indexes it again. `drop layout`: it is read by row
+# groups. `set settings`: keys of the table that cannot be read go, and it goes on with the newest revision
+# that can. `spell blocks`: as the table's dialect has them. `set size`: to what it is. `set statistics`: to
+# its number of rows alone.
 _Action: TypeAlias = Literal[
     "drop index", "drop layout", "set settings", "spell blocks", "set size", "set statistics"
 ]
-"""``drop index``: the file becomes staging, and optimize indexes it again. ``drop layout``: it is read by row
-groups. ``set settings``: keys of the table that cannot be read go, and it goes on with the newest revision
-that can. ``spell blocks``: as the table's dialect has them. ``set size``: to what it is. ``set statistics``: to its
-number of rows alone."""
 
 _INDEX: Final[frozenset[Code]] = frozenset(
     {
@@ -98,6 +95,7 @@ _STATISTICS: Final[frozenset[Code]] = frozenset(
 
 _SPELLING: Final[frozenset[Code]] = frozenset({"tags-spelling"})
 
+# The faults that each action mends.
 _CURED: Final[Mapping[_Action, frozenset[Code]]] = {
     "drop index": _INDEX | _LAYOUT | _SPELLING,
     "drop layout": _LAYOUT,
@@ -105,10 +103,10 @@ _CURED: Final[Mapping[_Action, frozenset[Code]]] = {
     "set size": frozenset({"file-size"}),
     "set statistics": _STATISTICS | frozenset[Code]({"blocks-count"}),
 }
-"""The faults that each action mends."""
 
 _LOST: Final[frozenset[Code]] = frozenset({"file-missing", "file-outside", "file-unreadable"})
 
+# What to do about faults that the log alone cannot mend.
 _ADVICE: Final[Mapping[Code, str]] = {
     "copies-misplaced": "no reader can tell its rows apart: restore the table, or the file from where it came",
     "copy-alone": "restore an older version: the originals of these rows were lost",
@@ -132,7 +130,6 @@ _ADVICE: Final[Mapping[Code, str]] = {
     "threshold-order": "optimize(full=True) draws the tree anew",
     "weight-order": "optimize(full=True) draws the tree anew; our reads are right meanwhile",
 }
-"""What to do about faults that the log alone cannot mend."""
 
 _COPIES: Final = (
     "it holds copies of rows, which must not come to light: upgrade the table with replicated='drop'"
@@ -308,22 +305,7 @@ class _Mend:
 
 
 def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> tuple[dict[str, _Mend], pl.DataFrame]:
-    """Decide what to do about the faults of a table.
-
-    Parameters
-    ----------
-    faults : polars.DataFrame
-        Of `FAULT_SCHEMA`, from a check of log and data.
-    files : polars.DataFrame
-        The snapshot's files.
-
-    Returns
-    -------
-    mends : dict
-        By path as the log spells it.
-    remaining : polars.DataFrame
-        Faults that stay, columns of `FAULT_SCHEMA` and `advice`.
-    """
+    """Decide what to do about the faults of a table."""
     by_path = faults.filter(pl.col("path").is_not_null()).group_by("path").agg(pl.col("code").unique().sort())
     codes = {path: frozenset(found) for path, found in by_path.iter_rows()}
     mends: dict[str, _Mend] = {}

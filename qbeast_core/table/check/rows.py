@@ -15,66 +15,41 @@ from qbeast_core.query.intervals import point_bounds
 from qbeast_core.query.units import clock_slack
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
-from qbeast_core.spec.layout import PageLayout
+from qbeast_core.spec.layout import WEIGHT_COLUMN, PageLayout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.faults import Fault
 from qbeast_core.table.check.pages import check_pages
 from qbeast_core.table.check.statistics import compare_statistics, summaries_of
 from qbeast_core.table.data.footers import Unreadable, read_footer
-from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 from qbeast_core.tree.columns import frame_weights, text_column
 from qbeast_core.tree.outside import Slack, rows_outside
 
-__all__ = [
-    "CheckFiles",
-    "FileCheck",
-    "Placement",
-    "check_file",
-    "stored_size",
-]
-
-
 _CHUNK_ROWS: Final = 1 << 18
 
+# Rows of a file in order: the number of the first one, and the frame.
 Chunks: TypeAlias = Iterator[tuple[int, pl.DataFrame]]
-"""Rows of a file in order: the number of the first one, and the frame."""
 
 _LOW_BITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FileCheck:
-    """A live file, and all that the log says of it.
-
-    Attributes
-    ----------
-    path : str
-        Decoded.
-    revision : int or None
-        By its tag.
-    record : polars.DataFrame
-        Its row of the snapshot's files.
-    ours : bool
-        Whether we wrote it.
-    indexed : tuple of str
-        The table's indexed columns; none where rows have no weights any more.
-    reserved : bool
-        Whether another writer added a column of the hidden one's name: files of others may hold its values.
-    placement : Placement or None
-        Its blocks, if they can be used; None: it is staged.
-    layout : PageLayout or None
-        Its pages, if it tells of them.
-    """
+    """A live file, and all that the log says of it."""
 
     path: str
     revision: int | None
+    # Its row of the snapshot's files.
     record: pl.DataFrame
     ours: bool
+    # The table's indexed columns; none where rows have no weights any more.
     indexed: tuple[str, ...]
+    # Whether another writer added a column of the hidden one's name: files of others may hold its values.
     reserved: bool = False
+    # Its blocks, if they can be used; None: it is staged.
     placement: Placement | None = None
+    # Its pages, if it tells of them.
     layout: PageLayout | None = None
     schema: pl.Schema = field(repr=False)
 
@@ -86,13 +61,7 @@ class FileCheck:
 
 
 def stored_size(store: Store, path: str) -> int | None:
-    """Return the bytes of a data file; None: it is not there, or must not be opened.
-
-    Raises
-    ------
-    StorageError
-        If the store cannot tell.
-    """
+    """Return the bytes of a data file; None: it is not there, or must not be opened."""
     try:
         return store.size(path)
     except (FileNotFoundError, UnsupportedTableError):
@@ -100,27 +69,7 @@ def stored_size(store: Store, path: str) -> int | None:
 
 
 def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) -> list[Fault]:
-    """Read a file and check it against its tags and statistics.
-
-    Parameters
-    ----------
-    store : Store
-        Where it is.
-    job : FileCheck
-        The file.
-    storage_options : dict
-        For readers of their own.
-
-    Returns
-    -------
-    list of Fault
-        Empty if it is sound. A missing file is none of this function's faults.
-
-    Raises
-    ------
-    StorageError
-        If the store refuses, and not the file.
-    """
+    """Read a file and check it against its tags and statistics."""
     size = stored_size(store, job.path)
     if size is None:
         return []
@@ -154,20 +103,11 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
 
 @dataclass(frozen=True, slots=True)
 class CheckFiles:
-    """Checks files wherever it is called; picklable.
-
-    Attributes
-    ----------
-    uri : str
-        The table.
-    storage_options : dict
-        For its store.
-    allow_absolute_paths : bool
-        Whether files may be named by absolute paths.
-    """
+    """Checks files wherever it is called; picklable."""
 
     uri: str
     storage_options: dict[str, str] = field(repr=False)
+    # Whether files may be named by absolute paths.
     allow_absolute_paths: bool
 
     def __call__(self, job: FileCheck) -> list[Fault]:
@@ -230,20 +170,12 @@ def _chunks(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """Blocks of one file, and the space they lie in.
-
-    Attributes
-    ----------
-    revision : Revision
-        Of the file.
-    blocks : polars.DataFrame
-        `cube`, `min_weight`, `max_weight`, `rows`, in the order of the tag.
-    bounded : bool
-        Whether the thresholds promise anything: those of old compactions do not (format 11).
-    """
+    """Blocks of one file, and the space they lie in."""
 
     revision: Revision
+    # `cube`, `min_weight`, `max_weight`, `rows`, in the order of the tag.
     blocks: pl.DataFrame
+    # Whether the thresholds promise anything: those of old compactions do not (format 11).
     bounded: bool = True
 
     def boxes(self) -> tuple[F64Array, F64Array]:

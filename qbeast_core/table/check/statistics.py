@@ -11,8 +11,6 @@ from qbeast_core.log.stats import Leaf, leaf_column, leaves_of
 from qbeast_core.query.statistics import calendar_slack, known_text_high
 from qbeast_core.table.check.faults import Fault
 
-__all__ = ["compare_statistics", "summaries_of"]
-
 _EXACT_DIGITS: Final = 15
 _SLACK: Final = 1e-12
 _ABOVE_CUT_TEXT: Final = "\U0010ffff" * 8
@@ -39,19 +37,7 @@ def summaries_of(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
 def compare_statistics(
     found: pl.DataFrame, file: pl.DataFrame, schema: Mapping[str, pl.DataType], *, ours: bool
 ) -> Iterator[Fault]:
-    """Compare what the values are with what the log says.
-
-    Parameters
-    ----------
-    found : polars.DataFrame
-        One row: the answers to `summaries_of`.
-    file : polars.DataFrame
-        One row of a snapshot's files, typed structs `min`, `max` and `null_count`.
-    schema : mapping
-        The table's columns.
-    ours : bool
-        Whether we wrote the file. Others leave NaN out of bounds, cut strings, and round times and decimals.
-    """
+    """Compare what the values are with what the log says."""
     hidden_rows = bool(file["has_deletion_vector"][0])  # their statistics need not be exact
     known = frozenset(found.columns)
     null_counts, lows, highs = (_fields(file.get_column(side)) for side in ("null_count", "min", "max"))

@@ -12,8 +12,6 @@ from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import commit_path, newest_checkpoint
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
-__all__ = ["checkpoint_if_due", "outweighs_checkpoint"]
-
 _EVERY: Final = 10
 
 _MOST_COMMITS: Final = 100
@@ -26,15 +24,6 @@ def checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
 
     A table with ``delta.checkpointInterval`` gets one at its multiples, any other at a multiple of ten if the
     commits since the last one outweigh it.
-
-    Parameters
-    ----------
-    store : Store
-        Of the table.
-    snapshot : Snapshot
-        What the checkpoint holds: `version` or later.
-    version : int
-        Of the commit.
     """
     text = snapshot.metadata.configuration.get("delta.checkpointInterval", "")
     interval = int(text) if text.isascii() and text.isdigit() else 0
@@ -58,15 +47,6 @@ def outweighs_checkpoint(entries: Iterable[Entry], *, version: int) -> bool:
 
     So all checkpoints together, each of which holds the whole table, take about as many bytes as the commits.
 
-    Parameters
-    ----------
-    entries : iterable of Entry
-        Of the log.
-    version : int
-        The newest commit.
-
-    Examples
-    --------
     >>> log = [Entry(commit_path(number), 500, 0) for number in range(21)]
     >>> outweighs_checkpoint(log, version=20)
     True

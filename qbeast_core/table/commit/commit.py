@@ -35,15 +35,6 @@ from qbeast_core.table.snapshot.grown import grown
 from qbeast_core.table.snapshot.log_files import put_commit, read_log
 from qbeast_core.table.snapshot.snapshot import Snapshot, files_for, follow, load_snapshot, refresh
 
-__all__ = [
-    "CommitOutcome",
-    "WriteIntent",
-    "commit",
-    "discarding",
-    "publish",
-]
-
-
 _FIRST_PAUSE: Final = 0.005
 
 _LONGEST_PAUSE: Final = 1.0
@@ -51,31 +42,21 @@ _LONGEST_PAUSE: Final = 1.0
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CommitOutcome:
-    """What became of a change.
+    """What became of a change."""
 
-    Attributes
-    ----------
-    version : int
-        The version that holds it; if `already_applied`, a version that is not older.
-    attempts : int
-        Versions it was built for, 1 or more; 0 if there was nothing to do.
-    snapshot : Snapshot or None
-        The newest version seen, `version` or later; None: the commit is complete, but loading it failed.
-    revision_id : int or None
-        The number its files were published under; None: they are not indexed.
-    staged_files : int
-        Data files of it without index. An append has more of them than it was given where it came after a
-        change that it does not go together with (`qbeast_core.table.index.fit`).
-    already_applied : bool
-        True: the table held this progress of the application already, or all that a change of mode
-        ``"metadata"`` asks for; nothing was written, and the data files prepared are orphans.
-    """
-
+    # The version that holds it; if `already_applied`, a version that is not older.
     version: int
+    # Versions it was built for, 1 or more; 0 if there was nothing to do.
     attempts: int
+    # The newest version seen, `version` or later; None: the commit is complete, but loading it failed.
     snapshot: Snapshot | None
+    # The number its files were published under; None: they are not indexed.
     revision_id: int | None = None
+    # Data files of it without index. An append has more of them than it was given where it came after a
+    # change that it does not go together with (`qbeast_core.table.index.fit`).
     staged_files: int = 0
+    # True: the table held this progress of the application already, or all that a change of mode `"metadata"`
+    # asks for; nothing was written, and the data files prepared are orphans.
     already_applied: bool = False
 
 
@@ -96,36 +77,6 @@ def commit(
 
     Every attempt is built on the newest version. An interrupt (Ctrl-C) inside leaves it open whether the
     version was written: do not delete the data files then.
-
-    Parameters
-    ----------
-    store : Store
-        Where the table is.
-    snapshot : Snapshot or None
-        The version the change was planned on; None: there is no table, and it is created.
-    intent : WriteIntent
-        The change; its data files are written.
-    storage_options : Mapping, optional
-        For a table that is created; else the snapshot's.
-    clock, ids, sleep, jitter : callables
-        Milliseconds since 1970 UTC; a new id, unique among all writers; seconds to wait; a float in [0, 1).
-    most_attempts : int
-        Versions to try at most.
-    conflict_with : callable, optional
-        Asked with the newest version whenever another writer was first: why the change must not follow it, or None.
-
-    Raises
-    ------
-    CommitConflictError
-        Another writer's change stands against it, or there was always another writer.
-    TableExistsError
-        A table was to be created, and there is one.
-    UnsupportedTableError
-        The table must not be written, or not in this way.
-    CommitUnknownError
-        The store failed and cannot tell; read the table later.
-    StorageError
-        The store refused; nothing of the change is visible.
     """
     options = snapshot.storage_options if snapshot is not None else dict(storage_options or {})
     refuse_unsafe_locking(store.uri, options)
@@ -177,20 +128,7 @@ def publish(
     storage_options: Mapping[str, str] | None = None,
     conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
-    """Commit data files that were written; those that no version will ever name are deleted again.
-
-    Parameters
-    ----------
-    store, snapshot, intent, storage_options, conflict_with
-        As for `commit`.
-
-    Raises
-    ------
-    CommitUnknownError
-        The store cannot tell whether the commit landed: the files stay.
-    QbeastError
-        As for `commit`; the files are deleted as far as the store lets us.
-    """
+    """Commit data files that were written; those that no version will ever name are deleted again."""
     with discarding(store, intent.adds):
         outcome = commit(
             store, snapshot, intent, storage_options=storage_options, conflict_with=conflict_with
@@ -202,15 +140,7 @@ def publish(
 
 @contextmanager
 def discarding(store: Store, adds: Sequence[AddFile]) -> Generator[None]:
-    """Delete data files as far as the store lets us if the commit inside fails, unless nobody knows whether it did.
-
-    Parameters
-    ----------
-    store : Store
-        Where the table is.
-    adds : sequence of AddFile
-        Files written and still invisible.
-    """
+    """Delete data files as far as the store lets us if the commit inside fails, unless nobody knows whether it did."""
     try:
         yield
     except CommitUnknownError:

@@ -13,8 +13,6 @@ from qbeast_core.log.protocol import WriteMode, in_commit_timestamps
 from qbeast_core.log.rebase import Rebased
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["commit_info"]
-
 _OPERATIONS: Final[Mapping[WriteMode, str]] = {
     "append": "WRITE",
     "overwrite": "WRITE",
@@ -33,21 +31,7 @@ _MODES: Final[Mapping[WriteMode, str]] = {
 def commit_info(
     intent: WriteIntent, rebased: Rebased, head: Snapshot | None, *, txn_id: str, now_ms: int
 ) -> CommitInfo:
-    """Return the provenance of one attempt.
-
-    Parameters
-    ----------
-    intent : WriteIntent
-        What is published; its `commit_info` is kept, except where a key is decided here.
-    rebased : Rebased
-        The attempt's actions.
-    head : Snapshot or None
-        The version it is built on.
-    txn_id : str
-        Unique among all commits of all writers.
-    now_ms : int
-        Milliseconds since 1970 UTC.
-    """
+    """Return the provenance of one attempt."""
     adds = [action for action in rebased.actions if isinstance(action, AddFile)]
     removes = [action for action in rebased.actions if isinstance(action, RemoveFile)]
     info: dict[str, Any] = {"operationParameters": _parameters(intent.mode), **intent.commit_info}

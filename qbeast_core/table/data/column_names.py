@@ -10,19 +10,10 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 
-__all__ = ["WEIGHT_COLUMN", "name_problems", "refuse_names"]
-
 
 def name_problems(fields: Mapping[str, Any]) -> list[str]:
     """Return what keeps columns from being called so in a Delta table; empty: nothing.
 
-    Parameters
-    ----------
-    fields : mapping of str to Polars type
-        The columns, or the fields of a struct; those inside of them are looked at too.
-
-    Examples
-    --------
     >>> name_problems(pl.Schema({"a": pl.Int64, "A": pl.Int64, "b": pl.Int64}))
     ["'a' and 'A' differ in case alone, which Delta cannot tell apart"]
     """
@@ -41,20 +32,7 @@ def name_problems(fields: Mapping[str, Any]) -> list[str]:
 
 
 def refuse_names(fields: Mapping[str, Any], *, argument: str) -> None:
-    """Raise where a column cannot be called as it is.
-
-    Parameters
-    ----------
-    fields : mapping of str to Polars type
-        The columns.
-    argument : str
-        What the error is about.
-
-    Raises
-    ------
-    InvalidInputError
-        Listing every such name.
-    """
+    """Raise where a column cannot be called as it is."""
     problems = name_problems(fields)
     if problems:
         msg = f"columns cannot be called so: {'; '.join(problems)}. Nothing was written. Rename them."

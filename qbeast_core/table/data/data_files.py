@@ -34,25 +34,14 @@ from qbeast_core.tree.parallel import workers
 if TYPE_CHECKING:  # workers that write a file planned elsewhere need no tree
     from qbeast_core.tree.plan import FilePlan, IndexPlan
 
-__all__ = [
-    "CodedRows",
-    "FileSettings",
-    "RowSource",
-    "delete_data_files",
-    "delete_files",
-    "store_file",
-    "write_data_files",
-]
-
-
 _RULES: Final = "1"
 
 _TRIED_ROWS: Final = 1 << 14
 
 _TRIED_PAGE_ROWS: Final = 2048
 
+# Rows from which on a trial takes less time than compressing what does not shrink.
 _WORTH_TRYING_BYTES: Final = 2 << 20
-"""Rows from which on a trial takes less time than compressing what does not shrink."""
 
 _FEW_ROWS: Final = 1 << 16
 
@@ -61,21 +50,7 @@ _STRIDE: Final = 2_654_435_761
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """What all files of a write share.
-
-    Parameters
-    ----------
-    dictionary : list of str
-        Leaf columns to dictionary encode.
-    uncompressed : list of str
-        Leaf columns that compression does not shrink.
-    statistics : tuple of str
-        Columns with statistics per page: the indexed ones.
-    stats_columns : list
-        Leaf columns with statistics in the log.
-    hidden_weights : bool
-        Whether files get the column `_qbeast_weight`; not where a JVM may read them without the table's schema.
-    """
+    """What all files of a write share."""
 
     dictionary: list[str]
     uncompressed: list[str]
@@ -92,26 +67,7 @@ class FileSettings:
         dialect: BlocksDialect,
         size_bytes: int | None = None,
     ) -> FileSettings:
-        """Derive the settings from the rows, some of which are encoded to see where they are many, and the table.
-
-        Parameters
-        ----------
-        frame : polars.DataFrame
-            The rows, or some from all over them.
-        indexed : tuple of str
-            Indexed columns.
-        configuration : Mapping of str to str
-            The table's properties.
-        dialect : BlocksDialect
-            Of the table.
-        size_bytes : int, optional
-            Of all rows in memory; by default of `frame`.
-
-        Raises
-        ------
-        InvalidInputError
-            If a value is too large for Parquet.
-        """
+        """Derive the settings from the rows, some of which are encoded to see where they are many, and the table."""
         refuse_huge_values(frame)
         listed = stats_columns(frame.schema, configuration)
         if STATS_COLUMNS not in configuration:  # whoever names the columns may hide the values of others
@@ -145,40 +101,7 @@ def store_file(
     values: Mapping[str, pl.Series] | None = None,
     starts: I64Array | None = None,
 ) -> AddFile:
-    """Encode and store rows in the order given, but for those of heavy keys, which are shuffled within a block.
-
-    Parameters
-    ----------
-    rows : polars.DataFrame
-        Of the table's types, in the order of the file.
-    weights : ndarray of int32, shape (rows,)
-        Their weights, equal keys side by side.
-    page_rows : int
-        Rows of a data page, or fewer where values are large.
-    store : Store
-        Below the table's root.
-    path : str
-        Name of the file, not used before.
-    settings : FileSettings
-        How it is encoded.
-    now_ms : callable
-        The clock, milliseconds since 1970 UTC.
-    values : mapping of str to polars.Series, optional
-        Of columns whose numbers in `rows` are places among a few values, those: each is there, null is none of them.
-        Such columns have a dictionary.
-    starts : ndarray of int64, optional
-        Where blocks start; None: there are none, and rows stay in their order.
-
-    Returns
-    -------
-    AddFile
-        Without `blocks`.
-
-    Raises
-    ------
-    StorageError
-        If the store refuses.
-    """
+    """Encode and store rows in the order given, but for those of heavy keys, which are shuffled within a block."""
     add, encoded = _encoded(
         rows,
         weights,
@@ -253,33 +176,6 @@ def write_data_files(
 
     Files are encoded by `writers` at a time, while as many others are on their way to the store, so memory beyond the
     source is that of some files. If one fails, those written are deleted again as far as the store lets us.
-
-    Parameters
-    ----------
-    source : CodedRows
-        The rows, of the table's types.
-    plan : IndexPlan
-        Where they go.
-    store : Store
-        Below the table's root.
-    settings : FileSettings
-        What the files share.
-    runtime : Runtime
-        Clock and ids.
-    writers : int
-        Files that are encoded at the same time.
-    progress : callable, optional
-        Told after every file.
-
-    Returns
-    -------
-    list of AddFile
-        In the order of the plan, with blocks still to be spelled.
-
-    Raises
-    ------
-    StorageError
-        If the store refuses; the table is as it was.
     """
     paths = [f"{runtime.new_id()}.parquet" for _ in range(plan.file_count)]
     done = 0
@@ -318,15 +214,7 @@ def write_data_files(
 
 
 def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
-    """Delete files that no commit names, as far as the store lets us.
-
-    Parameters
-    ----------
-    store : Store
-        Where they were written.
-    adds : iterable of AddFile
-        What a commit would have said; their paths need no decoding.
-    """
+    """Delete files that no commit names, as far as the store lets us."""
     delete_files(store, [add.path for add in adds])
 
 
@@ -370,30 +258,14 @@ def _write_one(
 
 
 def delete_files(store: Store, paths: Iterable[str]) -> None:
-    """Delete files that nothing names, as far as the store lets us.
-
-    Parameters
-    ----------
-    store : Store
-        Where they were written.
-    paths : iterable of str
-        Decoded.
-    """
+    """Delete files that nothing names, as far as the store lets us."""
     for path in paths:
         with suppress(StorageError):  # what cannot be deleted stays an orphan that vacuum removes
             store.delete(path)
 
 
 class CodedRows:
-    """Rows to write files of, some columns as places among few values: a file's rows are then taken and encoded sooner.
-
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        The rows.
-    settings : FileSettings
-        Of the files: columns that get a dictionary and no statistics of pages are tried.
-    """
+    """Rows to write to files, with columns of few values as codes, which are gathered and encoded faster."""
 
     def __init__(self, frame: pl.DataFrame, settings: FileSettings) -> None:
         self.height = frame.height
@@ -411,20 +283,7 @@ class CodedRows:
         self._others = RowSource(frame.drop(self._places))
 
     def take(self, rows: RowNumbers, order: RowNumbers) -> tuple[pl.DataFrame, dict[str, pl.Series]]:
-        """Return some rows in some order as `store_file` takes them.
-
-        Parameters
-        ----------
-        rows, order
-            As for `RowSource.take`.
-
-        Returns
-        -------
-        rows : polars.DataFrame
-            All columns.
-        values : dict of str to polars.Series
-            Of those whose numbers are places among few values, these.
-        """
+        """Return some rows in some order as `store_file` takes them."""
         taken, values = self._others.take(rows, order), {}
         places: list[pl.Series] = []
         for name, column in self._places.items():
@@ -444,13 +303,6 @@ class RowSource:
     chunks, as frames read from files do. So rows are taken in ascending order, chunk by chunk, and put into
     the wanted order when they are few enough for the caches. A small frame is taken from at once.
 
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        The rows.
-
-    Examples
-    --------
     >>> joined = pl.concat([pl.DataFrame({"a": [1, 2]}), pl.DataFrame({"a": [3]})], rechunk=False)
     >>> RowSource(joined).take(np.array([0, 2], np.uint32), np.array([1, 0], np.uint32))["a"].to_list()
     [3, 1]
@@ -463,15 +315,7 @@ class RowSource:
         self._bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(whole, dtype=np.int64)])
 
     def take(self, rows: RowNumbers, order: RowNumbers) -> pl.DataFrame:
-        """Return some rows in some order.
-
-        Parameters
-        ----------
-        rows : ndarray of integers, shape (n,)
-            Row numbers of the frame, ascending.
-        order : ndarray of integers, shape (m,)
-            Places in `rows`.
-        """
+        """Return some rows in some order."""
         if self._frame.height <= _FEW_ROWS:  # they are in the caches as they are
             return self._frame[pl.Series(rows[order])]
         cuts = np.searchsorted(rows, self._bounds)

@@ -17,26 +17,14 @@ from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.hints import Message, did_you_mean, named, nearest
 from qbeast_core.plain_text import first_line
 
-__all__ = [
-    "UTC_NOW",
-    "Condition",
-    "Predicate",
-    "Value",
-    "condition_of",
-    "evaluating",
-    "filter_of",
-    "type_by_row",
-    "value_of",
-]
-
+# A boolean Polars expression, or the text of an SQL condition.
 Predicate: TypeAlias = pl.Expr | str
-"""A boolean Polars expression, or the text of an SQL condition."""
 
+# A Polars expression, SQL text, or a plain Python value that is no text.
 Value: TypeAlias = Any
-"""A Polars expression, SQL text, or a plain Python value that is no text."""
 
+# The clock of `now()` and `current_date` in SQL texts.
 UTC_NOW: Final = partial(datetime.now, UTC)
-"""The clock of ``now()`` and ``current_date`` in SQL texts."""
 
 _UNCHANGED: Final = "nothing was changed"
 _UNREAD: Final = "nothing was read"
@@ -47,20 +35,12 @@ _INTEGERS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """Which rows are meant; a row for which it is null is not.
+    """Which rows are meant; a row for which it is null is not."""
 
-    Attributes
-    ----------
-    expr : polars.Expr
-        True, false or null for each row by itself.
-    text : str
-        For the history.
-    constant : bool or None
-        What it is for every row alike; None: it depends on the row.
-    """
-
+    # True, false or null for each row by itself.
     expr: pl.Expr
     text: str
+    # What it is for every row alike; None: it depends on the row.
     constant: bool | None = None
 
     def mask(self, rows: pl.DataFrame) -> pl.Series:
@@ -84,25 +64,6 @@ def condition_of(
 ) -> Condition:
     """Understand a condition, or refuse it before anything is read.
 
-    Parameters
-    ----------
-    given : polars.Expr, str or None
-        None: every row. Text is SQL, an expression on the columns of a row; it is never a query.
-    schema : polars.Schema
-        Columns it may name.
-    argument : str
-        How the caller calls it, for messages.
-    outcome : str
-        What is true afterwards, for messages.
-
-    Raises
-    ------
-    InvalidInputError
-        It is no condition on single rows of these columns: no SQL, another type than Boolean, a column that is
-        not there, several columns at once, or a value that depends on other rows.
-
-    Examples
-    --------
     >>> schema = pl.Schema({"a": pl.Int64, "user": pl.String})
     >>> condition_of("a > 1 OR user IS NULL", schema).columns
     ['a', 'user']
@@ -128,22 +89,6 @@ def condition_of(
 def filter_of(given: Predicate | None, schema: pl.Schema, *, argument: str = "where") -> pl.Expr | None:
     """Understand the filter of a read: text as `condition_of` does, expressions as Polars does.
 
-    Parameters
-    ----------
-    given : polars.Expr, str or None
-        None: all rows.
-    schema : polars.Schema
-        Columns it may name.
-    argument : str
-        How the caller calls it, for messages.
-
-    Raises
-    ------
-    InvalidInputError
-        It is neither, or goes not with the columns.
-
-    Examples
-    --------
     >>> str(filter_of("a < 10", pl.Schema({"a": pl.Int64})))
     '[(col("a")) < (dyn int: 10)]'
     """
@@ -161,24 +106,6 @@ def filter_of(given: Predicate | None, schema: pl.Schema, *, argument: str = "wh
 def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str, outcome: str = _UNREAD) -> pl.DataType:
     """Return the type of an expression, or refuse it where it does not say one thing of each row by itself.
 
-    Parameters
-    ----------
-    expr : polars.Expr
-        On the columns of a row, at least one.
-    schema : polars.Schema
-        Columns it may name.
-    argument : str
-        How the caller calls it, for messages.
-    outcome : str
-        What is true afterwards, for messages.
-
-    Raises
-    ------
-    InvalidInputError
-        See `condition_of`.
-
-    Examples
-    --------
     >>> type_by_row(pl.col("a") * 2, pl.Schema({"a": pl.Int64}), argument="aggregates")
     Int64
     """
@@ -192,22 +119,7 @@ def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str, outcome: str
 def evaluating(
     given: Predicate | None, argument: str = "where", outcome: str = _UNCHANGED
 ) -> Generator[None]:
-    """Say of a condition that it cannot be evaluated for some row, where Polars says so inside.
-
-    Parameters
-    ----------
-    given : polars.Expr, str or None
-        The condition; None: there is none, what Polars raises goes through.
-    argument : str
-        How the caller calls it, for messages.
-    outcome : str
-        What is true afterwards, for messages.
-
-    Raises
-    ------
-    InvalidInputError
-        With what Polars says, and the cure for the usual cause.
-    """
+    """Say of a condition that it cannot be evaluated for some row, where Polars says so inside."""
     if given is None:
         yield
         return
@@ -249,33 +161,7 @@ class _Asked:
 def value_of(
     given: Value, schema: pl.Schema, dtype: pl.DataType, *, column: str, argument: str = "assignments"
 ) -> pl.Expr:
-    """Understand a value for a column, in the column's own type, or refuse it before anything is read.
-
-    Parameters
-    ----------
-    given : polars.Expr, str or a plain value
-        Text is SQL.
-    schema : polars.Schema
-        Columns it may name.
-    dtype : polars.DataType
-        Of the column.
-    column : str
-        Its name.
-    argument : str
-        How the caller calls it, for messages.
-
-    Returns
-    -------
-    polars.Expr
-        Named as the column. Evaluation raises where a number is too large for the type.
-
-    Raises
-    ------
-    InvalidInputError
-        See `condition_of`.
-    SchemaMismatchError
-        A value of that type cannot be put into the column without a cast that may lose something.
-    """
+    """Understand a value for a column, in the column's own type, or refuse it before anything is read."""
     asked = _Asked(argument)
     is_text = isinstance(given, str | pl.Expr)
     expr = _expression(given, schema, asked, dtype) if is_text else _literal(given, asked)

@@ -11,26 +11,9 @@ import pyarrow.parquet as pq
 from qbeast_core.io.footer import MAGIC
 from qbeast_core.io.store import Store
 
-__all__ = ["Unreadable", "read_footer", "read_footer_bytes"]
-
 
 def read_footer(store: Store, path: str, size: int) -> Any:
-    """Return the footer of a data file as pyarrow knows it, without opening the rest.
-
-    Parameters
-    ----------
-    store : Store
-        Where the file is.
-    path : str
-        In the store.
-    size : int
-        Bytes of the file, as it is.
-
-    Raises
-    ------
-    Unreadable
-        If there is none.
-    """
+    """Return the footer of a data file as pyarrow knows it, without opening the rest."""
     footer = read_footer_bytes(store, path, size)
     try:
         return pq.read_metadata(io.BytesIO(footer))

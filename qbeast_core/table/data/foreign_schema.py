@@ -9,25 +9,14 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.hints import Message, argument
+from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.tree.columns import data_type_of
-
-__all__ = ["lost_columns", "refuse_lost_columns", "refuse_taken_name", "taken_name", "visible_columns"]
 
 
 def lost_columns(indexed: Sequence[str], schema: pl.Schema) -> dict[str, str]:
     """Return the indexed columns whose values have no weight any more, and why.
 
-    Parameters
-    ----------
-    indexed : sequence of str
-        Names of the indexed columns.
-    schema : polars.Schema
-        The table's columns.
-
-    Examples
-    --------
     >>> lost_columns(["a", "b", "c"], pl.Schema({"a": pl.Int64, "b": pl.Boolean}))
     {'b': 'has type Boolean, which cannot be indexed', 'c': 'is gone'}
     """
@@ -44,20 +33,7 @@ def lost_columns(indexed: Sequence[str], schema: pl.Schema) -> dict[str, str]:
 
 
 def refuse_lost_columns(uri: str, revision: Revision, schema: pl.Schema, *, done: str) -> None:
-    """Refuse what needs the weights of rows where indexed columns are lost.
-
-    Parameters
-    ----------
-    uri, revision, schema
-        The table, the revision that names its indexed columns, and its columns.
-    done : str
-        What did not happen: ``"read"`` or ``"written"``.
-
-    Raises
-    ------
-    InvalidColumnsError
-        Naming the columns and the cure.
-    """
+    """Refuse what needs the weights of rows where indexed columns are lost."""
     indexed = revision.columns
     lost = lost_columns(indexed, schema)
     if not lost:
@@ -79,8 +55,6 @@ def visible_columns(schema: pl.Schema) -> pl.Schema:
     Our files would give weights for its values, to readers that do not tell upper from lower case whatever its
     case is.
 
-    Examples
-    --------
     >>> list(visible_columns(pl.Schema({"a": pl.Int64, "_Qbeast_Weight": pl.String})))
     ['a']
     """
@@ -88,25 +62,13 @@ def visible_columns(schema: pl.Schema) -> pl.Schema:
 
 
 def taken_name(schema_json: str) -> str | None:
-    """Return the column that took the name of the hidden one; None: there is none.
-
-    Parameters
-    ----------
-    schema_json : str
-        Delta's ``schemaString``.
-    """
+    """Return the column that took the name of the hidden one; None: there is none."""
     names: list[str] = [field["name"] for field in orjson.loads(schema_json)["fields"]]
     return next((name for name in names if name.lower() == WEIGHT_COLUMN), None)
 
 
 def refuse_taken_name(uri: str, schema_json: str) -> None:
-    """Refuse to write rows where another writer added a column of the hidden one's name: its values would be lost.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is one.
-    """
+    """Refuse to write rows where another writer added a column of the hidden one's name: its values would be lost."""
     name = taken_name(schema_json)
     if name is None:
         return

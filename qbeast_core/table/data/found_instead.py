@@ -11,24 +11,14 @@ from typing import Final
 
 from qbeast_core.hints import SCANS, Message, call
 
-__all__ = ["LOG_DIRECTORY", "found_instead", "hive_copy", "log_instead"]
-
+# The folder that makes a table of the one that it is in.
 LOG_DIRECTORY: Final = "_delta_log"
-"""The folder that makes a table of the one that it is in."""
 
 _LOOKED_AT: Final = 1000
 
 
 def found_instead(uri: str, root: Path) -> str:
-    """Return why a place of this machine is no table, and what makes its data one.
-
-    Parameters
-    ----------
-    uri : str
-        The place as it was named.
-    root : Path
-        The same on this machine; no ``_delta_log`` is in it.
-    """
+    """Return why a place of this machine is no table, and what makes its data one."""
     if root.is_file():
         what = f"{uri} is a file, not a table (give the directory of the table)"
         _, scan = SCANS.get(root.suffix.lower(), ("", None))
@@ -61,8 +51,6 @@ def found_instead(uri: str, root: Path) -> str:
 def log_instead(uri: str) -> str | None:
     """Return that a place is the log of a table, or lies in one, and not a table; None: it is none.
 
-    Examples
-    --------
     >>> log_instead("/sales/_delta_log")
     "/sales/_delta_log lies in the log of a table. Give the table's folder: '/sales'. Nothing was changed."
     """
@@ -74,8 +62,6 @@ def log_instead(uri: str) -> str | None:
 def hive_copy(uri: str, names: Sequence[str]) -> str:
     """Return the call that copies Parquet files in folders like ``day=2024-05-01`` into a table.
 
-    Examples
-    --------
     >>> hive_copy("sales", ["day"])
     "qbeast.write_table(pl.scan_parquet('sales/', hive_partitioning=True), new, columns=['day', ...])"
     """

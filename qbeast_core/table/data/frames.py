@@ -11,10 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.hints import SCANS, Message, named
-from qbeast_core.table.data.column_names import WEIGHT_COLUMN, refuse_names
-
-__all__ = ["WEIGHT_COLUMN", "ArrowStream", "FrameLike", "SparkFrame", "is_spark_frame", "to_frame"]
-
+from qbeast_core.table.data.column_names import refuse_names
 
 _WIDER: Final[dict[pl.DataType, pl.DataType]] = {
     pl.UInt8(): pl.Int16(),
@@ -54,8 +51,8 @@ class ArrowStream(Protocol):
         ...
 
 
+# What a write takes; a `pandas.DataFrame` is an `ArrowStream`.
 FrameLike: TypeAlias = pl.DataFrame | pl.LazyFrame | ArrowStream
-"""What a write takes; a `pandas.DataFrame` is an `ArrowStream`."""
 
 
 def to_frame(data: FrameLike) -> pl.DataFrame:
@@ -64,27 +61,6 @@ def to_frame(data: FrameLike) -> pl.DataFrame:
     Categoricals become strings, unsigned integers the next wider signed ones, timestamps microseconds
     (zoned ones in UTC). The rows and their order stay.
 
-    Parameters
-    ----------
-    data : polars.DataFrame, polars.LazyFrame or anything with ``__arrow_c_stream__``
-        The rows; a lazy frame is collected.
-
-    Returns
-    -------
-    polars.DataFrame
-        Without the index of a pandas frame.
-
-    Raises
-    ------
-    InvalidInputError
-        If `data` is none of these, has no column, one name twice, or names that no table can have
-        (`qbeast_core.table.data.column_names`).
-    SchemaMismatchError
-        If a column's type has no place in a Delta table, or a value none in the type that its column gets; all
-        such columns are listed.
-
-    Examples
-    --------
     >>> to_frame(pl.DataFrame({"a": pl.Series([1], dtype=pl.UInt8)})).schema
     Schema([('a', Int16)])
     """
@@ -246,8 +222,6 @@ class SparkFrame(Protocol):
 def is_spark_frame(data: object) -> TypeIs[SparkFrame]:
     """Tell whether `data` is a PySpark DataFrame.
 
-    Examples
-    --------
     >>> is_spark_frame([1, 2])
     False
     """

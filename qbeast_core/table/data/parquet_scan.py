@@ -18,8 +18,6 @@ from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 
-__all__ = ["scan_files", "scan_without_rows"]
-
 _ROW: Final = own_column("row")
 _CASTS: Final = pl.ScanCastOptions(
     integer_cast="upcast",
@@ -42,30 +40,7 @@ def scan_files(
     use_bounds: bool = True,
     sizes: Mapping[str, int] | None = None,
 ) -> pl.LazyFrame:
-    """Return a scan of whole files in the table's types; missing columns are null.
-
-    Parameters
-    ----------
-    store, paths
-        Where the files are, and their decoded paths; at least one.
-    columns : sequence of str
-        Columns wanted, at least one.
-    schema : polars.Schema
-        The table's columns.
-    storage_options : dict, optional
-        For object stores.
-    row_index : str, optional
-        Name of a column with the row's number in its file; then only one file may be given.
-    use_bounds : bool, default True
-        Whether Polars may leave out row groups by their bounds, see `qbeast_core.query.predicate.understand`.
-    sizes : mapping of str to int, optional
-        Bytes of the files that may hold other types than the table's, which their footers tell; all may by default.
-
-    Raises
-    ------
-    UnsupportedTableError
-        A path leads out of the table.
-    """
+    """Return a scan of whole files in the table's types; missing columns are null."""
     wanted = {name: schema[name] for name in columns}
     alike: dict[_Stored, list[str]] = {}
     for path, stored in zip(paths, _looked_up(store, paths, wanted, sizes), strict=True):
@@ -102,13 +77,7 @@ def scan_without_rows(
     use_bounds: bool = True,
     sizes: Mapping[str, int] | None = None,
 ) -> pl.LazyFrame:
-    """Return a scan of one whole file without some of its rows.
-
-    Parameters
-    ----------
-    dropped : ndarray of int64, shape (n,)
-        Numbers of the rows to leave out, counted from 0 in the file.
-    """
+    """Return a scan of one whole file without some of its rows."""
     lazy = scan_files(
         store,
         [path],
@@ -125,20 +94,13 @@ def scan_without_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """How the columns of a file differ from the table's.
+    """How the columns of a file differ from the table's."""
 
-    Attributes
-    ----------
-    types : tuple
-        Columns that are cast when they have been read, with their types in the file.
-    times : tuple
-        Columns that may hold old dates and times, with their types in the file.
-    calendar : OldCalendar or None
-        Of these; None: the one of today.
-    """
-
+    # Columns that are cast when they have been read, with their types in the file.
     types: tuple[tuple[str, pl.DataType], ...] = ()
+    # Columns that may hold old dates and times, with their types in the file.
     times: tuple[tuple[str, pl.DataType], ...] = ()
+    # Of these; None: the one of today.
     calendar: OldCalendar | None = None
 
     def column(self, name: str, dtype: pl.DataType) -> pl.Expr:

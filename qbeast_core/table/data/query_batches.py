@@ -9,8 +9,6 @@ from typing import Final
 
 import polars as pl
 
-__all__ = ["query_batches"]
-
 _LOOK_SECONDS: Final = 0.1
 
 
@@ -19,20 +17,6 @@ def query_batches(lazy: pl.LazyFrame, *, batch_rows: int) -> Generator[pl.DataFr
 
     `LazyFrame.collect_batches` ends without an error where a decoder panics; this raises what it panicked with.
 
-    Parameters
-    ----------
-    lazy : polars.LazyFrame
-        The query.
-    batch_rows : int
-        Rows of a batch, about, at least 1.
-
-    Raises
-    ------
-    polars.exceptions.PolarsError, polars.exceptions.PanicException
-        Whatever the query fails with.
-
-    Examples
-    --------
     >>> [batch.height for batch in query_batches(pl.LazyFrame({"a": range(5)}), batch_rows=2)]
     [2, 2, 1]
     """

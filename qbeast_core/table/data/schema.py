@@ -11,8 +11,6 @@ from qbeast_core.errors import SchemaMismatchError
 from qbeast_core.hints import Hint, Message, argument
 from qbeast_core.log.schema import schema_to_delta
 
-__all__ = ["SchemaMode", "case_problems", "fit_frame", "merged_schema"]
-
 SchemaMode: TypeAlias = Literal["merge", "overwrite"]
 
 _WIDTH: Final[dict[pl.DataType, int]] = {pl.Int8(): 1, pl.Int16(): 2, pl.Int32(): 3, pl.Int64(): 4}
@@ -27,29 +25,6 @@ def fit_frame(
     Narrower integers and floats are widened to the table's type; a column of nulls takes any type. Numbers fit integers
     if each of them is one: pandas makes floats of integers with nulls, and longs of integers. NaN is none. Rows that
     replace all others have to have the types.
-
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        Rows as `qbeast_core.table.data.frames.to_frame` gives them.
-    schema_json : str
-        The table's Delta schema, for what may not be null.
-    schema : polars.Schema
-        The same as Polars types.
-    merge : bool
-        Whether columns may be missing (they become null) or new.
-    replaces : bool
-        Whether the rows take the place of all others; then the schema could be replaced as well.
-
-    Returns
-    -------
-    polars.DataFrame
-        Every column of the table, then the new ones.
-
-    Raises
-    ------
-    SchemaMismatchError
-        Listing every difference: missing and new columns without `merge`, other types, forbidden nulls.
     """
     required = {f["name"] for f in orjson.loads(schema_json)["fields"] if not f.get("nullable", True)}
     given = frame.schema  # once: Polars makes it anew each time
@@ -97,15 +72,7 @@ def merged_schema(schema_json: str, schema: pl.Schema, frame: pl.DataFrame) -> s
 
 
 def case_problems(new: list[str], schema: pl.Schema) -> list[str]:
-    """Tell of new columns whose names differ from those of the table in case alone.
-
-    Parameters
-    ----------
-    new : list of str
-        Their names.
-    schema : polars.Schema
-        The table's columns.
-    """
+    """Tell of new columns whose names differ from those of the table in case alone."""
     known = {name.lower(): name for name in schema}
     return [
         f"column {name!r} differs in case alone from {known[name.lower()]!r}, which Delta cannot tell apart"

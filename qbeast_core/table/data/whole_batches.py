@@ -11,10 +11,8 @@ import polars as pl
 from qbeast_core.errors import StorageError
 from qbeast_core.spec.own_column import own_column
 
-__all__ = ["SCAN_ERRORS", "whole_batches"]
-
+# What a damaged file makes Polars raise; a panic is no `Exception`.
 SCAN_ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What a damaged file makes Polars raise; a panic is no `Exception`."""
 
 _CUT: Final = "reading stopped before the last row"
 # A condition that is evaluated inside the reader of a file fails under the reader's name.
@@ -31,24 +29,6 @@ def whole_batches(
 ) -> Iterator[pl.DataFrame]:
     """Yield all rows of a scan, in frames of bounded size and in order.
 
-    Parameters
-    ----------
-    lazy : polars.LazyFrame
-        The scan, with whatever is done to its rows.
-    paths : sequence of str
-        The files that it opens.
-    scan : callable
-        Gives the scan of one of them alone, with nothing done to its rows; asked after a failure.
-    again : callable, optional
-        Gives the rows of the scan in another way, in the same order: taken where it fails and all files can be read.
-
-    Raises
-    ------
-    StorageError
-        If a file cannot be decoded; it is named.
-
-    Examples
-    --------
     >>> pl.DataFrame({"x": [1, 2]}).write_parquet("x.parquet")
     >>> batches = whole_batches(pl.scan_parquet("x.parquet"), ["x.parquet"], pl.scan_parquet)
     >>> sum(batch.height for batch in batches)

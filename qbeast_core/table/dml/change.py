@@ -28,25 +28,13 @@ from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, 
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import check_metadata, check_txn, is_applied
 
-__all__ = [
-    "MOST_PLANS",
-    "Change",
-    "ChangeOptions",
-    "ChangePlan",
-    "ChangeResult",
-    "ChangedBy",
-    "RowsMeant",
-    "run_change",
-]
-
-
+# Versions a change is planned on before it gives up.
 MOST_PLANS: Final = 12
-"""Versions a change is planned on before it gives up."""
 
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 
+# Names of the operations in the history of a Delta table.
 ChangedBy: TypeAlias = Literal["DELETE", "UPDATE", "MERGE"]
-"""Names of the operations in the history of a Delta table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,26 +100,7 @@ class RowsMeant:
 def run_change(
     reader: Reader, change: Change, options: ChangeOptions, runtime: Runtime, *, engine: Engine = MEMORY
 ) -> tuple[ChangeResult, Snapshot]:
-    """Apply a change to the table as it is now, as if nobody else wrote meanwhile.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of some version of the table.
-    change : Change
-        What to do.
-    options : ChangeOptions
-        How.
-    runtime : Runtime
-        Clock and ids.
-    engine : Engine
-        Who reads files for what is meant, and writes their rows again; this process by default.
-
-    Returns
-    -------
-    tuple of ChangeResult and Snapshot
-        What was done, and the newest version known.
-    """
+    """Apply a change to the table as it is now, as if nobody else wrote meanwhile."""
     check_metadata(options.commit_metadata)
     check_txn(options.txn)
     for _ in range(MOST_PLANS - 1):
@@ -300,42 +269,25 @@ class ChangeResult(RewriteResult):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChangePlan:
-    """A change, planned on one version.
+    """A change, planned on one version."""
 
-    Attributes
-    ----------
-    matches : Matches
-        Files with rows to change or delete.
-    drops : ndarray of bool
-        Which of them lose all of their rows.
-    change : callable or ChangeByFile or None
-        What becomes of the rows of the other files.
-    keeps_keys : bool
-        Whether it leaves the indexed columns of rows as they are.
-    in_place : ndarray of int64
-        Numbers of files of which no row goes, and perhaps no indexed value changes either.
-    added : polars.DataFrame or StoredRows or None
-        Rows that come, of the table's columns and types.
-    deleted, updated : int
-        Rows.
-    parameters : mapping of str to str
-        For the history.
-    counts : mapping of str to int
-        More counts for the history.
-    spelling : mapping of str to str
-        Names of counts that the history of this operation has other names for.
-    """
-
+    # Files with rows to change or delete.
     matches: Matches
+    # Which of them lose all of their rows.
     drops: BoolArray
+    # What becomes of the rows of the other files.
     change: RowChange | ChangeByFile | None = None
+    # Whether it leaves the indexed columns of rows as they are.
     keeps_keys: bool = False
+    # Numbers of files of which no row goes, and perhaps no indexed value changes either.
     in_place: I64Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    # Rows that come, of the table's columns and types.
     added: pl.DataFrame | StoredRows | None = None
     deleted: int = 0
     updated: int = 0
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    # Names of counts that the history of this operation has other names for.
     spelling: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -366,19 +318,7 @@ class ChangePlan:
         dry_run: bool = False,
         replaced: Replaced | None = None,
     ) -> ChangeResult:
-        """Tell what was done, or what would be done.
-
-        Parameters
-        ----------
-        state : IndexState
-            Of the version it was planned on.
-        operation : str
-            Its name.
-        dry_run : bool
-            Whether nothing was to be done.
-        replaced : Replaced or None
-            What was done.
-        """
+        """Tell what was done, or what would be done."""
         snapshot = state.snapshot
         latest = snapshot.config.last_revision_id or 0
         outcome = None if replaced is None else replaced.outcome

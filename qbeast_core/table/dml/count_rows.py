@@ -8,25 +8,13 @@ from typing import Final
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 
-__all__ = ["AT_ONCE", "CountRows"]
-
+# Files that one process reads at the same time.
 AT_ONCE: Final = 8
-"""Files that one process reads at the same time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountRows:
-    """Counts the rows that a read keeps of a file, of which it holds some at a time.
-
-    Attributes
-    ----------
-    files : TableFiles
-        Where they are.
-    keep : RowFilter
-        The read.
-    text : str or None
-        The condition, for messages.
-    """
+    """Counts the rows that a read keeps of a file, of which it holds some at a time."""
 
     files: TableFiles = field(repr=False)
     keep: RowFilter

@@ -14,8 +14,6 @@ from qbeast_core.table.dml.row_changes import DeletedRows
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 
-__all__ = ["Delete"]
-
 
 @dataclass(frozen=True)
 class Delete(RowsMeant, Change):

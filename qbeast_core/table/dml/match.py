@@ -15,28 +15,19 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
 
-__all__ = ["UNKNOWN", "Matches", "count_matches", "live_rows"]
-
+# Instead of a number of rows that the log does not tell.
 UNKNOWN: Final = -1
-"""Instead of a number of rows that the log does not tell."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matches:
-    """Files with rows that are meant.
+    """Files with rows that are meant."""
 
-    Attributes
-    ----------
-    files : ndarray of int64
-        Their numbers in the snapshot, ascending.
-    rows : ndarray of int64
-        Rows that are meant in each, at least one.
-    live : ndarray of int64
-        Rows that a read returns of each; `UNKNOWN` where the log does not tell.
-    """
-
+    # Their numbers in the snapshot, ascending.
     files: I64Array
+    # Rows that are meant in each, at least one.
     rows: I64Array
+    # Rows that a read returns of each; `UNKNOWN` where the log does not tell.
     live: I64Array
 
     @property
@@ -52,24 +43,6 @@ def count_matches(
 
     Of a file that cannot hold one, by its statistics or its cubes, nothing is read; of the others the pages
     that can, and the columns that the condition looks at.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    condition : Condition
-        Which rows.
-    engine : Engine
-        Who reads the files.
-    among : ndarray of bool, shape (files,), optional
-        Files to look at; all by default.
-
-    Raises
-    ------
-    InvalidInputError
-        If the condition cannot be evaluated for every row.
-    StorageError, FileNotFoundError
-        If a file cannot be read.
     """
     live = live_rows(reader)
     wanted = np.ones(len(live), np.bool_) if among is None else among

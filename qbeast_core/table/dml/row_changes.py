@@ -9,18 +9,10 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.table.data.expressions import Condition
 
-__all__ = ["Assignments", "DeletedRows", "UpdatedRows"]
-
 
 @dataclass(frozen=True, slots=True)
 class DeletedRows:
-    """Leaves out the rows that are meant.
-
-    Attributes
-    ----------
-    condition : Condition
-        Which rows.
-    """
+    """Leaves out the rows that are meant."""
 
     condition: Condition
 
@@ -31,15 +23,7 @@ class DeletedRows:
 
 @dataclass(frozen=True, slots=True)
 class UpdatedRows:
-    """Gives columns of the rows that are meant other values.
-
-    Attributes
-    ----------
-    condition : Condition
-        Which rows.
-    assignments : Assignments
-        Of which they get values.
-    """
+    """Gives columns of the rows that are meant other values."""
 
     condition: Condition
     assignments: Assignments
@@ -53,19 +37,11 @@ class UpdatedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignments:
-    """Values for columns of a table.
+    """Values for columns of a table."""
 
-    Attributes
-    ----------
-    values : tuple of polars.Expr
-        Of the columns' types, named as they are.
-    required : frozenset of str
-        Columns among them that may hold no nulls.
-    argument : str
-        How the caller calls them.
-    """
-
+    # Of the columns' types, named as they are.
     values: tuple[pl.Expr, ...]
+    # Columns among them that may hold no nulls.
     required: frozenset[str]
     argument: str
 
@@ -75,15 +51,7 @@ class Assignments:
         return [value.meta.output_name() for value in self.values]
 
     def apply(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return rows with these values, and their other columns as they are.
-
-        Raises
-        ------
-        InvalidInputError
-            A value cannot be computed, or is too large for the column's type.
-        SchemaMismatchError
-            A null where there may be none.
-        """
+        """Return rows with these values, and their other columns as they are."""
         try:
             changed = rows.with_columns(*self.values)
         except pl.exceptions.PolarsError as error:

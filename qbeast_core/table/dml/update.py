@@ -17,8 +17,6 @@ from qbeast_core.table.dml.values import assignments_of
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 
-__all__ = ["Update"]
-
 
 @dataclass(frozen=True)
 class Update(RowsMeant, Change):

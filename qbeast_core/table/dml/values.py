@@ -14,30 +14,11 @@ from qbeast_core.table.data.expressions import Value, value_of
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["assignments_of", "required_columns"]
-
 
 def assignments_of(
     given: Mapping[str, Value], snapshot: Snapshot, seen: pl.Schema, *, argument: str = "assignments"
 ) -> Assignments:
-    """Understand values for columns, or refuse them before anything is read.
-
-    Parameters
-    ----------
-    given : mapping of str to polars.Expr, str or a plain value
-        By column.
-    snapshot : Snapshot
-        The table.
-    seen : polars.Schema
-        Columns that the values may name.
-    argument : str
-        How the caller calls them, for messages.
-
-    Raises
-    ------
-    InvalidInputError, SchemaMismatchError
-        See `qbeast_core.table.data.expressions.value_of`; a column that is not in the table, or no columns.
-    """
+    """Understand values for columns, or refuse them before anything is read."""
     if not isinstance(cast("object", given), Mapping) or not given:
         refuse(argument, "must map columns to values, at least one", "nothing was changed", given=given)
     schema = snapshot.schema

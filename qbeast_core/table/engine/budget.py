@@ -12,10 +12,8 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.machine import memory_of_machine
 from qbeast_core.tree.summary import DOMAIN_LIMITS, SampleLimits
 
-__all__ = ["LEAST_BYTES", "Budget", "bytes_of_text"]
-
+# The smallest budget that rows can be moved in.
 LEAST_BYTES: Final = 4 << 20
-"""The smallest budget that rows can be moved in."""
 
 _UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -31,15 +29,7 @@ _LEAST_SAMPLE_ROWS: Final = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Memory that a call may add to that of the process, and the cores there are.
-
-    Attributes
-    ----------
-    memory_bytes : int
-        At least `LEAST_BYTES`.
-    cores : int
-        At least 1.
-    """
+    """Memory that a call may add to that of the process, and the cores there are."""
 
     memory_bytes: int
     cores: int
@@ -77,22 +67,6 @@ class Budget:
 def bytes_of_text(text: str, *, argument: str, outcome: str = "nothing was written") -> int:
     """Return the bytes that a text means, as ``2GiB``, ``512 MB`` (of 1,024) or a plain number.
 
-    Parameters
-    ----------
-    text : str
-        The text.
-    argument : str
-        What is to blame if it means none.
-    outcome : str
-        What is still true then.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no size.
-
-    Examples
-    --------
     >>> bytes_of_text("1.5k", argument="memory_bytes"), bytes_of_text("2 GiB", argument="memory_bytes")
     (1536, 2147483648)
     """

@@ -25,8 +25,6 @@ from qbeast_core.table.engine.spill.rows import Spill, spilled_rows
 from qbeast_core.table.engine.stream import FilesStream, FrameStream, StreamSource, handed_over
 from qbeast_core.table.engine.target import FileTarget
 
-__all__ = ["EngineChoice", "EngineName", "LocalEngine"]
-
 EngineName: TypeAlias = Literal["auto", "memory", "spill"]
 
 _OUTCOME: Final = "nothing was written"
@@ -43,35 +41,18 @@ ResultT = TypeVar("ResultT", bound=FilesResult)
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """Which engine a call asks for, as its arguments say.
+    """Which engine a call asks for, as its arguments say."""
 
-    Attributes
-    ----------
-    engine : {"auto", "memory", "spill"}
-        Memory while the estimated need fits the budget, or always, or never.
-    memory_bytes : int, optional
-        Budget; by default the environment's ``QBEAST_MEMORY_BYTES``, or half of what the machine or its cgroup has.
-    spill_dir : path-like, optional
-        A folder for temporary files; by default the environment's ``QBEAST_SPILL_DIR``, or the system's.
-    """
-
+    # Memory while the estimated need fits the budget, or always, or never.
     engine: EngineName = "auto"
+    # Budget; by default the environment's `QBEAST_MEMORY_BYTES`, or half of what the machine or its cgroup
+    # has.
     memory_bytes: int | None = None
+    # A folder for temporary files; by default the environment's `QBEAST_SPILL_DIR`, or the system's.
     spill_dir: str | os.PathLike[str] | None = None
 
     def budget(self, *, outcome: str = _OUTCOME) -> Budget:
-        """Return the memory there is.
-
-        Parameters
-        ----------
-        outcome : str
-            What an error says is still true.
-
-        Raises
-        ------
-        InvalidInputError
-            If an argument, or the environment, names no engine or no budget that rows can be moved in.
-        """
+        """Return the memory there is."""
         if self.engine not in ("auto", "memory", "spill"):
             what = 'must be "auto", "memory" or "spill"'
             refuse("engine", what, outcome, given=self.engine, known=("auto", "memory", "spill"))
@@ -104,17 +85,7 @@ class EngineChoice:
 
 
 class LocalEngine:
-    """The engine of one call: decides for each source whether its rows fit in memory; see `Engine`.
-
-    Parameters
-    ----------
-    choice : {"auto", "memory", "spill"}
-        See `EngineChoice`.
-    budget : Budget
-        The memory there is.
-    spill_dir : path-like or None
-        Where a folder is made as soon as rows are to be spilled.
-    """
+    """The engine of one call: decides for each source whether its rows fit in memory; see `Engine`."""
 
     def __init__(self, choice: EngineName, budget: Budget, spill_dir: str | os.PathLike[str] | None) -> None:
         self._choice, self._budget, self._spill_dir = choice, budget, spill_dir
@@ -146,15 +117,7 @@ class LocalEngine:
         return not self._spills(size_bytes)
 
     def taken(self, source: Source, *, copies: int) -> FrameSource | StreamSource:
-        """Return rows in memory where so many copies of them fit the budget; else what reads them again and again.
-
-        Parameters
-        ----------
-        source : Source
-            A frame or a stream.
-        copies : int
-            Of the rows, that whoever takes them will hold.
-        """
+        """Return rows in memory where so many copies of them fit the budget; else what reads them again and again."""
         if isinstance(source, FrameSource):
             fits = not self._spills(copies * int(source.frame.estimated_size()))
             taken: Source = source if fits else FrameStream(source.frame)

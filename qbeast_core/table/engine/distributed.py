@@ -30,8 +30,6 @@ from qbeast_core.tree.pack import pack_files, rows_per_file
 from qbeast_core.tree.plan import smallest_block_rows
 from qbeast_core.tree.summary import IndexSummary
 
-__all__ = ["DistributedRows", "PlacementPlan", "Workers"]
-
 _TEXT_BYTES: Final = 24.0
 _OTHER_BYTES: Final = 64.0
 
@@ -54,21 +52,7 @@ class Workers(Protocol):
 
 
 class DistributedRows:
-    """The rows of a source that workers move; see `qbeast_core.table.engine.protocol.Rows`.
-
-    Parameters
-    ----------
-    workers : Workers
-        Of an engine, for one source.
-    target : FileTarget
-        What the rows become.
-    progress : callable or None
-        Told of every step; files are counted once all of them are written.
-    row_bytes : float, optional
-        Of a row in memory; guessed from the types by default.
-    most_file_rows : int, optional
-        Rows that a file may aim at, where a worker cannot hold as many as files usually have.
-    """
+    """The rows of a source that workers move; see `qbeast_core.table.engine.protocol.Rows`."""
 
     def __init__(
         self,
@@ -149,49 +133,25 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacementPlan:
-    """Where rows go that workers will place.
-
-    Attributes
-    ----------
-    outline : Outline
-        The tree.
-    file_starts : ndarray of uint64, shape (files,)
-        Sort key of the first row that each file may hold, increasing, the first one 0.
-    file_rows : int
-        Rows that a file aims at.
-    block_count, cube_count : int
-        Blocks that the sampled rows lie in, a cube that files share counted for each, and cubes.
-    design_effect : float
-        Of the rows.
-    weights : ndarray of int32
-        Of the sampled rows, ascending.
-    """
+    """Where rows go that workers will place."""
 
     outline: Outline
+    # Sort key of the first row that each file may hold, increasing, the first one 0.
     file_starts: U64Array
+    # Rows that a file aims at.
     file_rows: int
+    # Blocks that the sampled rows lie in, a cube that files share counted for each, and cubes.
     block_count: int
     cube_count: int
     design_effect: float
+    # Of the sampled rows, ascending.
     weights: I32Array
 
 
 def _plan_placement(
     summary: IndexSummary, revision: Revision, tree: ExistingTree | None, *, file_rows: int
 ) -> PlacementPlan:
-    """Draw the tree and cut it into files; of sampled rows alone, or of all of them where the sample is whole.
-
-    Parameters
-    ----------
-    summary : IndexSummary
-        Of the indexed columns, with a sample of the rows.
-    revision : Revision
-        To index them in.
-    tree : ExistingTree or None
-        Of the revision's blocks that stay.
-    file_rows : int
-        Rows that a file aims at.
-    """
+    """Draw the tree and cut it into files; of sampled rows alone, or of all of them where the sample is whole."""
     size = revision.desired_cube_size
     weights = frame_weights(summary.sample, revision.columns)
     cells = grid_columns(summary.sample, revision)
@@ -220,8 +180,6 @@ def _plan_placement(
 def _guess_row_bytes(schema: pl.Schema) -> float:
     """Return the bytes of a row in memory, guessed from the types.
 
-    Examples
-    --------
     >>> _guess_row_bytes(pl.Schema({"id": pl.Int64(), "name": pl.String()}))
     32.0
     """

@@ -16,8 +16,6 @@ from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, read_parts
 
-__all__ = ["file_frames", "read_files", "rows_and_bytes"]
-
 _WIDE: Final = 48
 
 _NARROW: Final = 8
@@ -28,37 +26,14 @@ _UNPACKED: Final = 4  # bytes in memory per byte stored, for files that do not t
 
 
 def read_files(reader: Reader, numbers: I64Array, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Return the rows of some live files, in the table's types; rows that a deletion vector hides are left out.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    numbers : ndarray of int64
-        Numbers of files in the snapshot.
-    columns : sequence of str, optional
-        Columns to read, at least one; all by default.
-
-    Raises
-    ------
-    StorageError, FileNotFoundError
-        If a file cannot be read.
-    """
+    """Return the rows of some live files, in the table's types; rows that a deletion vector hides are left out."""
     names = list(reader.snapshot.schema) if columns is None else list(columns)
     none = pl.DataFrame(schema={name: reader.snapshot.schema[name] for name in names})
     return pl.concat([none, *file_frames(reader, numbers, names)], rechunk=False)
 
 
 def file_frames(reader: Reader, numbers: I64Array, names: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """Yield the rows of some live files as `read_files` returns them, in frames of bounded size.
-
-    Parameters
-    ----------
-    reader, numbers
-        As for `read_files`.
-    names : sequence of str
-        Columns to read, at least one.
-    """
+    """Yield the rows of some live files as `read_files` returns them, in frames of bounded size."""
     snapshot = reader.snapshot
     paths = [(reader.paths[number], reader.deleted_rows.get(number)) for number in numbers.tolist()]
     parts = FileParts(
@@ -71,15 +46,7 @@ def file_frames(reader: Reader, numbers: I64Array, names: Sequence[str]) -> Iter
 
 
 def rows_and_bytes(reader: Reader, numbers: I64Array) -> tuple[I64Array, I64Array]:
-    """Return the rows of some files, and about how many bytes they take in memory.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    numbers : ndarray of int64
-        Numbers of files in the snapshot.
-    """
+    """Return the rows of some files, and about how many bytes they take in memory."""
     dtypes = reader.snapshot.schema.dtypes()
     row_bytes = sum(_WIDE if _is_wide(dtype) else _NARROW for dtype in dtypes)
     guess = pl.col("size_bytes") * _UNPACKED // max(row_bytes, 1)

@@ -41,22 +41,13 @@ from qbeast_core.tree.plan import IndexPlan, plan_index
 from qbeast_core.tree.plan_part import plan_parts
 from qbeast_core.tree.summary import IndexSummary, summarise
 
-__all__ = ["MEMORY", "FileRows", "MemoryEngine"]
-
-
 _CHUNKS: Final = 4
 
 _Coded = tuple[FileSettings, CodedRows]
 
 
 class MemoryEngine:
-    """The engine of one process: rows are held, or where files hold too many, read again a few at a time.
-
-    Parameters
-    ----------
-    writers : int, optional
-        Files that are written at the same time; by default as many as the machine's cores and memory allow.
-    """
+    """The engine of one process: rows are held, or where files hold too many, read again a few at a time."""
 
     def __init__(self, writers: int | None = None) -> None:
         self._writers = writers
@@ -91,8 +82,8 @@ class MemoryEngine:
         return True
 
 
+# The engine that operations use unless they are told another one.
 MEMORY: Final = MemoryEngine()
-"""The engine that operations use unless they are told another one."""
 
 
 class _Held(Protocol):
@@ -234,12 +225,6 @@ class FileRows:
 
     Rows that take less than `group_bytes` are read once and held; others are read again whenever they are
     asked for, a few files at a time.
-
-    Parameters
-    ----------
-    source : FilesSource
-        Its bytes held at once are estimated: 8 a number, 48 a text or nested value, or what the files hold
-        uncompressed where that is more.
     """
 
     def __init__(self, source: FilesSource) -> None:
@@ -267,20 +252,7 @@ class FileRows:
         return pl.concat(self._frames(names))
 
     def take(self, numbers: I64Array, total: int) -> pl.DataFrame:
-        """Return some rows.
-
-        Parameters
-        ----------
-        numbers : ndarray of int64
-            Their places among all rows, ascending.
-        total : int
-            How many rows there were when the places were chosen.
-
-        Raises
-        ------
-        InputChangedError
-            If there are more or fewer now: the change depends on more than the rows.
-        """
+        """Return some rows."""
         parts: list[pl.DataFrame] = []
         start = 0
         for frame in self._frames():

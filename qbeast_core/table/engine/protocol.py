@@ -26,19 +26,8 @@ from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.summary import IndexSummary
 
-__all__ = [
-    "GROUP_BYTES",
-    "Engine",
-    "FilesSource",
-    "FrameSource",
-    "PlanSize",
-    "PlannedRows",
-    "Rows",
-    "Source",
-]
-
+# Rows that are held at once, in bytes of memory, estimated from the columns' types.
 GROUP_BYTES: Final = 2 << 30
-"""Rows that are held at once, in bytes of memory, estimated from the columns' types."""
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
@@ -54,13 +43,7 @@ class Source(Protocol):
 
 
 class FrameSource:
-    """Rows in memory, as they came; taken into a frame when they are first asked for.
-
-    Parameters
-    ----------
-    data : FrameLike
-        What `qbeast_core.table.data.frames.to_frame` takes.
-    """
+    """Rows in memory, as they came; taken into a frame when they are first asked for."""
 
     def __init__(self, data: FrameLike) -> None:
         self._data = data
@@ -81,26 +64,14 @@ class FrameSource:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FilesSource:
-    """The rows of live files, with what becomes of them, and rows that are added.
-
-    Attributes
-    ----------
-    reader : Reader
-        Of the snapshot.
-    numbers : ndarray of int64
-        Numbers of live files.
-    change : callable or ChangeByFile or None
-        What becomes of rows.
-    added : polars.DataFrame or StoredRows or None
-        More rows, of the table's columns and types, last.
-    group_bytes : int
-        Rows that may be held at once.
-    """
+    """The rows of live files, with what becomes of them, and rows that are added."""
 
     reader: Reader
     numbers: I64Array
     change: RowChange | ChangeByFile | None = None
+    # More rows, of the table's columns and types, last.
     added: pl.DataFrame | StoredRows | None = None
+    # Rows that may be held at once.
     group_bytes: int = GROUP_BYTES
 
     @property
@@ -153,15 +124,7 @@ class PlannedRows(PlanSize, Protocol):
         ...
 
     def write(self) -> Iterator[Sequence[AddFile]]:
-        """Write the files, invisible until a commit names them; yield them, with their blocks, as they are done.
-
-        Raises
-        ------
-        InputChangedError
-            If the rows are not those that were summarised.
-        StorageError
-            If the store refuses. Of the files that were not yielded what can be found is deleted.
-        """
+        """Write the files, invisible until a commit names them; yield them, with their blocks, as they are done."""
         ...
 
 
@@ -174,27 +137,11 @@ class Rows(Protocol):
         ...
 
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
-        """Return what is known of some columns.
-
-        Parameters
-        ----------
-        names : sequence of str
-            The indexed columns, in order.
-        cube_size : int, optional
-            Rows that a cube will aim at, where that is known: how large a sample has to be.
-        """
+        """Return what is known of some columns."""
         ...
 
     def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
-        """Decide where the rows go.
-
-        Parameters
-        ----------
-        revision : Revision
-            To index them in.
-        tree : ExistingTree or None
-            Of the blocks of that revision that stay.
-        """
+        """Decide where the rows go."""
         ...
 
 
@@ -204,26 +151,7 @@ class Engine(Protocol):
     def open(
         self, source: Source, target: FileTarget, runtime: Runtime, progress: ProgressCallback | None
     ) -> Rows:
-        """Return the rows of a source.
-
-        Parameters
-        ----------
-        source : Source
-            Of a kind that the engine knows.
-        target : FileTarget
-            What the rows become.
-        runtime : Runtime
-            Clock and ids.
-        progress : callable or None
-            Told of every step.
-
-        Raises
-        ------
-        SchemaMismatchError
-            If the rows do not fit the table.
-        InvalidInputError
-            If the engine cannot take such a source.
-        """
+        """Return the rows of a source."""
         ...
 
     def map(
@@ -233,29 +161,9 @@ class Engine(Protocol):
 
         So rows are looked at where files are read: to count those that a condition means, file by file, to match
         them with others, or to say of Parquet files what a log says.
-
-        Parameters
-        ----------
-        call : callable
-            Pickles, opens no log, and may be called again for the same item.
-        items : sequence
-            Each pickles, as its answer does.
-        at_once : int
-            Calls that one process has room for at the same time.
-
-        Raises
-        ------
-        QbeastError
-            Whatever a call raised.
         """
         ...
 
     def has_room(self, size_bytes: int) -> bool:
-        """Tell whether a process may hold rows of so many bytes in calls of `map`.
-
-        Parameters
-        ----------
-        size_bytes : int
-            In memory, of all calls that are made at once.
-        """
+        """Tell whether a process may hold rows of so many bytes in calls of `map`."""
         ...

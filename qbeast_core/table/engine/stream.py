@@ -17,17 +17,6 @@ from qbeast_core.table.engine.protocol import FilesSource, FrameSource, Source
 from qbeast_core.table.engine.tasks.row_change import ChangeByFile
 from qbeast_core.table.engine.tasks.stored_rows import frames_of
 
-__all__ = [
-    "ArrowDataset",
-    "FilesStream",
-    "FrameStream",
-    "RowsLike",
-    "StreamSource",
-    "handed_over",
-    "source_of",
-    "within",
-]
-
 _TEXT_BYTES: Final = 32
 _OTHER_BYTES: Final = 64
 
@@ -46,8 +35,8 @@ class ArrowDataset(Protocol):
         ...
 
 
+# What a write takes: tables of rows, and what gives them batch by batch.
 RowsLike: TypeAlias = FrameLike | ArrowDataset | Iterator[FrameLike]
-"""What a write takes: tables of rows, and what gives them batch by batch."""
 
 
 class StreamSource(Source, Protocol):
@@ -59,31 +48,12 @@ class StreamSource(Source, Protocol):
         ...
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """Yield all rows.
-
-        Parameters
-        ----------
-        columns : sequence of str or None
-            Columns of `empty` wanted, at least one; None: all of them.
-        size_bytes : int
-            Of a batch in memory, about, or fewer.
-        """
+        """Yield all rows."""
         ...
 
 
 def source_of(data: RowsLike) -> Source:
-    """Return the rows as they are to be moved: at once where they are in memory, else in batches.
-
-    Parameters
-    ----------
-    data : RowsLike
-        What a write was given.
-
-    Raises
-    ------
-    InvalidInputError
-        If an iterator does not begin with rows, or there is none.
-    """
+    """Return the rows as they are to be moved: at once where they are in memory, else in batches."""
     given = cast("object", data)  # callers without a type checker pass anything
     if isinstance(given, pl.LazyFrame):
         return _Query(given)
@@ -112,13 +82,7 @@ def handed_over(held: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 class FrameStream:
-    """The rows of a frame, in slices.
-
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        As `qbeast_core.table.data.frames.to_frame` gives it.
-    """
+    """The rows of a frame, in slices."""
 
     is_one_shot = False
 
@@ -136,13 +100,7 @@ class FrameStream:
 
 
 class FilesStream:
-    """The rows of live files, changed, and those that are added, last.
-
-    Parameters
-    ----------
-    source : FilesSource
-        Its rows.
-    """
+    """The rows of live files, changed, and those that are added, last."""
 
     is_one_shot = False
 

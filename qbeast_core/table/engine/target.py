@@ -12,8 +12,6 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.data.schema import fit_frame
 
-__all__ = ["FileTarget", "RowShape"]
-
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
@@ -24,38 +22,21 @@ class RowShape:
     merge: bool
 
     def fit(self, rows: FrameLike) -> pl.DataFrame:
-        """Return the rows with the table's columns and types.
-
-        Raises
-        ------
-        SchemaMismatchError
-            If they do not fit, or hold nulls where none may be.
-        """
+        """Return the rows with the table's columns and types."""
         return fit_frame(to_frame(rows), self.schema_json, self.schema, merge=self.merge)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTarget:
-    """Where the files of an operation go, and what they follow; picklable.
+    """Where the files of an operation go, and what they follow; picklable."""
 
-    Attributes
-    ----------
-    uri : str
-        The table, as workers reach it too.
-    storage_options : Mapping
-        As `deltalake` takes them.
-    shape : RowShape
-        Of the table's rows.
-    configuration : Mapping
-        The table's properties that files follow: those of Delta.
-    dialect : BlocksDialect
-        Of the table: a JVM may read files without the table's schema.
-    """
-
+    # The table, as workers reach it too.
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
     shape: RowShape
+    # The table's properties that files follow: those of Delta.
     configuration: Mapping[str, str]
+    # Of the table: a JVM may read files without the table's schema.
     dialect: BlocksDialect
 
     @staticmethod

@@ -18,35 +18,21 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.tree.heavy_keys import HeavyKeys, heaviest
 from qbeast_core.tree.key_tag import OLD_VERSION, parse_heavy
 
-__all__ = ["HeavyRows", "heavy_rows"]
-
 
 @dataclass(frozen=True, slots=True)
 class HeavyRows:
-    """The heavy keys that the tags of files list.
+    """The heavy keys that the tags of files list."""
 
-    Attributes
-    ----------
-    files : mapping of int to FileDraw
-        By number of file, rows that can be drawn one by one, and those of which there are no more than a page has:
-        these are read whole, since each round would read the page anew.
-    others : float
-        Of all keys whose rows are not, the sum of the squares of the rows of each, as far as files without a list tell
-        it, and of others at least; infinite where heavy keys are listed whose rows lie in no random order; 0.0 where
-        every file has a list, or tells nothing.
-    """
-
+    # By number of file, rows that can be drawn one by one, and those of which there are no more than a page
+    # has: these are read whole, since each round would read the page anew.
     files: Mapping[int, FileDraw]
+    # Of all keys whose rows are not, the sum of the squares of the rows of each, as far as files without a
+    # list tell it, and of others at least; infinite where heavy keys are listed whose rows lie in no random
+    # order; 0.0 where every file has a list, or tells nothing.
     others: float
 
     def rows_apart(self, deleted: Mapping[int, I64Array]) -> int:
-        """Return how many rows are read whole.
-
-        Parameters
-        ----------
-        deleted : mapping of int to ndarray of int64
-            Per file number the rows that are deleted, ascending.
-        """
+        """Return how many rows are read whole."""
         found = 0
         for number, of in self.files.items():
             for one in of.apart:
@@ -59,17 +45,7 @@ _NONE: Final = np.zeros(0, np.int64)
 
 
 def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
-    """Return the rows of keys that are heavy among the rows that are asked for.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version.
-    opened : Selection
-        What a read of them opens.
-    rows : int
-        How many these are, about.
-    """
+    """Return the rows of keys that are heavy among the rows that are asked for."""
     tags, records = reader.snapshot.files["keys"], opened.table.num_records
     listed: dict[int, HeavyKeys] = {}
     for number in (pl.Series(opened.opened) & (tags.str.count_matches(":") == 2)).arg_true().to_list():

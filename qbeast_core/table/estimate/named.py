@@ -10,10 +10,8 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.hints import Message, argument
 
-__all__ = ["Expressions", "named_expressions"]
-
+# Expressions or SQL texts: one, several in a list, or several by name.
 Expressions: TypeAlias = pl.Expr | str | Sequence[pl.Expr | str] | Mapping[str, pl.Expr | str]
-"""Expressions or SQL texts: one, several in a list, or several by name."""
 
 
 def named_expressions(
@@ -23,22 +21,6 @@ def named_expressions(
 
     Without a mapping an expression is called as Polars calls its column, and SQL as its text says.
 
-    Parameters
-    ----------
-    given : object
-        As the caller has it.
-    name : str
-        Of the argument.
-    read : callable
-        Returns the expressions of an SQL text by their names, or refuses it.
-
-    Raises
-    ------
-    InvalidInputError
-        It is something else, two have one name, or one has none.
-
-    Examples
-    --------
     >>> found = named_expressions([pl.col("a").sum(), pl.len().alias("n")], "aggregates", lambda text: {})
     >>> {name: str(one) for name, one in found.items()}
     {'a': 'col("a").sum()', 'n': 'len().alias("n")'}

@@ -13,27 +13,11 @@ from matplotlib.figure import Figure
 from qbeast_core.table.inspect.plot_figure import new_axes
 from qbeast_core.table.inspect.plot_tree import FAINT, INK, OPENED, quiet, title
 
-__all__ = ["draw_estimate"]
-
 
 def draw_estimate(
     frame: pl.DataFrame, name: str, names: Sequence[str], caption: str, axes: Axes | None
 ) -> Figure:
-    """Draw an answer of every group.
-
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        Of an `Estimate`.
-    name : str
-        Of the answer.
-    names : sequence of str
-        Of all answers: the columns before them are those of groups.
-    caption : str
-        Above the picture.
-    axes : matplotlib Axes or None
-        Where to; None: a new picture.
-    """
+    """Draw an answer of every group."""
     if axes is None:
         axes = new_axes((6.4, 0.9 + 0.28 * max(frame.height, 3)))
     by = frame.columns[: frame.columns.index(names[0])]

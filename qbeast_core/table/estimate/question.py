@@ -24,8 +24,6 @@ from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import EngineChoice
 from qbeast_core.table.estimate.named import Expressions, named_expressions
 
-__all__ = ["Asked", "Limits", "Question", "question_of"]
-
 _NOTHING: Final = "nothing was read"
 _RESERVED: Final = ("rows_sampled", "reliable")
 _QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
@@ -52,63 +50,33 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far reading goes.
-
-    Attributes
-    ----------
-    sample : float, str, tuple or None
-        Exactly this is read.
-    max_fraction : float
-        Of the rows, at most.
-    max_bytes : int or None
-        Of data files, at most.
-    memory_bytes : int
-        That sums of sampled keys may take.
-    """
+    """How far reading goes."""
 
     sample: Sample | None
     max_fraction: float
     max_bytes: int | None
+    # That sums of sampled keys may take.
     memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """A request that can be answered.
-
-    Attributes
-    ----------
-    aggregates : Aggregates
-        What is asked for.
-    groups : mapping of str to polars.Expr
-        What rows are grouped by, and what its columns are called.
-    conditions : tuple of polars.Expr
-        Rows that count meet all of these.
-    lookup : Lookup or None
-        Joined to the rows.
-    targets : dict of str to Target
-        Of each answer.
-    confidence : float
-        In (0, 1).
-    simultaneous : bool
-        Whether it is that of all answers at once.
-    min_group_rows : int
-        Groups that seem smaller are not read on for.
-    limits : Limits
-        How far reading goes.
-    columns : tuple of str
-        Columns of the table that are read.
-    """
+    """A request that can be answered."""
 
     aggregates: Aggregates
+    # What rows are grouped by, and what its columns are called.
     groups: Mapping[str, pl.Expr]
+    # Rows that count meet all of these.
     conditions: tuple[pl.Expr, ...]
     lookup: Lookup | None
     targets: dict[str, Target]
     confidence: float
+    # Whether it is that of all answers at once.
     simultaneous: bool
+    # Groups that seem smaller are not read on for.
     min_group_rows: int
     limits: Limits
+    # Columns of the table that are read.
     columns: tuple[str, ...]
 
     @property
@@ -143,13 +111,7 @@ class Question:
         return both
 
     def left(self, schema: pl.Schema) -> Question:
-        """Return the same of rows that meet `pushed` already, with the columns that it needs of these.
-
-        Parameters
-        ----------
-        schema : polars.Schema
-            The table's columns.
-        """
+        """Return the same of rows that meet `pushed` already, with the columns that it needs of these."""
         left = tuple(one for one in self.conditions if not set(one.meta.root_names()) <= set(schema))
         looked_at = _columns(self.aggregates, self.groups, left, self.lookup)
         own = tuple(name for name in looked_at if name in schema)
@@ -157,20 +119,7 @@ class Question:
 
 
 def question_of(asked: Asked, schema: pl.Schema) -> Question:
-    """Understand a request, or refuse it.
-
-    Parameters
-    ----------
-    asked : Asked
-        As it was given.
-    schema : polars.Schema
-        The table's columns.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be answered; says what is wrong and what to do.
-    """
+    """Understand a request, or refuse it."""
     lookup = _lookup(asked.join, schema)
     joined = _joined(schema, lookup)
     asked = _of_query(asked, joined)

@@ -33,38 +33,27 @@ from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import BATCH_BYTES, ScanTask, read_parts
 from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 
-__all__ = ["Reading", "Window"]
-
+# Where a filter opens this share of the rows or more, rows that it leaves out are read too: how many there
+# are is known, which says more than the index saves.
 _LEAST_OPENED = 0.5
-"""Where a filter opens this share of the rows or more, rows that it leaves out are read too: how many there are is
-known, which says more than the index saves."""
 
+# Of the rows that a filter opens, at most as many are looked at to count those that it keeps.
 _MOST_COUNTED = 0.5
-"""Of the rows that a filter opens, at most as many are looked at to count those that it keeps."""
 
+# Tasks that are read here as well, at most, until a row is found that counts.
 _TASKS_LOOKED_AT = 8
-"""Tasks that are read here as well, at most, until a row is found that counts."""
 
+# Design effect from which on rows are added up by key as they are read: that takes less memory then.
 _MANY_ROWS = 2.0
-"""Design effect from which on rows are added up by key as they are read: that takes less memory then."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """A read of one kind.
-
-    Attributes
-    ----------
-    plan : Plan
-        What is opened.
-    by_key : bool
-        Whether keys are told apart.
-    left : Question
-        What is asked of the rows that the plan gives.
-    """
+    """A read of one kind."""
 
     plan: Plan
     by_key: bool
+    # What is asked of the rows that the plan gives.
     left: Question
 
 
@@ -80,29 +69,17 @@ class _Kind:
 
 @dataclass(eq=False)
 class Reading:
-    """Plans and reads of one question, and what they have cost.
-
-    Attributes
-    ----------
-    reader : Reader
-        Of the version.
-    question : Question
-        What is asked.
-    rows_read : int
-        Rows that were read and belonged to the samples asked for.
-    bytes_opened : int
-        Of data files; pages that are read twice count twice.
-    engine : Engine or None
-        Who reads; None: this process, batch by batch.
-    counted : int or None
-        Rows of files with an index that the conditions keep, where that was counted.
-    """
+    """Plans and reads of one question, and what they have cost."""
 
     reader: Reader
     question: Question
+    # Rows that were read and belonged to the samples asked for.
     rows_read: int = 0
+    # Of data files; pages that are read twice count twice.
     bytes_opened: int = 0
+    # Who reads; None: this process, batch by batch.
     engine: Engine | None = None
+    # Rows of files with an index that the conditions keep, where that was counted.
     counted: int | None = field(default=None, init=False)
     _kept_apart: int = field(default=0, init=False)
     _centres: dict[str, float] | None = field(default=None, init=False)
@@ -179,11 +156,6 @@ class Reading:
 
         What cubes and files lie wholly inside or outside of the conditions is known from the log; the columns that
         they name are read of the others, unless that takes too many bytes.
-
-        Parameters
-        ----------
-        most_bytes : float
-            That may be read for it.
         """
         if self.counted is None and self.row_count is not None:
             found, window = self.row_count
@@ -263,13 +235,7 @@ class Reading:
         return self.question.left(self.reader.snapshot.schema)
 
     def read_apart(self, *, most_bytes: int) -> list[Sums]:
-        """Read the rows that samples leave out, once, see `HeavyRows`; none without rows.
-
-        Parameters
-        ----------
-        most_bytes : int
-            Of memory that the sums may take.
-        """
+        """Read the rows that samples leave out, once, see `HeavyRows`; none without rows."""
         found = self.read(self.apart, most_bytes=most_bytes)
         self._kept_apart = sum(int(one.totals()[:, 0].sum()) for one in found)
         return found
@@ -288,15 +254,7 @@ class Reading:
         return self._window(_Kind(None, pushed=True, indexed=False, by_key=False))
 
     def between(self, start: float, end: float, *, by_key: bool) -> Window | None:
-        """Return the read of the indexed rows between two fractions; None if nothing has to be opened.
-
-        Parameters
-        ----------
-        start, end : float
-            In [0, 1].
-        by_key : bool
-            Whether keys are to be told apart; else what is read is all that was left.
-        """
+        """Return the read of the indexed rows between two fractions; None if nothing has to be opened."""
         sample = None if (start, end) == (0.0, 1.0) else (start, end)
         pushed = self.counted is not None or not (by_key and self._compares_all)
         return self._window(_Kind(sample, pushed=pushed, indexed=True, by_key=by_key))
@@ -317,20 +275,7 @@ class Reading:
         return self._windows[kind]
 
     def read(self, window: Window | None, *, most_bytes: int | None = None) -> list[Sums]:
-        """Read a window, and sum up its rows: in parts, of which several may hold a key; none without rows.
-
-        Parameters
-        ----------
-        window : Window or None
-            None: nothing is to be read.
-        most_bytes : int, optional
-            Of memory that the sums may take.
-
-        Raises
-        ------
-        InvalidInputError
-            They take more.
-        """
+        """Read a window, and sum up its rows: in parts, of which several may hold a key; none without rows."""
         found = Parts(self.question.by)
         if window is not None:
             for sums in self._batches(window):

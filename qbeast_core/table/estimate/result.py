@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Estimate", "Facts", "estimate_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
@@ -169,19 +167,7 @@ class Estimate:
 
 
 def estimate_of(asked: Question, sample: Sample, intervals: Sequence[Interval], facts: Facts) -> Estimate:
-    """Put intervals into a frame.
-
-    Parameters
-    ----------
-    asked : Question
-        What was asked.
-    sample : Sample
-        What is known.
-    intervals : sequence of Interval
-        One an answer.
-    facts : Facts
-        The rest.
-    """
+    """Put intervals into a frame."""
     names = tuple(one.name for one in asked.aggregates.answers)
     columns: list[pl.Series] = []
     for name, found in zip(names, intervals, strict=True):

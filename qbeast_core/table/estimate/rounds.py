@@ -25,45 +25,26 @@ from qbeast_core.table.estimate.result import Estimate, Facts, estimate_of
 from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
 
-__all__ = ["rounds"]
-
+# Rows that the first round reads, about.
 _PILOT_ROWS: Final = 20_000
-"""Rows that the first round reads, about."""
 
+# How much more a round of a progressive estimate reads at most than those before it together.
 _STEP: Final = 2.0
-"""How much more a round of a progressive estimate reads at most than those before it together."""
 
+# A round that costs this share of reading everything is not worth its error.
 _WORTH: Final = 0.8
-"""A round that costs this share of reading everything is not worth its error."""
 
+# Of the sums by key, while new ones are put together with those before, and looked at.
 _COPIES: Final = 4
-"""Of the sums by key, while new ones are put together with those before, and looked at."""
 
+# How often a round is cut until it keeps to the bytes allowed.
 _FEWER_BYTES: Final = 8
-"""How often a round is cut until it keeps to the bytes allowed."""
 
 
 def rounds(
     reader: Reader, question: Question, *, progressive: bool = False, engine: Engine | None = None
 ) -> Iterator[Estimate]:
-    """Yield better and better estimates, until they are near enough or nothing more may be read.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version.
-    question : Question
-        What is asked.
-    progressive : bool
-        Whether rounds stay small, for those who watch.
-    engine : Engine, optional
-        Who reads; this process by default.
-
-    Yields
-    ------
-    Estimate
-        At least one.
-    """
+    """Yield better and better estimates, until they are near enough or nothing more may be read."""
     state = _State(Reading(reader, question, engine=engine), progressive=progressive)
     if state.is_known():
         yield state.known()
@@ -209,13 +190,7 @@ class _State:
         return _COPIES * held <= self.question.limits.memory_bytes
 
     def within_bytes(self, end: float) -> float:
-        """Return how far a round may read.
-
-        Raises
-        ------
-        InvalidInputError
-            Not even a small sample may be read.
-        """
+        """Return how far a round may read."""
         most = self.question.limits.max_bytes
         if most is None:
             return end

@@ -12,24 +12,16 @@ from qbeast_core.estimate.sums import Sums
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.read.scan_task import ScanTask
 
-__all__ = ["TaskSums", "sums_of"]
-
 _UNANSWERED: Final = "no answer was made"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskSums:
-    """What is called with each task of a read, see `Engine.map`.
+    """What is called with each task of a read, see `Engine.map`."""
 
-    Attributes
-    ----------
-    row_sums : RowSums
-        What is done with its rows.
-    sizes : bool
-        Whether the rows of each key are counted, those included that do not count.
-    """
-
+    # What is done with its rows.
     row_sums: RowSums
+    # Whether the rows of each key are counted, those included that do not count.
     sizes: bool
 
     def __call__(self, task: ScanTask) -> tuple[int, Sums]:
@@ -42,22 +34,7 @@ class TaskSums:
 
 
 def sums_of(row_sums: RowSums, frame: pl.DataFrame, *, sizes: bool) -> Sums:
-    """Sum up a batch, see `RowSums.of`; where a value cannot be computed, say of which expression.
-
-    Parameters
-    ----------
-    row_sums : RowSums
-        What is done with the rows.
-    frame : polars.DataFrame
-        The rows.
-    sizes : bool
-        Whether the rows of each key are counted.
-
-    Raises
-    ------
-    InvalidInputError
-        A condition, a group or an aggregate cannot be evaluated for one of them.
-    """
+    """Sum up a batch, see `RowSums.of`; where a value cannot be computed, say of which expression."""
     try:
         return row_sums.of(frame, sizes=sizes)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):

@@ -10,27 +10,13 @@ import polars as pl
 from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.hints import Message, argument, refusal
 
-__all__ = ["IndexColumns", "column_texts"]
-
+# Names, `"name:kind"`, pairs of name and kind or plain `pl.col` in a list; or kinds by name, None: any.
 IndexColumns: TypeAlias = Sequence[str | tuple[str, str | None] | pl.Expr] | Mapping[str, str | None]
-"""Names, ``"name:kind"``, pairs of name and kind or plain ``pl.col`` in a list; or kinds by name, None: any."""
 
 
 def column_texts(columns: IndexColumns) -> list[str]:
     """Return columns to index as texts, ``"name"`` or ``"name:kind"``.
 
-    Parameters
-    ----------
-    columns : IndexColumns
-        As a user gives them.
-
-    Raises
-    ------
-    InvalidColumnsError
-        They are none of these.
-
-    Examples
-    --------
     >>> column_texts(["a", ("b", "hash"), pl.col("c")]), column_texts({"a": "linear", "b": None})
     (['a', 'b:hash', 'c'], ['a:linear', 'b:auto'])
     """

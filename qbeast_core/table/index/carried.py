@@ -16,8 +16,6 @@ from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.key_tag import KEYS_TAG, parse_keys
 
-__all__ = ["blocks_of", "carry_blocks", "carry_counts", "counts_of"]
-
 _Tags: TypeAlias = tuple[pl.DataFrame, list[int]]
 
 _BLOCKS: Final[WeakKeyDictionary[Snapshot, LiveBlocks]] = WeakKeyDictionary()
@@ -26,20 +24,7 @@ _COUNTS: Final[WeakKeyDictionary[Snapshot, KeyCounts]] = WeakKeyDictionary()
 
 
 def blocks_of(snapshot: Snapshot, tags: Callable[[], _Tags]) -> LiveBlocks:
-    """Return the blocks of a version, which are placed once.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The version.
-    tags : callable
-        Gives what its tags say, as `qbeast_core.query.tags.decode_tags` does.
-
-    Returns
-    -------
-    LiveBlocks
-        The same object each time.
-    """
+    """Return the blocks of a version, which are placed once."""
     found = _BLOCKS.get(snapshot)
     if found is None:
         found = live_blocks(snapshot.files, snapshot.config.revisions, snapshot.schema, tags())
@@ -48,13 +33,7 @@ def blocks_of(snapshot: Snapshot, tags: Callable[[], _Tags]) -> LiveBlocks:
 
 
 def counts_of(snapshot: Snapshot) -> KeyCounts:
-    """Return how often index keys repeat in a version, which is counted once; to count on, copy it.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The version.
-    """
+    """Return how often index keys repeat in a version, which is counted once; to count on, copy it."""
     found = _COUNTS.get(snapshot)
     if found is None:
         found = _COUNTS[snapshot] = count_keys(snapshot.files)
@@ -62,15 +41,7 @@ def counts_of(snapshot: Snapshot) -> KeyCounts:
 
 
 def carry_blocks(before: Snapshot, after: Snapshot, adds: Sequence[AddFile]) -> None:
-    """Know the blocks of a version by those of the one before, if they are known, without decoding a tag.
-
-    Parameters
-    ----------
-    before, after : Snapshot
-        Of one table; the files of `after` are those of `before` and then those added.
-    adds : sequence of AddFile
-        The files added, as they were committed.
-    """
+    """Know the blocks of a version by those of the one before, if they are known, without decoding a tag."""
     known = _BLOCKS.get(before)
     rows = None if known is None else _block_rows(before, adds)
     if known is None or rows is None:
@@ -80,13 +51,7 @@ def carry_blocks(before: Snapshot, after: Snapshot, adds: Sequence[AddFile]) -> 
 
 
 def carry_counts(before: Snapshot, after: Snapshot, adds: Sequence[AddFile]) -> None:
-    """Know how often keys repeat in a version by the one before, and the tags of files that were added.
-
-    Parameters
-    ----------
-    before, after, adds
-        As for `carry_blocks`. Where `after` has other files besides, or a file does not tell, nothing is known.
-    """
+    """Know how often keys repeat in a version by the one before, and the tags of files that were added."""
     sketches = [parse_keys((add.tags or {}).get(KEYS_TAG)) for add in adds]
     if after.files.height != before.files.height + len(adds) or None in sketches:
         return

@@ -18,27 +18,11 @@ from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.key_tag import KEYS_TAG, parse_keys
 from qbeast_core.tree.key_total import KeyTotal
 
-__all__ = [
-    "keys_of_write",
-    "warn_if_clustered",
-    "warn_if_growing",
-    "with_write",
-]
-
-
 _TRIED: Final = 3
 
 
 def keys_of_write(adds: Iterable[AddFile], design_effect: float | None = None) -> KeySketch:
-    """Return how often index keys repeat in the files of one write.
-
-    Parameters
-    ----------
-    adds : iterable of AddFile
-        Files written here, whose tags tell.
-    design_effect : float, optional
-        Of all their rows, where whoever placed them knows it better than the files tell.
-    """
+    """Return how often index keys repeat in the files of one write."""
     total = KeyTotal()
     for add in adds:
         sketch = parse_keys((add.tags or {}).get(KEYS_TAG))
@@ -48,15 +32,7 @@ def keys_of_write(adds: Iterable[AddFile], design_effect: float | None = None) -
 
 
 def with_write(others: KeyCounts | None, keys: KeySketch) -> tuple[float, KeyCounts]:
-    """Return what is known of a table that holds a write, after the lower bound of the rest of it.
-
-    Parameters
-    ----------
-    others : KeyCounts or None
-        Of the files of the table, those of the write aside; None: there are none.
-    keys : KeySketch
-        Of the rows written.
-    """
+    """Return what is known of a table that holds a write, after the lower bound of the rest of it."""
     counts = KeyCounts(KeyTotal()) if others is None else others.copy()
     before = counts.lower_bound
     counts.total.add(keys)
@@ -70,19 +46,7 @@ def warn_if_clustered(
     *,
     own_effect: float = 1.0,
 ) -> None:
-    """Warn when a write brings the design effect of its table above 2; writes after it are silent.
-
-    Parameters
-    ----------
-    effects : tuple of two floats
-        The least that the design effect of the table can be, without the rows written and with them.
-    indexed : sequence of str
-        The indexed columns.
-    frame : polars.DataFrame, optional
-        The rows written; among its other columns the cure is looked for, if the rows alone are clustered.
-    own_effect : float
-        The design effect of these rows alone.
-    """
+    """Warn when a write brings the design effect of its table above 2; writes after it are silent."""
     before, effect = effects
     if before > CLUSTERED or effect <= CLUSTERED:
         return
@@ -93,15 +57,7 @@ def warn_if_clustered(
 
 
 def warn_if_growing(before: pl.DataFrame, after: pl.DataFrame, indexed: Sequence[str]) -> None:
-    """Warn when a change brings the design effect of its table above 2, as far as the files of both tell.
-
-    Parameters
-    ----------
-    before, after : polars.DataFrame
-        Live files without the change and with it, see `count_keys`.
-    indexed : sequence of str
-        The indexed columns.
-    """
+    """Warn when a change brings the design effect of its table above 2, as far as the files of both tell."""
     effect = count_keys(after).lower_bound
     if effect > CLUSTERED:  # else nobody has to know what it was: counting takes time per file
         warn_if_clustered((count_keys(before).lower_bound, effect), indexed)

@@ -15,21 +15,12 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.table.index.state import IndexState, new_blocks
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["breaks_order", "fit_blocks"]
-
 
 def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
     """Return the intent as it may be published after `snapshot`, which is not the version it was planned on.
 
     Rows count wherever they stand, so an append never fails for this: what has no place in the tree (format 8.3)
     is staged, and optimize indexes it later. Changes that replace files are returned as they are.
-
-    Parameters
-    ----------
-    intent : WriteIntent
-        As it was planned.
-    snapshot : Snapshot
-        The newest version.
     """
     revision = intent.revision
     indexed = [add for add in intent.adds if add.blocks is not None]
@@ -46,15 +37,7 @@ def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
 
 
 def breaks_order(intent: WriteIntent, snapshot: Snapshot) -> bool:
-    """Tell whether blocks of `snapshot` rely on thresholds that the change would take along (format 8.3).
-
-    Parameters
-    ----------
-    intent : WriteIntent
-        As it was planned, with files to remove.
-    snapshot : Snapshot
-        The newest version.
-    """
+    """Tell whether blocks of `snapshot` rely on thresholds that the change would take along (format 8.3)."""
     removed = {FilePath.of_log(remove.path).text for remove in intent.removes}
     gone = pl.Series(snapshot.data_paths, dtype=pl.String).is_in(list(removed)).to_numpy()
     revision = intent.revision

@@ -14,31 +14,21 @@ from qbeast_core.space.arrays import U64Array
 from qbeast_core.tree.key_tag import parse_keys
 from qbeast_core.tree.key_total import KeyTotal
 
-__all__ = ["KeyCounts", "count_keys"]
-
 _KEPT_TABLES: Final = 8
 
+# Files from which on looking up what is known takes less time than counting.
 _WORTH_KEEPING: Final = 16
-"""Files from which on looking up what is known takes less time than counting."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyCounts:
-    """How often index keys repeat in some files.
-
-    Attributes
-    ----------
-    total : KeyTotal
-        Of the files that tell.
-    unknown_files, unknown_rows : int
-        Files that do not tell, and the rows that the log knows of in them.
-    uncounted : bool
-        Whether of some file not even the rows are known.
-    """
+    """How often index keys repeat in some files."""
 
     total: KeyTotal
+    # Files that do not tell, and the rows that the log knows of in them.
     unknown_files: int = 0
     unknown_rows: int = 0
+    # Whether of some file not even the rows are known.
     uncounted: bool = False
 
     def copy(self) -> KeyCounts:
@@ -60,11 +50,6 @@ def count_keys(files: pl.DataFrame) -> KeyCounts:
     """Return how often index keys repeat in live files. Rows that a deletion vector hides are counted.
 
     The last counts of some tables are kept: where files only came since, these alone are counted.
-
-    Parameters
-    ----------
-    files : polars.DataFrame
-        Columns `keys` and `num_records`, as of `Snapshot.files`.
     """
     said = files.select("keys", "num_records")
     if files.height < _WORTH_KEEPING:

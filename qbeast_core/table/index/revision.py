@@ -15,7 +15,7 @@ from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.fitting import texts_changed
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.coordinates import number_values
+from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import KINDS, ColumnKind, ColumnSpec, parse_column_spec
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
@@ -30,41 +30,22 @@ from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.fit import KNOT_CHARACTERS, Growth, ValueRange
 from qbeast_core.tree.summary import IndexSummary
 
-__all__ = [
-    "MOST_COLUMNS",
-    "ChosenRevision",
-    "check_columns",
-    "choose_revision",
-    "growth_of",
-    "resolve_specs",
-    "specs_of_overwrite",
-    "specs_of_table",
-    "wish_of_table",
-]
-
 _UNKNOWN_TO_JVM: Final = (pl.Int8(), pl.Int16(), pl.Datetime("us"))
 
 
+# Columns that a table can be indexed by.
 MOST_COLUMNS: Final = 40
-"""Columns that a table can be indexed by."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenRevision:
-    """The revision that rows are indexed in.
+    """The revision that rows are indexed in."""
 
-    Attributes
-    ----------
-    revision : Revision
-        One of the table's, or the one that supersedes it.
-    tree : ExistingTree or None
-        Of the blocks that it has already; None: it is a new one, which has none.
-    rows : int
-        How many rows it was chosen for.
-    """
-
+    # One of the table's, or the one that supersedes it.
     revision: Revision
+    # Of the blocks that it has already; None: it is a new one, which has none.
     tree: ExistingTree | None
+    # How many rows it was chosen for.
     rows: int
 
     @property
@@ -82,24 +63,7 @@ def choose_revision(
     now_ms: int,
     gone: BoolArray | None = None,
 ) -> ChosenRevision:
-    """Return the revision for rows: the table's newest, or a new one if they need it.
-
-    Parameters
-    ----------
-    wish : IndexWish
-        What is asked of the index.
-    summary_of : callable
-        Told the indexed columns, returns what is known of them in the rows.
-    state : IndexState or None
-        The table that the rows come into; None: a new index begins, whatever there was.
-    uri : str
-        Of the table.
-    now_ms : int
-        Milliseconds since 1970 UTC.
-    gone : ndarray of bool, shape (files,), optional
-        Files that are taken out, whose rows these are: growth is told by those that stay. By default rows come
-        beside all those that are there.
-    """
+    """Return the revision for rows: the table's newest, or a new one if they need it."""
     summary = summary_of(wish.names)
     if state is None or state.newest is None:
         first = first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms)
@@ -113,20 +77,7 @@ def choose_revision(
 
 
 def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
-    """Return what a table asks of the index of its own rows.
-
-    Parameters
-    ----------
-    state : IndexState
-        The table.
-    redraw : bool
-        Whether a new revision is to be made of them, with columns of the same kinds.
-
-    Raises
-    ------
-    InvalidColumnsError
-        If the columns cannot be indexed.
-    """
+    """Return what a table asks of the index of its own rows."""
     snapshot = state.snapshot
     latest, dialect = snapshot.config.latest, dialect_of(snapshot)
     keeps = state.newest is not None and not redraw
@@ -140,15 +91,7 @@ def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
 
 
 def specs_of_table(state: IndexState, *, redraw: bool = False) -> tuple[ColumnSpec, ...]:
-    """Return the columns that a table is indexed by, of the same kinds where a new revision is made.
-
-    Parameters
-    ----------
-    state : IndexState
-        The table.
-    redraw : bool
-        Whether a new revision is made in any case.
-    """
+    """Return the columns that a table is indexed by, of the same kinds where a new revision is made."""
     config = state.snapshot.config
     latest = config.latest
     real = latest is not None and latest.revision_id != STAGING_REVISION_ID
@@ -164,20 +107,6 @@ def specs_of_overwrite(
     """Return the columns that a table is indexed by once other rows replace those it has.
 
     A hashed column stays hashed unless another kind is named: any other kind would put values into the metadata.
-
-    Parameters
-    ----------
-    columns : IndexColumns or None
-        As a user gives them; None keeps columns, kinds and order of the table.
-    config : TableConfig
-        Of the table as it is.
-    schema : polars.Schema
-        Columns of the rows to come.
-
-    Raises
-    ------
-    InvalidColumnsError
-        As `resolve_specs`.
     """
     latest = config.latest
     if latest is None or latest.revision_id == STAGING_REVISION_ID:
@@ -209,15 +138,6 @@ def growth_of(files: pl.DataFrame, revision: Revision, tree: ExistingTree) -> Gr
 
     Rows outside are estimated from the files' statistics: a file counts with the share of its range that
     lies outside.
-
-    Parameters
-    ----------
-    files : polars.DataFrame
-        Live files of whatever revision, as of `Snapshot.files`.
-    revision : Revision
-        Of the table.
-    tree : ExistingTree
-        Its tree.
     """
     outside: dict[str, float] = {}
     ranges: dict[str, ValueRange] = {}
@@ -288,20 +208,7 @@ def _numbers(values: pl.Series) -> F64Array:
 
 
 def resolve_specs(columns: IndexColumns | None, current: Revision | None) -> tuple[ColumnSpec, ...]:
-    """Return the columns to index: those asked for, checked against those of the table.
-
-    Parameters
-    ----------
-    columns : IndexColumns or None
-        As a user gives them; None takes those of the table.
-    current : Revision or None
-        The revision that is appended to; None: the columns are free to choose.
-
-    Raises
-    ------
-    InvalidColumnsError
-        If there are none, too many, one twice, or other ones than the table's, or in another order.
-    """
+    """Return the columns to index: those asked for, checked against those of the table."""
     if columns is None:
         if current is None:
             listed = argument(columns=["a", "b:quantiles"])
@@ -335,13 +242,7 @@ def resolve_specs(columns: IndexColumns | None, current: Revision | None) -> tup
 
 
 def check_columns(specs: Sequence[ColumnSpec], schema: pl.Schema, dialect: BlocksDialect) -> None:
-    """Refuse columns that are not there or cannot be indexed.
-
-    Raises
-    ------
-    InvalidColumnsError
-        Naming all unknown columns, or the first one of a type that has no place in the index.
-    """
+    """Refuse columns that are not there or cannot be indexed."""
     unknown = [spec.name for spec in specs if spec.name not in schema]
     if unknown:
         misspelled = [name.rpartition(":") for name in unknown if name.rpartition(":")[0] in schema]

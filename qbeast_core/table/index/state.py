@@ -25,40 +25,31 @@ from qbeast_core.tree.columns import text_column
 from qbeast_core.tree.existing import ExistingTree, existing_tree
 from qbeast_core.tree.order import broken_order, open_where_broken
 
-__all__ = ["NEW_FILE", "STAGED", "Disorder", "IndexState", "new_blocks"]
-
-
+# Instead of a revision: the file has no index that can be used.
 STAGED: Final = -1
-"""Instead of a revision: the file has no index that can be used."""
 
+# Instead of a file's number: the block is in a file that is not live yet.
 NEW_FILE: Final = -1
-"""Instead of a file's number: the block is in a file that is not live yet."""
 
 _BLOCKS: Final = pl.Schema(
     {"file": pl.Int64, "cube": pl.String, "min_weight": pl.Int64, "max_weight": pl.Int64, "rows": pl.Int64}
 )
 
 
+# Files from which on finding those that are known takes less time than decoding all.
 _WORTH_KEEPING: Final = 256
-"""Files from which on finding those that are known takes less time than decoding all."""
 
+# Tags of the versions decoded last, by table.
 _DECODED: Final = Kept[str, DecodedTags](4, lambda known: known.size_bytes)
-"""Tags of the versions decoded last, by table."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Disorder:
-    """What breaks the order of weights (format 8.3) when files go and blocks come.
+    """What breaks the order of weights (format 8.3) when files go and blocks come."""
 
-    Attributes
-    ----------
-    files : ndarray of int64
-        Live files to take out as well, ascending.
-    is_stuck : bool
-        Whether somewhere only new blocks are to blame: taking files out cannot mend that.
-    """
-
+    # Live files to take out as well, ascending.
     files: I64Array
+    # Whether somewhere only new blocks are to blame: taking files out cannot mend that.
     is_stuck: bool
 
     def __bool__(self) -> bool:
@@ -67,13 +58,7 @@ class Disorder:
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class IndexState:
-    """A snapshot's files by revision, and their blocks; pure once the snapshot is there.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The table.
-    """
+    """A snapshot's files by revision, and their blocks; pure once the snapshot is there."""
 
     snapshot: Snapshot
 
@@ -177,20 +162,7 @@ class IndexState:
         *,
         keeps_places: bool = False,
     ) -> ExistingTree:
-        """Return the tree that rows are put into.
-
-        Parameters
-        ----------
-        revision : Revision
-            Of the table.
-        gone : ndarray of bool, shape (files,), optional
-            Files that are taken out, and whose rows are put back; by default rows are appended.
-        new : polars.DataFrame, optional
-            Blocks already put back, see `new_blocks`.
-        keeps_places : bool
-            Whether rows are put back by the thresholds that their cubes had, so that those that did not change
-            find the cubes they came from; else by those of a fresh tree.
-        """
+        """Return the tree that rows are put into."""
         taken: BoolArray | None = None
         if gone is None:
             blocks = self.binding(revision)[_BLOCKS.names()]
@@ -209,15 +181,6 @@ class IndexState:
         """Return what breaks the order of weights, cubes aside that did before (tables of the JVM have some).
 
         Where a cube is at fault, the cheaper side is to go: its own files, or those of its descendants.
-
-        Parameters
-        ----------
-        gone : ndarray of bool, shape (files,)
-            Files that are taken out.
-        new : polars.DataFrame
-            Blocks put back, see `new_blocks`.
-        revision : Revision or None
-            Theirs; None: one that the table does not have yet, so that they stand beside no other block.
         """
         back = None if revision is None else revision.revision_id
         touched = {*self.revision_of[gone].tolist(), *([] if back is None else [back])}
@@ -253,8 +216,6 @@ class IndexState:
 def new_blocks(adds: Iterable[AddFile] = ()) -> pl.DataFrame:
     """Return the blocks of files that are not live yet, as `IndexState` wants them.
 
-    Examples
-    --------
     >>> new_blocks().columns
     ['file', 'cube', 'min_weight', 'max_weight', 'rows']
     """

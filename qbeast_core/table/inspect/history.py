@@ -8,10 +8,8 @@ from typing import Any, Final
 
 import polars as pl
 
-__all__ = ["history_frame", "summary_of"]
-
+# The first is the version's where there is one: the other is the clock of its writer.
 _TIMES: Final = ("inCommitTimestamp", "timestamp")
-"""The first is the version's where there is one: the other is the clock of its writer."""
 
 _ROWS: Final = {
     "inserted": ("numTargetRowsInserted",),
@@ -22,8 +20,8 @@ _FILES: Final = {
     "+": ("numAddedFiles", "numTargetFilesAdded", "numRestoredFiles", "numFiles"),
     "-": ("numRemovedFiles", "numTargetFilesRemoved"),
 }
+# The end of the year 9999: what lies beyond is no time of a commit, and no `datetime`.
 _LAST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999: what lies beyond is no time of a commit, and no `datetime`."""
 
 _IN_COLUMNS: Final = frozenset(
     {
@@ -44,13 +42,6 @@ _IN_COLUMNS: Final = frozenset(
 def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """Return a row a commit, in their order; see `Table.history` for the columns.
 
-    Parameters
-    ----------
-    commits : sequence of mapping
-        What the log says of each, whoever wrote it: a value that is not what Delta wants counts as not told.
-
-    Examples
-    --------
     >>> told = {"version": 3, "timestamp": 0, "operation": "WRITE", "operationMetrics": {"numFiles": "2"}}
     >>> history_frame([told]).select("version", pl.col("metrics").struct.field("numFiles")).rows()
     [(3, 2)]
@@ -77,13 +68,6 @@ def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 def summary_of(commit: Mapping[str, Any]) -> str | None:
     """Return rows and files that came, changed and went, as far as the metrics of a commit name them.
 
-    Parameters
-    ----------
-    commit : mapping
-        What the log says of it.
-
-    Examples
-    --------
     >>> summary_of({"operationMetrics": {"numOutputRows": "1000", "numFiles": 2}})
     '1,000 rows, +2 files'
     >>> summary_of({"operationMetrics": {"numDeletedRows": "7", "numAddedFiles": "1", "numRemovedFiles": "2"}})

@@ -17,9 +17,6 @@ from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.table.index.carried import counts_of
 from qbeast_core.table.index.state import IndexState
 
-__all__ = ["Distribution", "LevelMetrics", "Metrics", "RevisionMetrics", "build_metrics", "fewest_levels"]
-
-
 _SPREADS: Final = ("rows_per_cube", "rows_per_block", "bytes_per_file", "blocks_per_cube", "blocks_per_file")
 
 _SHOWN: Final = ("min", "q1", "median", "q3", "max", "mean", "std")
@@ -33,11 +30,11 @@ _TYPES: Final[Mapping[Any, Any]] = {
 
 _KINDS: Final[dict[bool, Literal["inner", "leaf"]]] = {True: "inner", False: "leaf"}
 
+# A revision's number; or with depth and whether cubes are inner ones.
 _Key: TypeAlias = tuple[Any, ...]
-"""A revision's number; or with depth and whether cubes are inner ones."""
 
+# Revisions that `repr` shows with their spreads and levels, so that a table of many fits a screen.
 _IN_FULL: Final = 1
-"""Revisions that `repr` shows with their spreads and levels, so that a table of many fits a screen."""
 
 _REVISION: Final = ["revision"]
 
@@ -49,19 +46,11 @@ class _Value(BaseModel):
 
 
 class Distribution(_Value):
-    """How numbers spread.
+    """How numbers spread."""
 
-    Attributes
-    ----------
-    count : int
-        How many numbers, 1 or more.
-    mean, std : float
-        Mean and standard deviation (of the whole, not of a sample).
-    min, q1, median, q3, max : float
-        Least, quartiles (linear interpolation), greatest.
-    """
-
+    # How many numbers, 1 or more.
     count: int
+    # Mean and standard deviation (of the whole, not of a sample).
     mean: float
     std: float
     min: float
@@ -72,26 +61,17 @@ class Distribution(_Value):
 
 
 class LevelMetrics(_Value):
-    """The cubes of one depth that have descendants (inner), or those that have none (leaf).
-
-    Attributes
-    ----------
-    depth : int
-        Levels below the root.
-    kind : {"inner", "leaf"}
-        Whether a live block lies below these cubes.
-    cubes, blocks, files, rows : int
-        Cubes with blocks, their blocks and rows; files that hold such a block.
-    rows_per_cube, rows_per_block, bytes_per_file, blocks_per_cube, blocks_per_file : Distribution
-        Over these cubes and blocks alone; a file counts with all its bytes.
-    """
+    """The cubes of one depth that have descendants (inner), or those that have none (leaf)."""
 
     depth: int
+    # Whether a live block lies below these cubes.
     kind: Literal["inner", "leaf"]
+    # Cubes with blocks, their blocks and rows; files that hold such a block.
     cubes: int
     blocks: int
     files: int
     rows: int
+    # Over these cubes and blocks alone; a file counts with all its bytes.
     rows_per_cube: Distribution | None
     rows_per_block: Distribution | None
     bytes_per_file: Distribution | None
@@ -100,57 +80,38 @@ class LevelMetrics(_Value):
 
 
 class RevisionMetrics(_Value):
-    """What a revision holds. Copies of rows (format 11) count in `replicated_*`, files and bytes alone.
+    """What a revision holds. Copies of rows (format 11) count in `replicated_*`, files and bytes alone."""
 
-    Attributes
-    ----------
-    revision_id : int
-        0 is staging: files without an index that can be used.
-    columns : tuple of str
-        Indexed columns, in order.
-    dimensions : int
-        How many they are.
-    rows, cubes, blocks, files, bytes : int
-        Rows, cubes and blocks without copies; data files and their bytes.
-    uncounted_files : int
-        Staged files whose rows the log does not tell; they count as none.
-    replicated_blocks, replicated_rows : int
-        Blocks that repeat rows of descendants, and these rows.
-    desired_cube_size : int
-        Rows a cube aims to hold.
-    height, min_height : int
-        Levels of the tree, and the fewest that so many rows need; 0 without cubes.
-    fan_out : float or None
-        Children of an inner cube on average, cubes that only hold cubes included; None without inner cubes.
-    max_fan_out : int
-        ``2 ** dimensions``.
-    rows_per_cube, rows_per_block, bytes_per_file, blocks_per_cube, blocks_per_file : Distribution or None
-        None where there is nothing to count.
-    levels : tuple of LevelMetrics
-        By depth, inner cubes before leaves.
-    """
-
+    # 0 is staging: files without an index that can be used.
     revision_id: int
     columns: tuple[str, ...]
     dimensions: int
+    # Rows, cubes and blocks without copies; data files and their bytes.
     rows: int
     cubes: int
     blocks: int
     files: int
     bytes: int
+    # Staged files whose rows the log does not tell; they count as none.
     uncounted_files: int
+    # Blocks that repeat rows of descendants, and these rows.
     replicated_blocks: int
     replicated_rows: int
+    # Rows a cube aims to hold.
     desired_cube_size: int
+    # Levels of the tree, and the fewest that so many rows need; 0 without cubes.
     height: int
     min_height: int
+    # Children of an inner cube on average, cubes that only hold cubes included; None without inner cubes.
     fan_out: float | None
     max_fan_out: int
+    # None where there is nothing to count.
     rows_per_cube: Distribution | None
     rows_per_block: Distribution | None
     bytes_per_file: Distribution | None
     blocks_per_cube: Distribution | None
     blocks_per_file: Distribution | None
+    # By depth, inner cubes before leaves.
     levels: tuple[LevelMetrics, ...]
 
 
@@ -300,20 +261,7 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
-    """Count what every revision holds; see `Table.metrics`.
-
-    Parameters
-    ----------
-    state : IndexState
-        The table.
-    revision : int, optional
-        This revision alone.
-
-    Raises
-    ------
-    InvalidInputError
-        If the table has no such revision.
-    """
+    """Count what every revision holds; see `Table.metrics`."""
     snapshot, blocks = state.snapshot, state.live.blocks
     known = snapshot.config.revisions
     counting = blocks.group_by("file").agg(pl.col("revision").first())
@@ -345,8 +293,6 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
 def fewest_levels(rows: int, cube_size: int, dimensions: int) -> int:
     """Return the height that a full tree of so many rows has: ``ceil(log_r(ceil(n / c) * (r - 1) + 1))``.
 
-    Examples
-    --------
     >>> fewest_levels(1000, 100, 2), fewest_levels(500, 100, 2), fewest_levels(0, 100, 2)
     (3, 2, 0)
     """

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["PlotKind", "PlotOptions", "plot_table"]
-
 PlotKind: TypeAlias = Literal["tree", "space", "fraction"]
 
 _FRACTIONS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)

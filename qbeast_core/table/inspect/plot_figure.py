@@ -8,10 +8,8 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["Picture", "new_axes"]
-
+# Behind all of a picture, whatever the page and matplotlib's style: its ink is dark.
 _PAPER: Final = "white"
-"""Behind all of a picture, whatever the page and matplotlib's style: its ink is dark."""
 
 
 class Picture(Figure):
@@ -28,11 +26,5 @@ class Picture(Figure):
 
 
 def new_axes(size: tuple[float, float]) -> Axes:
-    """Return the axes of a new picture, known to no part of pyplot.
-
-    Parameters
-    ----------
-    size : tuple of float
-        Width and height in inches.
-    """
+    """Return the axes of a new picture, known to no part of pyplot."""
     return Picture(figsize=size, layout="constrained", facecolor=_PAPER).add_subplot(facecolor=_PAPER)

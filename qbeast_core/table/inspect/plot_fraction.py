@@ -8,27 +8,11 @@ from matplotlib.axes import Axes
 
 from qbeast_core.table.inspect.plot_tree import ACCENT, INK, OPENED, quiet, say_nothing, title
 
-__all__ = ["draw_fraction"]
-
 
 def draw_fraction(
     axes: Axes, fractions: Sequence[float], shares: Sequence[float], *, caption: str, whole: bool
 ) -> None:
-    """Draw one point per sample.
-
-    Parameters
-    ----------
-    axes : matplotlib Axes
-        Where to.
-    fractions : sequence of float
-        Of the rows, above 0.
-    shares : sequence of float
-        Of the bytes that each opens.
-    caption : str
-        What is read.
-    whole : bool
-        Whether nothing but the sample is asked for, so that the fraction is what it should cost.
-    """
+    """Draw one point per sample."""
     points = [(100 * f, 100 * share) for f, share in zip(fractions, shares, strict=True) if share > 0]
     if not points:
         say_nothing(axes, "no sample opens a byte")

@@ -18,28 +18,18 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation
 from qbeast_core.table.inspect.plot_tree import ACCENT, FAINT, INK, MAP, OPENED, quiet, say_nothing, title
 
-__all__ = ["Query", "draw_space"]
-
+# Along each axis: what is smaller than a cell is spread over it.
 _CELLS: Final = 128
-"""Along each axis: what is smaller than a cell is spread over it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """What is asked for.
-
-    Attributes
-    ----------
-    selection : Selection
-        What it opens.
-    box : tuple of four float, or None
-        Where its matches can lie: from, to along the first column, then the second; None: anywhere.
-    caption : str
-        What it is, and what it costs.
-    """
+    """What is asked for."""
 
     selection: Selection
+    # Where its matches can lie: from, to along the first column, then the second; None: anywhere.
     box: tuple[float, float, float, float] | None
+    # What it is, and what it costs.
     caption: str
 
 
@@ -62,19 +52,7 @@ class _Boxes:
 
 
 def draw_space(axes: Axes, query: Query, revision: Revision, columns: tuple[str, str]) -> None:
-    """Draw a revision's space along two of its columns; what lies behind one another is added up.
-
-    Parameters
-    ----------
-    axes : matplotlib Axes
-        Where to.
-    query : Query
-        What is asked for.
-    revision : Revision
-        Which space.
-    columns : tuple of str
-        Two of its indexed columns.
-    """
+    """Draw a revision's space along two of its columns; what lies behind one another is added up."""
     first, second = (revision.columns.index(name) for name in columns)
     boxes = _boxes(query.selection, revision, first, second)
     if not len(boxes.rows):

@@ -14,13 +14,10 @@ from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.spec.revision import Revision
 from qbeast_core.tree.grid import child_codes
 
-__all__ = ["ACCENT", "FAINT", "INK", "MAP", "OPENED", "draw_tree", "quiet", "say_nothing", "title"]
-
-
 _HEIGHT: Final = 0.94
 
+# Boxes are so narrow beyond this many that white edges would hide them.
 _EDGES: Final = 2_000
-"""Boxes are so narrow beyond this many that white edges would hide them."""
 
 INK: Final = "#333333"
 
@@ -30,22 +27,12 @@ ACCENT: Final = "#e07a3f"
 
 FAINT: Final = "#c9ced3"
 
+# Colour map from few rows to many.
 MAP: Final = "GnBu"
-"""Colour map from few rows to many."""
 
 
 def draw_tree(axes: Axes, blocks: pl.DataFrame, revision: Revision) -> None:
-    """Draw the tree of a revision.
-
-    Parameters
-    ----------
-    axes : matplotlib Axes
-        Where to.
-    blocks : polars.DataFrame
-        Its blocks: `cube`, `depth`, `rows`; copies left out.
-    revision : Revision
-        Which.
-    """
+    """Draw the tree of a revision."""
     if not blocks.height:
         say_nothing(axes, f"revision {revision.revision_id} has no cubes")
         return

@@ -42,8 +42,6 @@ from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions, check_options
 from qbeast_core.tree.evolve import default_cube_size
 
-__all__ = ["ConvertResult", "convert"]
-
 _DEFAULT: Final[BlocksDialect] = "documented"
 
 
@@ -88,17 +86,7 @@ class ConvertResult(Result):
 
 
 def convert(uri: str, options: WriteOptions, runtime: Runtime, *, engine: Engine = MEMORY) -> ConvertResult:
-    """Convert a table; see `qbeast.convert_table` for what the options mean and what is raised.
-
-    Parameters
-    ----------
-    uri, options
-        What is asked for.
-    runtime : Runtime
-        Clock and ids.
-    engine : Engine
-        Who reads the Parquet files for their statistics; this process by default.
-    """
+    """Convert a table; see `qbeast.convert_table` for what the options mean and what is raised."""
     check_options(options)
     specs = resolve_specs(options.columns, None)
     try:

@@ -32,10 +32,8 @@ from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["DialectResult", "JvmRelease", "switch_dialect"]
-
+# Of qbeast-spark: what a table in its dialect has to be readable by. 0.8 is its unreleased main branch.
 JvmRelease: TypeAlias = Literal["0.7", "0.8"]
-"""Of qbeast-spark: what a table in its dialect has to be readable by. 0.8 is its unreleased main branch."""
 
 _CALLER: Final = 4  # of Table.switch_dialect: past this module and table_admin.py
 _NEW_IN_0_8: Final = (

@@ -20,8 +20,6 @@ from qbeast_core.table.data.schema import merged_schema
 from qbeast_core.table.snapshot.evolved import warn_of_added_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["add_columns", "publish_metadata", "set_properties", "types_of"]
-
 # What may end, though not begin: a table without it asks less of everyone.
 _ENDABLE: Final = frozenset({"delta.enableChangeDataFeed"})
 _OUTCOME: Final = "nothing was changed"
@@ -70,13 +68,7 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema)
 
 
 def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
-    """Read new types of columns, or refuse what are none.
-
-    Parameters
-    ----------
-    columns : mapping of str to TypeLike or pyarrow.Schema
-        As a user gives them.
-    """
+    """Read new types of columns, or refuse what are none."""
     if isinstance(columns, pa.Schema):
         fields = cast("pa.Schema", columns)
         return types_of(dict(zip(fields.names, fields.types, strict=True)))
@@ -89,21 +81,7 @@ def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
 def publish_metadata(
     snapshot: Snapshot, metadata: Metadata, *, brings: Brings, operation: str, told: Mapping[str, Any]
 ) -> CommitOutcome:
-    """Commit other metadata; no commit is made where it is what the table has.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The version it is made of.
-    metadata : Metadata
-        All of it.
-    brings : {"columns", "settings"}
-        See `qbeast_core.log.protocol.Brings`.
-    operation : str
-        Its name in the history.
-    told : mapping
-        ``operationParameters`` in the history.
-    """
+    """Commit other metadata; no commit is made where it is what the table has."""
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings=brings)
     intent = WriteIntent(
         mode="metadata",

@@ -24,69 +24,41 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.stats import Leaf, file_stats, stats_columns
 from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
 from qbeast_core.table.data.found_instead import hive_copy
-from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.read.scan_task import TableFiles
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
-__all__ = ["AT_ONCE", "AddParquet", "ParquetFolder", "find_parquet"]
-
 _SHOWN: Final = 5
+# Files that one process looks at at the same time.
 AT_ONCE: Final = 4
-"""Files that one process looks at at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFolder:
-    """Parquet files that can become a table.
+    """Parquet files that can become a table."""
 
-    Attributes
-    ----------
-    paths : tuple of str
-        Relative to the folder, sorted.
-    schema : polars.Schema
-        Every column of theirs, in the types of a Delta table.
-    """
-
+    # Relative to the folder, sorted.
     paths: tuple[str, ...]
+    # Every column of theirs, in the types of a Delta table.
     schema: pl.Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AddParquet:
-    """Says of Parquet files what a log says: the columns that it has statistics of are read, nothing is written.
-
-    Attributes
-    ----------
-    files : TableFiles
-        Where they are.
-    schema : polars.Schema
-        Of all of them.
-    now_ms : int
-        How old they are where the store does not tell, milliseconds since 1970 UTC.
-    """
+    """Says of Parquet files what a log says: the columns that it has statistics of are read, nothing is written."""
 
     files: TableFiles
     schema: pl.Schema
+    # How old they are where the store does not tell, milliseconds since 1970 UTC.
     now_ms: int
 
     def __call__(self, path: str) -> AddFile:
-        """Return the add of a file, with statistics.
-
-        Parameters
-        ----------
-        path : str
-            Relative to the folder.
-
-        Raises
-        ------
-        InvalidInputError
-            The file cannot be read.
-        """
+        """Return the add of a file, with statistics."""
         store, options = self.files.store, dict(self.files.storage_options)
         leaves = stats_columns(self.schema, {})
         names = list(dict.fromkeys(leaf[0] for leaf in leaves))
@@ -104,24 +76,6 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> ParquetFolder:
 
     Timestamps count in microseconds. Those with a time zone, and those of Parquet's old INT96 kind, which Spark
     and Hive write, become instants in UTC.
-
-    Parameters
-    ----------
-    store : Store
-        Where they are.
-    missing : TableNotFoundError
-        Why the place is no Delta table, raised if there are no Parquet files either.
-
-    Raises
-    ------
-    TableNotFoundError
-        No Parquet file is there.
-    UnsupportedTableError
-        They are partitioned, or lie in folders below.
-    SchemaMismatchError
-        Two files hold different types under one name.
-    InvalidInputError
-        A file is damaged, a column has a type that Delta tables do not have, or the name of one of qbeast's own.
     """
     paths = [path for path in store.list("") if path.endswith(".parquet") and not _is_hidden(path)]
     if not paths:

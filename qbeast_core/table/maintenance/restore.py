@@ -20,8 +20,6 @@ from qbeast_core.spec.table_config import HIGHEST_REVISION_ID
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.snapshot.snapshot import Snapshot, read_live_files
 
-__all__ = ["RestoreResult", "restore"]
-
 _SHOWN: Final = 3
 
 
@@ -63,17 +61,7 @@ class RestoreResult(Result):
 def restore(
     newest: Snapshot, old: Snapshot, *, dry_run: bool = False
 ) -> tuple[RestoreResult, CommitOutcome | None]:
-    """Restore a version; see `Table.restore` for what is promised and raised.
-
-    Parameters
-    ----------
-    newest : Snapshot
-        The table as it is.
-    old : Snapshot
-        The table as it shall be.
-    dry_run : bool, default False
-        Commit nothing: there is no outcome then.
-    """
+    """Restore a version; see `Table.restore` for what is promised and raised."""
     store = newest.source.store
     if not old.config.is_indexed:
         msg = f"version {old.version} of {newest.uri!r} has no Qbeast index; nothing was changed. Restore a later one."

@@ -25,8 +25,6 @@ from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot, read_live_files
 
-__all__ = ["Copies", "UpgradeResult", "upgrade"]
-
 Copies: TypeAlias = Literal["keep", "drop"]
 
 _FLAT: Final = frozenset({"state", "cube", "minWeight", "maxWeight", "elementCount"})

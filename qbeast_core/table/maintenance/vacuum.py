@@ -25,8 +25,6 @@ from qbeast_core.table.engine.tasks.stored_rows import SUFFIX
 from qbeast_core.table.snapshot.log_files import read_log
 from qbeast_core.table.snapshot.snapshot import Snapshot, has_old_layout, read_live_files, refresh
 
-__all__ = ["VacuumResult", "vacuum"]
-
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 _WEEK: Final = 168.0
 _DATA_FILE: Final = re.compile(

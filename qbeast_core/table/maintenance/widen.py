@@ -22,8 +22,6 @@ from qbeast_core.table.rewrite.rewrite import Rewrite, rewrite
 from qbeast_core.table.snapshot.evolved import with_schema
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
-__all__ = ["widen_columns"]
-
 _BYTES: Final[Mapping[pl.DataType, int]] = {pl.Int8(): 1, pl.Int16(): 2, pl.Int32(): 4, pl.Int64(): 8}
 _FLOATS: Final[Mapping[pl.DataType, int]] = {pl.Float32(): 4, pl.Float64(): 8}
 _NAMES: Final[Mapping[pl.DataType, str]] = {
@@ -43,24 +41,7 @@ def widen_columns(
     *,
     engine: Engine,
 ) -> Snapshot:
-    """Give columns wider types; see `Table.widen_columns` for which, and for what is raised.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of some version of the table.
-    columns : mapping of str to TypeLike
-        New types.
-    runtime : Runtime
-        Clock and ids.
-    engine : Engine
-        Who reads files and writes them again, where that is needed.
-
-    Returns
-    -------
-    Snapshot
-        The version that has them.
-    """
+    """Give columns wider types; see `Table.widen_columns` for which, and for what is raised."""
     for left in reversed(range(_MOST_PLANS)):
         reader = reader.renewed()
         try:

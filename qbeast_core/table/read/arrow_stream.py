@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from qbeast_core.table.data.query_batches import query_batches
 
-__all__ = ["arrow_stream"]
-
 _BATCH_ROWS: Final = 65_536
 
 
@@ -20,13 +18,6 @@ def arrow_stream(lazy: pl.LazyFrame) -> pa.RecordBatchReader:
 
     Strings are ``large_string``, which every Arrow library reads.
 
-    Parameters
-    ----------
-    lazy : polars.LazyFrame
-        The query; it runs as batches are taken.
-
-    Examples
-    --------
     >>> arrow_stream(pl.LazyFrame({"a": [1, 2]})).read_all().to_pylist()
     [{'a': 1}, {'a': 2}]
     """

@@ -29,8 +29,6 @@ from qbeast_core.table.read.scan import pushed_down, warn_if_empty
 from qbeast_core.table.read.unused import unused_conditions
 from qbeast_core.tree.design_effect import CLUSTERED
 
-__all__ = ["Plan", "explain"]
-
 _RANGES: Final = pl.List(pl.Struct({"start": pl.Int64, "length": pl.Int64}))
 
 

@@ -17,26 +17,9 @@ from qbeast_core.table.read.reader import Reader, ScanPlan, tell_of_read
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 
-__all__ = ["heights", "known_rows", "most_rows"]
-
 
 def heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
-    """Count the rows of a read in parts: first those that are known without a look at a data file.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    predicate : polars.Expr or None
-        Rows to count.
-    sample : float, str, tuple or None
-        Of a sample. Its rows are read, the indexed columns of them.
-
-    Yields
-    ------
-    int
-        Rows, 0 or more; in all, those that the read returns.
-    """
+    """Count the rows of a read in parts: first those that are known without a look at a data file."""
     plan = reader.plan(predicate, sample)
     found = _known(reader, plan) if plan.weights.is_full else None
     if found is not None:
@@ -52,13 +35,6 @@ def heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) ->
 def known_rows(reader: Reader) -> int | None:
     """Return how many rows a version has by its log alone; None where a file or a copy of rows leaves that open.
 
-    Parameters
-    ----------
-    reader : Reader
-        Of the version.
-
-    Examples
-    --------
     >>> import qbeast
     >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
     >>> known_rows(qbeast.open_table("ids").reader)
@@ -71,15 +47,7 @@ def known_rows(reader: Reader) -> int | None:
 
 
 def most_rows(reader: Reader, predicate: pl.Expr | None) -> int | None:
-    """Return a number that no more rows match than, by the log alone; None where that does not count them.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version.
-    predicate : polars.Expr or None
-        The filter.
-    """
+    """Return a number that no more rows match than, by the log alone; None where that does not count them."""
     found = _known(reader, reader.plan(predicate, None))
     return None if found is None else found.known + found.rows_read
 

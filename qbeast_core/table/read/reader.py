@@ -41,52 +41,26 @@ from qbeast_core.table.read.scan_task import RowFilter, TableFiles
 from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
-__all__ = ["Reader", "ScanPlan", "different_names", "tell_of_read"]
-
+# Files from which on a first filter is worth decoding the tags alone that it needs.
 _MANY_FILES: Final = 5_000
-"""Files from which on a first filter is worth decoding the tags alone that it needs."""
 
+# Share of the files that it may need; with more, all tags are decoded at once.
 _MOST_NEEDED: Final = 0.25
-"""Share of the files that it may need; with more, all tags are decoded at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What a read of a snapshot opens.
-
-    Attributes
-    ----------
-    selection : Selection
-        Files, blocks and pages.
-    weights : WeightRange
-        Of the sample.
-    predicate : polars.Expr or None
-        Of the rows.
-    compares_values : bool
-        Whether it does nothing else, see `qbeast_core.query.predicate.understand`.
-    """
+    """What a read of a snapshot opens."""
 
     selection: Selection
     weights: WeightRange
     predicate: pl.Expr | None
+    # Whether it does nothing else, see `qbeast_core.query.predicate.understand`.
     compares_values: bool = False
 
 
 class Reader:
-    """Plans and keeps what plans need; safe to share between threads.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The version that is read.
-    pages : PageReader, optional
-        Of an earlier version: files do not change, so what it knows of them is still true.
-
-    Raises
-    ------
-    NotQbeastTableError
-        If the table has no Qbeast metadata.
-    """
+    """Plans and keeps what plans need; safe to share between threads."""
 
     def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
         if not snapshot.config.is_indexed:
@@ -105,13 +79,7 @@ class Reader:
         return Reader, (self.snapshot,)
 
     def at(self, snapshot: Snapshot) -> Reader:
-        """Return the reader of another version; what is known of files, which do not change, goes along.
-
-        Parameters
-        ----------
-        snapshot : Snapshot
-            Of the same table.
-        """
+        """Return the reader of another version; what is known of files, which do not change, goes along."""
         return self if snapshot is self.snapshot else Reader(snapshot, pages=self.pages)
 
     def renewed(self) -> Reader:
@@ -138,13 +106,7 @@ class Reader:
 
     @property
     def latest(self) -> Revision:
-        """The newest revision, or the newest that can be read.
-
-        Raises
-        ------
-        InvalidMetadataError
-            None of them can be read, or they disagree on the columns.
-        """
+        """The newest revision, or the newest that can be read."""
         config = self.snapshot.config
         if config.latest is None:
             raise InvalidMetadataError(damaged_index(config, path=self.snapshot.uri, refused="read"))
@@ -225,33 +187,11 @@ class Reader:
         return deleted_rows(self.snapshot)
 
     def plan(self, predicate: pl.Expr | None, sample: Sample | None) -> ScanPlan:
-        """Choose files and pages for a read.
-
-        Parameters
-        ----------
-        predicate : polars.Expr or None
-            Rows to keep.
-        sample : float, str, tuple or None
-            Rows to keep by weight, as for `fractions_of`.
-
-        Raises
-        ------
-        InvalidInputError
-            If the sample is no fraction or pair of fractions in [0, 1], or other writers took away the columns
-            that it is chosen by.
-        InvalidMetadataError
-            If no revision tells the columns that it is chosen by.
-        """
+        """Choose files and pages for a read."""
         return self.planner(predicate)(sample)
 
     def planner(self, predicate: pl.Expr | None) -> Callable[[Sample | None], ScanPlan]:
-        """Return what plans reads of one filter: it is understood once, however many samples are planned.
-
-        Parameters
-        ----------
-        predicate : polars.Expr or None
-            Rows to keep.
-        """
+        """Return what plans reads of one filter: it is understood once, however many samples are planned."""
         refuse_forked(self.snapshot.uri)
         understood: list[tuple[Matches, bool]] = []
 
@@ -270,18 +210,7 @@ class Reader:
         return plan
 
     def names_of(self, columns: Sequence[str] | None) -> list[str]:
-        """Return the columns to read: those asked for, in order; all of them by default.
-
-        Parameters
-        ----------
-        columns : sequence of str or None
-            Names.
-
-        Raises
-        ------
-        InvalidInputError
-            If they are not different columns of the table, at least one.
-        """
+        """Return the columns to read: those asked for, in order; all of them by default."""
         known = list(self.snapshot.schema)
         return known if columns is None else different_names(columns, known)
 
@@ -351,20 +280,6 @@ class Reader:
 def different_names(columns: Sequence[str], known: Sequence[str]) -> list[str]:
     """Return names of columns that are to be read, in their order.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        Names asked for.
-    known : sequence of str
-        Names that there are.
-
-    Raises
-    ------
-    InvalidInputError
-        If they are not different ones of those, at least one.
-
-    Examples
-    --------
     >>> different_names(["b", "a"], ["a", "b"])
     ['b', 'a']
     """
@@ -383,17 +298,7 @@ def different_names(columns: Sequence[str], known: Sequence[str]) -> list[str]:
 
 
 def tell_of_read(reader: Reader, plan: ScanPlan, sample: Sample | None) -> None:
-    """Log what a read opens.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version.
-    plan : ScanPlan
-        What is opened.
-    sample : float, str, tuple or None
-        As it was asked for.
-    """
+    """Log what a read opens."""
     if not LOG.isEnabledFor(logging.DEBUG):  # sums over files cost
         return
     chosen, snapshot = plan.selection, reader.snapshot

@@ -19,51 +19,23 @@ from qbeast_core.table.read.reader import Reader, ScanPlan, tell_of_read
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 
-__all__ = [
-    "SAMPLING_WEIGHT",
-    "lazy_frame",
-    "pushed_down",
-    "sampling_weight",
-    "scan",
-    "warn_if_empty",
-]
-
 _Source: TypeAlias = Callable[
     [list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]
 ]
 
+# The column with the number of rows that a sampled row stands for: 1 over the probability to be in the
+# sample.
 SAMPLING_WEIGHT: Final = "sampling_weight"
-"""The column with the number of rows that a sampled row stands for: 1 over the probability to be in the sample."""
 
+# Columns that stand before those of the table where Polars looks; no query sees them.
 _HIDDEN: Final = (own_column("rows"), own_column("never"))
-"""Columns that stand before those of the table where Polars looks; no query sees them."""
 
+# Rows; of so many independent rows none is left out once in half a billion samples.
 _LEAST_EXPECTED: Final = 20
-"""Rows; of so many independent rows none is left out once in half a billion samples."""
 
 
 def scan(reader: Reader, sample: Sample | None = None, *, expand: bool = False) -> pl.LazyFrame:
-    """Return the snapshot as a LazyFrame.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    sample : float, str or tuple of float, optional
-        Rows to take by weight.
-    expand : bool
-        Whether a column `SAMPLING_WEIGHT` says how many rows each stands for.
-
-    Raises
-    ------
-    InvalidInputError
-        If the sample is not a fraction or pair of fractions in [0, 1], or the table has a column of that name.
-
-    Warns
-    -----
-    EmptySampleWarning
-        If the sample holds no row where many were to be expected.
-    """
+    """Return the snapshot as a LazyFrame."""
     if sample is not None:
         # A wrong sample fails here, not when the frame is collected.
         warn_if_empty(reader, sample, reader.plan(None, sample))
@@ -75,20 +47,7 @@ def scan(reader: Reader, sample: Sample | None = None, *, expand: bool = False) 
 
 
 def sampling_weight(reader: Reader, sample: Sample | None) -> float:
-    """Return how many rows each row of a sample stands for.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version.
-    sample : float, str, tuple of float or None
-        None: all rows.
-
-    Raises
-    ------
-    InvalidInputError
-        If the table has a column `SAMPLING_WEIGHT`.
-    """
+    """Return how many rows each row of a sample stands for."""
     if SAMPLING_WEIGHT in reader.snapshot.schema:
         msg = f"expand adds a column {SAMPLING_WEIGHT!r}, and the table has one; nothing was read"
         raise InvalidInputError(msg, argument="expand")
@@ -180,15 +139,7 @@ class _Scan:
 
 
 def lazy_frame(source: _Source, schema: pl.Schema) -> pl.LazyFrame:
-    """Return a LazyFrame of rows that a function gives, as Polars asks for them.
-
-    Parameters
-    ----------
-    source : callable
-        Takes columns, filter, limit and batch size; yields frames. Pickles if the LazyFrame is to.
-    schema : polars.Schema
-        All columns.
-    """
+    """Return a LazyFrame of rows that a function gives, as Polars asks for them."""
     scan_function = getattr(pl.LazyFrame, "_scan_python_function", None)
     if (
         scan_function is None
@@ -205,17 +156,6 @@ def pushed_down(
 
     Polars keeps to itself what can fail (a strict cast), and reads the columns for it.
 
-    Parameters
-    ----------
-    schema : polars.Schema
-        The table's columns.
-    predicate : polars.Expr, optional
-        Rows to keep.
-    columns : sequence of str, optional
-        Columns to return; all by default.
-
-    Examples
-    --------
     >>> schema = pl.Schema({"x": pl.Int64, "y": pl.String, "z": pl.String})
     >>> given, columns = pushed_down(schema, (pl.col("x") > 1) & (pl.col("y").cast(pl.Int8) > 2), ["x"])
     >>> str(given), columns
@@ -241,15 +181,6 @@ def warn_if_empty(reader: Reader, sample: Sample | None, plan: ScanPlan | None =
 
     Nothing is read: a sample that begins at 0 is empty where no block begins below its end. Of files without index
     nothing is known, so no warning is given.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    sample : float, str, tuple or None
-        As it was asked for.
-    plan : ScanPlan, optional
-        Of this sample without a filter, if it is there already.
     """
     if sample is None:
         return
@@ -274,26 +205,7 @@ def _read_rows(
     sample: Sample | None = None,
     limit: int | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """Yield exactly the rows that filter and sample keep, in frames of bounded size.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    columns : list of str
-        Columns to return, in order, at least one.
-    predicate : polars.Expr, optional
-        Rows to keep.
-    sample : float, str or tuple of float, optional
-        Rows to keep by weight.
-    limit : int, optional
-        Stop after so many rows.
-
-    Yields
-    ------
-    polars.DataFrame
-        At least one, perhaps without rows.
-    """
+    """Yield exactly the rows that filter and sample keep, in frames of bounded size."""
     plan = reader.plan(predicate, sample)
     tell_of_read(reader, plan, sample)
     left = limit

@@ -22,51 +22,28 @@ from qbeast_core.table.data.parquet_scan import scan_files, scan_without_rows
 from qbeast_core.table.data.whole_batches import whole_batches
 from qbeast_core.tree.columns import frame_weights
 
-__all__ = [
-    "BATCH_BYTES",
-    "DrawnPages",
-    "FileParts",
-    "RowFilter",
-    "ScanTask",
-    "TableFiles",
-    "open_files",
-    "read_parts",
-]
-
 _Scan: TypeAlias = Callable[[list[str]], pl.LazyFrame]
 
+# Stored bytes of pages that are decoded at once.
 BATCH_BYTES: Final = 64 << 20
-"""Stored bytes of pages that are decoded at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowFilter:
-    """What a read returns of the rows it meets.
+    """What a read returns of the rows it meets."""
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Columns to return, in order, at least one.
-    schema : polars.Schema
-        The table's types, of the columns in `needed` at least.
-    indexed : tuple of str
-        The table's indexed columns, whose hash is the weight.
-    weights : WeightRange
-        Of the sample.
-    predicate : polars.Expr or None
-        Of the rows.
-    weight_column : str or None
-        Return the rows' weights besides, in a column of this name.
-    compares_values : bool
-        Whether the predicate does nothing else, so that row groups of whole files may be left out by their bounds.
-    """
-
+    # Columns to return, in order, at least one.
     columns: tuple[str, ...]
+    # The table's types, of the columns in `needed` at least.
     schema: pl.Schema
+    # The table's indexed columns, whose hash is the weight.
     indexed: tuple[str, ...]
     weights: WeightRange
     predicate: pl.Expr | None = None
+    # Return the rows' weights besides, in a column of this name.
     weight_column: str | None = None
+    # Whether the predicate does nothing else, so that row groups of whole files may be left out by their
+    # bounds.
     compares_values: bool = False
 
     @property
@@ -77,15 +54,7 @@ class RowFilter:
         return list(dict.fromkeys([*self.columns, *asked, *hashed]))
 
     def finish(self, frame: pl.DataFrame, given: pl.Series | None = None) -> pl.DataFrame:
-        """Keep exactly the rows that sample and filter want, and the columns asked for.
-
-        Parameters
-        ----------
-        frame : polars.DataFrame
-            With the columns in `needed`.
-        given : polars.Series, optional
-            Weights of rows that are not to have that of their key, null for others.
-        """
+        """Keep exactly the rows that sample and filter want, and the columns asked for."""
         columns = list(self.columns)
         hashed = not self.weights.is_full or self.weight_column is not None
         if self.predicate is not None:  # before rows are hashed, which costs more than most filters
@@ -111,45 +80,27 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DrawnPages:
-    """Pages of a file some of whose rows are drawn one by one, by weights of their own.
-
-    Attributes
-    ----------
-    request : PageRequest
-        The pages.
-    draw : FileDraw
-        Which these are.
-    hidden : ndarray of int64
-        Rows of the file that no read returns, ascending.
-    """
+    """Pages of a file some of whose rows are drawn one by one, by weights of their own."""
 
     request: PageRequest
     draw: FileDraw
+    # Rows of the file that no read returns, ascending.
     hidden: I64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileParts:
-    """Files, and pages of files, to read.
-
-    Attributes
-    ----------
-    pages : tuple of PageRequest
-        Chosen pages of files.
-    whole : tuple of str
-        Decoded paths of files to read from end to end.
-    hiding : tuple of (str, ndarray of int64)
-        Files to read whole but for some rows, counted from 0 in the file.
-    others : mapping of str to int
-        Files of `whole` and `hiding` that other writers made, with their bytes: what types they hold is looked up.
-    drawn : tuple of DrawnPages
-        Chosen pages of files in which rows are drawn one by one.
-    """
+    """Files, and pages of files, to read."""
 
     pages: tuple[PageRequest, ...] = ()
+    # Decoded paths of files to read from end to end.
     whole: tuple[str, ...] = ()
+    # Files to read whole but for some rows, counted from 0 in the file.
     hiding: tuple[tuple[str, I64Array], ...] = ()
+    # Files of `whole` and `hiding` that other writers made, with their bytes: what types they hold is looked
+    # up.
     others: Mapping[str, int] = field(default_factory=dict[str, int])
+    # Chosen pages of files in which rows are drawn one by one.
     drawn: tuple[DrawnPages, ...] = ()
 
 
@@ -232,13 +183,7 @@ class ScanTask:
 def open_files(
     uri: str, storage_options: Mapping[str, str], *, allow_absolute_paths: bool = False
 ) -> TableFiles:
-    """Return where the files of a table are, with nothing remembered of them.
-
-    Parameters
-    ----------
-    uri, storage_options, allow_absolute_paths
-        As for `qbeast_core.io.store.open_store`.
-    """
+    """Return where the files of a table are, with nothing remembered of them."""
     store = open_store(uri, storage_options, allow_absolute_paths=allow_absolute_paths)
     return TableFiles(store, PageReader(store), storage_options)
 
@@ -246,26 +191,7 @@ def open_files(
 def read_parts(
     parts: FileParts, keep: RowFilter, files: TableFiles, *, limit: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield exactly the rows that are wanted of these files and pages, in frames of bounded size.
-
-    Parameters
-    ----------
-    parts : FileParts
-        What to open.
-    keep : RowFilter
-        What to keep.
-    files : TableFiles
-        Where it is.
-    limit : int, optional
-        More rows than these are of no use; more may come all the same.
-
-    Raises
-    ------
-    StorageError
-        If a file cannot be read, or is gone or damaged.
-    UnsupportedTableError
-        If a path leads out of the table.
-    """
+    """Yield exactly the rows that are wanted of these files and pages, in frames of bounded size."""
     try:
         yield from _read(parts, keep, files, limit)
     except QbeastError:
@@ -276,17 +202,7 @@ def read_parts(
 
 
 def _refuse_missing(store: Store, paths: Iterable[str], cause: Exception) -> None:
-    """Raise a `StorageError` that names the first of some files that is not there; return if all are.
-
-    Parameters
-    ----------
-    store : Store
-        Where they should be.
-    paths : iterable of str
-        Decoded.
-    cause : Exception
-        What went wrong when they were read.
-    """
+    """Raise a `StorageError` that names the first of some files that is not there; return if all are."""
     for path in paths:
         try:
             store.size(path)

@@ -19,13 +19,9 @@ from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 from qbeast_core.tree.columns import frame_weights
 
-__all__ = ["LowestWeights", "fraction_of_matches", "refuse_rows", "sample_of_rows", "sample_of_table"]
-
+# Returns the lowest weights of matching rows below a fraction, ascending, as columns `weight` and `rows`. All
+# of them, or as many as hold the rows that are wanted, and one more.
 LowestWeights: TypeAlias = Callable[[float], pl.DataFrame]
-"""Returns the lowest weights of matching rows below a fraction, ascending, as columns `weight` and `rows`.
-
-All of them, or as many as hold the rows that are wanted, and one more.
-"""
 
 _UNREAD: Final = "nothing was read"
 _MARGIN: Final = 4.0  # standard deviations that a first look holds beyond the rows that are wanted
@@ -40,22 +36,6 @@ def sample_of_rows(
 
     Without a filter about that number, as the log counts the table. With one at least that number: all rows if fewer
     match, more where the last ones share their index key. The weights of matching rows are read for it.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version.
-    rows : int or None
-        0 or more; None: what is asked for is `sample`.
-    sample : float, str, tuple of float or None
-        What was asked for instead.
-    where : polars.Expr, str or None
-        The filter.
-
-    Raises
-    ------
-    InvalidInputError
-        If rows are given besides a sample, or are no whole number, or the filter looks at several rows at once.
     """
     if rows is None:
         return sample
@@ -76,15 +56,7 @@ def sample_of_rows(
 
 
 def sample_of_table(reader: Reader, rows: int) -> float:
-    """Return the fraction of a table that holds about a number of rows, as far as the log counts them.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version.
-    rows : int
-        0 or more.
-    """
+    """Return the fraction of a table that holds about a number of rows, as far as the log counts them."""
     hidden = sum(len(deleted) for deleted in reader.deleted_rows.values())
     known = reader.snapshot.counted_rows - hidden
     return min(rows / known, 1.0) if known > 0 else 1.0
@@ -95,17 +67,6 @@ def fraction_of_matches(rows: int, most: int | None, lowest: LowestWeights) -> f
 
     It ends at the next weight of a matching row, so that 1 over it is what each row stands for.
 
-    Parameters
-    ----------
-    rows : int
-        0 or more.
-    most : int or None
-        No more rows match; None: that is not known.
-    lowest : LowestWeights
-        Reads weights.
-
-    Examples
-    --------
     >>> weights = pl.DataFrame({"weight": range(-2**31, 2**31, 2**28), "rows": [1] * 16})
     >>> round(fraction_of_matches(4, 100, lambda fraction: weights.head(int(fraction * 16))), 6)
     0.25
@@ -126,15 +87,7 @@ def fraction_of_matches(rows: int, most: int | None, lowest: LowestWeights) -> f
 
 
 def refuse_rows(rows: object, sample: Sample | None) -> None:
-    """Raise unless rows are a whole number and stand alone.
-
-    Parameters
-    ----------
-    rows : object
-        As given.
-    sample : float, str, tuple of float or None
-        Given besides.
-    """
+    """Raise unless rows are a whole number and stand alone."""
     if sample is not None:
         msg = Message(
             "give one of ",

@@ -13,14 +13,11 @@ from qbeast_core.errors import refuse
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import DrawnPages, FileParts, ScanTask
 
-__all__ = ["OPEN_COST_BYTES", "TASK_BYTES", "all_parts", "file_parts", "scan_tasks"]
-
-
+# What opening a file counts, in bytes that could be read meanwhile.
 OPEN_COST_BYTES: Final = 1 << 20
-"""What opening a file counts, in bytes that could be read meanwhile."""
 
+# Stored bytes that a task reads, about.
 TASK_BYTES: Final = 64 << 20
-"""Stored bytes that a task reads, about."""
 
 _SMALL_BYTES: Final = 4 << 20
 _NONE: Final = np.zeros(0, np.int64)
@@ -29,24 +26,7 @@ _NONE: Final = np.zeros(0, np.int64)
 def scan_tasks(
     reader: Reader, plan: ScanPlan, columns: Sequence[str] | None = None, *, task_bytes: int = TASK_BYTES
 ) -> list[ScanTask]:
-    """Cut a read into tasks; see `Table.scan_tasks`.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version.
-    plan : ScanPlan
-        What is opened, and which rows are kept.
-    columns : sequence of str, optional
-        Columns to return; all by default.
-    task_bytes : int
-        Stored bytes that a task aims at, 1 or more.
-
-    Raises
-    ------
-    InvalidInputError
-        If `columns` are no different columns of the table, or `task_bytes` is no positive integer.
-    """
+    """Cut a read into tasks; see `Table.scan_tasks`."""
     asked = cast("object", task_bytes)  # callers without a type checker pass anything
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
         refuse("task_bytes", "must be a number of bytes, 1 or more", "nothing was read", given=asked)
@@ -66,35 +46,12 @@ def scan_tasks(
 
 
 def all_parts(reader: Reader, plan: ScanPlan) -> FileParts:
-    """Return all that a read opens, as one part.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    plan : ScanPlan
-        What it opens.
-    """
+    """Return all that a read opens, as one part."""
     return _together([file_parts(reader, plan, number) for number in _opened(plan)])
 
 
 def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
-    """Return what a read opens of one file.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the snapshot.
-    plan : ScanPlan
-        What it opens.
-    number : int
-        Of an opened file.
-
-    Raises
-    ------
-    UnsupportedTableError
-        If the file lies outside the table.
-    """
+    """Return what a read opens of one file."""
     reader.store.locate(reader.paths[number])  # refused here, not in a worker
     request = reader.request(plan.selection, number)
     if request is not None and number in plan.selection.drawn:

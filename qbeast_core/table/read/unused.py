@@ -14,8 +14,6 @@ from qbeast_core.query.select import match
 from qbeast_core.spec.transformation import HashTransformation
 from qbeast_core.table.read.scan import pushed_down
 
-__all__ = ["unused_conditions"]
-
 _COMPARE: Final = "compare a column with constants instead (=, <, BETWEEN, IN, LIKE 'a%', IS NULL)"
 _NOT_UNDERSTOOD: Final = f"the plan does not understand it; {_COMPARE}"
 _LATER: Final = f"Polars applies it after the read, as it may fail for some value or calls Python; {_COMPARE}"
@@ -26,17 +24,7 @@ _STAGED: Final = "no file is indexed yet; optimize the table"
 
 
 def unused_conditions(where: pl.Expr, schema: pl.Schema, table: BlockTable) -> dict[str, str]:
-    """Return the parts of a filter, of those joined by AND, that keep nothing closed, each with why and a cure.
-
-    Parameters
-    ----------
-    where : polars.Expr
-        As it was asked for.
-    schema : polars.Schema
-        The table's columns.
-    table : BlockTable
-        The blocks that a plan chooses from.
-    """
+    """Return the parts of a filter, of those joined by AND, that keep nothing closed, each with why and a cure."""
     reasons = {str(part): _reasons(part, schema, table) for part in conjuncts(where)}
     return {part: "; ".join(dict.fromkeys(found)) for part, found in reasons.items() if found}
 

@@ -15,8 +15,7 @@ from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.tree.columns import text_column
 from qbeast_core.tree.deepen import files_to_deepen
 
-__all__ = ["Choice", "RewriteReason", "Scope", "choose_files"]
-
+# Why a file is rewritten.
 RewriteReason: TypeAlias = Literal[
     "asked for",
     "staged",
@@ -27,10 +26,9 @@ RewriteReason: TypeAlias = Literal[
     "overfull cubes",
     "order of weights",
 ]
-"""Why a file is rewritten."""
 
+# A file of fewer rows is small; no write of several files makes one.
 _SMALL_ROWS: Final = 1 << 15
-"""A file of fewer rows is small; no write of several files makes one."""
 
 _SMALL_SHARE: Final = 0.5
 _ORDER: Final[tuple[RewriteReason, ...]] = get_args(RewriteReason)[:-1]  # the last is found while rewriting
@@ -38,36 +36,24 @@ _ORDER: Final[tuple[RewriteReason, ...]] = get_args(RewriteReason)[:-1]  # the l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Where to look for files, and how.
+    """Where to look for files, and how."""
 
-    Attributes
-    ----------
-    revision : int or None
-        The revision whose files are looked at; None: none, as in a table without a real one.
-    newest : bool
-        Look at the newest revision instead, of whatever version: a rewrite or another writer may bring one.
-    staged : bool
-        Look at files without index as well.
-    beyond : bool
-        Look at small files and deletion vectors in other revisions as well.
-    older : bool
-        Take all files of other revisions.
-    every : bool
-        Take every file of the revision, whatever its shape.
-    paths : frozenset of str or None
-        Only these files (decoded paths), whatever their shape; None: any.
-    fraction : float or None
-        Only files with a block that begins at or below this share of all weights; of staged files the oldest,
-        up to this share of their bytes.
-    """
-
+    # The revision whose files are looked at; None: none, as in a table without a real one.
     revision: int | None = None
+    # Look at the newest revision instead, of whatever version: a rewrite or another writer may bring one.
     newest: bool = False
+    # Look at files without index as well.
     staged: bool = True
+    # Look at small files and deletion vectors in other revisions as well.
     beyond: bool = False
+    # Take all files of other revisions.
     older: bool = False
+    # Take every file of the revision, whatever its shape.
     every: bool = False
+    # Only these files (decoded paths), whatever their shape; None: any.
     paths: frozenset[str] | None = None
+    # Only files with a block that begins at or below this share of all weights; of staged files the oldest,
+    # up to this share of their bytes.
     fraction: float | None = None
 
     def at(self, state: IndexState) -> Scope:
@@ -84,16 +70,9 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """Files to rewrite.
+    """Files to rewrite."""
 
-    Attributes
-    ----------
-    numbers : ndarray of int64
-        In the snapshot, ascending.
-    reasons : list of RewriteReason
-        For each of them.
-    """
-
+    # In the snapshot, ascending.
     numbers: I64Array
     reasons: list[RewriteReason]
 
@@ -104,15 +83,7 @@ class Choice:
 
 
 def choose_files(state: IndexState, scope: Scope) -> Choice:
-    """Return the files to rewrite, each with the first reason that holds.
-
-    Parameters
-    ----------
-    state : IndexState
-        The table.
-    scope : Scope
-        Where to look.
-    """
+    """Return the files to rewrite, each with the first reason that holds."""
     files, scope = state.snapshot.files, scope.at(state)
     mine = state.revision_of == (-2 if scope.revision is None else scope.revision)
     staged = state.revision_of == STAGED

@@ -20,8 +20,6 @@ from qbeast_core.table.engine.tasks.row_change import ChangeByFile, RowChange
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import FileParts, RowFilter
 
-__all__ = ["change_in_place"]
-
 _AT_ONCE: Final = 2
 _HELD_BYTES: Final = 32  # in memory, per byte stored: rows as they are, as they will be, and in order
 
@@ -29,29 +27,7 @@ _HELD_BYTES: Final = 32  # in memory, per byte stored: rows as they are, as they
 def change_in_place(
     reader: Reader, numbers: I64Array, change: RowChange | ChangeByFile | None, engine: Engine
 ) -> Mapping[int, AddFile]:
-    """Write files again of which no row goes and no indexed value changes; their blocks are those they had.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version.
-    numbers : ndarray of int64
-        Numbers of live files to try.
-    change : callable or ChangeByFile or None
-        What becomes of their rows.
-    engine : Engine
-        Who does it.
-
-    Returns
-    -------
-    mapping of int to AddFile
-        By the number of a file what takes its place. Of other files some rows move.
-
-    Raises
-    ------
-    QbeastError
-        Whatever the change or a store raised; what was written then is deleted as far as the store lets us.
-    """
+    """Write files again of which no row goes and no indexed value changes; their blocks are those they had."""
     newest = reader.index_state.newest
     if newest is None or change is None:
         return {}

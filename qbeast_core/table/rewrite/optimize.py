@@ -26,9 +26,6 @@ from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, 
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import check_metadata
 
-__all__ = ["OptimizeOptions", "OptimizeResult", "optimize"]
-
-
 _MOST_PLANS: Final = 4
 
 _MOST_ROUNDS: Final = 4
@@ -64,24 +61,7 @@ class _Done:
 def optimize(
     reader: Reader, options: OptimizeOptions, runtime: Runtime, *, engine: Engine = MEMORY
 ) -> tuple[OptimizeResult, Snapshot]:
-    """Optimize the table as it is now; see `Table.optimize`.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of some version of the table.
-    options : OptimizeOptions
-        What was asked for.
-    runtime : Runtime
-        Clock and ids.
-    engine : Engine
-        Who reads the rows and writes them; this process by default.
-
-    Returns
-    -------
-    tuple of OptimizeResult and Snapshot
-        What was done, and the newest version known.
-    """
+    """Optimize the table as it is now; see `Table.optimize`."""
     reader = reader.renewed()
     scopes = _scopes(reader, options)
     done: list[_Done] = []

@@ -42,112 +42,70 @@ from qbeast_core.table.rewrite.in_place import change_in_place
 from qbeast_core.table.snapshot.evolved import warn_of_added_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["Replaced", "Rewrite", "refuse_copies", "rewrite"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rewrite:
-    """What to take out and what to put back.
+    """What to take out and what to put back."""
 
-    Attributes
-    ----------
-    files : ndarray of int64
-        Numbers of the live files to take out. More may go with them, to keep the order of weights
-        (format 8.3): their rows are put back too.
-    dropped : ndarray of int64
-        Numbers of more live files to take out, of which no row is put back: they are not read.
-    revision : Revision or None
-        The revision of the table to index in; None: the newest, or a new one if rows do not fit it.
-    redraw : bool
-        Index all rows in a new revision whose ranges and quantiles are drawn from them alone, and drop revisions
-        that no live file needs then (format 12).
-    change : callable or ChangeByFile or None
-        What becomes of the rows of `files`, and of those that go with them.
-    keeps_places : bool
-        Whether rows are put back by the thresholds that their cubes had, so that few other files have to go with
-        them; else by those of a fresh tree.
-    keeps_keys : bool
-        Whether `change` leaves the indexed columns of the rows it returns as they are.
-    in_place : ndarray of int64
-        Those of `files` of which no row goes: where no indexed value changes either, rows keep their places.
-    added : polars.DataFrame or StoredRows or None
-        More rows, of the table's columns and types.
-    brings : {"files", "rows"}
-        Whether rows are new or changed, or are rows that the table had, in other files.
-    data_change : bool
-        Whether the table holds other rows afterwards.
-    operation : str
-        Its name in the history.
-    parameters : mapping of str to str
-        ``operationParameters`` in the history.
-    txn : tuple of str and int, or None
-        An application and its version, which the commit says the table holds.
-    commit_metadata : mapping of str to str
-        More entries in the history.
-    is_worth : callable or None
-        Asked with the files and the plan before anything is written; False leaves the table as it is.
-    metrics : callable or None
-        Gives ``operationMetrics`` for the history of what was replaced; None: those of an optimize.
-    base : Snapshot or None
-        The version as the log has it, where the reader sees it with a schema that this commit brings.
-    conflict_with : callable or None
-        Asked with the newest version whenever other writers were faster: why the change must not follow them;
-        None: it may.
-    progress : callable or None
-        Told of every step.
-    group_bytes : int
-        Rows held at once, see `GROUP_BYTES`.
-    """
-
+    # Numbers of the live files to take out. More may go with them, to keep the order of weights (format 8.3):
+    # their rows are put back too.
     files: I64Array
+    # Numbers of more live files to take out, of which no row is put back: they are not read.
     dropped: I64Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    # The revision of the table to index in; None: the newest, or a new one if rows do not fit it.
     revision: Revision | None = None
+    # Index all rows in a new revision whose ranges and quantiles are drawn from them alone, and drop
+    # revisions that no live file needs then (format 12).
     redraw: bool = False
+    # What becomes of the rows of `files`, and of those that go with them.
     change: RowChange | ChangeByFile | None = None
+    # Whether rows are put back by the thresholds that their cubes had, so that few other files have to go
+    # with them; else by those of a fresh tree.
     keeps_places: bool = False
+    # Whether `change` leaves the indexed columns of the rows it returns as they are.
     keeps_keys: bool = False
+    # Those of `files` of which no row goes: where no indexed value changes either, rows keep their places.
     in_place: I64Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    # More rows, of the table's columns and types.
     added: pl.DataFrame | StoredRows | None = None
+    # Whether rows are new or changed, or are rows that the table had, in other files.
     brings: Brings = "files"
+    # Whether the table holds other rows afterwards.
     data_change: bool = False
     operation: str = "OPTIMIZE"
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+    # An application and its version, which the commit says the table holds.
     txn: tuple[str, int] | None = None
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    # Asked with the files and the plan before anything is written; False leaves the table as it is.
     is_worth: Callable[[I64Array, PlanSize], bool] | None = None
+    # Gives `operationMetrics` for the history of what was replaced; None: those of an optimize.
     metrics: Callable[[Replaced], Mapping[str, int]] | None = None
+    # The version as the log has it, where the reader sees it with a schema that this commit brings.
     base: Snapshot | None = None
+    # Asked with the newest version whenever other writers were faster: why the change must not follow them;
+    # None: it may.
     conflict_with: Callable[[Snapshot], str | None] | None = None
     progress: ProgressCallback | None = None
+    # Rows held at once, see `GROUP_BYTES`.
     group_bytes: int = GROUP_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replaced:
-    """Files taken out and put back.
+    """Files taken out and put back."""
 
-    Attributes
-    ----------
-    gone : ndarray of bool, shape (files,)
-        Files of the snapshot that leave the table.
-    adds : sequence of AddFile
-        Those that come in their place.
-    revision : Revision or None
-        What their rows are indexed in; None: there are no rows, and none was needed.
-    is_new : bool
-        Whether this commit brings it.
-    rows, cubes : int
-        Rows put back, and the cubes that hold them.
-    outcome : CommitOutcome or None
-        Of the commit; None: it is still to come.
-    """
-
+    # Files of the snapshot that leave the table.
     gone: BoolArray
+    # Those that come in their place.
     adds: Sequence[AddFile]
+    # What their rows are indexed in; None: there are no rows, and none was needed.
     revision: Revision | None
     is_new: bool
+    # Rows put back, and the cubes that hold them.
     rows: int
     cubes: int
+    # Of the commit; None: it is still to come.
     outcome: CommitOutcome | None = None
 
     @property
@@ -161,38 +119,6 @@ def rewrite(reader: Reader, asked: Rewrite, runtime: Runtime, *, engine: Engine 
 
     Rows that take more memory than a group may are not held: their indexed columns are read to plan, then
     the files are read again for every group of files to write.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the version to build on.
-    asked : Rewrite
-        What to do.
-    runtime : Runtime
-        Clock and ids.
-    engine : Engine
-        Who reads the rows and writes them; this process by default.
-
-    Returns
-    -------
-    Replaced or None
-        What was done; None if it was not worth it.
-
-    Raises
-    ------
-    UnsupportedTableError
-        The table must not be written, or holds copies of rows (format 11).
-    CommitConflictError
-        Another writer changed what this rewrite builds on; its files are deleted again.
-    CommitUnknownError
-        The store did not say whether the commit landed.
-    StorageError
-        The store refused.
-
-    Warns
-    -----
-    DesignEffectWarning
-        If new or changed rows bring the design effect of the table above 2.
     """
     snapshot = reader.snapshot
     check_writable(
@@ -224,13 +150,7 @@ def rewrite(reader: Reader, asked: Rewrite, runtime: Runtime, *, engine: Engine 
 
 
 def refuse_copies(state: IndexState) -> None:
-    """Raise where a table holds copies of rows, which no rewrite may take for rows.
-
-    Raises
-    ------
-    UnsupportedTableError
-        Naming the cure.
-    """
+    """Raise where a table holds copies of rows, which no rewrite may take for rows."""
     if state.has_copies:
         uri = state.snapshot.uri
         what = f"{uri} holds copies of rows, as tables of before 0.6.0 do; nothing was changed. "

@@ -13,26 +13,9 @@ from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["deleted_rows"]
-
 
 def deleted_rows(snapshot: Snapshot) -> dict[int, I64Array]:
-    """Return per file number the rows that a deletion vector hides, counted from 0 in the file.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The version.
-
-    Raises
-    ------
-    StorageError
-        The file of a deletion vector is gone, or cannot be read.
-    UnsupportedTableError
-        It lies outside the table.
-    InvalidMetadataError
-        The rows of a file cannot be told.
-    """
+    """Return per file number the rows that a deletion vector hides, counted from 0 in the file."""
     numbers = snapshot.files["has_deletion_vector"].arg_true().to_list()
     if not numbers:
         return {}

@@ -36,8 +36,6 @@ from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, l
 from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log
 from qbeast_core.table.snapshot.log_files import LogFiles, commit_path
 
-__all__ = ["DeltaSource", "DeltaVersion", "delta_errors", "open_delta"]
-
 _STATS: Final = ("min", "max", "null_count")
 _NOTHING: Final = pl.Struct([])
 
@@ -88,20 +86,11 @@ _FUTURE: Final = Protocol(min_reader_version=3, min_writer_version=7, reader_fea
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeltaVersion:
-    """What `deltalake` alone knows of a version.
-
-    Attributes
-    ----------
-    version : int
-        0 or more.
-    files : pl.DataFrame
-        Its live files: `path` (as in the log), `size_bytes`, `modification_time` (ms), `num_records`, and the typed
-        structs `min`, `max` and `null_count`.
-    metadata, protocol : Metadata, Protocol
-        The newest of the version.
-    """
+    """What `deltalake` alone knows of a version."""
 
     version: int
+    # Its live files: `path` (as in the log), `size_bytes`, `modification_time` (ms), `num_records`, and the
+    # typed structs `min`, `max` and `null_count`.
     files: pl.DataFrame
     metadata: Metadata
     protocol: Protocol
@@ -123,13 +112,7 @@ class DeltaSource:
         return self.store if self.copy is None else self.copy
 
     def newer_than(self, version: int) -> DeltaVersion | None:
-        """Look for newer versions; None: `version` is the newest.
-
-        Raises
-        ------
-        FileNotFoundError
-            If the copy of the log does not lead there: the table has to be loaded again.
-        """
+        """Look for newer versions; None: `version` is the newest."""
         if self.copy is None:
             _refuse_linked_log(self.store)
             return self._newer_than(version)
@@ -188,21 +171,7 @@ def open_delta(
     timestamp: datetime | None = None,
     storage_options: Mapping[str, str],
 ) -> tuple[DeltaSource, DeltaVersion]:
-    """Open a table; the newest version unless one is asked for.
-
-    Raises
-    ------
-    TableNotFoundError
-        There is no Delta table; the message says what is there instead.
-    VersionNotFoundError
-        The table has no such version (any more).
-    UnsupportedTableError
-        The table cannot be read right, or `deltalake` refuses a feature of it.
-    InvalidMetadataError
-        The log is damaged.
-    StorageError
-        The store cannot be read.
-    """
+    """Open a table; the newest version unless one is asked for."""
     root = store.local_root
     if root is not None and not (root / LOG_DIRECTORY).is_dir():
         raise TableNotFoundError(log_instead(store.uri) or found_instead(store.uri, root), path=store.uri)
@@ -357,8 +326,6 @@ def _translated(uri: str, error: BaseException) -> QbeastError:
 def _damage(told: str) -> str | None:
     """Return what is broken in a log and what can be done; None: deltalake's own words have to do.
 
-    Examples
-    --------
     >>> _damage("Invalid Checkpoint: Gap between checkpoint version 3 and next commit 5")[:71]
     'version 4 is missing: there is no _delta_log/00000000000000000004.json.'
     """

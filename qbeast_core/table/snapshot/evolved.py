@@ -15,19 +15,9 @@ from qbeast_core.runtime import caller_stacklevel
 from qbeast_core.table.data.foreign_schema import visible_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["warn_of_added_columns", "with_schema"]
-
 
 def with_schema(snapshot: Snapshot, schema_json: str) -> Snapshot:
-    """Return a version with another schema, which no commit has yet; the version itself if it is the same.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        As it is in the log.
-    schema_json : str
-        A Delta schema that its files can be read with.
-    """
+    """Return a version with another schema, which no commit has yet; the version itself if it is the same."""
     if schema_json == snapshot.schema_json:
         return snapshot
     return replace(
@@ -39,20 +29,7 @@ def with_schema(snapshot: Snapshot, schema_json: str) -> Snapshot:
 
 
 def warn_of_added_columns(before: Snapshot, schema: pl.Schema) -> None:
-    """Warn where a table that a JVM may optimize got columns beside rows that it had.
-
-    Parameters
-    ----------
-    before : Snapshot
-        The table without them.
-    schema : polars.Schema
-        Its columns now.
-
-    Warns
-    -----
-    AddedColumnWarning
-        If there are any.
-    """
+    """Warn where a table that a JVM may optimize got columns beside rows that it had."""
     added = [name for name in schema if name not in before.schema]
     if not added or not before.files.height or dialect_of(before) != "qbeast-spark":
         return

@@ -11,21 +11,9 @@ from qbeast_core.logs import LOG
 from qbeast_core.table.snapshot.log_files import fingerprint
 from qbeast_core.table.snapshot.snapshot import Snapshot, keep, timestamp_of
 
-__all__ = ["grown"]
-
 
 def grown(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -> Snapshot | None:
-    """Return the version after `head` if a commit of ours made it that adds files alone; None: it has to be loaded.
-
-    Parameters
-    ----------
-    head : Snapshot
-        The version that the commit was built on.
-    actions : sequence of Action
-        What was put as the next version, but for its commitInfo.
-    info : CommitInfo
-        That.
-    """
+    """Return the version after `head` if a commit of ours made it that adds files alone; None: it has to be loaded."""
     adds = [action for action in actions if isinstance(action, AddFile)]
     if any(not isinstance(action, AddFile | Txn) for action in actions):
         return None

@@ -9,30 +9,16 @@ from typing import Final, Generic, TypeVar
 
 from qbeast_core.io.machine import memory_of_machine
 
-__all__ = ["KEPT_SHARE", "Kept"]
-
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
 
+# What all things of one kind that are kept may take together, of the memory of the machine or its cgroup.
 KEPT_SHARE: Final = 1 / 32
-"""What all things of one kind that are kept may take together, of the memory of the machine or its cgroup."""
 
 
 class Kept(Generic[KeyT, ValueT]):
     """What was put in or asked for last; safe to share between threads.
 
-    Parameters
-    ----------
-    most : int
-        Things that are kept; the one that nobody asked for longest goes first.
-    size_of : callable
-        Gives the bytes of a thing. It is asked when the thing is put in or found, as things may grow while they
-        are used.
-    most_bytes : int, optional
-        What they may take together; by default `KEPT_SHARE`. A thing that alone takes more is not kept.
-
-    Examples
-    --------
     >>> kept = Kept[str, str](most=2, size_of=len, most_bytes=4)
     >>> for name in ("ab", "cd", "e", "too long"):
     ...     kept.put(name, name)

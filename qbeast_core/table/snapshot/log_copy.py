@@ -23,8 +23,6 @@ from qbeast_core.table.snapshot.log_files import (
     newest_checkpoint,
 )
 
-__all__ = ["LogCopy", "copy_log"]
-
 _PREFIX: Final = "qbeast-log-"
 _MOST_BYTES: Final = 256 << 20
 _COMMIT: Final = re.compile(rf"{LOG_DIRECTORY}/(\d{{20}})\.json")
@@ -56,24 +54,12 @@ class LogCopy:
         return str(self._root)
 
     def update(self) -> None:
-        """Copy the commits that are newer.
-
-        Raises
-        ------
-        FileNotFoundError
-            As `add`.
-        """
+        """Copy the commits that are newer."""
         entries = self._store.entries(LOG_DIRECTORY, after=f"{LOG_DIRECTORY}/{self._newest:020d}.json")
         self.add(None, entries)
 
     def add(self, checkpoint: CheckpointFiles | None, entries: Sequence[Entry]) -> None:
-        """Copy a checkpoint, and of the files listed the commits behind it, or behind those that are there.
-
-        Raises
-        ------
-        FileNotFoundError
-            If a commit is missing, a file is gone, or the copy cannot be kept: then the table is to be loaded anew.
-        """
+        """Copy a checkpoint, and of the files listed the commits behind it, or behind those that are there."""
         before = self._newest if checkpoint is None else checkpoint.version
         commits = {int(found[1]): one.path for one in entries if (found := _COMMIT.fullmatch(one.path))}
         newer = sorted(number for number in commits if number > before)
@@ -110,26 +96,7 @@ class LogCopy:
 
 
 def copy_log(store: Store) -> LogCopy | None:
-    """Copy what the newest version of a table is read from.
-
-    Parameters
-    ----------
-    store : Store
-        Where the table is.
-
-    Returns
-    -------
-    LogCopy or None
-        None where there is nothing to gain, in a folder of this machine, and where `deltalake` has to look itself: a
-        checkpoint has several files, they are large, there is no log, or parts of it are missing.
-
-    Raises
-    ------
-    StorageError
-        If the store cannot be read.
-    OSError
-        If this machine has no room for the copy.
-    """
+    """Copy what the newest version of a table is read from."""
     if store.local_root is not None:
         return None
     hinted = hinted_checkpoint(store, None)

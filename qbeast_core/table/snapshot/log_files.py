@@ -20,26 +20,11 @@ from qbeast_core.log.replay import LogState, actions_of
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 
-__all__ = [
-    "LAST_CHECKPOINT",
-    "CheckpointFiles",
-    "LogFiles",
-    "PutResult",
-    "commit_path",
-    "fingerprint",
-    "hinted_checkpoint",
-    "newest_checkpoint",
-    "put_commit",
-    "read_commit_info",
-    "read_history",
-    "read_log",
-]
-
+# What became of a put: our commit is there, another one is, or none and the version is still free.
 PutResult: TypeAlias = Literal["won", "lost", "absent"]
-"""What became of a put: our commit is there, another one is, or none and the version is still free."""
 
+# The hint, which names the newest checkpoint, or an earlier one.
 LAST_CHECKPOINT: Final = f"{LOG_DIRECTORY}/_last_checkpoint"
-"""The hint, which names the newest checkpoint, or an earlier one."""
 
 _HEAD: Final = 1 << 16
 
@@ -90,24 +75,7 @@ class LogFiles(Protocol):
 def read_log(
     store: LogFiles, version: int, *, after: int | None = None, actions: Sequence[str] = ("add",)
 ) -> LogState:
-    """Return what the log says up to `version`: the newest checkpoint and the commits after it.
-
-    Parameters
-    ----------
-    store, version : LogFiles, int
-        The table, usually a `Store`, and its version.
-    after : int, optional
-        Where that version is known: the commits after it alone, and no checkpoint.
-    actions : sequence of str
-        What is read of a checkpoint: ``"add"``, ``"remove"`` or both.
-
-    Raises
-    ------
-    FileNotFoundError
-        A file of the log vanished: another process cleaned it up; load the table again.
-    InvalidMetadataError
-        A file of the log is damaged.
-    """
+    """Return what the log says up to `version`: the newest checkpoint and the commits after it."""
     if after is not None:
         return _state(store, version, after=after)
     hinted = hinted_checkpoint(store, version)
@@ -147,22 +115,7 @@ def read_history(store: Store, *, version: int, limit: int | None = None) -> lis
 
 
 def put_commit(store: Store, version: int, body: bytes, txn_id: str) -> PutResult:
-    """Try to write one version; whatever the store answers, what counts is the commit that is there afterwards.
-
-    Parameters
-    ----------
-    store, version, body : Store, int, bytes
-        The table, the version, and its lines.
-    txn_id : str
-        By which its commitInfo tells that it is ours.
-
-    Raises
-    ------
-    CommitUnknownError
-        The store failed, and does not tell whether the commit is there.
-    StorageError
-        The store refused, and nothing is there.
-    """
+    """Try to write one version; whatever the store answers, what counts is the commit that is there afterwards."""
     path, failure = commit_path(version), None
     try:
         store.put_if_absent(path, body)
@@ -189,8 +142,6 @@ def put_commit(store: Store, version: int, body: bytes, txn_id: str) -> PutResul
 def commit_path(version: int) -> str:
     """Return the path of a version's commit, relative to the table.
 
-    Examples
-    --------
     >>> commit_path(7)
     '_delta_log/00000000000000000007.json'
     """
@@ -209,15 +160,7 @@ def fingerprint(store: LogFiles, version: int) -> tuple[int, int, int] | None:
 
 
 def hinted_checkpoint(store: LogFiles, version: int | None) -> CheckpointFiles | None:
-    """Return the checkpoint that the hint names if it is of the one-file kind: that saves listing the log.
-
-    Parameters
-    ----------
-    store : LogFiles
-        The table.
-    version : int or None
-        The newest version that counts; None: all do.
-    """
+    """Return the checkpoint that the hint names if it is of the one-file kind: that saves listing the log."""
     try:
         hint: Any = orjson.loads(store.get(LAST_CHECKPOINT))
     except (FileNotFoundError, ValueError):
@@ -234,15 +177,6 @@ def newest_checkpoint(names: Iterable[str], *, version: int | None) -> Checkpoin
     Classic, multi-part and UUID-named (V2) checkpoints count; any other name is ignored: hints, checksums,
     compacted logs, temporary files.
 
-    Parameters
-    ----------
-    names : iterable of str
-        Paths or file names found in the log's directory, in any order.
-    version : int or None
-        The newest version that counts; None: all do.
-
-    Examples
-    --------
     >>> newest_checkpoint(["00000000000000000010.checkpoint.parquet", "_last_checkpoint"], version=12)
     CheckpointFiles(version=10, paths=('_delta_log/00000000000000000010.checkpoint.parquet',))
     >>> newest_checkpoint(["00000000000000000010.checkpoint.0000000001.0000000002.parquet"], version=12)

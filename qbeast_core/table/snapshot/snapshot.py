@@ -35,66 +35,35 @@ from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_del
 from qbeast_core.table.snapshot.kept import Kept
 from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_commit_info, read_log
 
+# Address, whether absolute paths are read, and storage options.
 _Place: TypeAlias = tuple[str, bool, tuple[tuple[str, str], ...]]
-"""Address, whether absolute paths are read, and storage options."""
 
 _KEPT_TABLES: Final = 8
 
 _TIMES_THE_FILES: Final = 4
 
-__all__ = [
-    "Snapshot",
-    "files_for",
-    "follow",
-    "has_old_layout",
-    "keep",
-    "load_snapshot",
-    "newest_snapshot",
-    "read_live_files",
-    "refresh",
-    "timestamp_of",
-    "travel",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True, weakref_slot=True)
 class Snapshot:
-    """One version of a table, immutable.
+    """One version of a table, immutable."""
 
-    Attributes
-    ----------
-    uri : str
-        The table, in the one form of its place (`qbeast_core.io.location.resolve_location`).
-    version : int
-        0 or more.
-    timestamp_ms : int
-        When the version was committed, milliseconds since 1970 UTC; 0 if the log does not say.
-    metadata, protocol : Metadata, Protocol
-        The newest of the version.
-    config : TableConfig
-        What the configuration says about the index.
-    schema : pl.Schema
-        The table's columns in Polars' types, but for one of the name that our files hide a column under.
-    schema_json : str
-        The same as Delta's ``schemaString``.
-    files : pl.DataFrame
-        One row per live file: `path` (as in the log, encoded), `size_bytes`, `modification_time` (ms),
-        `num_records`, typed structs `min`, `max`, `null_count` (null where nothing is known), the tags
-        `revision`, `blocks`, `layout`, `rules`, `keys` and, of layouts before 0.6.0, `state`, `cube`, `min_weight`,
-        `max_weight`, `element_count`, all null where a file has none; `deletion_vector` (its descriptor as
-        JSON) and `has_deletion_vector`. `num_records` counts deleted rows as well.
-    storage_options : Mapping
-        As they were given.
-    """
-
+    # The table, in the one form of its place (`qbeast_core.io.location.resolve_location`).
     uri: str
     version: int
+    # When the version was committed, milliseconds since 1970 UTC; 0 if the log does not say.
     timestamp_ms: int
     metadata: Metadata
     protocol: Protocol
+    # What the configuration says about the index.
     config: TableConfig
+    # The table's columns in Polars' types, but for one of the name that our files hide a column under.
     schema: pl.Schema
     schema_json: str
+    # One row per live file: `path` (as in the log, encoded), `size_bytes`, `modification_time` (ms),
+    # `num_records`, typed structs `min`, `max`, `null_count` (null where nothing is known), the tags
+    # `revision`, `blocks`, `layout`, `rules`, `keys` and, of layouts before 0.6.0, `state`, `cube`,
+    # `min_weight`, `max_weight`, `element_count`, all null where a file has none; `deletion_vector` (its
+    # descriptor as JSON) and `has_deletion_vector`. `num_records` counts deleted rows as well.
     files: pl.DataFrame = field(repr=False)
     storage_options: Mapping[str, str] = field(repr=False)
     source: DeltaSource = field(repr=False)
@@ -127,8 +96,8 @@ class Snapshot:
         return self.source.transaction_version(app_id, version=self.version)
 
 
+# The newest versions seen of the last few local tables.
 _NEWEST: Final = Kept[_Place, Snapshot](_KEPT_TABLES, lambda snapshot: snapshot.size_bytes)
-"""The newest versions seen of the last few local tables."""
 
 
 def load_snapshot(
@@ -141,36 +110,6 @@ def load_snapshot(
 ) -> Snapshot:
     """Load a table: the newest version, the one asked for, or the newest at a time.
 
-    Parameters
-    ----------
-    uri : str or PathLike
-        The table.
-    version : int, optional
-        0 or more.
-    timestamp : datetime, optional
-        With a time zone. The age of a version is that of its log file, or its in-commit timestamp.
-    storage_options : Mapping, optional
-        As `deltalake` takes them.
-    allow_absolute_paths : bool, default False
-        Read files that the log names by absolute paths too.
-
-    Raises
-    ------
-    TableNotFoundError
-        There is no Delta table.
-    VersionNotFoundError
-        There is no such version, or the table is younger than `timestamp`.
-    UnsupportedTableError
-        The table cannot be read right: a feature, a type or partitioning stands in the way.
-    InvalidMetadataError
-        The log or the index metadata is damaged.
-    StorageError
-        The store cannot be read.
-    InvalidInputError
-        Both `version` and `timestamp` are given, or a time without zone; or the place cannot be told.
-
-    Examples
-    --------
     >>> from deltalake import write_deltalake
     >>> write_deltalake("sales", pl.DataFrame({"price": [1.5, 2.5]}))
     >>> snapshot = load_snapshot("sales")
@@ -214,11 +153,6 @@ def newest_snapshot(
     The last few local tables stay in memory, as far as they take little of it (`KEPT_SHARE`). Their logs are looked
     at every time, so a new version, or another table in the same place, is seen at once. Tables in object stores are
     loaded anew: nothing cheap tells whether one was replaced.
-
-    Parameters
-    ----------
-    uri, storage_options, allow_absolute_paths
-        As for `load_snapshot`, with the same errors.
     """
     refuse_forked(str(uri))
     options = checked_options(storage_options)
@@ -239,22 +173,12 @@ def _reopened(uri: str, version: int, storage_options: Mapping[str, str], table_
 
 
 def refresh(snapshot: Snapshot) -> Snapshot:
-    """Return the newest version of the table; `snapshot` itself if there is nothing new, which is cheap.
-
-    Raises
-    ------
-    The same errors as `load_snapshot`.
-    """
+    """Return the newest version of the table; `snapshot` itself if there is nothing new, which is cheap."""
     return follow(snapshot)[0]
 
 
 def follow(snapshot: Snapshot) -> tuple[Snapshot, LogState | None]:
-    """Return the newest version as `refresh` does, and the commits since, where they were read.
-
-    Raises
-    ------
-    The same errors as `load_snapshot`.
-    """
+    """Return the newest version as `refresh` does, and the commits since, where they were read."""
     refuse_forked(snapshot.uri)
     known = _known_since(snapshot) or snapshot
     if known is not snapshot or _stands(snapshot):
@@ -348,15 +272,7 @@ def _refuse_too_young(snapshot: Snapshot, timestamp: datetime) -> None:
 
 
 def read_live_files(snapshot: Snapshot) -> LiveFiles:
-    """Return the files of a snapshot as the log has them, and those that only Spark takes for live.
-
-    Raises
-    ------
-    InvalidMetadataError
-        The log is damaged.
-    StorageError
-        A file of the log is gone: another process cleaned it up.
-    """
+    """Return the files of a snapshot as the log has them, and those that only Spark takes for live."""
     store = snapshot.source.store
     try:
         log = read_log(store, snapshot.version)
@@ -384,18 +300,6 @@ def has_old_layout(snapshot: Snapshot) -> bool:
 def travel(version: object) -> tuple[int | None, datetime | None]:
     """Tell a version number from a time; a time without zone is UTC.
 
-    Parameters
-    ----------
-    version : int, datetime, date, str or None
-        A number, a time, a date (its first moment in UTC), the text of either, or None for the newest version.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none of these.
-
-    Examples
-    --------
     >>> travel(3), travel("3"), travel("2026-01-31")[1].isoformat()
     ((3, None), (3, None), '2026-01-31T00:00:00+00:00')
     """

@@ -24,37 +24,11 @@ from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.plan import prepare, rows_intent
 from qbeast_core.table.write.target import find_target
 
-__all__ = ["begin_append", "publish_parts"]
-
 
 def begin_append(
     uri: str, empty: pl.DataFrame, storage_options: Mapping[str, str] | None = None
 ) -> AppendTask:
-    """Look at the table before tasks append to it.
-
-    Parameters
-    ----------
-    uri : str
-        Path or address of the table.
-    empty : polars.DataFrame
-        No rows, with the columns and types of those to come.
-    storage_options : Mapping, optional
-        For object stores.
-
-    Returns
-    -------
-    AppendTask
-        What tasks need of the newest version.
-
-    Raises
-    ------
-    TableNotFoundError
-        There is no table: tasks cannot create one.
-    SchemaMismatchError
-        The rows do not fit the table; all differences are listed.
-    NotQbeastTableError, UnsupportedTableError
-        The table has no index, or must not be written.
-    """
+    """Look at the table before tasks append to it."""
     uri = resolve_location(uri)
     snapshot = find_target(uri, "append", storage_options)
     if snapshot is None:
@@ -88,31 +62,6 @@ def publish_parts(
 
     Files that do not go together with those of other tasks or of another writer (format 8.3) are published without
     index: their rows count, and optimize indexes them later.
-
-    Parameters
-    ----------
-    task : AppendTask
-        Of the table; parts may be of others, that looked at it earlier or later.
-    parts : sequence of AppendedPart
-        Of all tasks.
-    txn : tuple of (str, int), optional
-        The application and its version that these rows are; a table that has it is left as it is.
-    operation : str, optional
-        Name in the history.
-
-    Returns
-    -------
-    CommitOutcome or None
-        None: there were no rows, and nothing was committed.
-
-    Raises
-    ------
-    CommitConflictError
-        Another writer changed the schema, or dropped the table. The files are deleted.
-    CommitUnknownError
-        The store cannot tell whether the commit landed. The files stay.
-    StorageError, UnsupportedTableError
-        Nothing is visible. The files are deleted as far as the store lets us.
     """
     adds = [add for part in parts for add in part.files]
     if not adds:

@@ -11,27 +11,17 @@ from qbeast_core.space.arrays import F64Array
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.table.write.trial import Trial
 
-__all__ = ["Candidates", "ColumnSet"]
-
+# Columns to index together.
 ColumnSet: TypeAlias = tuple[ColumnSpec, ...]
-"""Columns to index together."""
 
+# Best sets of one size that further columns are added to.
 _EXTENDED: Final = 3
-"""Best sets of one size that further columns are added to."""
 
 _NOTICED: Final = 1e-9
 
 
 class Candidates:
-    """Sets of columns, each tried once.
-
-    Parameters
-    ----------
-    trial : Trial
-        The rows, and the filters.
-    importance : ndarray of float64, shape (filters,)
-        How much each filter counts.
-    """
+    """Sets of columns, each tried once."""
 
     def __init__(self, trial: Trial, importance: F64Array) -> None:
         self._trial, self._importance = trial, importance
@@ -40,17 +30,7 @@ class Candidates:
     def search(
         self, options: Sequence[ColumnSpec], *, most: int, together: Callable[[ColumnSet], bool]
     ) -> None:
-        """Try single columns, and add further ones to the best sets as long as they have fewer than `most`.
-
-        Parameters
-        ----------
-        options : sequence of ColumnSpec
-            Single columns.
-        most : int
-            Columns of a set.
-        together : callable
-            Whether columns may stand in one set.
-        """
+        """Try single columns, and add further ones to the best sets as long as they have fewer than `most`."""
         level: list[ColumnSet] = [(one,) for one in options]
         for _ in range(most):
             known = {frozenset(one) for one in self._tried}

@@ -17,10 +17,8 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.target import Mode, find_target, is_ours
 
-__all__ = ["MOST_CREATIONS", "goes_on", "target_once_created"]
-
+# How often a write may find no table and come second: each time but the first the table vanished between.
 MOST_CREATIONS: Final = 5
-"""How often a write may find no table and come second: each time but the first the table vanished between."""
 
 _QUIET_S: Final = 10.0
 _PAUSE_S: Final = 0.05
@@ -40,18 +38,6 @@ def target_once_created(options: WriteOptions, uri: str) -> Snapshot | None:
     The files of a first write lie in the folder before its log does, and cannot be told from those of a writer that
     died. So a write that may follow waits for the log as long as something happens in the folder, and
     ten seconds more.
-
-    Parameters
-    ----------
-    options : WriteOptions
-        Mode and storage.
-    uri : str
-        Path or address of the table.
-
-    Raises
-    ------
-    QbeastError
-        As `find_target`.
     """
     try:
         return find_target(uri, options.mode, options.storage_options)

@@ -18,7 +18,7 @@ from qbeast_core.errors import InvalidInputError, refuse
 from qbeast_core.hints import Message, argument, did_you_mean, named
 from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.coordinates import number_values
+from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -28,19 +28,6 @@ from qbeast_core.tree.fit import ColumnBounds
 
 if TYPE_CHECKING:
     from qbeast_core.table.index.asked_columns import IndexColumns
-
-__all__ = [
-    "ColumnStats",
-    "WriteOptions",
-    "check_metadata",
-    "check_options",
-    "check_txn",
-    "is_applied",
-    "metadata_of",
-    "parse_column_stats",
-    "report_progress",
-]
-
 
 _MOST_CHARACTERS: Final = 1 << 20
 
@@ -68,8 +55,8 @@ _OWN_KEYS: Final = frozenset(
     }
 )
 
+# A mapping, or the same as JSON text.
 ColumnStats: TypeAlias = Mapping[str, Any] | str
-"""A mapping, or the same as JSON text."""
 
 _SUFFIXES = ("_min", "_max", "_quantiles")
 
@@ -101,13 +88,7 @@ def report_progress(options: WriteOptions, progress: Progress) -> None:
 
 
 def check_options(options: WriteOptions) -> None:
-    """Refuse options that cannot be meant, before anything is read.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming the option, its value and what it may be.
-    """
+    """Refuse options that cannot be meant, before anything is read."""
     check_mode(options.mode)
     size = cast("object", options.cube_size)  # callers without a type checker pass anything
     if size is not None and not (
@@ -130,13 +111,7 @@ def check_options(options: WriteOptions) -> None:
 
 
 def metadata_of(given: Mapping[str, str] | None) -> dict[str, str]:
-    """Return `commit_metadata` as a call was given it, checked.
-
-    Raises
-    ------
-    InvalidInputError
-        As `check_metadata`.
-    """
+    """Return `commit_metadata` as a call was given it, checked."""
     if given is not None and not isinstance(cast("object", given), Mapping):
         refuse("commit_metadata", "must map texts to texts", _OUTCOME, given=given)
     metadata = dict(given or {})
@@ -145,15 +120,7 @@ def metadata_of(given: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_metadata(metadata: Mapping[Any, Any]) -> None:
-    """Refuse what would spoil the entry in the history: other engines read its known keys by type.
-
-    Raises
-    ------
-    InvalidInputError
-        If a key or a value is no text, or no Unicode (half a surrogate pair), if a key is one that every commit sets,
-        or that others read as no text, or if all of it is longer than 1 MiB, which every reader of the log would
-        read.
-    """
+    """Refuse what would spoil the entry in the history: other engines read its known keys by type."""
     for key, value in metadata.items():
         if not _is_text(key) or not _is_text(value) or key in _OWN_KEYS:
             msg = Message(
@@ -192,24 +159,6 @@ def parse_column_stats(
 ) -> dict[str, ColumnBounds]:
     """Return the bounds per indexed column, in the format's units.
 
-    Parameters
-    ----------
-    stats : mapping, str or None
-        Keys are an indexed column's name with one of the three suffixes; values are finite and of the
-        column's type (dates and timestamps may be ISO 8601 text; a time without zone is UTC).
-    schema : polars.Schema
-        Types of the columns.
-    indexed : sequence of str
-        Names of the indexed columns.
-
-    Raises
-    ------
-    InvalidInputError
-        If the text is no JSON object, a key names no indexed column, a value does not fit the column,
-        quantiles are fewer than two, or a minimum lies above its maximum.
-
-    Examples
-    --------
     >>> parse_column_stats('{"a_min": 0, "a_max": 9}', pl.Schema({"a": pl.Int64()}), ["a"])
     {'a': ColumnBounds(lowest=0, highest=9, quantiles=None)}
     """
@@ -228,13 +177,7 @@ def parse_column_stats(
 
 
 def check_txn(txn: object) -> None:
-    """Refuse a transaction that no Delta log can hold.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no pair of an application's id, a text, and a version, a whole number from 0 to 2**63 - 1.
-    """
+    """Refuse a transaction that no Delta log can hold."""
     match txn:
         case None:
             return
@@ -248,15 +191,7 @@ def check_txn(txn: object) -> None:
 
 
 def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
-    """Tell whether a table holds that version of the application, or a later one; None: no application asks.
-
-    Parameters
-    ----------
-    target : Snapshot
-        Of the table.
-    txn : tuple of str and int, or None
-        Id of the application, and its version.
-    """
+    """Tell whether a table holds that version of the application, or a later one; None: no application asks."""
     if txn is None:
         return False
     version = target.transaction_version(txn[0])

@@ -32,28 +32,18 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
 from qbeast_core.tree.evolve import IndexWish
 
-__all__ = ["PlannedTable", "prepare", "rows_intent"]
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """What the table will look like when the rows are in it.
+    """What the table will look like when the rows are in it."""
 
-    Attributes
-    ----------
-    metadata : Metadata
-        Of the table, without a new revision.
-    schema : polars.Schema
-        Its columns, in the order of the rows.
-    wish : IndexWish
-        What is asked of its index: columns, cube size, dialect, ranges.
-    state : IndexState or None
-        Of the table that the rows come into; None: a new index begins.
-    """
-
+    # Of the table, without a new revision.
     metadata: Metadata
+    # Its columns, in the order of the rows.
     schema: pl.Schema
+    # What is asked of its index: columns, cube size, dialect, ranges.
     wish: IndexWish
+    # Of the table that the rows come into; None: a new index begins.
     state: IndexState | None
 
     @property
@@ -77,24 +67,7 @@ class PlannedTable:
 def prepare(
     frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions, runtime: Runtime
 ) -> PlannedTable:
-    """Return what the table will look like when such rows are in it.
-
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        No rows, with the columns and types of those to come, as `to_frame` gives them.
-    target : Snapshot or None
-        The table, if there is one.
-    options : WriteOptions
-        What was asked for.
-    runtime : Runtime
-        Clock and ids for a new table.
-
-    Raises
-    ------
-    InvalidInputError, InvalidColumnsError, SchemaMismatchError
-        What does not fit; nothing was written.
-    """
+    """Return what the table will look like when such rows are in it."""
     appending = target is not None and options.mode == "append"
     state = IndexState(target) if target is not None and appending else None
     latest = target.config.latest if target is not None else None
@@ -127,21 +100,7 @@ def prepare(
 def rows_intent(
     mode: WriteMode, adds: Sequence[AddFile], rows: int, options: WriteOptions, *, operation: str = ""
 ) -> WriteIntent:
-    """Return what every commit of new rows says.
-
-    Parameters
-    ----------
-    mode : {"append", "overwrite", "create"}
-        What becomes of the table.
-    adds : sequence of AddFile
-        The files.
-    rows : int
-        Rows in them.
-    options : WriteOptions
-        With the application's progress, and what else the history is told.
-    operation : str, optional
-        Name in the history.
-    """
+    """Return what every commit of new rows says."""
     metrics = {
         "numFiles": str(len(adds)),
         "numOutputRows": str(rows),

@@ -13,43 +13,28 @@ from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.space.arrays import F64Array, I64Array
 from qbeast_core.tree.columns import data_type_of
 
-__all__ = ["Profile", "window"]
-
 _BINS: Final = 64
+# Of its order, what a column is taken to be asked for where no queries are given.
 _WINDOW: Final = 0.45, 0.55
-"""Of its order, what a column is taken to be asked for where no queries are given."""
 
+# Share of distinct values from which on a column tells rows apart, and is rarely asked by ranges.
 _LIKE_IDS: Final = 0.95
-"""Share of distinct values from which on a column tells rows apart, and is rarely asked by ranges."""
 
+# Rank correlation from which on one column's order serves the other.
 _FOLLOWS: Final = 0.9
-"""Rank correlation from which on one column's order serves the other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """What columns look like.
-
-    Attributes
-    ----------
-    names : list of str
-        Columns that can be indexed.
-    distinct : I64Array
-        Different values of each column, null counted, shape (columns,).
-    null_share, spread : F64Array
-        Shape (columns,); the spread is the entropy of bins of equal numbers of rows over the greatest there is.
-    correlation : F64Array
-        How much the order of two columns is the same, or the reverse, in [0, 1], shape (columns, columns).
-    others : list of str
-        Columns that cannot be indexed.
-    rows : int
-        Rows looked at.
-    """
+    """What columns look like."""
 
     names: list[str]
+    # Different values of each column, null counted, shape (columns,).
     distinct: I64Array
+    # Shape (columns,); the spread is the entropy of bins of equal numbers of rows over the greatest there is.
     null_share: F64Array
     spread: F64Array
+    # How much the order of two columns is the same, or the reverse, in [0, 1], shape (columns, columns).
     correlation: F64Array
     others: list[str]
     rows: int

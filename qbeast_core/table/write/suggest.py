@@ -27,25 +27,23 @@ from qbeast_core.tree.columns import data_type_of, frame_weights
 from qbeast_core.tree.design_effect import CLUSTERED, design_effect
 from qbeast_core.tree.evolve import default_cube_size
 
-__all__ = ["SuggestedColumns", "suggest_columns"]
-
+# Rows that columns are compared on, and those that shares of the result come from.
 _ROWS, _ROWS_OF_CLAIMS = 1 << 15, 1 << 17
-"""Rows that columns are compared on, and those that shares of the result come from."""
 
+# Rows that a cube is drawn from at least: a table of more cubes counts as a smaller one.
 _ROWS_OF_CUBE: Final = 32
-"""Rows that a cube is drawn from at least: a table of more cubes counts as a smaller one."""
 
+# Times the least cost up to which columns count as equal. Tables are drawn from a sample; where no queries
+# are given, each of many windows is about one column, and counts little.
 _TIE, _TIE_OF_WINDOWS = 1.05, 1.005
-"""Times the least cost up to which columns count as equal. Tables are drawn from a sample; where no queries are given,
-each of many windows is about one column, and counts little.
-"""
 
 _MOST_COLUMNS, _MOST_TRIED, _MOST_WINDOWS = 4, 10, 20
+# Times smaller that the design effect has to become for a column more.
 _WORTHWHILE: Final = 1.5
-"""Times smaller that the design effect has to become for a column more."""
 
+# Rows from which on cubes have their usual size: the least that rows given without `table_rows` may be a
+# sample of.
 _USUAL_ROWS: Final = 1 << 18
-"""Rows from which on cubes have their usual size: the least that rows given without `table_rows` may be a sample of."""
 
 _FRAME: Final = pl.Schema(
     {

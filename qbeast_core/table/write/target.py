@@ -16,37 +16,15 @@ from qbeast_core.errors import (
 )
 from qbeast_core.hints import Message, argument, call
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.table.data.found_instead import log_instead
-from qbeast_core.table.data.frames import WEIGHT_COLUMN
 from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
-
-__all__ = ["Mode", "check_mode", "find_target", "is_ours"]
-
 
 Mode: TypeAlias = Literal["error", "append", "overwrite", "ignore"]
 
 
 def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None) -> Snapshot | None:
-    """Return the table that a write of this mode works on; None: it creates one.
-
-    Parameters
-    ----------
-    uri : str
-        Path or address of the table.
-    mode : {"error", "append", "overwrite", "ignore"}
-        What to do when there is a table.
-    storage_options : mapping, optional
-        As `deltalake` takes them.
-
-    Raises
-    ------
-    TableExistsError
-        Mode ``"error"`` met a table, or a file or foreign data lie at the path.
-    NotQbeastTableError
-        An append met a Delta table without index.
-    UnsupportedTableError
-        The table has a feature that must not be written.
-    """
+    """Return the table that a write of this mode works on; None: it creates one."""
     try:
         snapshot = newest_snapshot(uri, storage_options=storage_options)
     except TableNotFoundError as error:

@@ -26,34 +26,19 @@ from qbeast_core.tree.evolve import IndexWish, default_cube_size, first_revision
 from qbeast_core.tree.pack import PackedFiles, pack_files, page_rows_for, rows_by_file, rows_per_file
 from qbeast_core.tree.summary import summarise
 
-__all__ = ["Trial"]
-
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class Trial:
-    """Rows that stand for a table of more rows: cubes, files and pages are smaller by as much as they are fewer.
+    """Rows that stand for a table of more rows: cubes, files and pages are smaller by as much as they are fewer."""
 
-    Attributes
-    ----------
-    rows : polars.DataFrame
-        A uniform sample of the table.
-    table_rows : int
-        Rows of the table.
-    row_bytes : float
-        Of a row in memory.
-    filters : tuple of Node
-        What is asked of the table.
-    asked : tuple of str
-        Columns that the filters name.
-    whole : polars.DataFrame or None
-        All rows of the table, where they are at hand: the ends of its columns.
-    """
-
+    # A uniform sample of the table.
     rows: pl.DataFrame
     table_rows: int
     row_bytes: float
+    # What is asked of the table.
     filters: tuple[Node, ...]
     asked: tuple[str, ...]
+    # All rows of the table, where they are at hand: the ends of its columns.
     whole: pl.DataFrame | None = None
     _axes: dict[ColumnSpec, tuple[Revision, U32Array]] = field(
         default_factory=dict[ColumnSpec, tuple[Revision, U32Array]], init=False, repr=False
@@ -148,25 +133,12 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class _Drawn:
-    """A table that is not written.
-
-    Attributes
-    ----------
-    spaces : dict of str to Transformation
-        The indexed columns, in order.
-    placed : Assignment
-        The cubes.
-    packed : PackedFiles
-        The files, and their blocks.
-    statistics : Statistics
-        The statistics that the log would hold.
-    page_rows : float
-        Rows of a page.
-    """
+    """A table that is not written."""
 
     spaces: dict[str, Transformation]
     placed: Assignment
     packed: PackedFiles
+    # The statistics that the log would hold.
     statistics: Statistics
     page_rows: float
 

@@ -39,8 +39,6 @@ from qbeast_core.table.write.creation import MOST_CREATIONS, goes_on, target_onc
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied, report_progress
 from qbeast_core.table.write.plan import prepare, rows_intent
 
-__all__ = ["WriteResult", "write_rows"]
-
 
 def write_rows(
     source: Source,
@@ -50,21 +48,7 @@ def write_rows(
     *,
     engine: Engine = MEMORY,
 ) -> WriteResult:
-    """Write the rows of a source; see `qbeast.write_table` for what the options mean and what is raised.
-
-    Parameters
-    ----------
-    source : Source
-        The rows.
-    path : str or path-like
-        Folder or address of the table.
-    options : WriteOptions
-        What is asked for.
-    runtime : Runtime
-        Clock and ids.
-    engine : Engine
-        Who moves the rows; this process by default.
-    """
+    """Write the rows of a source; see `qbeast.write_table` for what the options mean and what is raised."""
     check_options(options)
     uri = resolve_location(path)
     refuse_forked(uri)

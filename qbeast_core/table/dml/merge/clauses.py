@@ -12,16 +12,14 @@ from qbeast_core.errors import InvalidInputError, refuse
 from qbeast_core.hints import Message, did_you_mean, named
 from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of
 
-__all__ = ["Clauses", "MergeConditions", "WhenMatched", "WhenNew", "WhenNotMatchedBySource"]
-
+# What becomes of rows that match one of the source.
 WhenMatched: TypeAlias = Literal["update", "delete", "ignore"]
-"""What becomes of rows that match one of the source."""
 
+# What becomes of rows of the source that match none of the table.
 WhenNew: TypeAlias = Literal["insert", "ignore"]
-"""What becomes of rows of the source that match none of the table."""
 
+# What becomes of rows of the table that match none of the source.
 WhenNotMatchedBySource: TypeAlias = Literal["delete", "ignore"]
-"""What becomes of rows of the table that match none of the source."""
 
 _IDLE = "ignore"
 
@@ -60,28 +58,14 @@ class Clauses:
         return updates or (self.when_not_matched == "insert" and self.insert is None)
 
     def columns_needed(self, schema: pl.Schema, source: Collection[str]) -> list[str]:
-        """Return the columns of the table that the source has to have, in the table's types.
-
-        Parameters
-        ----------
-        schema : polars.Schema
-            The table's columns.
-        source : collection of str
-            Columns of the source. With ``schema_mode="merge"`` rows that match keep what it does not have.
-        """
+        """Return the columns of the table that the source has to have, in the table's types."""
         if not self.needs_every_column:
             return list(self.keys)
         inserts = self.when_not_matched == "insert" and self.insert is None
         return [name for name in schema if self.schema_mode is None or inserts or name in source]
 
     def check(self, schema: pl.Schema) -> None:
-        """Refuse options that cannot be meant for a table of these columns.
-
-        Raises
-        ------
-        InvalidInputError
-            Naming the option.
-        """
+        """Refuse options that cannot be meant for a table of these columns."""
         _check_choice("when_matched", self.when_matched, WhenMatched)
         _check_choice("when_not_matched", self.when_not_matched, WhenNew)
         if self.schema_mode not in (None, "merge"):
@@ -127,18 +111,7 @@ class Clauses:
             )
 
     def conditions(self, schema: pl.Schema, source: pl.Schema) -> MergeConditions:
-        """Understand the conditions.
-
-        Parameters
-        ----------
-        schema, source : polars.Schema
-            Columns of the table, and of the source.
-
-        Raises
-        ------
-        InvalidInputError
-            See `qbeast_core.table.data.expressions.condition_of`.
-        """
+        """Understand the conditions."""
         alone = pl.Schema({self.source_name: pl.Struct(source)})
         both = pl.Schema({**schema, **alone})
         return MergeConditions(
@@ -168,23 +141,15 @@ class Clauses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergeConditions:
-    """Which of the rows that match, that are new, that do not match, are meant.
+    """Which of the rows that match, that are new, that do not match, are meant."""
 
-    Attributes
-    ----------
-    matched : Condition
-        Rows that match: to update, or to delete.
-    delete : Condition or None
-        Those among them to delete instead.
-    new : Condition
-        Rows of the source that match none.
-    not_matched : Condition
-        Rows of the table that match none.
-    """
-
+    # Rows that match: to update, or to delete.
     matched: Condition
+    # Those among them to delete instead.
     delete: Condition | None
+    # Rows of the source that match none.
     new: Condition
+    # Rows of the table that match none.
     not_matched: Condition
 
     def columns_of_rows(self, schema: pl.Schema) -> list[str]:

@@ -16,24 +16,16 @@ from qbeast_core.table.dml.merge.rules import MergeRules
 from qbeast_core.table.read.scan_task import RowFilter
 from qbeast_core.tree.columns import frame_weights
 
-__all__ = ["KeyColumn", "KeyDigest", "digest_of", "key_filter", "key_hashes", "key_nodes", "merge_digests"]
-
 _MOST_VALUES: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyColumn:
-    """The values of one column, nulls aside.
+    """The values of one column, nulls aside."""
 
-    Attributes
-    ----------
-    values : polars.Series
-        All of them, each once, ascending; or the least and the greatest.
-    exact : bool
-        Whether it is all of them.
-    """
-
+    # All of them, each once, ascending; or the least and the greatest.
     values: pl.Series
+    # Whether it is all of them.
     exact: bool
 
     @staticmethod
@@ -47,38 +39,17 @@ class KeyColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyDigest:
-    """What is known of the keys.
-
-    Attributes
-    ----------
-    rows : int
-        How many rows there are.
-    hash_sum : int
-        Sum of the hashes of their keys.
-    columns : tuple of KeyColumn
-        One for each column to match by.
-    """
+    """What is known of the keys."""
 
     rows: int
+    # Sum of the hashes of their keys.
     hash_sum: int
+    # One for each column to match by.
     columns: tuple[KeyColumn, ...]
 
 
 def digest_of(rules: MergeRules, rows: pl.DataFrame) -> KeyDigest:
-    """Return what is known of the keys of some rows.
-
-    Parameters
-    ----------
-    rules : MergeRules
-        What to do.
-    rows : polars.DataFrame
-        The columns to match by, as they came.
-
-    Raises
-    ------
-    SchemaMismatchError
-        If they do not fit the table.
-    """
+    """Return what is known of the keys of some rows."""
     names = rules.clauses.keys
     keys = rules.fit_keys(rows)
     columns = tuple(KeyColumn.of(keys[name]) for name in names)
@@ -86,13 +57,7 @@ def digest_of(rules: MergeRules, rows: pl.DataFrame) -> KeyDigest:
 
 
 def merge_digests(digests: Sequence[KeyDigest]) -> KeyDigest:
-    """Return what is known of the keys of all parts.
-
-    Parameters
-    ----------
-    digests : sequence of KeyDigest
-        At least one.
-    """
+    """Return what is known of the keys of all parts."""
     columns = [
         KeyColumn.of(pl.concat([one.values for one in parts]), exact=all(one.exact for one in parts))
         for parts in zip(*(digest.columns for digest in digests), strict=True)
@@ -105,15 +70,6 @@ def merge_digests(digests: Sequence[KeyDigest]) -> KeyDigest:
 def key_hashes(rows: pl.DataFrame, names: Sequence[str]) -> npt.NDArray[np.uint32]:
     """Return a number for each row, the same for rows with equal keys: on every machine, of every process.
 
-    Parameters
-    ----------
-    rows : polars.DataFrame
-        With the columns, of the table's types.
-    names : sequence of str
-        Columns to match by.
-
-    Examples
-    --------
     >>> found = key_hashes(pl.DataFrame({"a": [0.0, -0.0], "b": [True, True]}), ["a", "b"])
     >>> bool(found[0] == found[1])
     True

@@ -17,13 +17,11 @@ from qbeast_core.table.dml.count_rows import AT_ONCE
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 
-__all__ = ["ROW", "SOURCE_ROW", "MatchRows", "Verdict", "join_keys", "judge"]
-
+# Name of a column that numbers the rows of the table that are looked at.
 ROW: Final = own_column("row")
-"""Name of a column that numbers the rows of the table that are looked at."""
 
+# Name of a column that numbers the rows of the source.
 SOURCE_ROW: Final = own_column("source_row")
-"""Name of a column that numbers the rows of the source."""
 
 _FILE: Final = own_column("file")
 _SAME: Final = own_column("same")
@@ -32,44 +30,17 @@ _FATE: Final = own_column("is_updated")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchRows:
-    """Matches the rows of some files with those of a source.
-
-    Attributes
-    ----------
-    files : TableFiles
-        Where they are.
-    keep : RowFilter
-        The keys, and what the conditions look at.
-    source : polars.DataFrame
-        As for `judge`.
-    clauses, conditions : Clauses, MergeConditions
-        What to do.
-    """
+    """Matches the rows of some files with those of a source."""
 
     files: TableFiles = field(repr=False)
+    # The keys, and what the conditions look at.
     keep: RowFilter
     source: pl.DataFrame = field(repr=False)
     clauses: Clauses
     conditions: MergeConditions
 
     def __call__(self, parts: Sequence[FileParts]) -> tuple[I64Array, I64Array]:
-        """Return the rows of the source that match, and how many rows of each file change, go, go for want of a match.
-
-        Parameters
-        ----------
-        parts : sequence of FileParts
-            What is opened of each file.
-
-        Returns
-        -------
-        tuple of ndarray
-            Numbers of rows of the source; counts as of `Verdict`, shape (3, files).
-
-        Raises
-        ------
-        InvalidInputError
-            A row would be changed by several rows of the source.
-        """
+        """Return the source rows that match, and per file the rows updated, deleted, and deleted without a match."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             frames = list(pool.map(self._read, range(len(parts)), parts))
         rows = pl.concat(frames).with_row_index(ROW)
@@ -85,41 +56,19 @@ class MatchRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """What becomes of some rows of the table.
+    """What becomes of some rows of the table."""
 
-    Attributes
-    ----------
-    updated : polars.DataFrame
-        Those that change, each with the row of the source that it matches.
-    deleted, not_matched : polars.DataFrame
-        Those that match and go, and those that go because they do not match.
-    matched : polars.Series
-        Numbers of the rows of the source that match here.
-    """
-
+    # Those that change, each with the row of the source that it matches.
     updated: pl.DataFrame
+    # Those that match and go, and those that go because they do not match.
     deleted: pl.DataFrame
     not_matched: pl.DataFrame
+    # Numbers of the rows of the source that match here.
     matched: pl.Series
 
 
 def judge(rows: pl.DataFrame, source: pl.DataFrame, clauses: Clauses, conditions: MergeConditions) -> Verdict:
-    """Decide about rows.
-
-    Parameters
-    ----------
-    rows : polars.DataFrame
-        Of the table, numbered by `ROW`: the keys, and what the conditions look at.
-    source : polars.DataFrame
-        Its keys, row numbers as `SOURCE_ROW`, and the row as a whole if a condition looks at it.
-    clauses, conditions : Clauses, MergeConditions
-        What to do.
-
-    Raises
-    ------
-    InvalidInputError
-        A row would be changed by several rows of the source.
-    """
+    """Decide about rows."""
     keys = list(clauses.keys)
     pairs = join_keys(rows, source, keys, how="inner", maintain_order="left_right")
     goes = pl.repeat(clauses.when_matched == "delete", pairs.height, dtype=pl.Boolean, eager=True)
@@ -150,8 +99,6 @@ def join_keys(
 ) -> pl.DataFrame:
     """Join rows where all keys are equal: a null equals nothing, NaN equals NaN, and 0.0 equals -0.0.
 
-    Examples
-    --------
     >>> nan = pl.DataFrame({"a": [float("nan")]})
     >>> join_keys(nan, nan, ["a"], how="inner").height
     1

@@ -24,8 +24,6 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["Merge"]
-
 _SPELLING: Final = {
     "numCopiedRows": "numTargetRowsCopied",
     "numAddedFiles": "numTargetFilesAdded",

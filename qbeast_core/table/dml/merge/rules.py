@@ -20,35 +20,20 @@ from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.tasks.row_change import ChangeByFile
 from qbeast_core.table.engine.tasks.stored_rows import load_rows
 
-__all__ = ["MergeRules", "MergedFiles", "MergedRows", "fit_source"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergeRules:
-    """What a merge does to rows of one version.
-
-    Attributes
-    ----------
-    schema_json : str
-        The table's Delta schema.
-    schema : polars.Schema
-        The same as Polars types.
-    clauses, conditions : Clauses, MergeConditions
-        What to do.
-    updates : Assignments or None
-        What rows that match are set to; None: to nothing.
-    inserts : Assignments or None
-        What new rows consist of; None: of the source's columns.
-    source_schema : polars.Schema
-        Of rows of the source as `fit` returns them.
-    """
+    """What a merge does to rows of one version."""
 
     schema_json: str = field(repr=False)
     schema: pl.Schema
     clauses: Clauses
     conditions: MergeConditions
+    # What rows that match are set to; None: to nothing.
     updates: Assignments | None
+    # What new rows consist of; None: of the source's columns.
     inserts: Assignments | None
+    # Of rows of the source as `fit` returns them.
     source_schema: pl.Schema
 
     @property
@@ -61,13 +46,7 @@ class MergeRules:
         return _fitted(keys, self.clauses.keys, self.schema_json, self.schema)
 
     def fit(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return rows of the source; columns that the table has too, as far as they are used, are of its types.
-
-        Raises
-        ------
-        SchemaMismatchError
-            Whatever does not fit is listed.
-        """
+        """Return rows of the source; columns that the table has too, as far as they are used, are of its types."""
         return fit_source(rows, self.clauses, self.schema_json, self.schema)
 
     def match_columns(self) -> list[str]:
@@ -132,17 +111,10 @@ def _fitted(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergedRows:
-    """Rows of the table as a merge leaves them.
-
-    Attributes
-    ----------
-    rules : MergeRules
-        What to do.
-    source : polars.DataFrame
-        Of `MergeRules.numbered`, whole: at least all rows that match one of those that are changed.
-    """
+    """Rows of the table as a merge leaves them."""
 
     rules: MergeRules
+    # Of `MergeRules.numbered`, whole: at least all rows that match one of those that are changed.
     source: pl.DataFrame = field(repr=False)
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -159,23 +131,13 @@ class MergedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergedFiles(ChangeByFile):
-    """Rows of the table as a merge leaves them, where the rows of the source are stored by the file they match in.
-
-    Attributes
-    ----------
-    rules : MergeRules
-        What to do.
-    uri : str
-        The table.
-    storage_options : Mapping
-        For its store.
-    stored : mapping of str to str
-        By the path of each file of which rows change or go: where the rows of the source are that match one of it.
-    """
+    """Rows of the table as a merge leaves them, where the rows of the source are stored by the file they match in."""
 
     rules: MergeRules
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
+    # By the path of each file of which rows change or go: where the rows of the source are that match one of
+    # it.
     stored: Mapping[str, str] = field(repr=False)
 
     def of_file(self, path: str) -> _MergedFile | None:

@@ -11,27 +11,9 @@ from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.snapshot.evolved import with_schema
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-__all__ = ["evolved"]
-
 
 def evolved(snapshot: Snapshot, source: pl.DataFrame, clauses: Clauses) -> Snapshot:
-    """Return the table as a merge with ``schema_mode="merge"`` sees it; the version itself without.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The table.
-    source : polars.DataFrame
-        The source; its rows do not matter. A column of nulls alone has no type to bring.
-    clauses : Clauses
-        What the merge does. Where it takes rows of the source as they are, all their columns come; else those that
-        values are given for.
-
-    Raises
-    ------
-    SchemaMismatchError
-        A new column's name differs from another one in case alone, or is one that Delta cannot have.
-    """
+    """Return the table as a merge with ``schema_mode="merge"`` sees it; the version itself without."""
     if clauses.schema_mode is None:
         return snapshot
     named = {*(clauses.update or ()), *(clauses.insert or ())}

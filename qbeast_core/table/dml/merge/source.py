@@ -24,36 +24,23 @@ from qbeast_core.table.engine.tasks.stored_rows import StoredRows
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
 
-__all__ = ["MOST_ROWS_MATCHED", "FoundMatches", "FrameMergeSource", "MergeSource", "scan_plan"]
-
+# Rows of the table that are matched at once, at most: joining them is worth the while.
 MOST_ROWS_MATCHED: Final = 1 << 22
-"""Rows of the table that are matched at once, at most: joining them is worth the while."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundMatches:
-    """What a merge finds in a version.
+    """What a merge finds in a version."""
 
-    Attributes
-    ----------
-    matches : Matches
-        Files with rows that change or go.
-    counts : ndarray of int64, shape (3, files)
-        Rows of each file of `matches` that change, that match and go, and that go because they do not match.
-    any_matched : bool
-        Whether a row of the source matches, whether a row changes for it or not.
-    change : callable or ChangeByFile
-        What becomes of the rows of these files.
-    added : polars.DataFrame or StoredRows or None
-        Rows that come, of the table's columns and types.
-    source_rows : int
-        Rows of the source.
-    """
-
+    # Files with rows that change or go.
     matches: Matches
+    # Rows of each file of `matches` that change, that match and go, and that go because they do not match.
     counts: I64Array
+    # Whether a row of the source matches, whether a row changes for it or not.
     any_matched: bool
+    # What becomes of the rows of these files.
     change: RowChange | ChangeByFile
+    # Rows that come, of the table's columns and types.
     added: pl.DataFrame | StoredRows | None
     source_rows: int
 
@@ -73,41 +60,16 @@ class MergeSource(Protocol):
 
         Of files that can hold no row to look at, by statistics or cubes, nothing is read; of the others the keys and
         what the conditions look at.
-
-        Parameters
-        ----------
-        rules : MergeRules
-            What to do.
-        reader : Reader
-            Of the version.
-        engine : Engine
-            Who reads files.
-        among : ndarray of bool, shape (files,), optional
-            Files to look at; all by default.
-
-        Raises
-        ------
-        InvalidInputError
-            A row would be changed by several rows of the source.
-        SchemaMismatchError
-            A row of the source does not fit the table.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrameMergeSource:
-    """Rows in memory.
-
-    Attributes
-    ----------
-    frame : polars.DataFrame
-        As `qbeast_core.table.data.frames.to_frame` gives them.
-    rows_at_once : int
-        Rows of the table that there is room for beside them.
-    """
+    """Rows in memory."""
 
     frame: pl.DataFrame
+    # Rows of the table that there is room for beside them.
     rows_at_once: int = MOST_ROWS_MATCHED
 
     @property
@@ -143,17 +105,7 @@ class FrameMergeSource:
 
 
 def scan_plan(rules: MergeRules, reader: Reader, keys: Sequence[Node]) -> ScanPlan:
-    """Plan what to open: what can hold matches, and what can hold rows that go for want of one.
-
-    Parameters
-    ----------
-    rules : MergeRules
-        What to do.
-    reader : Reader
-        Of the version.
-    keys : sequence of Node
-        Of each key, what the source has of it.
-    """
+    """Plan what to open: what can hold matches, and what can hold rows that go for want of one."""
     not_matched = rules.conditions.not_matched
     nodes = [all_of(keys)]
     if rules.clauses.when_not_matched_by_source == "delete":

@@ -49,8 +49,6 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import file_parts
 
-__all__ = ["StreamMergeSource", "local_merge_source"]
-
 _COPIES: Final = 8  # of a source that is held: fitted, joined with rows of the table, put into their columns
 _MATCHED_BYTES: Final = 384  # of the budget for a row of the table whose keys are read and joined
 _LEAST_ROWS_MATCHED: Final = 1 << 12
@@ -61,15 +59,7 @@ _ROW: Final = own_column("source_number")
 
 
 def local_merge_source(source: Source, engine: LocalEngine) -> MergeSource:
-    """Return the rows of a merge, in memory where they are few.
-
-    Parameters
-    ----------
-    source : Source
-        What the merge was given.
-    engine : LocalEngine
-        Of the call; keeps rows that can be read once.
-    """
+    """Return the rows of a merge, in memory where they are few."""
     taken = engine.taken(source, copies=_COPIES)
     if isinstance(taken, FrameSource):
         room = engine.budget.memory_bytes // _MATCHED_BYTES
@@ -79,17 +69,11 @@ def local_merge_source(source: Source, engine: LocalEngine) -> MergeSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamMergeSource:
-    """Rows in batches, which have to be the same when they are read again.
-
-    Attributes
-    ----------
-    stream : StreamSource
-        The rows.
-    spill : Spill
-        Where they meet those of the table; what is left there goes with its folder, or when rows are matched again.
-    """
+    """Rows in batches, which have to be the same when they are read again."""
 
     stream: StreamSource
+    # Where they meet those of the table; what is left there goes with its folder, or when rows are matched
+    # again.
     spill: Spill
     _stored: list[str] = field(default_factory=list[str], init=False, repr=False)
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["map_ahead"]
-
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
 
@@ -18,17 +16,6 @@ def map_ahead(
 ) -> Generator[AnswerT]:
     """Yield the answers in the order of the items, of which few more are taken than answers were.
 
-    Parameters
-    ----------
-    call : callable
-        What it raises is raised here; calls that have not begun are then left out.
-    items : iterable
-        Taken by the caller's thread.
-    at_once : int
-        Calls at the same time.
-
-    Examples
-    --------
     >>> list(map_ahead(abs, iter([-1, 2, -3]), at_once=2))
     [1, 2, 3]
     """

@@ -13,20 +13,12 @@ import pyarrow as pa
 
 from qbeast_core.io.encodings import choose_dictionary, is_few
 
-__all__ = ["Codes", "TooManyValuesError", "columns_to_code"]
-
 _MOST_VALUES: Final = 1 << 16
 _MOST_BYTES: Final = 4 << 20
 
 
 class TooManyValuesError(Exception):
-    """A column has more distinct values than are kept in memory.
-
-    Attributes
-    ----------
-    name : str
-        The column.
-    """
+    """A column has more distinct values than are kept in memory."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -34,15 +26,7 @@ class TooManyValuesError(Exception):
 
 
 def columns_to_code(rows: pl.DataFrame, *, besides: Collection[str]) -> list[str]:
-    """Return the columns that data files would dictionary encode, of types that take much more than a code.
-
-    Parameters
-    ----------
-    rows : polars.DataFrame
-        Some of the rows.
-    besides : collection of str
-        Columns to leave as they are.
-    """
+    """Return the columns that data files would dictionary encode, of types that take much more than a code."""
     large = rows.select(
         [name for name, dtype in rows.schema.items() if name not in besides and _is_large(dtype)]
     )
@@ -52,24 +36,6 @@ def columns_to_code(rows: pl.DataFrame, *, besides: Collection[str]) -> list[str
 class Codes:
     """Numbers for the values of some columns, the same ones in all batches; for many threads. Null stays null.
 
-    Parameters
-    ----------
-    schema : polars.Schema
-        Of the rows.
-    names : sequence of str
-        Columns to code.
-    most_bytes : int
-        Of all values together; never more than 4 MiB.
-
-    Attributes
-    ----------
-    names : list of str
-        Columns that are coded.
-    schema : polars.Schema
-        Of the rows when they are coded.
-
-    Examples
-    --------
     >>> rows = pl.DataFrame({"a": ["x", "y", None, "x"], "b": range(4)})
     >>> codes = Codes(rows.schema, ["a"], most_bytes=100)
     >>> coded = codes.code(rows)
@@ -88,13 +54,7 @@ class Codes:
         self._values = {name: _arrow(pl.Series([], dtype=schema[name])) for name in names}
 
     def code(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return rows with codes instead of values.
-
-        Raises
-        ------
-        TooManyValuesError
-            If there are more values than the codes tell apart, 65,536 of a column, or than may be kept.
-        """
+        """Return rows with codes instead of values."""
         return rows.with_columns([self._code(rows[name]) for name in self._values])
 
     def of_file(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, pl.Series]]:

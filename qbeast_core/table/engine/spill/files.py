@@ -18,17 +18,6 @@ from qbeast_core.table.engine.spill.ahead import map_ahead
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.stream import within
 
-__all__ = [
-    "LoadedRows",
-    "PlacedBatch",
-    "SpilledRange",
-    "SpilledRows",
-    "as_it_is",
-    "sampled",
-    "scatter",
-    "spool",
-]
-
 BatchT = TypeVar("BatchT")
 
 _KEYS: Final = "sort key"  # the last column, found by its place: others may have any name
@@ -52,17 +41,7 @@ def as_it_is(batch: PlacedBatch) -> PlacedBatch:
 
 
 class SpilledRows:
-    """Rows of one source as they came, see `qbeast_core.table.engine.stream.StreamSource`.
-
-    Parameters
-    ----------
-    folder : SpillFolder
-        Where they are.
-    path : str
-        Their file.
-    empty : polars.DataFrame
-        No rows, of their columns.
-    """
+    """Rows of one source as they came, see `qbeast_core.table.engine.stream.StreamSource`."""
 
     is_one_shot = False
 
@@ -78,17 +57,7 @@ class SpilledRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedRows:
-    """Rows that were read back, to be taken in any order; see `RowsToPlace`.
-
-    Attributes
-    ----------
-    table : pyarrow.Table
-        The rows.
-    keys : ndarray of uint64
-        Their sort keys.
-    schema : polars.Schema
-        Of the rows.
-    """
+    """Rows that were read back, to be taken in any order; see `RowsToPlace`."""
 
     table: Any
     keys: U64Array
@@ -112,26 +81,14 @@ class LoadedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpilledRange:
-    """The rows of one range of sort keys; read once, then deleted.
-
-    Attributes
-    ----------
-    folder : SpillFolder
-        Where they are.
-    path : str
-        Their file.
-    starts : ndarray of uint64, shape (files,)
-        Sort keys that the data files to write begin at, the first one for all below it too.
-    schema : polars.Schema
-        Of the rows.
-    size_bytes : int
-        Of the rows in memory, about.
-    """
+    """The rows of one range of sort keys; read once, then deleted."""
 
     folder: SpillFolder
     path: str
+    # Sort keys that the data files to write begin at, the first one for all below it too.
     starts: U64Array
     schema: pl.Schema
+    # Of the rows in memory, about.
     size_bytes: int
 
     def loads(self, *, size_bytes: int | None = None) -> Iterator[LoadedRows]:
@@ -165,24 +122,7 @@ class SpilledRange:
 def spool(
     batches: Iterable[pl.DataFrame], empty: pl.DataFrame, folder: SpillFolder, told: Callable[[int], None]
 ) -> SpilledRows:
-    """Write the rows of a source that can be read once, so that they can be read again.
-
-    Parameters
-    ----------
-    batches : iterable of polars.DataFrame
-        Of the same columns each.
-    empty : polars.DataFrame
-        No rows, of these columns.
-    folder : SpillFolder
-        Where to.
-    told : callable
-        Of the bytes written.
-
-    Raises
-    ------
-    StorageError
-        If the disk is full, or files cannot be written there.
-    """
+    """Write the rows of a source that can be read once, so that they can be read again."""
     path = folder.new_path()
     with _Writer(folder, path, told, _SMALL) as writer:
         writer.write(_table(empty))
@@ -198,19 +138,6 @@ def sampled(
 
     Of many batches some are looked at, for that costs by the batch.
 
-    Parameters
-    ----------
-    batches : iterable of polars.DataFrame
-        The rows.
-    found : list of polars.DataFrame
-        Grows by the copies, while batches are taken.
-    total : int
-        Rows of all batches.
-    rows : int
-        About so many are copied.
-
-    Examples
-    --------
     >>> found = []
     >>> parts = list(sampled([pl.DataFrame({"x": range(100)})] * 3, found, total=300, rows=6))
     >>> len(parts), pl.concat(found)["x"].to_list()
@@ -239,34 +166,7 @@ def scatter(
     at_once: int,
     buffer_bytes: int,
 ) -> list[SpilledRange]:
-    """Write rows to a spill file for each range of sort keys.
-
-    Parameters
-    ----------
-    batches : iterable
-        The rows.
-    placed : callable
-        Gives those of a batch with their sort keys; called in threads.
-    starts : sequence of ndarray of uint64
-        For each range the sort keys that its data files begin at, ascending over all ranges.
-    schema : polars.Schema
-        Of the rows.
-    folder : SpillFolder
-        Where to.
-    told : callable
-        Of the bytes written.
-    packed : bool
-        Whether to spare the disk.
-    at_once : int
-        Batches that are placed at the same time.
-    buffer_bytes : int
-        Of each file, that are written at once.
-
-    Raises
-    ------
-    StorageError
-        If the disk is full, or files cannot be written there.
-    """
+    """Write rows to a spill file for each range of sort keys."""
     options = _FAST if packed else _PLAIN
     firsts = np.array([some[0] for some in starts[1:]], np.uint64)
     paths = [folder.new_path() for _ in starts]

@@ -15,8 +15,6 @@ from qbeast_core.errors import StorageError
 from qbeast_core.hints import Message, argument
 from qbeast_core.io.temporary_folder import TemporaryFolder
 
-__all__ = ["SpillFolder"]
-
 _PREFIX: Final = "qbeast-spill-"
 
 
@@ -24,16 +22,6 @@ class SpillFolder:
     """A new folder below `parent`, locked as long as this process lives or until it is closed.
 
     Folders that killed processes of the same user left there are removed first.
-
-    Parameters
-    ----------
-    parent : path-like or None
-        A folder that is there; None: the system's place for temporary files.
-
-    Raises
-    ------
-    StorageError
-        If there is no such folder, or nothing can be written to it.
     """
 
     def __init__(self, parent: str | os.PathLike[str] | None) -> None:
@@ -58,13 +46,7 @@ class SpillFolder:
 
     @contextmanager
     def writing(self) -> Generator[None]:
-        """Say of an error of the system what it is about: the folder, not the table.
-
-        Raises
-        ------
-        StorageError
-            The disk is full, or files cannot be written or read there.
-        """
+        """Say of an error of the system what it is about: the folder, not the table."""
         try:
             yield
         except StorageError:

@@ -41,8 +41,6 @@ from qbeast_core.table.engine.tasks.placed_files import (
 )
 from qbeast_core.tree.summary import IndexSummary, merge_summaries
 
-__all__ = ["Spill", "spilled_rows"]
-
 BatchT = TypeVar("BatchT")
 
 _MOST_OPEN: Final = 256
@@ -57,17 +55,7 @@ _FILLED: Final = 0.8  # of what a writer may load: the parts of a cut are not of
 
 
 class Spill:
-    """What rows are moved by: the memory there is, and a place on a disk.
-
-    Parameters
-    ----------
-    folder : SpillFolder
-        Where rows are put.
-    budget : Budget
-        What may be held of them.
-    told : callable
-        Of bytes that were put there.
-    """
+    """What rows are moved by: the memory there is, and a place on a disk."""
 
     def __init__(self, folder: SpillFolder, budget: Budget, told: Callable[[int], None]) -> None:
         self.folder, self.budget, self.told = folder, budget, told
@@ -117,21 +105,7 @@ def spilled_rows(
     *,
     row_bytes: float,
 ) -> Rows:
-    """Return the rows of a stream, moved through temporary files.
-
-    Parameters
-    ----------
-    stream : StreamSource
-        That can be read again.
-    target : FileTarget
-        What the rows become.
-    spill : Spill
-        By what.
-    progress : callable or None
-        Told of every step.
-    row_bytes : float
-        Of a row in memory, about.
-    """
+    """Return the rows of a stream, moved through temporary files."""
     texts = sum(
         isinstance(dtype, pl.String | pl.Binary) or dtype.is_nested()
         for dtype in target.shape.schema.dtypes()

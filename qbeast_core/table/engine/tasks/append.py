@@ -30,29 +30,17 @@ from qbeast_core.tree.outside import rows_outside
 from qbeast_core.tree.pack import page_rows_for, rows_per_file
 from qbeast_core.tree.plan import plan_index
 
-__all__ = ["AppendTask", "AppendedPart"]
-
 _MOST_WRITERS: Final = 4  # other tasks write beside this one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AppendedPart:
-    """What one part wrote: invisible files, until a commit names them.
+    """What one part wrote: invisible files, until a commit names them."""
 
-    Attributes
-    ----------
-    version : int
-        The version that was looked at.
-    revision : Revision or None
-        What `indexed` is indexed in.
-    indexed, staged : tuple of AddFile
-        Files with blocks still to be spelled, and files without index.
-    rows : int
-        Rows in all of them.
-    """
-
+    # The version that was looked at.
     version: int
     revision: Revision | None
+    # Files with blocks still to be spelled, and files without index.
     indexed: tuple[AddFile, ...]
     staged: tuple[AddFile, ...]
     rows: int
@@ -65,50 +53,18 @@ class AppendedPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AppendTask:
-    """What a task must know of the table it appends to. It pickles; its size is that of the tree's outline.
+    """What a task must know of the table it appends to. It pickles; its size is that of the tree's outline."""
 
-    Attributes
-    ----------
-    target : FileTarget
-        Where files go; local tables by absolute paths.
-    version : int
-        What was looked at.
-    indexed : tuple of str
-        Indexed columns, in order.
-    revision : Revision or None
-        To index in; None: the table has no real revision yet, and all rows are staged.
-    tree : ExistingTree or None
-        The revision's live tree.
-    """
-
+    # Where files go; local tables by absolute paths.
     target: FileTarget
     version: int
     indexed: tuple[str, ...]
+    # To index in; None: the table has no real revision yet, and all rows are staged.
     revision: Revision | None = field(repr=False)
     tree: ExistingTree | None = field(repr=False)
 
     def write(self, data: FrameLike, runtime: Runtime) -> AppendedPart:
-        """Write some of the rows: planned for themselves, on the table as it was looked at.
-
-        Parameters
-        ----------
-        data : FrameLike
-            Rows that fit in memory.
-        runtime : Runtime
-            Clock and ids, unique among all tasks and their attempts.
-
-        Returns
-        -------
-        AppendedPart
-            For `qbeast_core.table.write.append.publish_parts`.
-
-        Raises
-        ------
-        SchemaMismatchError
-            If a row does not fit, say a null where there may be none.
-        StorageError
-            If the store refuses. Files of this part are deleted as far as the store lets us.
-        """
+        """Write some of the rows: planned for themselves, on the table as it was looked at."""
         frame = self.target.shape.fit(data)
         settings = FileSettings.of(
             frame, self.indexed, self.target.configuration, dialect=self.target.dialect

@@ -22,62 +22,33 @@ from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 from qbeast_core.tree.columns import frame_weights
 
-__all__ = ["ChangeFile", "FileToChange"]
-
 _PLACE: Final = own_column("place")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileToChange:
-    """A live file.
-
-    Attributes
-    ----------
-    parts : FileParts
-        All of it.
-    change : callable
-        What becomes of its rows.
-    blocks : tuple of Block
-        As the log has them, in the order of the file.
-    """
+    """A live file."""
 
     parts: FileParts
     change: RowChange
+    # As the log has them, in the order of the file.
     blocks: tuple[Block, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeFile:
-    """Writes a file again with its rows changed, if each stays where it is; picklable.
-
-    Attributes
-    ----------
-    files : TableFiles
-        Where the table's files are.
-    keep : RowFilter
-        Reads all columns of all rows.
-    target : FileTarget
-        Where the new file goes.
-    revision : Revision
-        That it is indexed in.
-    operation : str
-        With which the new file's name begins, so that it can be found where nobody was told of it.
-    """
+    """Writes a file again with its rows changed, if each stays where it is; picklable."""
 
     files: TableFiles = field(repr=False)
+    # Reads all columns of all rows.
     keep: RowFilter
     target: FileTarget
     revision: Revision
+    # With which the new file's name begins, so that it can be found where nobody was told of it.
     operation: str
 
     def __call__(self, file: FileToChange) -> AddFile | None:
-        """Write the file; None, and nothing is written, if a row goes or an indexed value changes.
-
-        Raises
-        ------
-        StorageError
-            If a store refuses.
-        """
+        """Write the file; None, and nothing is written, if a row goes or an indexed value changes."""
         held: list[pl.DataFrame] = []
         for rows in _first_alone(read_parts(file.parts, self.keep, self.files)):
             changed = self._changed(rows, file.change)

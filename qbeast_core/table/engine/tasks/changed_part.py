@@ -10,25 +10,15 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.table.engine.tasks.row_change import ChangeByFile, RowChange
 from qbeast_core.tree.outside import rows_outside
 
-__all__ = ["ChangedPart", "changed_part"]
-
 
 @dataclass(frozen=True, slots=True)
 class ChangedPart:
-    """What becomes of rows, without those that lie in the space of a revision, or without those outside.
+    """What becomes of rows, without those that lie in the space of a revision, or without those outside."""
 
-    Attributes
-    ----------
-    change : callable or None
-        What becomes of all of them; None: they stay as they are.
-    revision : Revision
-        With the space.
-    outside : bool
-        Whether the rows outside are kept.
-    """
-
+    # What becomes of all of them; None: they stay as they are.
     change: RowChange | None
     revision: Revision
+    # Whether the rows outside are kept.
     outside: bool
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:

@@ -17,8 +17,6 @@ from qbeast_core.tree.columns import frame_weights
 from qbeast_core.tree.outline import Outline
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, summarise
 
-__all__ = ["PlaceTask", "SummaryTask", "nodes_and_weights", "sort_keys"]
-
 _NO_RULES: Final = '{"fields":[]}'
 _BIAS: Final = 1 << 31
 _WEIGHT_BITS: Final = np.uint64(32)
@@ -27,37 +25,14 @@ _WEIGHT_MASK: Final = np.uint64((1 << 32) - 1)
 
 @dataclass(frozen=True, slots=True)
 class SummaryTask:
-    """Summarises rows of the indexed columns; picklable.
-
-    Parameters
-    ----------
-    schema : polars.Schema
-        The indexed columns in order, of the table's types.
-    cube_size : int, optional
-        Rows that a cube will aim at, where that is known: how large a sample has to be.
-    limits : SampleLimits
-        How large a summary may be: the same for parts and for what they merge to.
-    """
+    """Summarises rows of the indexed columns; picklable."""
 
     schema: pl.Schema
     cube_size: int | None = None
     limits: SampleLimits = DOMAIN_LIMITS
 
     def summarise(self, rows: ArrowStream | pl.DataFrame, *, first_row: int) -> IndexSummary:
-        """Summarise one batch.
-
-        Parameters
-        ----------
-        rows : anything with ``__arrow_c_stream__``
-            The indexed columns alone, in order.
-        first_row : int
-            A number that no other row of the input has, nor the next ones have: 0 or more, below 2**63.
-
-        Returns
-        -------
-        IndexSummary
-            With a sample that a tree can be drawn from, and the sum of weights.
-        """
+        """Summarise one batch."""
         frame = RowShape(_NO_RULES, self.schema, merge=False).fit(rows)
         names = list(self.schema)
         found = summarise(frame, names, first_row=first_row, limits=self.limits)
@@ -66,29 +41,16 @@ class SummaryTask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlaceTask:
-    """Everything a worker needs; pickles to a few MB at most.
-
-    Attributes
-    ----------
-    target : FileTarget
-        Where the files go.
-    revision : Revision
-        The rows are indexed with.
-    outline : Outline
-        Where rows go.
-    file_starts : ndarray of uint64, shape (files,)
-        Sort key of the first row that each file may hold, increasing, the first one 0.
-    file_rows : int
-        Rows that a file aims at.
-    rows, weight_sum : int
-        Rows summarised, and the sum of their weights.
-    """
+    """Everything a worker needs; pickles to a few MB at most."""
 
     target: FileTarget
     revision: Revision
     outline: Outline
+    # Sort key of the first row that each file may hold, increasing, the first one 0.
     file_starts: U64Array
+    # Rows that a file aims at.
     file_rows: int
+    # Rows summarised, and the sum of their weights.
     rows: int
     weight_sum: int
 
@@ -102,18 +64,7 @@ class PlaceTask:
         return self.target.shape.fit(rows)
 
     def place(self, frame: pl.DataFrame) -> U64Array:
-        """Return the sort key of each row: rows go to files, and lie in them, in the order of their keys.
-
-        Parameters
-        ----------
-        frame : polars.DataFrame
-            Rows as `fit` gives them.
-
-        Returns
-        -------
-        ndarray of uint64, shape (rows,)
-            File ``n`` takes the keys from ``file_starts[n]`` to the next one's start.
-        """
+        """Return the sort key of each row: rows go to files, and lie in them, in the order of their keys."""
         revision = self.revision
         weights = frame_weights(frame, revision.columns)
         return sort_keys(self.outline, self.outline.place(grid_columns(frame, revision), weights), weights)

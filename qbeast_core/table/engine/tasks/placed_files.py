@@ -24,36 +24,10 @@ from qbeast_core.tree.cells import grid_columns
 from qbeast_core.tree.grid import GRID_BITS, child_codes
 from qbeast_core.tree.outline import Outline
 
-__all__ = [
-    "OrderedRows",
-    "PlacedFile",
-    "RowsToPlace",
-    "ordered_files",
-    "store_ordered",
-    "with_blocks",
-    "write_file",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedFile:
-    """A data file, and its blocks by numbers of an outline.
-
-    Parameters
-    ----------
-    add : AddFile
-        Without blocks.
-    nodes : ndarray of int32, shape (blocks,)
-        Node of each block, in the order of the file.
-    children : ndarray of int64, shape (blocks,)
-        0 for the node's own block, else 1 + the code of its nameless child.
-    min_weights : ndarray of int32, shape (blocks,)
-        Smallest weight in each block.
-    counts : ndarray of int64, shape (blocks,)
-        Rows of each block.
-    weight_sum : int
-        Sum of the weights of all rows.
-    """
+    """A data file, and its blocks by numbers of an outline."""
 
     add: AddFile
     nodes: I32Array
@@ -78,19 +52,7 @@ class RowsToPlace(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderedRows:
-    """The rows of a data file that is still to be written.
-
-    Parameters
-    ----------
-    rows : polars.DataFrame
-        In the order of the file.
-    keys : ndarray of uint64, shape (rows,)
-        Their sort keys.
-    children : ndarray of int64, shape (rows,)
-        0 for rows of the node's own block, else 1 + the code of its nameless child.
-    values : mapping of str to polars.Series
-        Of columns whose numbers are places among a few values, those; see `store_file`.
-    """
+    """The rows of a data file that is still to be written."""
 
     rows: pl.DataFrame
     keys: U64Array
@@ -99,22 +61,7 @@ class OrderedRows:
 
 
 def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
-    """Write rows of one file, sorted, under a new name; more files than one where they are too many.
-
-    Parameters
-    ----------
-    task : PlaceTask
-        By which they were placed.
-    parts : sequence of polars.DataFrame
-        Rows as `PlaceTask.fit` gives them; held in memory twice.
-    keys : sequence of ndarray of uint64
-        The sort keys of each part.
-
-    Raises
-    ------
-    StorageError
-        If the store refuses.
-    """
+    """Write rows of one file, sorted, under a new name; more files than one where they are too many."""
     joined = _Frame(pl.concat(parts, rechunk=True))
     return [store_ordered(task, file) for file in ordered_files(task, joined, np.concatenate(list(keys)))]
 
@@ -122,19 +69,7 @@ def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U6
 def ordered_files(
     task: PlaceTask, rows: RowsToPlace, keys: U64Array, *, places: I64Array | None = None
 ) -> list[OrderedRows]:
-    """Sort the rows of one file; return those of several files where they are too many.
-
-    Parameters
-    ----------
-    task : PlaceTask
-        By which they were placed.
-    rows : RowsToPlace
-        The rows, perhaps with others; no longer needed afterwards.
-    keys : ndarray of uint64
-        The sort key of each.
-    places : ndarray of int64, optional
-        Which rows are meant; all of them by default.
-    """
+    """Sort the rows of one file; return those of several files where they are too many."""
     order, keys_in_order, children = _ordered(task, rows, keys, places)
     height = len(order)
     pieces = max(round(height / task.file_rows), 1) if height > 2 * task.file_rows else 1
@@ -147,22 +82,7 @@ def ordered_files(
 
 
 def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings | None = None) -> PlacedFile:
-    """Write a file under a new name.
-
-    Parameters
-    ----------
-    task : PlaceTask
-        By which its rows were placed.
-    file : OrderedRows
-        Its rows.
-    settings : FileSettings, optional
-        How it is encoded; by default as these rows alone would have it.
-
-    Raises
-    ------
-    StorageError
-        If the store refuses.
-    """
+    """Write a file under a new name."""
     rows, keys, children = file.rows, file.keys, file.children
     nodes, weights = nodes_and_weights(task.outline, keys)
     begins: BoolArray = np.concatenate([[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])])
@@ -224,15 +144,7 @@ def _child_codes(task: PlaceTask, frame: pl.DataFrame, depths: npt.NDArray[np.ui
 
 
 def with_blocks(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:
-    """Return the files with their blocks: cubes by name, thresholds as they are now that all rows are known.
-
-    Parameters
-    ----------
-    files : sequence of PlacedFile
-        All files of a write.
-    outline : Outline
-        By which their rows were placed.
-    """
+    """Return the files with their blocks: cubes by name, thresholds as they are now that all rows are known."""
     if not files:
         return []
     nodes = np.concatenate([file.nodes for file in files])

@@ -8,10 +8,8 @@ from typing import TypeAlias
 
 import polars as pl
 
-__all__ = ["ChangeByFile", "RowChange"]
-
+# Rows in, rows out, of the same columns, the same for the same rows each time it is called; it pickles.
 RowChange: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
-"""Rows in, rows out, of the same columns, the same for the same rows each time it is called; it pickles."""
 
 
 class ChangeByFile(ABC):

@@ -14,61 +14,31 @@ from qbeast_core.io.store import Store, open_store
 from qbeast_core.spec.revision import Revision
 from qbeast_core.tree.outside import rows_outside
 
-__all__ = [
-    "SUFFIX",
-    "StoredPart",
-    "StoredRows",
-    "as_bytes",
-    "frames_of",
-    "load_rows",
-    "store_parts",
-    "store_rows",
-    "stored_by",
-]
-
+# How their names end, after the UUID of the operation and one of their own. A vacuum knows them by it.
 SUFFIX = ".rows.arrow"
-"""How their names end, after the UUID of the operation and one of their own. A vacuum knows them by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPart:
-    """Some of the rows.
+    """Some of the rows."""
 
-    Attributes
-    ----------
-    path : str
-        Of their file, below the table's root.
-    rows, size_bytes : int
-        How many, and their bytes in memory.
-    outside : bool
-        Whether they lie outside the space of the revision that was the newest when they were stored.
-    """
-
+    # Of their file, below the table's root.
     path: str
+    # How many, and their bytes in memory.
     rows: int
     size_bytes: int
+    # Whether they lie outside the space of the revision that was the newest when they were stored.
     outside: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredRows:
-    """Rows of the table's columns and types; picklable.
-
-    Attributes
-    ----------
-    uri : str
-        The table.
-    storage_options : Mapping
-        For its store.
-    parts : tuple of StoredPart
-        Where they are.
-    revision_id : int or None
-        The revision that parts are outside of.
-    """
+    """Rows of the table's columns and types; picklable."""
 
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
     parts: tuple[StoredPart, ...]
+    # The revision that parts are outside of.
     revision_id: int | None
 
     @property
@@ -111,17 +81,7 @@ def frames_of(rows: pl.DataFrame | StoredRows | None) -> Iterator[pl.DataFrame]:
 
 
 def store_rows(store: Store, rows: pl.DataFrame, *, operation: str) -> str:
-    """Store rows under a new name, and return it.
-
-    Parameters
-    ----------
-    store : Store
-        Of the table.
-    rows : polars.DataFrame
-        The rows.
-    operation : str
-        A UUID, that of whoever will look for what was stored.
-    """
+    """Store rows under a new name, and return it."""
     path = f"{operation}.{uuid.uuid4()}{SUFFIX}"
     store.put(path, as_bytes(rows))
     return path
@@ -130,17 +90,7 @@ def store_rows(store: Store, rows: pl.DataFrame, *, operation: str) -> str:
 def store_parts(
     rows: pl.DataFrame, revision: Revision | None, store: Callable[[pl.DataFrame], str]
 ) -> Iterator[StoredPart]:
-    """Store rows that are added, those outside the space of a revision apart; yield where they are.
-
-    Parameters
-    ----------
-    rows : polars.DataFrame
-        Of the table's columns and types.
-    revision : Revision or None
-        The newest one; None: nothing is outside.
-    store : callable
-        Stores some of them, and returns their path.
-    """
+    """Store rows that are added, those outside the space of a revision apart; yield where they are."""
     beyond = np.zeros(rows.height, np.bool_) if revision is None else rows_outside(rows, revision)
     for outside in (False, True):
         some = rows.filter(pl.Series(beyond == outside, dtype=pl.Boolean))
