@@ -16,7 +16,6 @@ from qbeast_core.opened import open_version
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.fractions import Sample, Share
 from qbeast_core.renamed import renamed
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
@@ -194,7 +193,7 @@ def write_table(
         return written
     with EngineChoice(engine, memory_bytes, spill_dir).opened() as local:
         options = replace(options, progress=local.telling(callback_of(progress)))
-        return local.told(write_rows(source_of(df), path, options, RUNTIME, engine=local))
+        return local.told(write_rows(source_of(df), path, options, engine=local))
 
 
 def open_table(
@@ -536,7 +535,7 @@ def convert_table(
         dry_run=dry_run,
     )
     with EngineChoice(memory_bytes=memory_bytes).opened() as local:
-        return convert(resolve_location(path), options, RUNTIME, engine=local)
+        return convert(resolve_location(path), options, engine=local)
 
 
 def upgrade_table(

@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """What pure code must not ask for: the clock (milliseconds since 1970 UTC) and new ids."""
-
-    now_ms: Callable[[], int]
-    new_id: Callable[[], str]
+def now_ms() -> int:
+    """Return the current time in milliseconds since 1970 UTC."""
+    return time.time_ns() // 1_000_000
 
 
-# Milliseconds since 1970 UTC, and random UUIDs.
-RUNTIME: Final = Runtime(now_ms=lambda: time.time_ns() // 1_000_000, new_id=lambda: str(uuid.uuid4()))
+def new_id() -> str:
+    """Return a new random UUID."""
+    return str(uuid.uuid4())
+
 
 _OURS: Final = frozenset({"qbeast", "qbeast_core", "qbeast_spark_bridge", "pyspark_qbeast"})
 

@@ -17,7 +17,6 @@ from qbeast_core.carbondata.task import carbon_tasks
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.engine.protocol import Source
 from qbeast_core.table.read.split_scan import TASK_BYTES
@@ -181,9 +180,7 @@ def import_carbondata(
 
     opened = open_carbon_table(path, opening)
     engine = SparkEngine(spark)
-    result = import_table(
-        opened, target, options, RUNTIME, segments=segments, engine=engine, source_of=source_of
-    )
+    result = import_table(opened, target, options, segments=segments, engine=engine, source_of=source_of)
     return replace(result, engine="spark")
 
 

@@ -12,7 +12,6 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.opened import open_reader
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult, run_change
 from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.merge.clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
@@ -283,5 +282,5 @@ def _plain(schema: StructType, columns: pl.Schema) -> pl.Schema:
 
 
 def _run(spark: SparkSession, reader: Reader, change: Change, options: ChangeOptions) -> ChangeResult:
-    result, _ = run_change(reader, change, options, RUNTIME, engine=SparkEngine(spark))
+    result, _ = run_change(reader, change, options, engine=SparkEngine(spark))
     return replace(result, engine="spark")

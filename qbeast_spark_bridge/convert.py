@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from qbeast_core.io.location import resolve_location
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.index.asked_columns import IndexColumns
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
@@ -71,4 +70,4 @@ def convert_table(
         commit_metadata=metadata_of(commit_metadata),
         dry_run=dry_run,
     )
-    return convert(resolve_location(path), options, RUNTIME, engine=SparkEngine(spark))
+    return convert(resolve_location(path), options, engine=SparkEngine(spark))

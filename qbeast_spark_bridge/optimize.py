@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from qbeast_core.opened import open_reader
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.fractions import Share
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
 from qbeast_core.table.write.options import metadata_of
 from qbeast_spark_bridge.engine.engine import SparkEngine
@@ -90,5 +89,5 @@ def optimize_table(
         progress=callback_of(progress),
     )
     reader = open_reader(path, None, storage_options)
-    result, _ = optimize(reader, options, RUNTIME, engine=SparkEngine(spark))
+    result, _ = optimize(reader, options, engine=SparkEngine(spark))
     return replace(result, engine="spark")

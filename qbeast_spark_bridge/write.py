@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from qbeast_core.errors import InvalidInputError, refuse
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
@@ -120,4 +119,4 @@ def write_frame(
         raise InvalidInputError(msg, argument="df")
     with persisted(df, wanted=persist) as rows:
         engine = SparkEngine(df.sparkSession)
-        return replace(write_rows(SparkSource(rows), path, options, RUNTIME, engine=engine), engine="spark")
+        return replace(write_rows(SparkSource(rows), path, options, engine=engine), engine="spark")

@@ -12,7 +12,6 @@ from qbeast_core.carbon_tables.importing import ImportResult, WhichSegments, imp
 from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, OpenOptions, open_carbon_table
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.renamed import renamed
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.engine.choice import EngineChoice, EngineName
@@ -257,4 +256,4 @@ def import_carbondata(
     )
     with EngineChoice(engine, memory_bytes, spill_dir).opened() as local:
         options = replace(options, progress=local.telling(callback_of(progress)))
-        return local.told(import_table(opened, target, options, RUNTIME, segments=segments, engine=local))
+        return local.told(import_table(opened, target, options, segments=segments, engine=local))

@@ -15,7 +15,6 @@ from qbeast_core.carbondata.history import replayed_loads
 from qbeast_core.carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
 from qbeast_core.carbondata.snapshot import Segment
 from qbeast_core.errors import InvalidColumnsError, changed_before, refuse
-from qbeast_core.runtime import Runtime
 from qbeast_core.table.engine.protocol import Engine, Source
 from qbeast_core.table.engine.stream import within
 from qbeast_core.table.write.options import WriteOptions
@@ -94,7 +93,6 @@ def import_table(
     table: CarbonTable,
     path: str | os.PathLike[str],
     options: WriteOptions,
-    runtime: Runtime,
     *,
     segments: WhichSegments,
     engine: Engine,
@@ -118,7 +116,7 @@ def import_table(
             own = replace(own, mode="append", columns=None, cube_size=None, schema_mode=None, dialect=None)
         source = source_of(table, group)
         with changed_before(lambda: any(result.committed for _, result in done)):
-            result = write_rows(source, path, own, runtime, engine=engine)
+            result = write_rows(source, path, own, engine=engine)
         done.append((group, result))
         if result.skipped:
             break

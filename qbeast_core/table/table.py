@@ -25,7 +25,7 @@ from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.fractions import Sample, Share
 from qbeast_core.query.sql.statement import refuse_statement
 from qbeast_core.renamed import renamed
-from qbeast_core.runtime import RUNTIME
+from qbeast_core.runtime import now_ms
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
@@ -1039,7 +1039,7 @@ class Table:
         )
         with EngineChoice(engine, memory_bytes, spill_dir).opened() as local:
             options = replace(options, progress=local.telling(callback_of(progress)))
-            result, newest = optimize(self._reader, options, RUNTIME, engine=local)
+            result, newest = optimize(self._reader, options, engine=local)
             result = local.told(result)
         if result.committed:
             self._move_to(newest)
@@ -1201,7 +1201,7 @@ class Table:
         with choice.opened() as local:
             told = replace(options, progress=local.telling(options.progress))
             asked = change if isinstance(change, Change) else change(local)
-            result, newest = run_change(self._reader, asked, told, RUNTIME, engine=local)
+            result, newest = run_change(self._reader, asked, told, engine=local)
             result = local.told(result)
         if result.committed:
             self._move_to(newest)
@@ -1415,7 +1415,7 @@ class Table:
             retention_hours=retention_hours,
             dry_run=dry_run,
             allow_short=allow_short_retention,
-            now_ms=RUNTIME.now_ms(),
+            now_ms=now_ms(),
         )
 
     def restore(self, version: int | str | date, *, dry_run: bool = False) -> RestoreResult:
@@ -1642,7 +1642,7 @@ class Table:
         from qbeast_core.table.maintenance.widen import widen_columns
 
         with EngineChoice().opened() as local:
-            newest = widen_columns(self._reader, columns, RUNTIME, engine=local)
+            newest = widen_columns(self._reader, columns, engine=local)
         self._move_to(newest)
         return newest.version
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
-from qbeast_core.runtime import ProgressCallback, Runtime
+from qbeast_core.runtime import ProgressCallback
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.protocol import AnswerT, FilesSource, ItemT, Rows, Source
 from qbeast_core.table.engine.target import FileTarget
@@ -69,11 +69,8 @@ class SparkEngine:
 
     spark: SparkSession
 
-    def open(
-        self, source: Source, target: FileTarget, runtime: Runtime, progress: ProgressCallback | None
-    ) -> Rows:
+    def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """Return rows that executors move: those of a DataFrame, or of files, changed by the tasks that read them."""
-        del runtime  # executors have clocks of their own
         if isinstance(source, SparkSource):
             return DistributedRows(_FrameWorkers(source.df, target), target, progress)
         if isinstance(source, FilesSource):

@@ -11,7 +11,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
 
@@ -30,10 +29,10 @@ def write_rows(context: bytes, batches: Iterable[pa.RecordBatch], *, part_bytes:
             held.append(batch)
             size += batch.nbytes
             if size >= part_bytes:
-                parts.append(task.write(pa.Table.from_batches(held), RUNTIME))
+                parts.append(task.write(pa.Table.from_batches(held)))
                 held, size = [], 0
         if any(batch.num_rows for batch in held):
-            parts.append(task.write(pa.Table.from_batches(held), RUNTIME))
+            parts.append(task.write(pa.Table.from_batches(held)))
     except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
         delete_parts(task, parts)
         raise

@@ -12,7 +12,6 @@ import polars as pl
 from deltalake import write_deltalake
 
 import qbeast
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.append import begin_append, publish_parts
 from tests.golden.appends import copy_of
@@ -96,7 +95,7 @@ def _of_table(change: Callable[[qbeast.Table], object]) -> Operation:
 
 def _append_by_tasks(uri: str, options: Options) -> None:
     context = begin_append(uri, rows(0, 0), options)
-    publish_parts(context, [context.write(rows(first), RUNTIME) for first in (100, 140)])
+    publish_parts(context, [context.write(rows(first)) for first in (100, 140)])
 
 
 NEW = pl.DataFrame({"row": [3, 50, 500], "a": [70, 71, 72]})

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.live_files import read_files
 from qbeast_core.table.engine.protocol import FilesSource
@@ -48,10 +47,7 @@ class PartsEngine:
 
     part_rows: int = 1 << 40
 
-    def open(
-        self, source: PartsSource | FilesSource, target: FileTarget, runtime: Any, progress: Any
-    ) -> DistributedRows:
-        del runtime
+    def open(self, source: PartsSource | FilesSource, target: FileTarget, progress: Any) -> DistributedRows:
         parts = self._read(source) if isinstance(source, FilesSource) else source.parts
         return DistributedRows(_PartsWorkers(parts, self), target, progress)
 
@@ -104,7 +100,7 @@ def scatter(
 ) -> WriteResult:
     """Write the parts as workers would."""
     engine = PartsEngine(flush_rows, limits, place)
-    return write_rows(PartsSource(parts), str(path), WriteOptions(**options), RUNTIME, engine=engine)
+    return write_rows(PartsSource(parts), str(path), WriteOptions(**options), engine=engine)
 
 
 def sent(value: Any) -> Any:

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.commit import commit as commit_module
 from qbeast_core.table.write.append import begin_append, publish_parts
 from tests.helpers.examples import examples
@@ -33,7 +32,7 @@ Write = Callable[[Path, pl.DataFrame], Any]
 
 def by_tasks(path: Path, rows: pl.DataFrame) -> None:
     context = begin_append(str(path), rows.clear())
-    publish_parts(context, [context.write(part, RUNTIME) for part in halves(rows)])
+    publish_parts(context, [context.write(part) for part in halves(rows)])
 
 
 def halves(rows: pl.DataFrame) -> list[pl.DataFrame]:

@@ -21,7 +21,7 @@ from qbeast_core.io.store import Store
 from qbeast_core.io.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.stats import STATS_COLUMNS, file_stats, stats_columns
-from qbeast_core.runtime import Progress, ProgressCallback, Runtime
+from qbeast_core.runtime import Progress, ProgressCallback, new_id, now_ms
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import PageLayout, dump_layout
@@ -97,7 +97,6 @@ def store_file(
     store: Store,
     path: str,
     settings: FileSettings,
-    now_ms: Callable[[], int],
     values: Mapping[str, pl.Series] | None = None,
     starts: I64Array | None = None,
 ) -> AddFile:
@@ -108,7 +107,6 @@ def store_file(
         page_rows,
         path=path,
         settings=settings,
-        now_ms=now_ms,
         values=values,
         starts=starts,
     )
@@ -123,7 +121,6 @@ def _encoded(
     *,
     path: str,
     settings: FileSettings,
-    now_ms: Callable[[], int],
     values: Mapping[str, pl.Series] | None,
     starts: I64Array | None,
 ) -> tuple[AddFile, EncodedFile]:
@@ -168,7 +165,6 @@ def write_data_files(
     *,
     store: Store,
     settings: FileSettings,
-    runtime: Runtime,
     writers: int = 1,
     progress: ProgressCallback | None = None,
 ) -> list[AddFile]:
@@ -177,7 +173,7 @@ def write_data_files(
     Files are encoded by `writers` at a time, while as many others are on their way to the store, so memory beyond the
     source is that of some files. If one fails, those written are deleted again as far as the store lets us.
     """
-    paths = [f"{runtime.new_id()}.parquet" for _ in range(plan.file_count)]
+    paths = [f"{new_id()}.parquet" for _ in range(plan.file_count)]
     done = 0
     with (
         workers(writers, rows=source.height, calls=plan.file_count) as senders,
@@ -193,7 +189,6 @@ def write_data_files(
                 send=send,
                 path=path,
                 settings=settings,
-                runtime=runtime,
             )
             for number, path in enumerate(paths)
         ]
@@ -240,7 +235,6 @@ def _write_one(
     send: _Sender,
     path: str,
     settings: FileSettings,
-    runtime: Runtime,
 ) -> tuple[AddFile, Future[None]]:
     file = plan_of(number)
     rows, values = source.take(file.rows, file.order)
@@ -250,7 +244,6 @@ def _write_one(
         file.page_rows,
         path=path,
         settings=settings,
-        now_ms=runtime.now_ms,
         values=values,
         starts=np.cumsum([0, *(block.element_count for block in file.blocks[:-1])], dtype=np.int64),
     )

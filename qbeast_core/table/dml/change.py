@@ -14,7 +14,7 @@ from qbeast_core.errors import CommitConflictError, UnsupportedTableError, refus
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
 from qbeast_core.logs import LOG
 from qbeast_core.results import RewriteResult
-from qbeast_core.runtime import Progress, ProgressCallback, Runtime
+from qbeast_core.runtime import Progress, ProgressCallback, now_ms
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
 from qbeast_core.table.dml.match import Matches, count_matches
@@ -98,7 +98,7 @@ class RowsMeant:
 
 
 def run_change(
-    reader: Reader, change: Change, options: ChangeOptions, runtime: Runtime, *, engine: Engine = MEMORY
+    reader: Reader, change: Change, options: ChangeOptions, *, engine: Engine = MEMORY
 ) -> tuple[ChangeResult, Snapshot]:
     """Apply a change to the table as it is now, as if nobody else wrote meanwhile."""
     check_metadata(options.commit_metadata)
@@ -106,23 +106,23 @@ def run_change(
     for _ in range(MOST_PLANS - 1):
         reader = reader.renewed()
         try:
-            return _attempt(reader, change, options, runtime, engine)
+            return _attempt(reader, change, options, engine)
         except CommitConflictError as error:
             if refresh(reader.snapshot) is reader.snapshot:
                 raise  # nobody was faster: another plan would fail in the same way
             LOG.info("plans %s anew: %s", change.operation, error)
-    return _attempt(reader.renewed(), change, options, runtime, engine)
+    return _attempt(reader.renewed(), change, options, engine)
 
 
 def _attempt(
-    reader: Reader, change: Change, options: ChangeOptions, runtime: Runtime, engine: Engine
+    reader: Reader, change: Change, options: ChangeOptions, engine: Engine
 ) -> tuple[ChangeResult, Snapshot]:
     snapshot = reader.snapshot
     _check_changeable(snapshot, change)
     refuse_copies(reader.index_state)
     if is_applied(snapshot, options.txn):
         return _nothing(reader, change, options), snapshot
-    begun = runtime.now_ms()
+    begun = now_ms()
     _tell(options, Progress("read"))
     seen = change.sees(reader)
     plan = change.plan(seen, engine)
@@ -131,7 +131,7 @@ def _attempt(
         return plan.result(reader.index_state, change.operation, dry_run=options.dry_run), snapshot
 
     def metrics(replaced: Replaced) -> Mapping[str, int]:
-        return plan.metrics(replaced, snapshot) | {"executionTimeMs": runtime.now_ms() - begun}
+        return plan.metrics(replaced, snapshot) | {"executionTimeMs": now_ms() - begun}
 
     asked = Rewrite(
         files=plan.rewritten,
@@ -152,7 +152,7 @@ def _attempt(
         conflict_with=_ConflictWith(reader, change, engine),
         progress=options.progress,
     )
-    replaced = rewrite(seen, asked, runtime, engine=engine)
+    replaced = rewrite(seen, asked, engine=engine)
     newest = None if replaced is None or replaced.outcome is None else replaced.outcome.snapshot
     if replaced is not None and replaced.outcome is not None and replaced.outcome.already_applied:
         newest = newest if newest is not None else refresh(snapshot)

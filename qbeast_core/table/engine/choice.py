@@ -14,7 +14,7 @@ import polars as pl
 from qbeast_core.errors import refuse
 from qbeast_core.logs import LOG
 from qbeast_core.results import FilesResult
-from qbeast_core.runtime import Progress, ProgressCallback, Runtime
+from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.table.engine.budget import LEAST_BYTES, Budget, bytes_of_text
 from qbeast_core.table.engine.live_files import rows_and_bytes
 from qbeast_core.table.engine.memory import MemoryEngine
@@ -95,13 +95,11 @@ class LocalEngine:
         self.name: Literal["memory", "spill"] = "memory"
         self.spilled_bytes = 0
 
-    def open(
-        self, source: Source, target: FileTarget, runtime: Runtime, progress: ProgressCallback | None
-    ) -> Rows:
+    def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """Take rows into this process, or read them batch by batch; see `Engine`."""
         rows = self._repeatable(source)
         if rows.stream is None:
-            return self._memory.open(rows.source, target, runtime, progress)
+            return self._memory.open(rows.source, target, progress)
         self.name = "spill"
         return spilled_rows(rows.stream, target, self.spill, progress, row_bytes=rows.row_bytes)
 

@@ -12,7 +12,7 @@ import polars as pl
 from qbeast_core.errors import InputChangedError, InvalidInputError
 from qbeast_core.io.machine import give_back_memory
 from qbeast_core.log.actions import AddFile
-from qbeast_core.runtime import Progress, ProgressCallback, Runtime
+from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, write_data_files
@@ -52,9 +52,7 @@ class MemoryEngine:
     def __init__(self, writers: int | None = None) -> None:
         self._writers = writers
 
-    def open(
-        self, source: Source, target: FileTarget, runtime: Runtime, progress: ProgressCallback | None
-    ) -> Rows:
+    def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """Take rows into this process; see `Engine`."""
         match source:
             case FrameSource():
@@ -65,7 +63,7 @@ class MemoryEngine:
                 msg = f"{type(source).__name__} is no source of rows for one process; nothing was written"
                 raise InvalidInputError(msg, argument="source")
         writers = Budget.of().writers if self._writers is None else self._writers
-        return _Rows(rows, target, runtime, progress, writers=writers)
+        return _Rows(rows, target, progress, writers=writers)
 
     def map(
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
@@ -135,12 +133,11 @@ class _Rows:
         self,
         rows: _Held,
         target: FileTarget,
-        runtime: Runtime,
         progress: ProgressCallback | None,
         *,
         writers: int,
     ) -> None:
-        self.rows, self.target, self.runtime, self.progress = rows, target, runtime, progress
+        self.rows, self.target, self.progress = rows, target, progress
         self.writers = writers
 
     @property
@@ -214,7 +211,6 @@ class _Plan:
             plan,
             store=self._rows.target.store,
             settings=settings,
-            runtime=self._rows.runtime,
             writers=self._rows.writers,
             progress=self._rows.progress,
         )

@@ -14,7 +14,7 @@ import polars as pl
 
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.runtime import ProgressCallback, Runtime
+from qbeast_core.runtime import ProgressCallback
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import FrameLike, to_frame
@@ -148,9 +148,7 @@ class Rows(Protocol):
 class Engine(Protocol):
     """Whoever moves rows: in memory, by temporary files, by workers of a cluster."""
 
-    def open(
-        self, source: Source, target: FileTarget, runtime: Runtime, progress: ProgressCallback | None
-    ) -> Rows:
+    def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """Return the rows of a source."""
         ...
 

@@ -24,7 +24,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.results import Result
-from qbeast_core.runtime import Runtime
+from qbeast_core.runtime import new_id, now_ms
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.revision import staging_revision
@@ -85,19 +85,17 @@ class ConvertResult(Result):
         return self.committed
 
 
-def convert(uri: str, options: WriteOptions, runtime: Runtime, *, engine: Engine = MEMORY) -> ConvertResult:
+def convert(uri: str, options: WriteOptions, *, engine: Engine = MEMORY) -> ConvertResult:
     """Convert a table; see `qbeast.convert_table` for what the options mean and what is raised."""
     check_options(options)
     specs = resolve_specs(options.columns, None)
     try:
-        return _convert(uri, specs, options, runtime, engine)
+        return _convert(uri, specs, options, engine)
     except (CommitConflictError, TableExistsError):  # another writer was first: perhaps it did just this
-        return _convert(uri, specs, options, runtime, engine)
+        return _convert(uri, specs, options, engine)
 
 
-def _convert(
-    uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, runtime: Runtime, engine: Engine
-) -> ConvertResult:
+def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engine: Engine) -> ConvertResult:
     store = open_store(uri, options.storage_options)
     uri = store.uri
     refuse_unsafe_locking(store.uri, options.storage_options)
@@ -107,14 +105,14 @@ def _convert(
         if log_instead(uri) is not None:
             raise  # its checkpoints are Parquet files
         folder = find_parquet(store, error)
-        return _convert_parquet(store, folder, specs, options, runtime, engine=engine)
+        return _convert_parquet(store, folder, specs, options, engine=engine)
     if snapshot.config.latest is not None:
         _refuse_other_index(snapshot, specs, options)
         return replace(_result(snapshot, committed=False, created_log=False), dry_run=options.dry_run)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="settings")
     rows = _rows(snapshot)
     metadata = _indexed(
-        snapshot.metadata, snapshot.schema, specs, options, uri=uri, rows=rows, now_ms=runtime.now_ms()
+        snapshot.metadata, snapshot.schema, specs, options, uri=uri, rows=rows, now_ms=now_ms()
     )
     if options.dry_run:
         bytes_there = int(snapshot.files["size_bytes"].sum())
@@ -130,12 +128,11 @@ def _convert_parquet(
     folder: ParquetFolder,
     specs: Sequence[ColumnSpec],
     options: WriteOptions,
-    runtime: Runtime,
     *,
     engine: Engine,
 ) -> ConvertResult:
-    now = runtime.now_ms()
-    plain = Metadata(id=runtime.new_id(), schema_string=schema_to_delta(folder.schema), created_time=now)
+    now = now_ms()
+    plain = Metadata(id=new_id(), schema_string=schema_to_delta(folder.schema), created_time=now)
     _refuse_columns(folder.schema, specs, options)  # before every file is read
     look = AddParquet(open_files(store.uri, options.storage_options or {}), folder.schema, now)
     adds = tuple(engine.map(look, folder.paths, at_once=AT_ONCE))

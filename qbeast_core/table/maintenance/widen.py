@@ -14,7 +14,6 @@ from qbeast_core.errors import CommitConflictError, InvalidInputError, Unsupport
 from qbeast_core.hints import Hint, Message, call, did_you_mean, named
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.type_names import TypeLike
-from qbeast_core.runtime import Runtime
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.maintenance.metadata import publish_metadata, types_of
 from qbeast_core.table.read.reader import Reader
@@ -37,7 +36,6 @@ _OPERATION: Final = "CHANGE COLUMNS"
 def widen_columns(
     reader: Reader,
     columns: Mapping[str, TypeLike],
-    runtime: Runtime,
     *,
     engine: Engine,
 ) -> Snapshot:
@@ -45,14 +43,14 @@ def widen_columns(
     for left in reversed(range(_MOST_PLANS)):
         reader = reader.renewed()
         try:
-            return _attempt(reader, columns, runtime, engine)
+            return _attempt(reader, columns, engine)
         except CommitConflictError:
             if not left or refresh(reader.snapshot) is reader.snapshot:
                 raise
     raise AssertionError  # the last round returns or raises
 
 
-def _attempt(reader: Reader, columns: Mapping[str, TypeLike], runtime: Runtime, engine: Engine) -> Snapshot:
+def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) -> Snapshot:
     snapshot = reader.snapshot
     wanted = types_of(columns)
     wide = with_schema(snapshot, _schema(snapshot, wanted))
@@ -79,7 +77,7 @@ def _attempt(reader: Reader, columns: Mapping[str, TypeLike], runtime: Runtime, 
         base=snapshot,
         conflict_with=_ConflictWith(snapshot),
     )
-    replaced = rewrite(reader.at(wide), asked, runtime, engine=engine)
+    replaced = rewrite(reader.at(wide), asked, engine=engine)
     newest = None if replaced is None or replaced.outcome is None else replaced.outcome.snapshot
     return newest or refresh(snapshot)
 

@@ -14,7 +14,7 @@ from qbeast_core.errors import CommitConflictError, InvalidInputError, changed_b
 from qbeast_core.hints import Message, argument, call
 from qbeast_core.query.fractions import Share, share_of
 from qbeast_core.results import RewriteResult
-from qbeast_core.runtime import Progress, ProgressCallback, Runtime
+from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.table.engine.memory import MEMORY
@@ -59,7 +59,7 @@ class _Done:
 
 
 def optimize(
-    reader: Reader, options: OptimizeOptions, runtime: Runtime, *, engine: Engine = MEMORY
+    reader: Reader, options: OptimizeOptions, *, engine: Engine = MEMORY
 ) -> tuple[OptimizeResult, Snapshot]:
     """Optimize the table as it is now; see `Table.optimize`."""
     reader = reader.renewed()
@@ -70,7 +70,7 @@ def optimize(
         for number in range(_MOST_ROUNDS):
             try:
                 with changed_before(lambda: any(map(_committed, done))):
-                    done.append(_one(reader.renewed(), scope, options, runtime, engine))
+                    done.append(_one(reader.renewed(), scope, options, engine))
             except CommitConflictError:
                 if number == 0:
                     raise
@@ -149,17 +149,17 @@ def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset
     return frozenset(known[name] for name in named)
 
 
-def _one(reader: Reader, scope: Scope, options: OptimizeOptions, runtime: Runtime, engine: Engine) -> _Done:
+def _one(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Done:
     """Optimize one scope; where thresholds of another writer are in the way, plan again."""
     for _ in range(_MOST_PLANS - 1):
         try:
-            return _attempt(reader, scope, options, runtime, engine)
+            return _attempt(reader, scope, options, engine)
         except CommitConflictError:
             newest = reader.renewed()
             if not _still_there(reader, newest, scope):
                 raise
             reader = newest
-    return _attempt(reader, scope, options, runtime, engine)
+    return _attempt(reader, scope, options, engine)
 
 
 def _still_there(before: Reader, now: Reader, scope: Scope) -> bool:
@@ -171,9 +171,7 @@ def _still_there(before: Reader, now: Reader, scope: Scope) -> bool:
     return wanted.join(live, on=columns, how="anti", nulls_equal=True).is_empty()
 
 
-def _attempt(
-    reader: Reader, scope: Scope, options: OptimizeOptions, runtime: Runtime, engine: Engine
-) -> _Done:
+def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Done:
     state = reader.index_state
     refuse_copies(state)
     scope = scope.at(state)
@@ -195,7 +193,7 @@ def _attempt(
         progress=options.progress,
         group_bytes=GROUP_BYTES,
     )
-    replaced = rewrite(reader, asked, runtime, engine=engine)
+    replaced = rewrite(reader, asked, engine=engine)
     if replaced is None or replaced.outcome is None:
         return _Done(reader.snapshot, plan, None)
     extra = np.setdiff1d(np.flatnonzero(replaced.gone), choice.numbers)

@@ -17,7 +17,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.live_files import removes_of
 from qbeast_core.log.protocol import Brings, check_writable
 from qbeast_core.logs import LOG
-from qbeast_core.runtime import Progress, ProgressCallback, Runtime
+from qbeast_core.runtime import Progress, ProgressCallback, now_ms
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, publish
@@ -114,7 +114,7 @@ class Replaced:
         return sum(add.size for add in self.adds)
 
 
-def rewrite(reader: Reader, asked: Rewrite, runtime: Runtime, *, engine: Engine = MEMORY) -> Replaced | None:
+def rewrite(reader: Reader, asked: Rewrite, *, engine: Engine = MEMORY) -> Replaced | None:
     """Rewrite files in one commit, built on the reader's version; all of it or nothing.
 
     Rows that take more memory than a group may are not held: their indexed columns are read to plan, then
@@ -126,7 +126,7 @@ def rewrite(reader: Reader, asked: Rewrite, runtime: Runtime, *, engine: Engine 
     )
     refuse_unsafe_locking(reader.store.uri, snapshot.storage_options)
     refuse_copies(reader.index_state)
-    rewriter = _Rewriter(reader, asked, runtime, engine)
+    rewriter = _Rewriter(reader, asked, engine)
     place = (snapshot.version, snapshot.uri)
     LOG.debug("%s of version %d of %s takes out %d files", asked.operation, *place, rewriter.gone.sum())
     try:
@@ -162,9 +162,9 @@ def refuse_copies(state: IndexState) -> None:
 class _Rewriter:
     """The state of a rewrite between its rounds."""
 
-    def __init__(self, reader: Reader, asked: Rewrite, runtime: Runtime, engine: Engine) -> None:
+    def __init__(self, reader: Reader, asked: Rewrite, engine: Engine) -> None:
         self.reader, self.state, self.asked = reader, reader.index_state, asked
-        self.engine, self.runtime = engine, runtime
+        self.engine = engine
         self.dropped: BoolArray = np.zeros(reader.snapshot.files.height, np.bool_)
         self.dropped[asked.dropped] = True
         self.gone = self.dropped.copy()
@@ -273,7 +273,7 @@ class _Rewriter:
             added=asked.added,
             group_bytes=asked.group_bytes,
         )
-        return self.engine.open(source, source.target, self.runtime, asked.progress)
+        return self.engine.open(source, source.target, asked.progress)
 
     def _plan(self, rows: Rows) -> PlannedRows | None:
         """Decide where rows go; None where there are none, in a table that has no space for any yet."""
@@ -307,7 +307,7 @@ class _Rewriter:
             rows.summary,
             None if redraw else self.state,
             uri=self.reader.snapshot.uri,
-            now_ms=self.runtime.now_ms(),
+            now_ms=now_ms(),
             gone=self.gone,
         )
         return (chosen.revision, chosen.is_new) if chosen.rows or redraw else (self.state.newest, False)

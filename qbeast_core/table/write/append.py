@@ -11,7 +11,6 @@ from qbeast_core.errors import CommitConflictError, TableNotFoundError
 from qbeast_core.io.location import resolve_location
 from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.data.data_files import delete_data_files
@@ -39,7 +38,7 @@ def begin_append(
         raise TableNotFoundError(msg, path=uri)
     options = WriteOptions(mode="append", storage_options=snapshot.storage_options)
     refuse_unsafe_locking(uri, options.storage_options)
-    planned = prepare(to_frame(empty), snapshot, options, RUNTIME)
+    planned = prepare(to_frame(empty), snapshot, options)
     state = planned.state
     current = None if state is None else state.newest
     return AppendTask(

@@ -14,7 +14,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rebase import found_dialect
 from qbeast_core.log.schema import noted_fields, schema_to_delta
-from qbeast_core.runtime import Runtime
+from qbeast_core.runtime import new_id, now_ms
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
@@ -64,9 +64,7 @@ class PlannedTable:
         )
 
 
-def prepare(
-    frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions, runtime: Runtime
-) -> PlannedTable:
+def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions) -> PlannedTable:
     """Return what the table will look like when such rows are in it."""
     appending = target is not None and options.mode == "append"
     state = IndexState(target) if target is not None and appending else None
@@ -84,7 +82,7 @@ def prepare(
         refuse_lost_columns(target.uri, latest, frame.schema, done="written")
     specs = _specs(target, state, options, frame.schema)
     check_columns(specs, frame.schema, dialect)
-    metadata = _metadata(target, schema_json, options, runtime)
+    metadata = _metadata(target, schema_json, options)
     # A converted table, or one whose columns another writer changed, still waits for a real revision.
     waits = state is not None and state.newest is None
     stays = latest is not None and (waits or (not appending and options.columns is None))
@@ -143,12 +141,12 @@ def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:
     return found
 
 
-def _metadata(target: Snapshot | None, schema_json: str, options: WriteOptions, runtime: Runtime) -> Metadata:
+def _metadata(target: Snapshot | None, schema_json: str, options: WriteOptions) -> Metadata:
     if target is None:
         return Metadata(
-            id=runtime.new_id(),
+            id=new_id(),
             schema_string=noted_fields(schema_json, options.field_metadata),
             configuration={**options.properties, BLOCKS_DIALECT: options.dialect or "documented"},
-            created_time=runtime.now_ms(),
+            created_time=now_ms(),
         )
     return target.metadata.model_copy(update={"schema_string": schema_json})

@@ -18,7 +18,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.logs import LOG
 from qbeast_core.results import FilesResult
-from qbeast_core.runtime import Progress, Runtime
+from qbeast_core.runtime import Progress, now_ms
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
@@ -44,7 +44,6 @@ def write_rows(
     source: Source,
     path: str | os.PathLike[str],
     options: WriteOptions,
-    runtime: Runtime,
     *,
     engine: Engine = MEMORY,
 ) -> WriteResult:
@@ -61,7 +60,7 @@ def write_rows(
             )
         report_progress(options, Progress("read"))
         try:
-            return _write(source, target, options, runtime, uri=uri, engine=engine)
+            return _write(source, target, options, uri=uri, engine=engine)
         except TableExistsError:
             if not (left and goes_on(target, options.mode)):
                 raise
@@ -72,18 +71,17 @@ def _write(
     source: Source,
     target: Snapshot | None,
     options: WriteOptions,
-    runtime: Runtime,
     *,
     uri: str,
     engine: Engine,
 ) -> WriteResult:
     """Plan, write the files, and commit."""
-    planned = prepare(source.empty, target, options, runtime)
+    planned = prepare(source.empty, target, options)
     files = planned.target(uri, options)
     refuse_unsafe_locking(uri, options.storage_options)
-    rows = engine.open(source, files, runtime, options.progress)
+    rows = engine.open(source, files, options.progress)
     summary_of = partial(rows.summary, cube_size=planned.cube_size)
-    chosen = choose_revision(planned.wish, summary_of, planned.state, uri=uri, now_ms=runtime.now_ms())
+    chosen = choose_revision(planned.wish, summary_of, planned.state, uri=uri, now_ms=now_ms())
     plan = rows.plan(chosen.revision, chosen.tree)
     LOG.debug("plans %d rows for %s: %d files", chosen.rows, uri, plan.file_count)
     stays = target if options.mode == "append" else None

@@ -10,7 +10,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.write.append import begin_append, publish_parts
 from qbeast_core.tree.columns import frame_weights
 from tests.helpers.invariants import check_invariants
@@ -48,7 +47,7 @@ def written(path: Path, dialect: str) -> qbeast.Table:
 def by_tasks(path: Path) -> None:
     rows = pl.concat([later(0), later(1_000_000)])  # some of them are staged
     context = begin_append(str(path), rows.clear())
-    publish_parts(context, [context.write(rows, RUNTIME)])
+    publish_parts(context, [context.write(rows)])
 
 
 STEPS: dict[str, Callable[[Path], object]] = {

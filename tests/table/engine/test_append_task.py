@@ -6,8 +6,6 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
-import time
-import uuid
 from pathlib import Path
 from unittest import mock
 
@@ -26,7 +24,6 @@ from qbeast_core.errors import (
     TableNotFoundError,
 )
 from qbeast_core.log.thresholds import blocks_in_order
-from qbeast_core.runtime import Runtime
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import staging_revision
 from qbeast_core.table.engine.tasks import append as append_part
@@ -42,14 +39,12 @@ from tests.helpers.tables import assert_same_rows, folder, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
-RUNTIME = Runtime(now_ms=lambda: time.time_ns() // 1_000_000, new_id=lambda: str(uuid.uuid4()))
-
 
 def append_by_tasks(table: Path, frames: list[pl.DataFrame], *, txn=None):
     """Append as an engine does: look once, write parts in other processes, commit once."""
     context = begin_append(str(table), frames[0].clear())
     context = pickle.loads(pickle.dumps(context))
-    parts = [pickle.loads(pickle.dumps(context.write(frame, RUNTIME))) for frame in frames]
+    parts = [pickle.loads(pickle.dumps(context.write(frame))) for frame in frames]
     return publish_parts(context, parts, txn=txn)
 
 
@@ -152,7 +147,7 @@ def test_parts_that_do_not_go_together_are_staged(tmp_path: Path) -> None:
         low, high = _weights_apart()
         context = begin_append(str(place), pl.DataFrame(schema={"k": pl.Int64}))
         many = pl.DataFrame({"k": low * 40})
-        parts = [context.write(frame, RUNTIME) for frame in (many, pl.DataFrame({"k": high}))]
+        parts = [context.write(frame) for frame in (many, pl.DataFrame({"k": high}))]
         second = len(parts[0].files)
 
         def all_but_the_second(files, *_, **__):
@@ -192,7 +187,7 @@ def test_nothing_is_committed_for_no_rows(table: Path) -> None:
 
 def test_an_append_meanwhile_is_no_conflict(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
-    parts = [context.write(numbers(3000, seed=seed), RUNTIME) for seed in (1, 2)]
+    parts = [context.write(numbers(3000, seed=seed)) for seed in (1, 2)]
     qbeast.write_table(numbers(3000, seed=3), table, mode="append")
     assert publish_parts(context, parts).version == 2
     check_invariants(table)
@@ -201,10 +196,10 @@ def test_an_append_meanwhile_is_no_conflict(table: Path) -> None:
 
 def test_a_newer_look_at_the_table_is_checked_from_the_older(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
-    parts = [context.write(numbers(300, seed=seed), RUNTIME) for seed in (1, 2)]
+    parts = [context.write(numbers(300, seed=seed)) for seed in (1, 2)]
     qbeast.write_table(numbers(300, seed=3), table, mode="append")
     later = begin_append(str(table), numbers(0))
-    parts.append(later.write(numbers(300, seed=4), RUNTIME))
+    parts.append(later.write(numbers(300, seed=4)))
     assert publish_parts(later, parts).version == 2
     check_invariants(table)
     assert qbeast.read_table(table).height == 21_200
@@ -212,7 +207,7 @@ def test_a_newer_look_at_the_table_is_checked_from_the_older(table: Path) -> Non
 
 def test_rows_planned_for_another_index_are_staged(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
-    parts = [context.write(numbers(100), RUNTIME)]
+    parts = [context.write(numbers(100))]
     qbeast.write_table(numbers(10), table, columns=["x"], mode="overwrite")
     publish_parts(context, parts)
     check_invariants(table, may_stage=True)
@@ -222,7 +217,7 @@ def test_rows_planned_for_another_index_are_staged(table: Path) -> None:
 
 def test_another_schema_meanwhile_is_a_conflict_and_leaves_no_files(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
-    parts = [context.write(numbers(100), RUNTIME)]
+    parts = [context.write(numbers(100))]
     other = numbers(10).with_columns(pl.col("x").cast(pl.String))
     qbeast.write_table(other, table, columns=["id"], mode="overwrite", schema_mode="overwrite")
     with pytest.raises(CommitConflictError, match="schema"):
@@ -233,7 +228,7 @@ def test_another_schema_meanwhile_is_a_conflict_and_leaves_no_files(table: Path)
 
 def test_files_stay_where_nobody_knows_whether_the_commit_landed(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
-    part = context.write(numbers(100), RUNTIME)
+    part = context.write(numbers(100))
     lost = CommitUnknownError("?", table=str(table), version=1, txn_id="t")
     with (
         mock.patch.object(append_commit, "commit", side_effect=lost),
@@ -248,7 +243,7 @@ def test_a_part_that_fails_leaves_no_files(table: Path) -> None:
     before = data_files(table)
     full = StorageError("disk full", path="x")
     with mock.patch.object(append_part, "store_file", side_effect=full), pytest.raises(StorageError):
-        context.write(numbers(100, first=19_950), RUNTIME)  # indexed ones first, then staged
+        context.write(numbers(100, first=19_950))  # indexed ones first, then staged
     assert data_files(table) == before
 
 
@@ -265,7 +260,7 @@ def test_a_null_where_there_may_be_none_is_found_in_the_part(tmp_path: Path) -> 
     }
     context = _with_schema(place, schema)
     with pytest.raises(SchemaMismatchError, match="may hold no nulls"):
-        context.write(pl.DataFrame({"id": [1, None]}), RUNTIME)
+        context.write(pl.DataFrame({"id": [1, None]}))
 
 
 def _with_schema(place: Path, schema: dict[str, object]):

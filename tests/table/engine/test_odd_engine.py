@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.dml.change import ChangeOptions, run_change
 from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.merge.clauses import Clauses
@@ -83,7 +82,7 @@ def check(path: Path, wanted: pl.DataFrame) -> None:
 
 def test_rows_written_one_by_one_are_optimized_one_by_one(path: Path) -> None:
     sample = qbeast.read_table(path, sample=0.3)
-    result, _ = optimize(read(path), OptimizeOptions(full=True), RUNTIME, engine=ODD)
+    result, _ = optimize(read(path), OptimizeOptions(full=True), engine=ODD)
     assert (result.optimized, result.rows) == (True, 240)
     check(path, ROWS)
     assert_same_rows(qbeast.read_table(path, sample=0.3), sample)
@@ -92,12 +91,12 @@ def test_rows_written_one_by_one_are_optimized_one_by_one(path: Path) -> None:
 @pytest.mark.parametrize("odd", [True, False])
 def test_rows_change_one_by_one(path: Path, written_twice_elsewhere: Place, *, odd: bool) -> None:
     engine = ODD if odd else PartsEngine(part_rows=50, place=written_twice_elsewhere)
-    done, _ = run_change(read(path), Delete("a < 0.3"), ChangeOptions(), RUNTIME, engine=engine)
+    done, _ = run_change(read(path), Delete("a < 0.3"), ChangeOptions(), engine=engine)
     kept = ROWS.filter(pl.col("a") >= 0.3)
     assert done.rows_deleted == 240 - kept.height
     check(path, kept)
     update = Update(pl.col("b") == 2, {"a": "a / 2", "b": pl.lit(7)})
-    run_change(read(path), update, ChangeOptions(), RUNTIME, engine=engine)
+    run_change(read(path), update, ChangeOptions(), engine=engine)
     two = pl.col("b") == 2
     updated = kept.with_columns(
         a=pl.when(two).then(pl.col("a") / 2).otherwise("a"), b=pl.when(two).then(7).otherwise("b")
@@ -107,7 +106,7 @@ def test_rows_change_one_by_one(path: Path, written_twice_elsewhere: Place, *, o
         a=pl.col("row") / 1000, b=pl.lit(5, dtype=pl.Int64)
     )
     merge = Merge(FrameMergeSource(rows), Clauses(on="row", matched_if="b = 7"))
-    done, _ = run_change(read(path), merge, ChangeOptions(), RUNTIME, engine=engine)
+    done, _ = run_change(read(path), merge, ChangeOptions(), engine=engine)
     old = updated.filter(pl.col("b") == 7, pl.col("row").is_in(rows["row"].implode()))
     assert (done.rows_updated, done.rows_inserted) == (
         old.height,
@@ -123,7 +122,6 @@ def test_what_a_row_cannot_tell_is_said_by_whoever_reads_it(path: Path) -> None:
             read(path),
             Delete("CAST(CAST(row AS STRING) || 'x' AS INT) = 1"),
             ChangeOptions(),
-            RUNTIME,
             engine=ODD,
         )
     check(path, ROWS)
@@ -132,7 +130,7 @@ def test_what_a_row_cannot_tell_is_said_by_whoever_reads_it(path: Path) -> None:
 def test_parquet_files_are_looked_at_elsewhere(tmp_path: Path) -> None:
     for number in range(3):
         ROWS[number * 80 : number * 80 + 80].write_parquet(tmp_path / f"{number}.parquet")
-    done = convert(str(tmp_path), WriteOptions(columns=["row", "a"]), RUNTIME, engine=ODD)
+    done = convert(str(tmp_path), WriteOptions(columns=["row", "a"]), engine=ODD)
     assert (done.files, done.rows, done.created_log) == (3, 240, True)
     assert_same_rows(qbeast.read_table(tmp_path), ROWS)
 

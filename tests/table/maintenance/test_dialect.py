@@ -13,7 +13,6 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 
 import qbeast
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.check.hidden_column import hidden_column_files
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.append import begin_append, publish_parts
@@ -118,7 +117,7 @@ def test_what_the_jvm_cannot_read_is_refused(
 
 def by_tasks(path: Path) -> None:
     task = begin_append(str(path), ROWS.clear())
-    publish_parts(task, [task.write(ROWS, RUNTIME)])
+    publish_parts(task, [task.write(ROWS)])
 
 
 def unfit(path: Path, held: set[str]) -> set[str]:

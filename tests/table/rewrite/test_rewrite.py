@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.runtime import RUNTIME
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.rewrite import Rewrite, rewrite
 from qbeast_core.table.snapshot.snapshot import load_snapshot
@@ -50,7 +49,7 @@ def check_change(case: Case, share: float, of_files: float, seed: int, group_byt
                 operation="DELETE",
                 group_bytes=group_bytes,
             )
-            replaced = rewrite(reader, job, RUNTIME)
+            replaced = rewrite(reader, job)
             assert replaced is not None
             now = qbeast.open_table(path).scan().collect()
             gone = before.join(now, on=ROW, how="anti")
@@ -91,7 +90,7 @@ def test_rows_that_change_move_to_their_cubes_and_others_are_added(tmp_path: Pat
             data_change=True,
             operation="MERGE",
         )
-        replaced = rewrite(reader, job, RUNTIME)
+        replaced = rewrite(reader, job)
     assert replaced is not None
     assert replaced.is_new  # values beyond the space that they were indexed in
     moved = pl.concat(
@@ -110,7 +109,7 @@ def test_rows_can_be_added_with_no_file_taken_out(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW], cube_size=20)
     reader = Reader(load_snapshot(tmp_path / "t"))
     job = Rewrite(files=np.zeros(0, np.int64), added=rows.select(pl.col(ROW) % 50), data_change=True)
-    assert rewrite(reader, job, RUNTIME) is not None
+    assert rewrite(reader, job) is not None
     assert qbeast.read_table(tmp_path / "t").height == 200
     check_invariants(tmp_path / "t")
 
@@ -128,7 +127,7 @@ def test_rows_that_are_not_held_at_once_make_the_same_blocks(tmp_path: Path) -> 
                 )
             reader = Reader(load_snapshot(path))
             job = Rewrite(files=np.arange(len(reader.paths)), group_bytes=group_bytes)
-            rewrite(reader, job, RUNTIME)
+            rewrite(reader, job)
         assert_same_rows(qbeast.read_table(path), rows)
         found.append(qbeast.open_table(path).blocks().drop("path").sort(pl.all()))
     assert found[0].height > 20
@@ -149,6 +148,6 @@ def test_a_change_that_changes_its_mind_changes_nothing(tmp_path: Path) -> None:
         data_change=True,
     )
     with pytest.raises(qbeast.InputChangedError, match="nothing was changed"):
-        rewrite(reader, job, RUNTIME)
+        rewrite(reader, job)
     assert_same_rows(qbeast.read_table(tmp_path / "t"), rows)
     assert len(list((tmp_path / "t").glob("*.parquet"))) == len(reader.paths)

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.runtime import Runtime
+from qbeast_core.runtime import new_id
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import (
     CodedRows,
@@ -63,7 +63,7 @@ class AppendTask:
     revision: Revision | None = field(repr=False)
     tree: ExistingTree | None = field(repr=False)
 
-    def write(self, data: FrameLike, runtime: Runtime) -> AppendedPart:
+    def write(self, data: FrameLike) -> AppendedPart:
         """Write some of the rows: planned for themselves, on the table as it was looked at."""
         frame = self.target.shape.fit(data)
         settings = FileSettings.of(
@@ -75,17 +75,15 @@ class AppendTask:
         try:
             if revision is not None and not outside.all():
                 inside = frame.filter(pl.Series(~outside)) if outside.any() else frame
-                written += self._index(inside, revision, settings, runtime)
+                written += self._index(inside, revision, settings)
             indexed = tuple(written)
-            self._stage(frame.filter(pl.Series(outside)), settings, runtime, written)
+            self._stage(frame.filter(pl.Series(outside)), settings, written)
         except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
             delete_data_files(self.target.store, written)
             raise
         return AppendedPart(self.version, revision, indexed, tuple(written[len(indexed) :]), frame.height)
 
-    def _index(
-        self, frame: pl.DataFrame, revision: Revision, settings: FileSettings, runtime: Runtime
-    ) -> list[AddFile]:
+    def _index(self, frame: pl.DataFrame, revision: Revision, settings: FileSettings) -> list[AddFile]:
         weights = frame_weights(frame, self.indexed)
         plan = plan_index(frame, revision, weights, existing=self.tree, file_rows=_file_rows(frame))
         writers = min(_MOST_WRITERS, os.cpu_count() or 1)
@@ -94,13 +92,10 @@ class AppendTask:
             plan,
             store=self.target.store,
             settings=settings,
-            runtime=runtime,
             writers=writers,
         )
 
-    def _stage(
-        self, frame: pl.DataFrame, settings: FileSettings, runtime: Runtime, written: list[AddFile]
-    ) -> None:
+    def _stage(self, frame: pl.DataFrame, settings: FileSettings, written: list[AddFile]) -> None:
         """Write rows without index, by weight: engines that skip pages of a sample do so in such files too."""
         weights = frame_weights(frame, self.indexed)
         order = np.argsort(weights, kind="stable")
@@ -112,9 +107,8 @@ class AppendTask:
                 weights[rows],
                 page_rows_for(len(rows), cube_size=len(rows)),
                 store=self.target.store,
-                path=f"{runtime.new_id()}.parquet",
+                path=f"{new_id()}.parquet",
                 settings=settings,
-                now_ms=runtime.now_ms,
             )
             written.append(add.without_index())
 

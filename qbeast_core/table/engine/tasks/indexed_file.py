@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import polars as pl
@@ -36,7 +35,6 @@ def store_indexed(
         store=target.store,
         path=path,
         settings=settings,
-        now_ms=lambda: time.time_ns() // 1_000_000,
         values=values,
         starts=starts,
     )
