@@ -11,8 +11,8 @@ import polars as pl
 
 from qbeast_core.carbon_tables.importing import ImportResult, WhichSegments, import_table
 from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, OpenOptions, open_carbon_table
+from qbeast_core.carbondata.metadata.snapshot import Segment
 from qbeast_core.carbondata.reader import TableReader
-from qbeast_core.carbondata.snapshot import Segment
 from qbeast_core.carbondata.task import carbon_tasks
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.schema import schema_to_delta

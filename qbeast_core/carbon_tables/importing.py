@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 import polars as pl
 
 from qbeast_core.carbon_tables.table import CarbonTable
-from qbeast_core.carbondata.history import replayed_loads
+from qbeast_core.carbondata.metadata.history import replayed_loads
+from qbeast_core.carbondata.metadata.snapshot import Segment
 from qbeast_core.carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
-from qbeast_core.carbondata.snapshot import Segment
 from qbeast_core.errors import InvalidColumnsError, changed_before, refuse
 from qbeast_core.table.engine.protocol import Engine, Source
 from qbeast_core.table.engine.stream import within

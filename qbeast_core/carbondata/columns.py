@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow as pa
 
-from qbeast_core.carbondata.damage import Unreadable, damaged
+from qbeast_core.carbondata.damage import damaged, unreadable
 from qbeast_core.carbondata.structs.schema import ColumnSchema, DataType, Encoding
 
-_MOST_DEPTH: Final = 32
-_MOST_PRECISION: Final = 38
+_MAX_DEPTH: Final = 32
+_MAX_PRECISION: Final = 38
 _DUMMY: Final = "default_dummy_measure"
 _PLAIN: Final[dict[DataType, Any]] = {
     DataType.STRING: pa.large_string(),
@@ -29,20 +30,28 @@ _PLAIN: Final[dict[DataType, Any]] = {
     DataType.BINARY: pa.large_binary(),
 }
 _NESTED: Final = frozenset({DataType.ARRAY, DataType.STRUCT, DataType.MAP})
+_WIDENS: Final = {
+    (DataType.BYTE, DataType.SHORT),
+    (DataType.SHORT, DataType.INT),
+    (DataType.INT, DataType.LONG),
+    (DataType.SHORT, DataType.LONG),
+    (DataType.FLOAT, DataType.DOUBLE),
+    (DataType.STRING, DataType.VARCHAR),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column with what is nested in it."""
+    """A column and the columns nested in it."""
 
     schema: ColumnSchema
-    # Its place in the flat list of the file or table: that of its chunk in a blocklet.
+    # Position in the flat list of the file or table, and of its chunk in a blocklet.
     number: int
-    # Its place among the dimensions, children included: that of its cardinality. -1 of a measure.
+    # Position among the dimensions, children included, and of its cardinality; -1 for a measure.
     dimension: int
-    # Of an array: the element. Of a map: the struct of key and value. Of a struct: its fields.
+    # Array: the element. Map: the struct of key and value. Struct: its fields.
     children: tuple[Column, ...]
-    # What a struct's field is called in Arrow: the last part of its dotted name.
+    # Name of a struct's field in Arrow: the last part of its dotted name.
     field_name: str
 
     @property
@@ -57,26 +66,23 @@ class Column:
 
     @property
     def is_dummy(self) -> bool:
-        """Whether it is the measure that tables without measures of old releases have."""
+        """Whether it is the measure that old releases add to tables without measures."""
         return self.schema.name == _DUMMY
 
     @property
     def has_global_dictionary(self) -> bool:
         """Whether its pages hold numbers of a global dictionary."""
         encoders = self.schema.encoders
-        return (
-            Encoding.DICTIONARY in encoders
-            and Encoding.DIRECT_DICTIONARY not in encoders
-            and not self.is_nested
-        )
+        is_direct = Encoding.DIRECT_DICTIONARY in encoders
+        return Encoding.DICTIONARY in encoders and not is_direct and not self.is_nested
 
     @property
     def arrow_type(self) -> Any:
         """Its type in Arrow."""
         if self.kind == DataType.STRUCT:
-            return pa.struct([pa.field(one.field_name, one.arrow_type) for one in self.children])
+            return pa.struct([pa.field(child.field_name, child.arrow_type) for child in self.children])
         if self.kind == DataType.MAP:
-            return pa.map_(*(one.arrow_type for one in self.children[0].children))
+            return pa.map_(*(child.arrow_type for child in self.children[0].children))
         if self.is_nested:
             return pa.large_list(self.children[0].arrow_type)
         if self.kind == DataType.DECIMAL:
@@ -84,56 +90,48 @@ class Column:
         return _PLAIN[self.kind]
 
     def walk(self) -> tuple[Column, ...]:
-        """Return the column and all that is nested in it, depth first."""
-        return (self, *(inner for one in self.children for inner in one.walk()))
+        """Return the column and all columns nested in it, depth first."""
+        return (self, *(inner for child in self.children for inner in child.walk()))
 
 
 def column_tree(flat: Sequence[ColumnSchema]) -> tuple[Column, ...]:
     """Return the top-level columns of a flat list, in its order."""
-    found: list[Column] = []
-    dimensions = _numbers_of_dimensions(flat)
+    before = list(accumulate((own.is_dimension for own in flat), initial=0))
+    nodes = [
+        Column(own, at, before[at] if own.is_dimension else -1, (), own.name) for at, own in enumerate(flat)
+    ]
+    columns: list[Column] = []
     at = 0
-    while at < len(flat):
-        column, at = _column(flat, dimensions, at, depth=0)
-        found.append(column)
-    return tuple(found)
+    while at < len(nodes):
+        column, at = _with_children(nodes, at, depth=0)
+        columns.append(column)
+    return tuple(columns)
 
 
-def _numbers_of_dimensions(flat: Sequence[ColumnSchema]) -> list[int]:
-    numbers: list[int] = []
-    count = 0
-    for one in flat:
-        numbers.append(count if one.is_dimension else -1)
-        count += one.is_dimension
-    return numbers
-
-
-def _column(
-    flat: Sequence[ColumnSchema], dimensions: Sequence[int], at: int, *, depth: int
-) -> tuple[Column, int]:
-    if at >= len(flat):
+def _with_children(nodes: Sequence[Column], at: int, *, depth: int) -> tuple[Column, int]:
+    """Return the column at a position with all that is nested in it, and the position behind it."""
+    if at >= len(nodes):
         damaged("the schema ends before the last child of a column")
-    own = flat[at]
-    if depth > _MOST_DEPTH:
-        damaged(f"column {own.name!r} is nested deeper than {_MOST_DEPTH}")
+    column = nodes[at]
+    own, at = column.schema, at + 1
+    if not column.is_nested:
+        _check(own, [])
+        return column, at
+    if depth > _MAX_DEPTH:
+        damaged(f"column {own.name!r} is nested deeper than {_MAX_DEPTH}")
     children: list[Column] = []
-    number, at = at, at + 1
-    if own.data_type in _NESTED:
-        for _ in range(own.num_child):
-            child, at = _column(flat, dimensions, at, depth=depth + 1)
-            children.append(child)
+    for _ in range(own.num_child):
+        child, at = _with_children(nodes, at, depth=depth + 1)
+        children.append(child)
     _check(own, children)
-    names = _field_names(own, children) if own.data_type == DataType.STRUCT else [""] * len(children)
-    named = tuple(
-        Column(one.schema, one.number, one.dimension, one.children, name)
-        for one, name in zip(children, names, strict=True)
-    )
-    return Column(own, number, dimensions[number], named, own.name), at
+    names = _field_names(own, children) if column.kind == DataType.STRUCT else [""] * len(children)
+    named = [replace(child, field_name=name) for child, name in zip(children, names, strict=True)]
+    return replace(column, children=tuple(named)), at
 
 
 def _check(own: ColumnSchema, children: Sequence[Column]) -> None:
     if own.data_type == DataType.DECIMAL and not (
-        0 < own.precision <= _MOST_PRECISION and 0 <= own.scale <= own.precision
+        0 < own.precision <= _MAX_PRECISION and 0 <= own.scale <= own.precision
     ):
         damaged(f"column {own.name!r} is a decimal of precision {own.precision} and scale {own.scale}")
     if own.data_type == DataType.STRUCT and not children:
@@ -141,15 +139,45 @@ def _check(own: ColumnSchema, children: Sequence[Column]) -> None:
     if own.data_type in (DataType.ARRAY, DataType.MAP) and len(children) != 1:
         damaged(f"column {own.name!r} is an array or map of {len(children)} children")
     if own.data_type == DataType.MAP and len(children[0].children) != 2:
-        message = f"column {own.name!r} is a map of entries that are no pairs"
-        raise Unreadable(message)
+        unreadable(f"column {own.name!r} is a map whose entries are not pairs")
 
 
 def _field_names(own: ColumnSchema, children: Sequence[Column]) -> list[str]:
-    """Return the last parts of dotted names; where two are alike, what follows the parent's name."""
-    names = [one.schema.name.rpartition(".")[2] for one in children]
+    """Return the last parts of dotted names; if two are equal, the names without the parent's."""
+    names = [child.schema.name.rpartition(".")[2] for child in children]
     if len(set(names)) < len(names):
-        names = [one.schema.name.removeprefix(f"{own.name}.") for one in children]
+        names = [child.schema.name.removeprefix(f"{own.name}.") for child in children]
     if len(set(names)) < len(names):
-        damaged(f"column {own.name!r} has two fields of one name")
+        damaged(f"column {own.name!r} has two fields of the same name")
     return names
+
+
+def columns_of_files(files: Sequence[Sequence[Column]]) -> tuple[Column, ...]:
+    """Return the columns of a folder without a schema: those of all files by name, each in its widest type."""
+    columns: dict[str, Column] = {}
+    for of_file in files:
+        for column in sorted(of_file, key=lambda c: c.schema.ordinal if c.schema.ordinal >= 0 else c.number):
+            if not column.is_dummy and not column.schema.invisible:
+                name = column.schema.name.lower()
+                columns[name] = _wider(columns.get(name, column), column)
+    return tuple(columns.values())
+
+
+def _wider(column: Column, other: Column) -> Column:
+    if column.arrow_type == other.arrow_type or (other.kind, column.kind) in _WIDENS:
+        return column
+    if (column.kind, other.kind) in _WIDENS:
+        return other
+    if column.kind == other.kind == DataType.DECIMAL:
+        digits, others = _digits(column), _digits(other)
+        if all(own >= more for own, more in zip(digits, others, strict=True)):
+            return column
+        if all(own <= more for own, more in zip(digits, others, strict=True)):
+            return other
+    types = f"{column.arrow_type} and {other.arrow_type}"
+    return unreadable(f"its files disagree about column {column.schema.name!r}: {types}")
+
+
+def _digits(column: Column) -> tuple[int, int]:
+    """Return the digits before and behind the point."""
+    return column.schema.precision - column.schema.scale, column.schema.scale

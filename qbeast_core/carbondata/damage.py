@@ -1,12 +1,14 @@
-"""What is wrong with bytes, said by code that knows no file."""
+"""Errors of code that reads bytes and knows no file."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 
 class Damaged(Exception):  # noqa: N818 - what the bytes are
-    """The bytes are not what the format says; whoever read them from a file says which file."""
+    """The bytes do not follow the format; `places` leads from the inside out, the caller adds the file."""
 
     def __init__(self, reason: str, *places: str) -> None:
         self.reason = reason
@@ -18,9 +20,24 @@ class Damaged(Exception):  # noqa: N818 - what the bytes are
 
 
 class Unreadable(Damaged):
-    """The bytes are of a form that CarbonData has and this reader does not understand: refused, never guessed."""
+    """The bytes have a form that CarbonData writes and this reader does not support."""
 
 
 def damaged(reason: str) -> NoReturn:
     """Raise `Damaged`."""
     raise Damaged(reason)
+
+
+def unreadable(reason: str) -> NoReturn:
+    """Raise `Unreadable`."""
+    raise Unreadable(reason)
+
+
+@contextmanager
+def place(name: str) -> Generator[None]:
+    """Add a place to `Damaged`."""
+    try:
+        yield
+    except Damaged as error:
+        error.places.append(name)
+        raise

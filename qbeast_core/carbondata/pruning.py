@@ -1,4 +1,4 @@
-"""Which blocklets or pages a filter may match, by their bounds."""
+"""Blocklets and pages that a filter may match, by their bounds."""
 
 from __future__ import annotations
 
@@ -8,48 +8,47 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.carbondata.columns import Column
-from qbeast_core.carbondata.data_file import StoredBounds
+from qbeast_core.carbondata.files.data_file import StoredBounds
 from qbeast_core.carbondata.pages.statistics import decode_bounds
 from qbeast_core.query.evaluate import evaluate
 from qbeast_core.query.nodes import And, Atom, Node, Or, column_of
 from qbeast_core.query.statistics import Statistics
 from qbeast_core.space.arrays import BoolArray
 
-# Of a blocklet or page, by the table's name of a column: the file's column, and what it stores of its bounds.
+# A blocklet or page: by the table's name of a column, the file's column and its stored bounds.
 Unit = Mapping[str, tuple[Column, StoredBounds]]
 
 
 def filtered_columns(node: Node) -> set[str]:
-    """Return the columns that the understood part of a filter asks about."""
+    """Return the columns in the understood part of a filter."""
     if isinstance(node, And | Or):
         return {name for child in node.children for name in filtered_columns(child)}
     return {column_of(node)} if isinstance(node, Atom) else set()
 
 
 def may_match(node: Node, units: Sequence[Unit], schema: pl.Schema) -> BoolArray:
-    """Tell which units can hold a row that a filter keeps."""
+    """Return which units can have a row that a filter keeps."""
     names = sorted(filtered_columns(node) & set(schema))
     if not names:  # most reads have no filter, and each statement of Polars costs as much as decoding a page
         return evaluate(node, len(units), lambda _: np.ones(len(units), np.bool_))
-    bounds = {name: [_decoded(unit.get(name)) for unit in units] for name in names}
+    bounds = {
+        name: [decode_bounds(*unit[name]) if name in unit else None for unit in units] for name in names
+    }
     files = pl.DataFrame({"num_records": [0] * len(units)})
     for at, side in enumerate(("min", "max")):
-        found = [_series(name, [one and one[at] for one in bounds[name]], schema[name]) for name in names]
-        files = files.with_columns(pl.DataFrame(found).to_struct(side)) if found else files
+        columns = [
+            _series(name, [pair and pair[at] for pair in bounds[name]], schema[name]) for name in names
+        ]
+        files = files.with_columns(pl.DataFrame(columns).to_struct(side))
     rows = np.zeros(len(units), np.int64)
-    sure = pl.Series("doubtful", np.zeros(len(units), np.bool_))
-    # Bounds of doubles leave NaN out, as those of foreign writers of Parquet do.
-    exact = Statistics(files, pl.repeat(value=False, n=len(units), dtype=pl.Boolean, eager=True), rows, sure)
-    floats = Statistics(files, pl.repeat(value=True, n=len(units), dtype=pl.Boolean, eager=True), rows, sure)
+    no, yes = (pl.repeat(value=value, n=len(units), dtype=pl.Boolean, eager=True) for value in (False, True))
+    # Bounds of doubles ignore NaN, like those of other writers of Parquet.
+    exact, floats = Statistics(files, no, rows, no), Statistics(files, yes, rows, no)
 
     def of_atom(atom: Atom) -> BoolArray:
         return (floats if schema[column_of(atom)].is_float() else exact).may_match(atom)
 
     return evaluate(node, len(units), of_atom)
-
-
-def _decoded(known: tuple[Column, StoredBounds] | None) -> tuple[object, object] | None:
-    return None if known is None else decode_bounds(*known)
 
 
 def _series(name: str, values: list[object], dtype: pl.DataType) -> pl.Series:

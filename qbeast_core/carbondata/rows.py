@@ -1,4 +1,4 @@
-"""Data file -> batches in the table's columns: rows that are left, columns by their ids, defaults of later ones."""
+"""Rows of a data file in the table's columns: without deleted rows, columns by their ids, defaults of later ones."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.damage import damaged
-from qbeast_core.carbondata.data_file import Blocklet, DataFile
+from qbeast_core.carbondata.files.data_file import Blocklet, DataFile
 from qbeast_core.carbondata.pages.dimensions import default_value
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-# By blocklet and page, the rows of the page that are gone.
+# By blocklet and page, the deleted rows of the page.
 DeletedByPage = Mapping[tuple[int, int], I64Array]
 
 
 def match_columns(
     of_file: Sequence[Column], wanted: Sequence[Column], *, by_name: bool
 ) -> list[Column | None]:
-    """Return the file's column for each of the table's, None where the file was written before it was added."""
-    known = {_key(column, by_name=by_name): column for column in of_file}
-    return [known.get(_key(column, by_name=by_name)) for column in wanted]
+    """Return the file's column for each of the table's, None where the column was added after the file."""
+    by_key = {_key(column, by_name=by_name): column for column in of_file}
+    return [by_key.get(_key(column, by_name=by_name)) for column in wanted]
 
 
 def _key(column: Column, *, by_name: bool) -> str:
@@ -37,20 +37,20 @@ def read_rows(
     wanted: Sequence[tuple[Column, Column | None]],
     deleted: DeletedByPage,
 ) -> Any:
-    """Return the rows of some pages of a blocklet that are left, in the table's columns."""
+    """Return the rows of some pages of a blocklet that are not deleted, in the table's columns."""
     stored = [own for _, own in wanted if own is not None]
     arrays = iter(file.read(blocklet, stored, pages))
     rows = sum(blocklet.page_rows[page] for page in pages)
-    found: list[Any] = []
     with file.file.inside(f"blocklet {blocklet.number}"):
-        for column, own in wanted:
-            array = _constant(column, rows) if own is None else _as_type(next(arrays), column)
-            found.append(array)
-        kept = _kept(blocklet, pages, deleted)
+        columns = [
+            _constant(column, rows) if own is None else _as_type(next(arrays), column)
+            for column, own in wanted
+        ]
+        mask = _not_deleted(blocklet, pages, deleted)
     names = [column.schema.name for column, _ in wanted]
-    # Columns may be none: then the rows count alone.
-    table = pa.table(found, names=names) if names else pa.table({"": pa.nulls(rows)})
-    return table if kept is None else table.filter(pa.array(kept))
+    # Without columns, the number of rows counts.
+    table = pa.table(columns, names=names) if names else pa.table({"": pa.nulls(rows)})
+    return table if mask is None else table.filter(pa.array(mask))
 
 
 def _constant(column: Column, rows: int) -> Any:
@@ -66,23 +66,22 @@ def _as_type(array: Any, column: Column) -> Any:
         return array
     try:
         return array.cast(kind)
-    # A value that the table's type cannot hold is the one, a pair of types that no cast joins the other.
+    # The table's type cannot hold a value, or there is no cast between the types.
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         damaged(f"column {column.schema.name!r} of type {array.type} is {kind} in the table: {error}")
 
 
-def _kept(blocklet: Blocklet, pages: Sequence[int], deleted: DeletedByPage) -> BoolArray | None:
-    """Return which rows of the pages are left; None if all are."""
+def _not_deleted(blocklet: Blocklet, pages: Sequence[int], deleted: DeletedByPage) -> BoolArray | None:
+    """Return which rows of the pages are not deleted; None if all are."""
+    if not any((blocklet.number, page) in deleted for page in pages):
+        return None
     masks: list[BoolArray] = []
-    any_gone = False
     for page in pages:
         count = blocklet.page_rows[page]
         mask = np.ones(count, np.bool_)
-        gone = deleted.get((blocklet.number, page))
-        if gone is not None:
-            if len(gone) and gone[-1] >= count:
-                damaged(f"row {int(gone[-1])} of page {page} was deleted, and it has {count}")
-            mask[gone] = False
-            any_gone = True
+        rows = deleted.get((blocklet.number, page), np.empty(0, np.int64))
+        if len(rows) and rows[-1] >= count:
+            damaged(f"row {int(rows[-1])} of page {page} was deleted, and it has {count}")
+        mask[rows] = False
         masks.append(mask)
-    return np.concatenate(masks) if any_gone else None
+    return np.concatenate(masks)

@@ -1,4 +1,4 @@
-"""A read cut into tasks, a data file or some of its blocklets each, that any process can do."""
+"""A read cut into tasks for any process: each reads a data file or some of its blocklets."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from itertools import pairwise
 
 import polars as pl
 
+from qbeast_core.carbondata.metadata.segments import LiveFile
+from qbeast_core.carbondata.metadata.snapshot import Segment
 from qbeast_core.carbondata.reader import ALL_BLOCKLETS, TableReader
-from qbeast_core.carbondata.segments import LiveFile
-from qbeast_core.carbondata.snapshot import Segment
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CarbonTask:
-    """Rows of one data file, to be read by whoever has it; it pickles, without the rest of the table."""
+    """Rows of one data file; it pickles without the rest of the table."""
 
-    # Of a table of this file alone.
+    # Of a table with this file only.
     reader: TableReader
     file: LiveFile
     columns: tuple[str, ...]
-    # Rows to keep, exactly; None: all.
+    # None keeps all rows.
     predicate: pl.Expr | None
-    # The first to read and the one behind the last; None: all.
+    # Begin and end; None: all.
     blocklets: tuple[int, int] | None
 
     def read(self) -> Iterator[pl.DataFrame]:
@@ -35,24 +35,24 @@ def carbon_tasks(
     reader: TableReader, columns: Sequence[str], predicate: pl.Expr | None, *, task_bytes: int
 ) -> list[CarbonTask]:
     """Cut a read into tasks; files that index entries rule out have none."""
-    # What every task carries: the table's columns, not its loads.
+    # Every task carries the table's columns, not its loads.
     snapshot = replace(reader.snapshot, columns=reader.columns, loads=(), updates=())
     loads = {file: segment.load for segment in reader.segments for file in segment.files}
-    found: list[CarbonTask] = []
+    tasks: list[CarbonTask] = []
     for plan in reader.plan(reader.node(predicate)):
         if plan.opened:
             live = replace(plan.live, entries=(), columns=())
             alone = TableReader(snapshot, (Segment(loads[plan.live], (live,)),), reader.dictionaries)
-            found += [
+            tasks += [
                 CarbonTask(alone, live, tuple(columns), predicate, part)
                 for part in _parts(plan.live, task_bytes)
             ]
-    return found
+    return tasks
 
 
 def _parts(live: LiveFile, task_bytes: int) -> list[tuple[int, int] | None]:
-    """Return ranges of blocklets of about so many bytes; None stands for all, also for those no entry tells of."""
-    count = len([entry for entry in live.entries if entry.blocklet is not None])
+    """Return ranges of blocklets of about `task_bytes`; None means all, also where no entry lists them."""
+    count = sum(entry.blocklet is not None for entry in live.entries)
     pieces = min(max(live.size_bytes // task_bytes, 1), max(count, 1))
     if pieces < 2:
         return [None]

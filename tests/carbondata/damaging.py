@@ -6,10 +6,10 @@ import tracemalloc
 
 from hypothesis import strategies as st
 
-from qbeast_core.carbondata.dictionaries import open_dictionaries
-from qbeast_core.carbondata.open_table import load_segment, load_table
+from qbeast_core.carbondata.files.dictionaries import open_dictionaries
+from qbeast_core.carbondata.metadata.open_table import load_segment, load_table
+from qbeast_core.carbondata.metadata.segments import Stores
 from qbeast_core.carbondata.reader import TableReader
-from qbeast_core.carbondata.segments import Stores
 from qbeast_core.errors import DamagedFileError, StorageError, TableNotFoundError, UnsupportedTableError
 from tests.carbondata.collection import table_path
 from tests.carbondata.memory_store import MemoryStore

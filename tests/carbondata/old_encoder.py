@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.pages.page import PageContext
-from qbeast_core.carbondata.structs.data_file import ChunkCompressionMeta, DataChunk2, MinMax
+from qbeast_core.carbondata.structs.data_file import DataChunk2
 from qbeast_core.carbondata.structs.schema import Encoding
 from qbeast_core.io.thrift import BINARY, LIST, field, write_binary, write_list
-from tests.carbondata.page_encoder import shortened
+from tests.carbondata.page_encoder import FixedDictionaries, shortened
 
 NULL = b"@NU#LL$!"
 
@@ -77,15 +77,13 @@ def chunk(
     meta: bytes | None = None,
 ) -> DataChunk2:
     return DataChunk2(
-        compression=ChunkCompressionMeta("snappy", 0, 0),
+        codec="snappy",
         data_bytes=len(data),
         row_id_bytes=len(ids),
         run_bytes=len(runs),
         null_bits=nulls,
         encoders=tuple(encoders),
         encoder_meta=() if meta is None else (meta,),
-        min_max=MinMax(),
-        rows=-1,
     )
 
 
@@ -187,12 +185,5 @@ def row(fields: Sequence[bytes | None]) -> bytes:
 
 def context(column: Column, version: int, **facts: Any) -> PageContext:
     """Return what a page of an old file is decoded with."""
-    return PageContext(
-        column=column,
-        local_members=None,
-        cardinality=facts.pop("cardinality", None),
-        members=facts.pop("members", lambda: None),
-        numbers_in_text=True,
-        version=version,
-        **facts,
-    )
+    dictionaries = FixedDictionaries(facts.pop("members", None))
+    return PageContext(column, dictionaries, numbers_in_text=True, version=version, **facts)

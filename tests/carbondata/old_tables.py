@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.carbondata.data_file import DataFile
-from qbeast_core.carbondata.dictionaries import open_dictionaries
-from qbeast_core.carbondata.open_table import load_segment, load_table
+from qbeast_core.carbondata.files.data_file import DataFile
+from qbeast_core.carbondata.files.dictionaries import open_dictionaries
+from qbeast_core.carbondata.metadata.open_table import load_segment, load_table
+from qbeast_core.carbondata.metadata.segments import Stores
 from qbeast_core.carbondata.reader import TableReader
-from qbeast_core.carbondata.segments import Stores
 from qbeast_core.io.store import open_store
 from tests.carbondata.collection import expected, table_path
 

@@ -14,12 +14,7 @@ import pyarrow as pa
 from qbeast_core.carbondata.columns import Column, column_tree
 from qbeast_core.carbondata.pages.encoder_meta import ColumnKind, StoreType
 from qbeast_core.carbondata.pages.page import PageContext
-from qbeast_core.carbondata.structs.data_file import (
-    ChunkCompressionMeta,
-    DataChunk2,
-    LocalDictionaryChunk,
-    MinMax,
-)
+from qbeast_core.carbondata.structs.data_file import DataChunk2, LocalDictionaryChunk
 from qbeast_core.carbondata.structs.schema import ColumnSchema, DataType, Encoding
 
 DATE_CUTOFF = 1073741823
@@ -38,6 +33,20 @@ _BOUNDS = {
 
 
 @dataclass(frozen=True)
+class FixedDictionaries:
+    """One dictionary for every column."""
+
+    array: Any = None
+
+    def members(self, column: Column) -> Any:
+        assert column.has_global_dictionary
+        return self.array
+
+    def direct_timestamp(self) -> tuple[int, int]:
+        return 1000, 0
+
+
+@dataclass(frozen=True)
 class Page:
     """A page's header and bytes, and what else its reader is given."""
 
@@ -53,15 +62,10 @@ def column(
     schema = ColumnSchema(
         data_type=kind,
         name="c",
-        column_id="c",
         encoders=encoders,
         is_dimension=dimension,
         scale=scale,
         precision=precision,
-        num_child=0,
-        default_value=None,
-        properties={},
-        invisible=False,
         ordinal=0,
     )
     return column_tree([schema])[0]
@@ -133,17 +137,15 @@ def page(
     """Put a page together."""
     stored = packed(codec, data)
     chunk = DataChunk2(
-        compression=ChunkCompressionMeta(codec, len(data), len(stored)),
+        codec=codec,
         data_bytes=len(stored),
         row_id_bytes=len(row_ids),
         run_bytes=len(runs),
         null_bits=packed(codec, bit_set(nulls)) if nulls else None,
         encoders=tuple(encoders),
         encoder_meta=tuple(metas),
-        min_max=MinMax(),
-        rows=len(nulls) or -1,
     )
-    context = PageContext(own, local, None, members=lambda: None)
+    context = PageContext(own, FixedDictionaries(), local_members=local)
     return Page(chunk, stored + row_ids + runs, context)
 
 
@@ -256,7 +258,10 @@ def local_dictionary(members: Sequence[str | None], *, codec: str) -> LocalDicti
     told = head + len(name).to_bytes(2, "big") + name
     used = bit_set([False] + [True] * len(members))
     return LocalDictionaryChunk(
-        (Encoding.DIRECT_COMPRESS,), (told,), packed(codec, data), packed(codec, used)
+        encoders=(Encoding.DIRECT_COMPRESS,),
+        encoder_meta=(told,),
+        data=packed(codec, data),
+        used=packed(codec, used),
     )
 
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from qbeast_core.carbondata.columns import Column
-from qbeast_core.carbondata.data_file import Blocklet, DataFile
-from qbeast_core.carbondata.dictionaries import open_dictionaries
-from qbeast_core.carbondata.inside import StoredFile
-from qbeast_core.carbondata.open_file import open_data_file
+from qbeast_core.carbondata.files.data_file import Blocklet, DataFile
+from qbeast_core.carbondata.files.dictionaries import open_dictionaries
+from qbeast_core.carbondata.files.open_file import open_data_file
 from qbeast_core.carbondata.pages.statistics import decode_bounds
+from qbeast_core.carbondata.stored_file import StoredFile
 from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.io.store import open_store
 from tests.carbondata import page_encoder

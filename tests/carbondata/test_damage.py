@@ -67,6 +67,6 @@ def test_a_file_that_is_not_there_is_named() -> None:
     store = MemoryStore.of(table_path("tx230_partitioned"))
     path = next(path for path in store.list("") if path.endswith(".carbondata"))
     store.delete(path)
-    with pytest.raises(StorageError, match="not there") as caught:
+    with pytest.raises(StorageError, match="does not exist") as caught:
         read(store)
     assert caught.value.path == path

@@ -12,8 +12,8 @@ import pytest
 from pyarrow.parquet import encryption
 
 from qbeast_core.carbondata.damage import Damaged, Unreadable
-from qbeast_core.carbondata.foreign_file import ForeignFile
-from qbeast_core.carbondata.inside import StoredFile
+from qbeast_core.carbondata.files.foreign_file import ForeignFile
+from qbeast_core.carbondata.stored_file import StoredFile
 from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.errors import DamagedFileError, StorageError, UnsupportedTableError
 from qbeast_core.io.store import Range
@@ -58,7 +58,7 @@ def test_a_store_that_is_lost_is_no_damage() -> None:
 
 
 def test_other_bytes_are_damage() -> None:
-    with pytest.raises(Damaged, match="no file of parquet"):
+    with pytest.raises(Damaged, match="not a parquet file"):
         ForeignFile.open(stored(b"PAR1" * 10)[1], "parquet", [COLUMN])
     store, file = stored(parquet())
     opened = ForeignFile.open(file, "parquet", [COLUMN])

@@ -11,12 +11,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from qbeast_core.carbondata.damage import Unreadable
-from qbeast_core.carbondata.dictionaries import open_dictionaries
-from qbeast_core.carbondata.inside import StoredFile
-from qbeast_core.carbondata.old_file import OldFile
-from qbeast_core.carbondata.open_file import open_data_file
-from qbeast_core.carbondata.pages.row_format import row_fields
-from qbeast_core.carbondata.row_file import RowFile
+from qbeast_core.carbondata.files.dictionaries import open_dictionaries
+from qbeast_core.carbondata.files.old_file import OldFile
+from qbeast_core.carbondata.files.open_file import open_data_file
+from qbeast_core.carbondata.files.row_file import RowFile
+from qbeast_core.carbondata.pages.old.row_format import row_fields
+from qbeast_core.carbondata.stored_file import StoredFile
 from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.errors import DamagedFileError, UnsupportedTableError
 from qbeast_core.io.thrift import ThriftStruct, read_struct

@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.carbondata.columns import Column
-from qbeast_core.carbondata.dictionaries import open_dictionaries
+from qbeast_core.carbondata.files.dictionaries import open_dictionaries
 from qbeast_core.carbondata.pages.statistics import decode_bounds
 from qbeast_core.errors import DamagedFileError, LostValuesWarning, StorageError, UnsupportedTableError
 from qbeast_core.io.store import open_store

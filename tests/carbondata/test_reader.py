@@ -6,10 +6,10 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from qbeast_core.carbondata.dictionaries import open_dictionaries
-from qbeast_core.carbondata.open_table import load_segment, load_table
+from qbeast_core.carbondata.files.dictionaries import open_dictionaries
+from qbeast_core.carbondata.metadata.open_table import load_segment, load_table
+from qbeast_core.carbondata.metadata.segments import Stores
 from qbeast_core.carbondata.reader import TableReader
-from qbeast_core.carbondata.segments import Stores
 from qbeast_core.io.store import open_store
 from tests.carbondata.collection import expected, folder, more_names, names, table_path
 

@@ -8,9 +8,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from qbeast_core.carbondata.columns import Column
-from qbeast_core.carbondata.data_file import DataFile
-from qbeast_core.carbondata.inside import StoredFile
-from qbeast_core.carbondata.open_file import open_data_file
+from qbeast_core.carbondata.files.data_file import DataFile
+from qbeast_core.carbondata.files.open_file import open_data_file
+from qbeast_core.carbondata.stored_file import StoredFile
 from qbeast_core.io.store import open_store
 from tests.carbondata.collection import expected, more_names, names, table_path
 

@@ -1,4 +1,4 @@
-"""Decimals as CarbonData stores them: unscaled integers, of one width or each behind its scale, to Arrow's 16 bytes."""
+"""Decimals to Arrow's 16 bytes: CarbonData stores unscaled integers, of one width or each behind its scale."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from qbeast_core.carbondata.damage import damaged
-from qbeast_core.carbondata.pages.nulls import array_of
+from qbeast_core.carbondata.pages.arrays import array_of, whole
 from qbeast_core.carbondata.pages.texts import Slices
-from qbeast_core.carbondata.pages.widths import whole
 from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
 
 _BYTES: Final = 16
@@ -23,10 +22,12 @@ def small_decimals(unscaled: I64Array, kind: Any, nulls: BoolArray | None = None
     >>> small_decimals(np.array([150, -1]), pa.decimal128(10, 2)).to_pylist()
     [Decimal('1.50'), Decimal('-0.01')]
     """
-    words = np.empty((len(unscaled), 2), "<i8")
-    words[:, 0] = unscaled
-    words[:, 1] = unscaled >> 63
-    return array_of(words, kind, nulls)
+    return array_of(_extended(unscaled), kind, nulls)
+
+
+def _extended(numbers: I64Array) -> Any:
+    """Extend numbers to 16 bytes."""
+    return np.stack([numbers, numbers >> 63], axis=1).astype("<i8", copy=False)
 
 
 def decimal_width(precision: int) -> int:
@@ -48,7 +49,7 @@ def fixed_decimals(data: U8Array, width: int, kind: Any, nulls: BoolArray | None
 
 
 def scaled_decimals(slices: Slices, kind: Any, nulls: BoolArray | None = None) -> Any:
-    """Return decimals that each stand behind a byte which tells their scale."""
+    """Return decimals, each of which follows a byte with its scale."""
     empty = slices.lengths == 0
     missing = empty if nulls is None else nulls | empty
     sizes = np.where(missing, 0, slices.lengths - 1)
@@ -60,30 +61,27 @@ def scaled_decimals(slices: Slices, kind: Any, nulls: BoolArray | None = None) -
 
 def _short_words(slices: Slices, sizes: I64Array) -> Any:
     """Return unscaled numbers of at most 8 bytes, extended to 16; 0 where there is none."""
-    # Eight bytes from the first of each number: what is behind it is shifted out, and its sign fills the place.
+    # Eight bytes from the first of each number: the bytes behind it are shifted out, its sign fills up.
     padded = np.zeros(len(slices.data) + _SHORT + 1, np.uint8)
     padded[: len(slices.data)] = slices.data
     eights = np.ndarray((len(padded) - _SHORT + 1,), ">i8", padded, strides=(1,))
     numbers = eights[slices.starts + 1].astype(np.int64) >> 8 * (_SHORT - np.maximum(sizes, 1))
     numbers[sizes < 1] = 0
-    words = np.empty((len(numbers), 2), "<i8")
-    words[:, 0] = numbers
-    words[:, 1] = numbers >> 63
-    return words.view(np.uint8)
+    return _extended(numbers).view(np.uint8)
 
 
 def _long_words(slices: Slices, sizes: I64Array) -> Any:
     """Return unscaled numbers of any length, extended to 16 bytes."""
-    place = np.arange(_BYTES)[None, :]
-    # Byte k of the result is byte k from the end of the number; beyond it its sign goes on.
-    at = (slices.starts + slices.lengths)[:, None] - 1 - np.minimum(place, np.maximum(sizes, 1)[:, None] - 1)
-    found = slices.data[np.where(sizes[:, None] < 1, 0, at)]
-    sign = np.where(found[:, -1:] & 0x80 != 0, np.uint8(0xFF), np.uint8(0))
-    return np.where(place < sizes[:, None], found, sign)
+    byte = np.arange(_BYTES)[None, :]
+    # Byte k of the result is byte k from the end of the number; its sign fills the rest.
+    at = (slices.starts + slices.lengths)[:, None] - 1 - np.minimum(byte, np.maximum(sizes, 1)[:, None] - 1)
+    stored = slices.data[np.where(sizes[:, None] < 1, 0, at)]
+    sign = np.where(stored[:, -1:] & 0x80 != 0, np.uint8(0xFF), np.uint8(0))
+    return np.where(byte < sizes[:, None], stored, sign)
 
 
 def _rescaled(words: Any, slices: Slices, kind: Any, nulls: BoolArray) -> Any:
-    """Bring numbers of several scales to that of the type."""
+    """Return decimals of numbers that may have several scales."""
     of_row = np.where(nulls, 0, slices.starts)
     scales = np.unique(slices.data[of_row[~nulls]]).tolist()
     if not scales or scales == [kind.scale]:

@@ -1,4 +1,4 @@
-"""What an encoder noted beside a page: types, bounds, decimals; its numbers of types are its own."""
+"""The meta that an encoder stores beside a page: types, bounds, decimals. It has its own numbers of types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qbeast_core.carbondata.damage import damaged
 
 
 class StoreType(IntEnum):
-    """Type of a column or of what a page stores, as encoder meta number them."""
+    """Type of a column or of the stored values."""
 
     STRING = 0
     DATE = 1
@@ -36,7 +36,7 @@ class StoreType(IntEnum):
 
 
 class ColumnKind(IntEnum):
-    """What a column is to the encoder."""
+    """Role of a column."""
 
     GLOBAL_DICTIONARY = 0
     DIRECT_DICTIONARY = 1
@@ -49,7 +49,7 @@ class ColumnKind(IntEnum):
     PLAIN_LONG_VALUE = 8
 
 
-# How max, min and filler are written, by the column's type.
+# Layout of maximum, minimum and filler by the column's type.
 _BOUNDS: Final[dict[int, struct.Struct]] = {
     StoreType.BOOLEAN: struct.Struct(">bbq"),
     StoreType.BYTE: struct.Struct(">bbq"),
@@ -67,16 +67,14 @@ _HEAD: Final = struct.Struct(">BBiiBib")
 class EncoderMeta:
     """ColumnPageEncoderMeta."""
 
-    # Of the column, and of what the page stores.
-    schema_type: StoreType
     column_kind: int
-    scale: int
     precision: int
+    # Of the values in the page.
     store_type: StoreType
     # Digits behind the point that adaptive floating codecs multiplied away.
     decimals: int
-    # The largest value: an int (unscaled for decimals), a float, or None.
-    most: int | float | None
+    # Unscaled for decimals.
+    maximum: int | float | None
     compressor: str
 
 
@@ -84,12 +82,10 @@ def read_encoder_meta(data: bytes) -> EncoderMeta:
     """Read an encoder meta."""
     try:
         _, at = _utf(data, 0)
-        schema, kind, scale, precision, store, decimals, _ = _HEAD.unpack_from(data, at)
-        most, at = _most(data, at + _HEAD.size, schema)
+        schema, kind, _, precision, store, decimals, _ = _HEAD.unpack_from(data, at)
+        maximum, at = _maximum(data, at + _HEAD.size, StoreType(schema))
         compressor = _utf(data, at)[0] if at < len(data) else "snappy"
-        return EncoderMeta(
-            StoreType(schema), kind, scale, precision, StoreType(store), decimals, most, compressor
-        )
+        return EncoderMeta(kind, precision, StoreType(store), decimals, maximum, compressor)
     except (struct.error, ValueError, UnicodeDecodeError) as error:
         damaged(f"an encoder meta of {len(data)} bytes cannot be read: {error}")
 
@@ -102,13 +98,13 @@ def _utf(data: bytes, at: int) -> tuple[str, int]:
     return data[at + 2 : end].decode(errors="replace"), end
 
 
-def _most(data: bytes, at: int, schema: int) -> tuple[Any, int]:
-    """Return the largest value, and the position behind all bounds."""
+def _maximum(data: bytes, at: int, schema: StoreType) -> tuple[Any, int]:
+    """Return the maximum, and the position behind all bounds."""
     if schema == StoreType.DECIMAL:
-        most, at = _decimal(data, at)
+        maximum, at = _decimal(data, at)
         for _ in range(2):
             _, at = _decimal(data, at)
-        return most, at + 8
+        return maximum, at + 8
     form = _BOUNDS.get(schema)
     return (None, at) if form is None else (form.unpack_from(data, at)[0], at + form.size)
 

@@ -1,7 +1,6 @@
-"""Pages of complex columns put together: lists, structs, and CarbonData's rules of nulls.
+"""Puts the pages of complex columns together: lists, structs, and CarbonData's rules of nulls.
 
-A null array is written as an array of one null, and a null struct as a struct of nulls: they cannot be told apart, and
-are read as null.
+CarbonData writes a null array as an array of one null, and a null struct as a struct of nulls: both are read as null.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from qbeast_core.carbondata.damage import damaged
 from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.space.arrays import I64Array
 
-_MOST_ENTRIES: Final = 2**31 - 1
+_MAX_ENTRIES: Final = 2**31 - 1
 
 
 def assemble(column: Column, leaf: Callable[[Column], Any], records: Callable[[Column], I64Array]) -> Any:
@@ -25,10 +24,9 @@ def assemble(column: Column, leaf: Callable[[Column], Any], records: Callable[[C
     if not column.is_nested:
         return leaf(column)
     children = [assemble(child, leaf, records) for child in column.children]
-    found = records(column)
     if column.kind == DataType.STRUCT:
-        return _struct(column, children, len(found))
-    return _list(column, children[0], found)
+        return _struct(column, children, len(records(column)))
+    return _list(column, children[0], records(column))
 
 
 def _struct(column: Column, children: list[Any], rows: int) -> Any:
@@ -56,17 +54,16 @@ def _list(column: Column, child: Any, records: I64Array) -> Any:
     validity = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
     kind = column.arrow_type
     if column.kind == DataType.MAP:
-        if len(child) > _MOST_ENTRIES or child.null_count or child.field(0).null_count:
+        if len(child) > _MAX_ENTRIES or child.null_count or child.field(0).null_count:
             damaged(f"a map of {column.schema.name!r} has an entry without a key, or there are too many")
         offsets = offsets.astype(np.int32)
     return pa.Array.from_buffers(kind, len(counts), [validity, pa.py_buffer(offsets)], children=[child])
 
 
 def _only_null(counts: I64Array, starts: I64Array, child: Any) -> Any:
-    """Tell which arrays consist of one null."""
-    one = counts == 1
+    """Return which arrays consist of one null."""
+    single = counts == 1
     if not child.null_count:
         return np.zeros(len(counts), np.bool_)
-    missing = np.asarray(child.is_null())
-    one[one] = missing[starts[one]]
-    return one
+    single[single] = np.asarray(child.is_null())[starts[single]]
+    return single

@@ -1,4 +1,4 @@
-"""Pages with an encoder meta: numbers stored as they are, narrowed, as differences from the largest, or scaled."""
+"""Pages with an encoder meta: numbers as they are, narrowed, as differences from the maximum, or scaled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from qbeast_core.carbondata.damage import Unreadable, damaged
+from qbeast_core.carbondata.damage import damaged, unreadable
+from qbeast_core.carbondata.pages.arrays import array_of, null_mask, three_bytes, whole, with_nulls
 from qbeast_core.carbondata.pages.decimals import (
     decimal_width,
     fixed_decimals,
@@ -16,13 +17,11 @@ from qbeast_core.carbondata.pages.decimals import (
     small_decimals,
 )
 from qbeast_core.carbondata.pages.encoder_meta import EncoderMeta, StoreType
-from qbeast_core.carbondata.pages.nulls import array_of, null_mask, with_nulls
 from qbeast_core.carbondata.pages.texts import length_value
-from qbeast_core.carbondata.pages.widths import three_bytes, whole
 from qbeast_core.carbondata.structs.schema import Encoding
 from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
 
-# What the first encoding of a page with an encoder meta is.
+# The first encoding of a page with an encoder meta is one of these.
 NUMBER_ENCODINGS: Final = frozenset(
     {
         Encoding.DIRECT_COMPRESS,
@@ -46,7 +45,7 @@ _STORED: Final[dict[StoreType, Any]] = {
     StoreType.FLOAT: np.dtype("<f4"),
     StoreType.DOUBLE: np.dtype("<f8"),
 }
-_MOST_DECIMALS: Final = 308
+_MAX_DECIMALS: Final = 308
 _US_OF_MS: Final = 1000
 _SMALL_PRECISION: Final = 18
 
@@ -63,10 +62,9 @@ def decode_numbers(
     """Decode a page of numbers."""
     if meta.store_type == StoreType.DECIMAL:
         if order is not None or encoding != Encoding.DIRECT_COMPRESS:
-            message = "decimals of several bytes are sorted or narrowed"
-            raise Unreadable(message)
-        found = _wide_decimals(data, meta, kind)
-        return with_nulls(found, null_mask(null_bits, len(found)))
+            unreadable("decimals of several bytes are sorted or narrowed")
+        decimals = _wide_decimals(data, meta, kind)
+        return with_nulls(decimals, null_mask(null_bits, len(decimals)))
     values = _stored(data, encoding, meta.store_type)
     if order is not None:
         if len(order) != len(values):
@@ -87,60 +85,49 @@ def as_type(values: Any, kind: Any, nulls: BoolArray | None) -> Any:
 
 
 def _microseconds(ms: I64Array, nulls: BoolArray | None) -> I64Array:
-    known = ms if nulls is None else np.where(nulls, 0, ms)
-    if len(known) and (known.max() > 2**63 // _US_OF_MS or known.min() < -(2**63 // _US_OF_MS)):
+    ms = ms if nulls is None else np.where(nulls, 0, ms)
+    if len(ms) and (ms.max() > 2**63 // _US_OF_MS or ms.min() < -(2**63 // _US_OF_MS)):
         damaged("a timestamp lies beyond the year 294000")
-    return known * _US_OF_MS
+    return ms * _US_OF_MS
 
 
 def _stored(data: U8Array, encoding: int, store: StoreType) -> Any:
     if encoding == Encoding.RLE_INTEGRAL:
-        message = "a page is encoded by RLE_INTEGRAL, which no released writer uses"
-        raise Unreadable(message)
+        unreadable("a page is encoded by RLE_INTEGRAL, which no released writer uses")
     if store == StoreType.SHORT_INT:
         return three_bytes(data, signed=True)
     form = _STORED.get(store)
     if form is None:
-        message = f"a page of numbers is stored as {store.name}"
-        raise Unreadable(message)
+        unreadable(f"a page of numbers is stored as {store.name}")
     whole(data, form.itemsize)
     return np.frombuffer(data, form)
 
 
 def _value(values: Any, encoding: int, meta: EncoderMeta) -> Any:
-    """Undo what the encoder did to the values."""
+    """Return the values before they were encoded."""
     if encoding in (Encoding.DIRECT_COMPRESS, Encoding.ADAPTIVE_INTEGRAL, Encoding.BOOL_BYTE):
         return values
     if encoding == Encoding.ADAPTIVE_DELTA_INTEGRAL:
-        return _whole_most(meta) - values.astype(np.int64)  # wraps as Java does
+        return np.int64(_scaled_max(meta, 1)) - values.astype(np.int64)  # wraps as Java does
     if values.dtype.kind == "f":
         return values
-    if not 0 <= meta.decimals <= _MOST_DECIMALS:
+    if not 0 <= meta.decimals <= _MAX_DECIMALS:
         damaged(f"a page of floats has {meta.decimals} decimals")
     factor = 10.0**meta.decimals
     if encoding == Encoding.ADAPTIVE_FLOATING:
         return values / factor
-    return (_scaled_most(meta, factor) - values) / factor
+    return (float(_scaled_max(meta, factor)) - values) / factor
 
 
-def _whole_most(meta: EncoderMeta) -> np.int64:
-    most = meta.most
-    if most is None or not -(2**63) <= most < 2**63:
-        damaged("a page of differences does not tell the largest value")
-    return np.int64(int(most))
-
-
-def _scaled_most(meta: EncoderMeta, factor: float) -> float:
-    most = meta.most
-    if most is None or not abs(most * factor) < 2**63:
-        damaged("a page of differences does not tell the largest value")
-    return float(int(most * factor))
+def _scaled_max(meta: EncoderMeta, factor: float) -> int:
+    if meta.maximum is None or not -(2**63) <= meta.maximum * factor < 2**63:
+        damaged("a page of differences has no maximum")
+    return int(meta.maximum * factor)
 
 
 def _wide_decimals(data: U8Array, meta: EncoderMeta, kind: Any) -> Any:
     if meta.precision < 0:
         return scaled_decimals(length_value(data, 4), kind)
     if meta.precision <= _SMALL_PRECISION or meta.precision > 38:
-        message = f"decimals of precision {meta.precision} are stored in several bytes"
-        raise Unreadable(message)
+        unreadable(f"decimals of precision {meta.precision} are stored in several bytes")
     return fixed_decimals(data, decimal_width(meta.precision), kind)

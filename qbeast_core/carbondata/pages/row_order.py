@@ -1,31 +1,90 @@
-"""Row-id pages and run-length pages of version 3: in which order values stand, and how often each counts."""
+"""Row-id pages and run-length pages: the order of values, and how often each counts.
+
+Version 3 stores numbers of 16 bits. Versions 1 and 2 pack numbers of as many bits as the writer's blocklet size needs,
+and store the width nowhere; but a page read with a wrong width is not a permutation, and its runs do not follow each
+other.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from qbeast_core.carbondata.damage import damaged
+from qbeast_core.carbondata.damage import Damaged, damaged
 from qbeast_core.space.arrays import I64Array
 
-_MOST_UNKNOWN: Final = 1 << 24  # values of a page of a nested column
+# Blocklets of 120,000 rows are usual, the minimum is 2,000.
+_WIDTHS: Final = (17, *range(11, 17), *range(18, 26))
+
+_Data = bytes | memoryview
+_Unpack = Callable[[_Data], I64Array]
 
 
-def row_ids(data: bytes | memoryview, rows: int) -> I64Array:
+def row_ids(data: _Data, rows: int, *, is_packed: bool = False) -> I64Array:
     """Read a row-id page: value ``j`` of the data page belongs to row ``ids[j]``."""
-    if len(data) < 4:
-        damaged(f"a row-id page of {len(data)} bytes has no length")
     size = int.from_bytes(data[:4], "big")
-    if size % 2 or len(data) % 2 or size > len(data) - 4:
+    if len(data) < 4 or size > len(data) - 4:
         damaged(f"a row-id page of {len(data)} bytes has ids of {size}")
-    ids = np.frombuffer(data, ">i2", size // 2, 4).astype(np.int64)
-    pairs = np.frombuffer(data, ">i2", offset=4 + size).astype(np.int64)
-    return check_permutation(expand_pairs(ids, pairs, rows), rows)
+    ids, pairs = data[4 : 4 + size], data[4 + size :]
+
+    def read(unpack: _Unpack) -> I64Array:
+        return check_permutation(expand_pairs(unpack(ids), unpack(pairs), rows), rows)
+
+    return _read(read, is_packed=is_packed)
+
+
+def run_lengths(data: _Data, rows: int, *, is_packed: bool = False) -> I64Array:
+    """Read a run-length page: how often each value of the data page counts."""
+
+    def read(unpack: _Unpack) -> I64Array:
+        pairs = unpack(data)
+        starts, counts = pairs[::2], pairs[1::2]
+        if len(pairs) % 2 or np.any(counts < 1) or int(counts.sum()) != rows:
+            damaged(f"{len(counts)} runs of {int(counts.sum())} rows do not fit {rows} rows")
+        if is_packed and not np.array_equal(starts, np.cumsum(counts) - counts):
+            damaged("the runs do not follow each other")
+        return counts
+
+    return _read(read, is_packed=is_packed)
+
+
+def _read(read: Callable[[_Unpack], I64Array], *, is_packed: bool) -> I64Array:
+    if not is_packed:
+        return read(_shorts)
+    for width in _WIDTHS:
+        with suppress(Damaged):
+            return read(partial(_unpacked, width=width))
+    return damaged("no width of its numbers makes a valid page of row ids or runs")
+
+
+def _shorts(data: _Data) -> I64Array:
+    if len(data) % 2:
+        damaged(f"{len(data)} bytes are not numbers of 16 bits")
+    return np.frombuffer(data, ">i2").astype(np.int64)
+
+
+def _unpacked(data: _Data, width: int) -> I64Array:
+    r"""Read numbers of some bits from one large big-endian number, the last of them in its lowest bits.
+
+    >>> _unpacked(b"\x01\x80\x03", 11)
+    array([48,  3])
+    """
+    bits = np.unpackbits(np.frombuffer(data, np.uint8))
+    count = len(bits) // width
+    table = bits[len(bits) - count * width :].reshape(count, width)
+    numbers = np.zeros(count, np.int64)
+    for bit in range(width):
+        numbers <<= 1
+        numbers |= table[:, bit]
+    return numbers
 
 
 def expand_pairs(ids: I64Array, pairs: I64Array, rows: int) -> I64Array:
-    """Put runs in the place of the pairs (first, last) that stand for them.
+    """Replace pairs (first, last) by the runs they abbreviate.
 
     >>> expand_pairs(np.array([4, 0, 2, 3]), np.array([1]), 5)
     array([4, 0, 1, 2, 3])
@@ -35,7 +94,7 @@ def expand_pairs(ids: I64Array, pairs: I64Array, rows: int) -> I64Array:
             damaged(f"{len(ids)} row ids cannot order {rows} rows")
         return ids
     if pairs[0] < 0 or pairs[-1] + 1 >= len(ids) or np.any(np.diff(pairs) < 2):
-        damaged("a row-id page has pairs where there are no ids")
+        damaged("a row-id page has pairs behind its ids")
     last = np.zeros(len(ids), np.bool_)
     last[pairs + 1] = True
     counts = np.ones(len(ids), np.int64)
@@ -54,27 +113,16 @@ def check_permutation(ids: I64Array, rows: int) -> I64Array:
     seen = np.zeros(rows, np.bool_)
     seen[ids] = True
     if not seen.all():
-        damaged("row ids name a row twice")
+        damaged("two row ids are equal")
     return ids
 
 
 def inverse(ids: I64Array) -> I64Array:
-    """Return where the value of each row stands, of a permutation that tells the row of each value.
+    """Return the position of each row's value, of a permutation that has the row of each value.
 
     >>> inverse(np.array([2, 0, 1]))
     array([1, 2, 0])
     """
-    found = np.empty_like(ids)
-    found[ids] = np.arange(len(ids))
-    return found
-
-
-def run_lengths(data: bytes | memoryview, rows: int) -> I64Array:
-    """Read a run-length page: how often each value of the data page counts."""
-    if len(data) % 4:
-        damaged(f"a run-length page of {len(data)} bytes holds no pairs")
-    counts = np.frombuffer(data, ">i2").astype(np.int64)[1::2]
-    most = _MOST_UNKNOWN if rows < 0 else rows
-    if np.any(counts < 1) or int(counts.sum()) > most or (rows >= 0 and int(counts.sum()) != rows):
-        damaged(f"{len(counts)} runs of {int(counts.sum())} rows do not fit {rows} rows")
-    return counts
+    positions = np.empty_like(ids)
+    positions[ids] = np.arange(len(ids))
+    return positions

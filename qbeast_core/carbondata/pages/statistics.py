@@ -1,6 +1,6 @@
-"""Bounds of blocklets and pages as values: what is stored of them, and where they are not to be trusted.
+"""Bounds of blocklets and pages as values, and where they cannot be trusted.
 
-Nulls count as 0 (measures) or as the null token (texts): bounds are wider than the values then, never narrower.
+Nulls count as 0 (measures) or as the null token (texts): bounds may be wider than the values, never narrower.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.pages.dimensions import DATE_CUTOFF
 from qbeast_core.carbondata.structs.schema import DataType, Encoding
 
-# Least and most, as Python values of the column's type.
+# Minimum and maximum, as Python values of the column's type.
 Bounds = tuple[Any, Any]
 
 _WHOLE: Final = {
@@ -26,23 +26,23 @@ _WHOLE: Final = {
     DataType.TIMESTAMP: (8, -(2**63)),
 }
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MOST_MS: Final = 253_402_300_799_999  # of the year 9999
+_MAX_MS: Final = 253_402_300_799_999  # of the year 9999
 
 
 def decode_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> Bounds | None:
-    """Return the bounds of a column, None where nothing is known."""
+    """Return the bounds of a column, None where they are unknown."""
     if stored is None or column.is_nested or column.has_global_dictionary:
         return None
     decode = _dimension if column.schema.is_dimension else _measure
-    least, most = (decode(column.kind, one) for one in stored)
+    least, most = (decode(column.kind, data) for data in stored)
     return None if least is None or most is None else (least, most)
 
 
 def old_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> tuple[bytes, bytes] | None:
-    """Return bounds that CarbonData up to 1.1 stored, None where they are not to be trusted.
+    """Return bounds that CarbonData up to 1.1 stored, None where they cannot be trusted.
 
-    It took the first and the last value of a page of a dimension for the least and the most, which they are where an
-    inverted index sorts the page; and what is not text or date it stored in other forms than later releases.
+    It stored the first and the last value of a page of a dimension, which are its bounds only where an inverted index
+    sorts the page; and it stored types other than text and date in other forms than later releases.
     """
     if not column.schema.is_dimension:
         return stored
@@ -85,7 +85,7 @@ def _text(data: bytes) -> str | None:
 
 
 def _timestamp(ms: int) -> datetime | None:
-    return _guarded(lambda: _EPOCH + timedelta(milliseconds=ms)) if abs(ms) <= _MOST_MS else None
+    return _guarded(lambda: _EPOCH + timedelta(milliseconds=ms)) if abs(ms) <= _MAX_MS else None
 
 
 def _guarded(make: Callable[[], Any]) -> Any:

@@ -1,113 +1,80 @@
-"""Structs of ``carbondata.thrift`` that files of versions 1 and 2 consist of, and streaming files."""
+"""Structs of ``carbondata.thrift`` in files of versions 1 and 2, and in streaming files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated
 
-from qbeast_core.carbondata.fields import I16_MAX, I32_MAX, Fields
-from qbeast_core.carbondata.structs.data_file import BlockletIndex, DataChunk2, MinMax, SegmentInfo
+from qbeast_core.carbondata.structs.data_file import BOUNDS, CARDINALITIES, NO_BOUNDS, DataChunk2, MinMax
+from qbeast_core.carbondata.structs.fields import (
+    ENUM,
+    I16,
+    I32,
+    I64,
+    At,
+    Struct,
+    binary,
+    flag,
+    list_of,
+    member,
+)
 from qbeast_core.carbondata.structs.schema import ColumnSchema
-from qbeast_core.io.thrift import ThriftStruct
-
-_MOST_ENUM: Final = 255
 
 
-@dataclass(frozen=True, slots=True)
-class DataChunk:
-    """A column of a blocklet of version 1: its `page`, and where its parts lie in the file."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataChunk(DataChunk2):
+    """A column of a blocklet of version 1: the same fields under other numbers, and where its parts lie."""
 
-    page: DataChunk2
-    data_offset: int
-    row_id_offset: int
-    run_offset: int
-    is_row_major: bool
-
-    @classmethod
-    def of(cls, struct: ThriftStruct) -> DataChunk:
-        """Read one; what a chunk of version 2 has too becomes one of these."""
-        f = Fields(struct, "DataChunk")
-        numbers = {1: 1, 5: 3, 7: 4, 9: 5, 10: 6, 12: 8, 13: 9}
-        later = {new: struct.fields[old] for old, new in numbers.items() if old in struct.fields}
-        return cls(
-            page=DataChunk2.of(ThriftStruct(later, struct.start, struct.end)),
-            data_offset=f.integer(4),
-            row_id_offset=f.integer(6, 0),
-            run_offset=f.integer(8, 0),
-            is_row_major=f.flag(2, default=False),
-        )
+    data_bytes: Annotated[int, At(5, I32)]
+    data_offset: Annotated[int, At(4, I64)]
+    row_id_bytes: Annotated[int, At(7, I32)] = 0
+    row_id_offset: Annotated[int, At(6, I64)] = 0
+    run_bytes: Annotated[int, At(9, I32)] = 0
+    run_offset: Annotated[int, At(8, I64)] = 0
+    null_bits: Annotated[bytes | None, At(10, member(2, binary))] = None
+    encoders: Annotated[tuple[int, ...], At(12, list_of(ENUM))] = ()
+    encoder_meta: Annotated[tuple[bytes, ...], At(13, list_of(binary))] = ()
+    # Version 1 has no bounds here; no field has the number 0.
+    min_max: Annotated[MinMax, At(0, MinMax.of)] = NO_BOUNDS
+    is_row_major: Annotated[bool, At(2, flag)] = False
 
 
-@dataclass(frozen=True, slots=True)
-class BlockletInfo:
-    """A blocklet of version 1, or of rows in a streaming file, which has no `chunks`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockletInfo(Struct):
+    """A blocklet of version 1."""
 
-    rows: int
-    chunks: tuple[DataChunk, ...]
-
-    @classmethod
-    def of(cls, struct: ThriftStruct) -> BlockletInfo:
-        """Read one."""
-        f = Fields(struct, "BlockletInfo")
-        return cls(f.integer(1, most=I32_MAX), f.structs(2, DataChunk.of))
+    rows: Annotated[int, At(1, I32)]
+    chunks: Annotated[tuple[DataChunk, ...], At(2, list_of(DataChunk.of))] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BlockletInfo2:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockletInfo2(Struct):
     """A blocklet of version 2: where the `DataChunk2` of each column begins, and its length without pages."""
 
-    rows: int
-    offsets: tuple[int, ...]
-    header_bytes: tuple[int, ...]
-
-    @classmethod
-    def of(cls, struct: ThriftStruct) -> BlockletInfo2:
-        """Read one."""
-        f = Fields(struct, "BlockletInfo2")
-        return cls(f.integer(1, most=I32_MAX), f.integers(2), f.integers(3, most=I16_MAX))
+    rows: Annotated[int, At(1, I32)]
+    offsets: Annotated[tuple[int, ...], At(2, list_of(I64))] = ()
+    header_bytes: Annotated[tuple[int, ...], At(3, list_of(I16))] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BlockletHeader:
-    """What stands before the rows of a blocklet in a streaming file."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockletHeader(Struct):
+    """The header of a blocklet of rows in a streaming file."""
 
-    # Of the rows, decompressed; what is compressed may be longer, and means nothing behind them.
-    size_bytes: int
-    rows: int
-    is_insert: bool
-
-    @classmethod
-    def of(cls, struct: ThriftStruct) -> BlockletHeader:
-        """Read one."""
-        f = Fields(struct, "BlockletHeader")
-        rows = f.struct(4, BlockletInfo.of).rows
-        return cls(f.integer(1, most=I32_MAX), rows, f.integer(2, 0, most=_MOST_ENUM) == 0)
+    # Of the rows, decompressed; bytes behind them mean nothing.
+    size_bytes: Annotated[int, At(1, I32)]
+    rows: Annotated[int, At(4, member(1, I32))]
+    # 0: the rows are inserted.
+    mutation: Annotated[int, At(2, ENUM)] = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FileFooter:
-    """What a file of version 1 or 2 ends with: `blocklets` or `blocklets2`, and their statistics."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFooter(Struct):
+    """The footer of a file of version 1 (`blocklets`) or 2 (`blocklets2`)."""
 
-    rows: int
-    columns: tuple[ColumnSchema, ...]
-    segment: SegmentInfo
-    indexes: tuple[BlockletIndex, ...]
-    blocklets: tuple[BlockletInfo, ...]
-    blocklets2: tuple[BlockletInfo2, ...]
-
-    @classmethod
-    def of(cls, struct: ThriftStruct) -> FileFooter:
-        """Read one."""
-        f = Fields(struct, "FileFooter")
-        return cls(
-            rows=f.integer(2),
-            columns=f.structs(3, ColumnSchema.of),
-            segment=f.struct(4, SegmentInfo.of),
-            indexes=f.structs(5, BlockletIndex.of),
-            blocklets=f.structs(6, BlockletInfo.of),
-            blocklets2=f.structs(7, BlockletInfo2.of),
-        )
-
-    def min_max(self, number: int) -> MinMax:
-        """Return the statistics of a blocklet: of dimensions alone."""
-        return self.indexes[number].min_max if number < len(self.indexes) else MinMax()
+    rows: Annotated[int, At(2, I64)]
+    columns: Annotated[tuple[ColumnSchema, ...], At(3, list_of(ColumnSchema.of))] = ()
+    cardinalities: Annotated[tuple[int, ...], At(4, CARDINALITIES)]
+    # Of the dimensions of each blocklet.
+    min_max: Annotated[tuple[MinMax, ...], At(5, list_of(BOUNDS))] = ()
+    blocklets: Annotated[tuple[BlockletInfo, ...], At(6, list_of(BlockletInfo.of))] = ()
+    blocklets2: Annotated[tuple[BlockletInfo2, ...], At(7, list_of(BlockletInfo2.of))] = ()

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import Annotated, Final
 
-from qbeast_core.carbondata.damage import Unreadable
-from qbeast_core.carbondata.fields import I32_MAX, Fields
-from qbeast_core.io.thrift import ThriftStruct
+from qbeast_core.carbondata.damage import unreadable
+from qbeast_core.carbondata.structs.fields import (
+    ENUM,
+    I32,
+    At,
+    Struct,
+    binary,
+    flag,
+    integer,
+    list_of,
+    text,
+    texts,
+)
 
-_MOST_ENUM: Final = 255
+_SIGNED: Final = integer(-(2**31) + 1, 2**31 - 1)
+_OR_NONE: Final = integer(-1, 2**31 - 1)
 
 
 class DataType(IntEnum):
-    """Type of a column; not the numbers that encoder meta use."""
+    """Type of a column; encoder meta number types in another way."""
 
     STRING = 0
     SHORT = 1
@@ -32,6 +43,11 @@ class DataType(IntEnum):
     FLOAT = 24
     BYTE = 25
     BINARY = 26
+    UNKNOWN = -1
+
+    @classmethod
+    def _missing_(cls, value: object) -> DataType:  # noqa: ARG003 - the name that enum gives it
+        return cls.UNKNOWN
 
 
 class Encoding(IntEnum):
@@ -55,120 +71,58 @@ class Encoding(IntEnum):
     INT_LENGTH_COMPLEX_CHILD_BYTE_ARRAY = 15
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnSchema:
+def _data_type(value: object) -> DataType:
+    return DataType(ENUM(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSchema(Struct):
     """A column, or a node of a complex one."""
 
-    # Its type; a nested one is followed by `num_child` children in the list that holds it.
-    data_type: DataType
-    # Its name, lower case; what identifies it through renames: a UUID, or the name again for files of the
-    # SDK.
-    name: str
-    column_id: str
+    # A nested column is followed by `num_child` children in its list.
+    data_type: Annotated[DataType, At(1, _data_type)]
+    # Lower case.
+    name: Annotated[str, At(2, text)]
+    # Identifies the column through renames: a UUID, or the name in files of the SDK.
+    column_id: Annotated[str, At(3, text)] = ""
     # `DICTIONARY` alone: it has a global dictionary; with `DIRECT_DICTIONARY`: its numbers are computed.
-    encoders: tuple[int, ...]
+    encoders: Annotated[tuple[int, ...], At(5, list_of(ENUM))] = ()
     # Whether its pages are a dimension's; a measure's otherwise.
-    is_dimension: bool
-    scale: int
-    precision: int
-    num_child: int
-    # What rows have that were written before the column was added, in a form that depends on the type.
-    default_value: bytes | None
-    properties: dict[str, str]
-    invisible: bool
+    is_dimension: Annotated[bool, At(6, flag)]
+    scale: Annotated[int, At(8, _SIGNED)] = 0
+    precision: Annotated[int, At(9, _SIGNED)] = 0
+    num_child: Annotated[int, At(10, I32)] = 0
+    # The value of rows that were written before the column was added; its form depends on the type.
+    default_value: Annotated[bytes | None, At(12, binary)] = None
+    properties: Annotated[dict[str, str], At(13, texts)] = field(default_factory=dict[str, str])
+    invisible: Annotated[bool, At(14, flag)] = False
     # Its place in the user's CREATE TABLE, or -1.
-    ordinal: int
+    ordinal: Annotated[int, At(16, _OR_NONE)] = -1
+    is_columnar: Annotated[bool, At(4, flag)] = True
+    column_group: Annotated[int, At(7, _OR_NONE)] = -1
 
-    @classmethod
-    def of(cls, struct: ThriftStruct) -> ColumnSchema:
-        """Read one."""
-        f = Fields(struct, "ColumnSchema")
-        name = f.text(2)
-        kind = f.integer(1, most=_MOST_ENUM)
-        if kind not in DataType._value2member_map_:
-            message = f"column {name!r} has a type of unknown number {kind}"
-            raise Unreadable(message)
-        if f.integer(7, -1, least=-1) >= 0 and not f.flag(4, default=True):
-            message = f"column {name!r} lies in a column group"
-            raise Unreadable(message)
-        return cls(
-            data_type=DataType(kind),
-            name=name,
-            column_id=f.text(3, name),
-            encoders=f.integers(5, most=_MOST_ENUM),
-            is_dimension=f.flag(6),
-            scale=f.integer(8, 0, least=-I32_MAX, most=I32_MAX),
-            precision=f.integer(9, 0, least=-I32_MAX, most=I32_MAX),
-            num_child=f.integer(10, 0, most=I32_MAX),
-            default_value=f.binary(12) if f.has(12) else None,
-            properties=f.texts(13),
-            invisible=f.flag(14, default=False),
-            ordinal=f.integer(16, -1, least=-1, most=I32_MAX),
-        )
+    def __post_init__(self) -> None:
+        if self.data_type == DataType.UNKNOWN:
+            unreadable(f"column {self.name!r} has a type that is not supported")
+        if self.column_group >= 0 and not self.is_columnar:
+            unreadable(f"column {self.name!r} lies in a column group")
+        if not self.column_id:
+            object.__setattr__(self, "column_id", self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
-    """How a table is partitioned: `kind` is RANGE 0, RANGE_INTERVAL 1, LIST 2, HASH 3 or NATIVE_HIVE 4."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnList(Struct):
+    """The columns that partition a table, or that hash its rows into buckets."""
 
-    columns: tuple[ColumnSchema, ...]
-    kind: int
-
-    @classmethod
-    def of(cls, struct: ThriftStruct) -> PartitionInfo:
-        """Read one."""
-        f = Fields(struct, "PartitionInfo")
-        return cls(f.structs(1, ColumnSchema.of), f.integer(2, most=_MOST_ENUM))
+    columns: Annotated[tuple[ColumnSchema, ...], At(1, list_of(ColumnSchema.of))] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BucketingInfo:
-    """How rows are hashed into buckets."""
-
-    columns: tuple[ColumnSchema, ...]
-    number_of_buckets: int
-
-    @classmethod
-    def of(cls, struct: ThriftStruct) -> BucketingInfo:
-        """Read one."""
-        f = Fields(struct, "BucketingInfo")
-        return cls(f.structs(1, ColumnSchema.of), f.integer(2, most=I32_MAX))
-
-
-@dataclass(frozen=True, slots=True)
-class TableSchema:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSchema(Struct):
     """A table's columns and properties."""
 
-    table_id: str
     # Flat, depth first, dropped ones too.
-    columns: tuple[ColumnSchema, ...]
-    properties: dict[str, str]
-    # None if there is none.
-    partitioning: PartitionInfo | None
-    bucketing: BucketingInfo | None
-
-    @classmethod
-    def of(cls, struct: ThriftStruct) -> TableSchema:
-        """Read one."""
-        f = Fields(struct, "TableSchema")
-        return cls(
-            table_id=f.text(1),
-            columns=f.structs(2, ColumnSchema.of),
-            properties=f.texts(4),
-            partitioning=f.struct(6, PartitionInfo.of) if f.has(6) else None,
-            bucketing=f.struct(5, BucketingInfo.of) if f.has(5) else None,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class TableInfo:
-    """The file ``Metadata/schema``; `aggregates` counts the aggregate tables of old releases."""
-
-    fact_table: TableSchema
-    aggregates: int
-
-    @classmethod
-    def of(cls, struct: ThriftStruct) -> TableInfo:
-        """Read one."""
-        f = Fields(struct, "TableInfo")
-        return cls(f.struct(1, TableSchema.of), len(f.structs(2, lambda one: one)))
+    columns: Annotated[tuple[ColumnSchema, ...], At(2, list_of(ColumnSchema.of))] = ()
+    properties: Annotated[dict[str, str], At(4, texts)] = field(default_factory=dict[str, str])
+    partitioning: Annotated[ColumnList | None, At(6, ColumnList.of)] = None
+    bucketing: Annotated[ColumnList | None, At(5, ColumnList.of)] = None

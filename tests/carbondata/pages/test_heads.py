@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.carbondata.damage import Damaged
-from qbeast_core.carbondata.pages.heads import length_heads
+from qbeast_core.carbondata.pages.texts import length_heads
 from tests.carbondata.page_encoder import length_value
 from tests.helpers.examples import examples
 

@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.carbondata.damage import Damaged, Unreadable
-from qbeast_core.carbondata.pages.bit_packed import packed_row_ids, packed_run_lengths
 from qbeast_core.carbondata.pages.chains import chain
 from qbeast_core.carbondata.pages.codecs import decompress_start
-from qbeast_core.carbondata.pages.java_meta import read_java_meta
-from qbeast_core.carbondata.pages.members import read_dictionary
+from qbeast_core.carbondata.pages.old.java_meta import read_java_meta
+from qbeast_core.carbondata.pages.old.members import read_dictionary
+from qbeast_core.carbondata.pages.old.row_format import decode_rows, row_fields
 from qbeast_core.carbondata.pages.page import decode_page
-from qbeast_core.carbondata.pages.row_format import RowContext, decode_rows, row_fields
+from qbeast_core.carbondata.pages.row_order import row_ids, run_lengths
 from qbeast_core.carbondata.pages.texts import texts
 from qbeast_core.carbondata.structs.schema import DataType, Encoding
 from tests.carbondata import old_encoder as old
-from tests.carbondata.page_encoder import column, shortened
+from tests.carbondata.page_encoder import FixedDictionaries, column, shortened
 from tests.helpers.examples import examples
 
 WIDTHS = st.sampled_from([11, 13, 16, 17, 18, 24])
@@ -45,12 +45,10 @@ def test_surrogates_come_back(
     rows = data.draw(st.lists(st.integers(1, min(members, 9)) | st.just(members), min_size=1, max_size=60))
     width = (members.bit_length() + 7) // 8
     own = column(DataType.STRING, dimension=True)
+    own = replace(own, schema=replace(own.schema, encoders=(Encoding.DICTIONARY,)))
     known = pa.array([None, None, *(f"m{number}" for number in range(2, members + 1))], pa.large_string())
 
-    def all_members() -> Any:
-        return known
-
-    context = old.context(own, version, cardinality=members, members=all_members)
+    context = old.context(own, version, cardinality=members, members=known)
     stored = [number.to_bytes(width, "big") for number in rows]
     chunk, body = old.page(stored, [Encoding.DICTIONARY], bits=bits, is_sorted=is_sorted, in_runs=in_runs)
     found = decode_page(chunk, body, context, len(rows))
@@ -101,23 +99,23 @@ def test_row_ids_come_back_whatever_their_width(ids: list[int], bits: int) -> No
     short, pairs = shortened(ids)
     first = old.pack_bits(short, bits)
     data = len(first).to_bytes(4, "big") + first + old.pack_bits(pairs, bits)
-    assert packed_row_ids(data, len(ids)).tolist() == ids
+    assert row_ids(data, len(ids), is_packed=True).tolist() == ids
 
 
 def test_what_are_no_packed_row_ids_or_runs_is_damage() -> None:
     for data in (b"", b"\0\0\0\x09\x01", b"\0\0\0\0", b"\0\0\0\x05" + b"\xff" * 5):
         with pytest.raises(Damaged):
-            packed_row_ids(data, 2)
+            row_ids(data, 2, is_packed=True)
     for pairs in ([0, 2, 2, 2], [0, 3, 2, 1], [0, 0, 0, 4], []):
         with pytest.raises(Damaged):
-            packed_run_lengths(old.pack_bits(pairs, 17), 3)
+            run_lengths(old.pack_bits(pairs, 17), 3, is_packed=True)
 
 
 @examples(10, slow=300)
 @given(st.data())
 def test_a_meta_that_was_changed_is_read_or_refused(data: st.DataObject) -> None:
     meta = bytearray(old.java_meta("d", 0, 9, -9))
-    assert read_java_meta(bytes(meta)).most == 9
+    assert read_java_meta(bytes(meta)).maximum == 9
     meta[data.draw(st.integers(0, len(meta) - 1))] = data.draw(st.integers(0, 255))
     try:
         read_java_meta(bytes(meta[: data.draw(st.integers(4, len(meta)))]))
@@ -182,15 +180,19 @@ def test_rows_of_a_stream_come_back(rows: list[tuple[Any, ...]]) -> None:
     numbered = [_numbered(number) for number in range(len(FIELDS))]
     whole = [tuple(_utc(value) for value in row) for row in rows]
     data = b"".join(old.row([_field(number, value) for number, value in enumerate(row)]) for row in whole)
-    context = RowContext(lambda _: None, (1000, 0))
-    found = decode_rows(np.frombuffer(data, np.uint8), len(rows), row_fields(numbered), numbered, context)
+    dictionaries = FixedDictionaries()
+    found = decode_rows(
+        np.frombuffer(data, np.uint8), len(rows), row_fields(numbered), numbered, dictionaries
+    )
     assert [tuple(row) for row in zip(*(array.to_pylist() for array in found), strict=True)] == whole
     (one,) = decode_rows(
-        np.frombuffer(data, np.uint8), len(rows), row_fields(numbered), numbered[7:8], context
+        np.frombuffer(data, np.uint8), len(rows), row_fields(numbered), numbered[7:8], dictionaries
     )
     assert one.equals(found[7])
     with pytest.raises(Damaged):
-        decode_rows(np.frombuffer(data, np.uint8), len(rows) + 1, row_fields(numbered), numbered, context)
+        decode_rows(
+            np.frombuffer(data, np.uint8), len(rows) + 1, row_fields(numbered), numbered, dictionaries
+        )
 
 
 def _numbered(number: int) -> Any:

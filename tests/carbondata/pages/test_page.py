@@ -222,8 +222,7 @@ def test_compressors_of_others_are_refused() -> None:
         short=False,
     )
     chunk = page.chunk
-    other = type(chunk.compression)("org.example.Lz", 0, 0)
-    stranger = made.Page(made.replace(chunk, compression=other), page.body, page.context)
+    stranger = made.Page(made.replace(chunk, codec="org.example.Lz"), page.body, page.context)
     with pytest.raises(Unreadable, match=r"org\.example\.Lz"):
         decoded(stranger, 1)
 

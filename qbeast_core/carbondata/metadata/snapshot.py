@@ -1,4 +1,4 @@
-"""What the metadata of a table says, as values: its columns, its loads, and the live data files of each."""
+"""The metadata of a table as values: its columns, its loads, and the live data files of each."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from qbeast_core.carbondata.columns import Column
-from qbeast_core.carbondata.json_files import Load, UpdatedBlock
-from qbeast_core.carbondata.segments import LiveFile, Stores
+from qbeast_core.carbondata.metadata.json_files import Load, UpdatedBlock
+from qbeast_core.carbondata.metadata.segments import LiveFile, Stores
 from qbeast_core.carbondata.structs.schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """A load, and its data files that are live."""
+    """A load and its live data files."""
 
     load: Load
     files: tuple[LiveFile, ...]
 
     @property
     def rows(self) -> int | None:
-        """Rows that are left, as index and update status count them; None if only the files can tell."""
+        """Rows that are not deleted, as index and update status count them; None if only the files know."""
         counts = [file.rows for file in self.files]
-        if any(count is None for count in counts):
+        if None in counts:
             return None
         return sum(count or 0 for count in counts) - sum(file.deleted_rows for file in self.files)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableSnapshot:
-    """What the metadata of a table says."""
+    """The metadata of a table at one moment."""
 
     stores: Stores
-    # The schema as stored; None of a folder without one.
+    # None for a folder of data files.
     schema: TableSchema | None
-    # Columns that are not dropped, in the order of the user; none of a folder without schema.
+    # Visible columns in the order of the user; empty for a folder of data files.
     columns: tuple[Column, ...]
-    # All entries of the table status; none of a folder of data files.
+    # All entries of the table status; empty for a folder of data files.
     loads: tuple[Load, ...]
     updates: tuple[UpdatedBlock, ...]
     # Whether it has a table status.

@@ -1,12 +1,12 @@
-"""The JSON files of a table: its segments, which files each has, which blocks lost rows, and which rows."""
+"""The JSON files of a table: table status, ``.segment`` files, update status and delete deltas."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from qbeast_core.carbondata.damage import damaged
 
@@ -18,10 +18,8 @@ _LAST_MS: Final = 253_402_300_799_999  # of the year 9999
 # Statuses of a block whose rows are all gone.
 DEAD_BLOCK: Final = frozenset({"Compacted", "Marked for Delete"})
 
-_MOST_TEXT: Final = 1 << 28
+_MAX_BYTES: Final = 1 << 28
 _T = TypeVar("_T")
-
-
 _Stamp = Annotated[str, Field(pattern=r"^[0-9]{0,18}$")]
 
 
@@ -30,7 +28,7 @@ class _Model(BaseModel):
 
 
 class Load(_Model):
-    """An entry of ``tablestatus``: a segment and what became of it."""
+    """An entry of ``tablestatus``: a segment and its status."""
 
     # Id of the segment: `"0"`, `"0.1"`.
     name: str = Field(alias="loadName")
@@ -42,26 +40,18 @@ class Load(_Model):
     # Id of the segment that it was compacted into.
     merged_into: str | None = Field(None, alias="mergedLoadName")
     visibility: str = "true"
-    # First and last time of an update that counts.
+    # Times of the first and the last update that counts.
     update_start: str = Field("", alias="updateDeltaStartTimestamp")
     update_end: str = Field("", alias="updateDeltaEndTimestamp")
     # The live update status, in the first entry.
     update_status_file: str = Field("", alias="updateStatusFileName")
-    # When it was marked, as written.
-    changed: str = Field(
-        "",
-        validation_alias=AliasChoices("modificationOrDeletionTimestamp", "modificationOrdeletionTimesStamp"),
-    )
     segment_file: str = Field("", alias="segmentFile")
     # `"columnar_v3"`, `"row_v1"`, or that of an added segment, lower case.
     file_format: str = Field("columnar_v3", alias="fileFormat")
-    path: str = ""
-    # As written, "" if it is not told.
-    data_bytes: str = Field("", alias="dataSize")
 
     @property
     def is_visible(self) -> bool:
-        """Whether its rows are the table's."""
+        """Whether its rows belong to the table."""
         return self.status.lower() in _READABLE and self.visibility.lower() != "false"
 
     @property
@@ -71,23 +61,23 @@ class Load(_Model):
 
     @property
     def order(self) -> tuple[int, tuple[int, ...], str]:
-        """What sorts loads by when they began, then by id."""
-        parts = (one if one.isdecimal() and len(one) < 19 else "0" for one in self.name.split("."))
+        """Sort key: begin, then id."""
+        parts = (part if part.isdecimal() and len(part) < 19 else "0" for part in self.name.split("."))
         return self.start_ms or 0, tuple(map(int, parts)), self.name
 
     @property
     def start_ms(self) -> int | None:
-        """When the load began, in ms since 1970 UTC; texts of old releases name no time zone and are taken for UTC."""
+        """Begin in ms since 1970 UTC; texts of old releases have no time zone and count as UTC."""
         return _time_ms(self.start)
 
     @property
     def end_ms(self) -> int | None:
-        """When the load ended; see `start_ms`."""
+        """End; see `start_ms`."""
         return _time_ms(self.end)
 
 
 class Location(_Model):
-    """A folder in a ``.segment`` file, and what the segment has in it."""
+    """A folder in a ``.segment`` file, and the files of the segment in it."""
 
     files: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
@@ -100,7 +90,6 @@ class SegmentFile(_Model):
     """A ``.segment`` file: `locations` by folder."""
 
     locations: Mapping[str, Location] = Field(alias="locationMap")
-    options: Mapping[str, Any] | None = None
 
 
 class UpdatedBlock(_Model):
@@ -108,7 +97,6 @@ class UpdatedBlock(_Model):
 
     segment: str = Field(alias="segmentName")
     block: str = Field(alias="blockName")
-    file_name: str = Field("", alias="actualBlockName")
     status: str | None = Field(None, alias="segmentStatus")
     start: _Stamp = Field("", alias="deleteDeltaStartTimestamp")
     end: _Stamp = Field("", alias="deleteDeltaEndTimestamp")
@@ -116,19 +104,21 @@ class UpdatedBlock(_Model):
     deleted_rows: _Stamp = Field("0", alias="deletedRowsInBlock")
 
     @model_validator(mode="after")
-    def _tells_which_deltas_count(self) -> UpdatedBlock:
-        """Refuse what would let deleted rows come back."""
-        if self.status not in DEAD_BLOCK and bool(self.start) != bool(self.end):
-            msg = f"block {self.block!r} does not tell which delete deltas count"
+    def _check(self) -> UpdatedBlock:
+        """Raise where deleted rows would come back."""
+        if self.status in DEAD_BLOCK:
+            return self
+        if bool(self.start) != bool(self.end):
+            msg = f"block {self.block!r} does not name the delete deltas that count"
             raise ValueError(msg)
-        if self.status not in DEAD_BLOCK and not self.start and self.deleted_rows.strip("0"):
+        if not self.start and self.deleted_rows.strip("0"):
             msg = f"block {self.block!r} has {self.deleted_rows} deleted rows and no delete delta"
             raise ValueError(msg)
         return self
 
 
 class DeletedRows(_Model):
-    """Rows of a page that are gone: `rows` count from 0 in it."""
+    """Deleted rows of a page, counted from 0."""
 
     blocklet: int = Field(alias="id", ge=0)
     page: int = Field(alias="pageId", ge=0)
@@ -145,7 +135,7 @@ class DeleteDelta(_Model):
 
     @property
     def pages(self) -> tuple[DeletedRows, ...]:
-        """All of it."""
+        """The pages of either form."""
         return (*self.listed, *self.mapped.values())
 
 
@@ -154,36 +144,36 @@ _UPDATES: Final = TypeAdapter(tuple[UpdatedBlock, ...])
 
 
 def read_table_status(data: bytes) -> tuple[Load, ...]:
-    """Read ``tablestatus``; `Damaged` if it is none."""
+    """Read ``tablestatus``."""
     return _read(_LOADS.validate_json, data or b"[]")
 
 
 def read_update_status(data: bytes) -> tuple[UpdatedBlock, ...]:
-    """Read ``tableupdatestatus-...``; `Damaged` if it is none."""
+    """Read ``tableupdatestatus-...``."""
     return _read(_UPDATES.validate_json, data or b"[]")
 
 
 def read_segment_file(data: bytes) -> SegmentFile:
-    """Read a ``.segment`` file; `Damaged` if it is none."""
+    """Read a ``.segment`` file."""
     return _read(SegmentFile.model_validate_json, data)
 
 
 def read_delete_delta(data: bytes) -> DeleteDelta:
-    """Read a ``.deletedelta``; `Damaged` if it is none."""
+    """Read a ``.deletedelta``."""
     return _read(DeleteDelta.model_validate_json, data)
 
 
 def _time_ms(text: str) -> int | None:
-    """Return a time as written in ms since 1970 UTC, None if it is none.
+    """Return a time in ms since 1970 UTC, None where the text is not a time.
 
     >>> _time_ms("1795243974052"), _time_ms("21-11-2016 08:00:00"), _time_ms("NA")
     (1795243974052, 1479715200000, None)
-    >>> _time_ms("1795244633084000")  # 1.6 may note a load's begin in us
+    >>> _time_ms("1795244633084000")  # 1.6 may write the begin of a load in us
     1795244633084
     """
     if text.isascii() and text.isdecimal() and len(text) < 19:
-        found = int(text) if int(text) <= _LAST_MS else int(text) // 1000
-        return found if found <= _LAST_MS else None
+        ms = int(text) if int(text) <= _LAST_MS else int(text) // 1000
+        return ms if ms <= _LAST_MS else None
     for form in _OLD_TIMES:
         try:
             return round(datetime.strptime(text, form).replace(tzinfo=UTC).timestamp() * 1000)
@@ -193,8 +183,8 @@ def _time_ms(text: str) -> int | None:
 
 
 def _read(read: Callable[[bytes], _T], data: bytes) -> _T:
-    if len(data) > _MOST_TEXT:
-        damaged(f"it has {len(data)} bytes; no such file has more than {_MOST_TEXT}")
+    if len(data) > _MAX_BYTES:
+        damaged(f"it has {len(data)} bytes; the maximum is {_MAX_BYTES}")
     try:
         return read(data)
     except ValidationError as error:
@@ -202,4 +192,4 @@ def _read(read: Callable[[bytes], _T], data: bytes) -> _T:
         where = ".".join(map(str, first["loc"]))
         damaged(f"{where}: {first['msg']}" if where else first["msg"])
     except RecursionError:
-        damaged("it is nested too deep")
+        damaged("it is nested too deeply")

@@ -1,30 +1,34 @@
-"""Rows as streaming segments hold them: bits that say which fields are null, then the fields, most of any length.
+"""Rows of streaming segments: bits of null fields, then the fields, most of any length.
 
-Where rows begin is found for a whole blocklet at once (`qbeast_core.carbondata.pages.chains`); then one field of all
-rows after the other.
+The begins of rows are found for a whole blocklet at once (`qbeast_core.carbondata.pages.chains`), then the fields, one
+of all rows after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from qbeast_core.carbondata.columns import Column
-from qbeast_core.carbondata.damage import Damaged, Unreadable, damaged
+from qbeast_core.carbondata.damage import damaged, place, unreadable
+from qbeast_core.carbondata.pages.arrays import with_nulls
 from qbeast_core.carbondata.pages.chains import chain
 from qbeast_core.carbondata.pages.decimals import scaled_decimals
-from qbeast_core.carbondata.pages.dimensions import dates, direct_timestamps, members_at, plain_values
-from qbeast_core.carbondata.pages.nulls import with_nulls
+from qbeast_core.carbondata.pages.dimensions import (
+    NULL_SURROGATE,
+    Dictionaries,
+    plain_values,
+    surrogate_values,
+)
 from qbeast_core.carbondata.pages.numbers import as_type
 from qbeast_core.carbondata.pages.texts import Slices
 from qbeast_core.carbondata.structs.schema import DataType, Encoding
 from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
 
 _SURROGATE_BYTES: Final = 4
-_NULL_SURROGATE: Final = 1
 _WIDEST: Final = 8
 _MEASURE_BYTES: Final = {
     DataType.BOOLEAN: 1,
@@ -36,18 +40,8 @@ _MEASURE_BYTES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class RowContext:
-    """What rows do not tell themselves."""
-
-    # Gives the members of a column's global dictionary.
-    members: Callable[[Column], Any]
-    # Granularity and cut-off of timestamps as surrogates, in ms.
-    direct_timestamp: tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
 class _Field:
-    """A field of a row: so many bytes, or as many as the length in its first `length_bytes` says."""
+    """A field of a row: `fixed_bytes`, or a length of `length_bytes` and the bytes that it counts."""
 
     column: Column
     fixed_bytes: int
@@ -62,14 +56,12 @@ def row_fields(columns: Sequence[Column]) -> tuple[_Field, ...]:
 def _field(column: Column) -> _Field:
     kind = column.kind
     if column.is_nested:
-        message = f"column {column.schema.name!r} is nested, in a streaming segment"
-        raise Unreadable(message)
+        unreadable(f"column {column.schema.name!r} is nested, in a streaming segment")
     if not column.schema.is_dimension:
         if kind == DataType.DECIMAL:
             return _Field(column, 0, 2)
         if kind not in _MEASURE_BYTES:
-            message = f"measure {column.schema.name!r} is a {kind.name}, in a streaming segment"
-            raise Unreadable(message)
+            unreadable(f"measure {column.schema.name!r} is a {kind.name}, in a streaming segment")
         return _Field(column, _MEASURE_BYTES[kind], 0)
     if Encoding.DICTIONARY in column.schema.encoders:
         return _Field(column, _SURROGATE_BYTES, 0)
@@ -77,27 +69,28 @@ def _field(column: Column) -> _Field:
 
 
 def decode_rows(
-    data: U8Array, rows: int, fields: Sequence[_Field], wanted: Sequence[Column], context: RowContext
+    data: U8Array,
+    rows: int,
+    fields: Sequence[_Field],
+    wanted: Sequence[Column],
+    dictionaries: Dictionaries,
 ) -> list[Any]:
     """Return some columns of the rows of a blocklet."""
     starts = chain(lambda at: _row_ends(data, at, fields), 0, len(data), rows)
     if starts[-1] != len(data):
         damaged(f"{rows} rows end at byte {int(starts[-1])} of {len(data)}")
     numbers = {column.number for column in wanted}
-    found: dict[int, Any] = {}
+    arrays: dict[int, Any] = {}
     for field, begins, lengths, nulls in _walk(data, starts[:-1], fields):
-        number = field.column.number
-        if number in numbers:
-            try:
-                found[number] = _values(field, Slices(data, begins, lengths), nulls, context)
-            except Damaged as error:
-                error.places.append(f"column {field.column.schema.name!r}")
-                raise
-    return [found[column.number] for column in wanted]
+        column = field.column
+        if column.number in numbers:
+            with place(f"column {column.schema.name!r}"):
+                arrays[column.number] = _values(field, Slices(data, begins, lengths), nulls, dictionaries)
+    return [arrays[column.number] for column in wanted]
 
 
 def _row_ends(data: U8Array, at: I64Array, fields: Sequence[_Field]) -> I64Array:
-    """Return where rows would end that begin at some places; beyond the data where none can begin."""
+    """Return the ends of rows that would begin at some positions; beyond the data where no row can begin."""
     ends = np.full(len(at), len(data) + 1, np.int64)
     bit_bytes = _byte(data, at + 1)
     can_be = _byte(data, at) == 0
@@ -112,7 +105,7 @@ def _row_ends(data: U8Array, at: I64Array, fields: Sequence[_Field]) -> I64Array
 
 
 def _full_row_ends(data: U8Array, at: I64Array, fields: Sequence[_Field]) -> I64Array:
-    """Return where rows without nulls would end: of fields of one length only their sum counts."""
+    """Return the ends of rows without nulls; of fields with a fixed length only the sum counts."""
     fixed = 0
     for field in fields:
         fixed += field.fixed_bytes
@@ -126,11 +119,11 @@ def _full_row_ends(data: U8Array, at: I64Array, fields: Sequence[_Field]) -> I64
 def _walk(
     data: U8Array, starts: I64Array, fields: Sequence[_Field]
 ) -> Iterator[tuple[_Field, I64Array, I64Array, BoolArray]]:
-    """Yield of each field where its bytes begin in each row, how many they are, and where it is null."""
+    """Yield each field with the begin and the number of its bytes in each row, and where it is null."""
     bit_bytes = _number(data, starts, 2)
     at = starts + 2 + bit_bytes
-    for place, field in enumerate(fields):
-        byte, bit = divmod(place, 8)
+    for number, field in enumerate(fields):
+        byte, bit = divmod(number, 8)
         nulls = (bit_bytes > byte) & (_byte(data, starts + 2 + byte) >> bit & 1 > 0)
         if field.length_bytes:
             lengths = np.where(nulls, 0, _number(data, at, field.length_bytes))
@@ -142,39 +135,31 @@ def _walk(
 
 
 def _byte(data: U8Array, at: I64Array) -> U8Array:
-    """Return the bytes at some places; any where there are none, since what goes on there ends beyond the data."""
+    """Return the bytes at some positions; beyond the data any byte, since a row there ends beyond the data too."""
     return data[np.minimum(at, len(data) - 1)]
 
 
 def _number(data: U8Array, at: I64Array, width: int) -> I64Array:
-    found = np.zeros(len(at), np.int64)
+    numbers = np.zeros(len(at), np.int64)
     for byte in range(width):
-        found = found << 8 | _byte(data, at + byte)
-    return found
+        numbers = numbers << 8 | _byte(data, at + byte)
+    return numbers
 
 
-def _values(field: _Field, slices: Slices, nulls: BoolArray, context: RowContext) -> Any:
+def _values(field: _Field, slices: Slices, nulls: BoolArray, dictionaries: Dictionaries) -> Any:
     column = field.column
     kind, missing = column.arrow_type, nulls if nulls.any() else None
     if field.length_bytes:
         if column.schema.is_dimension:
-            return with_nulls(plain_values(slices, column.kind, kind), missing)
+            return with_nulls(plain_values(slices, column), missing)
         return scaled_decimals(slices, kind, missing)
     width = field.fixed_bytes
     numbers = np.where(nulls, 0, _number(slices.data, slices.starts, width))
     if column.schema.is_dimension:
-        return _of_surrogates(column, np.where(nulls, _NULL_SURROGATE, numbers), context)
+        return surrogate_values(np.where(nulls, NULL_SURROGATE, numbers), column, dictionaries)
     if column.kind == DataType.DOUBLE:
         return as_type(numbers.view(np.float64), kind, missing)
     if width < _WIDEST:
         sign = 1 << (8 * width - 1)
         numbers = (numbers ^ sign) - sign
     return as_type(numbers, kind, missing)
-
-
-def _of_surrogates(column: Column, surrogates: I64Array, context: RowContext) -> Any:
-    if column.has_global_dictionary:
-        return members_at(surrogates, context.members(column))
-    if column.kind == DataType.DATE:
-        return dates(surrogates)
-    return direct_timestamps(surrogates, column.arrow_type, *context.direct_timestamp)

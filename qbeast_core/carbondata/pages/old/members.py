@@ -1,4 +1,4 @@
-"""Members of a global dictionary: a ``.dict`` file, chunk by chunk as loads added them."""
+"""Members of a global dictionary: a ``.dict`` file, one chunk for each load."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from qbeast_core.carbondata.pages.texts import Slices
 from qbeast_core.io.thrift import ThriftError, read_varint
 from qbeast_core.space.arrays import I64Array, U8Array
 
-# A ColumnDictionaryChunk of Thrift is one list of texts; its members are found as whole columns are, not one by one.
+# A chunk is a Thrift struct with one list of texts; its members are found all at once, not one by one.
 _VALUES, _END = 0x19, 0x00
 _LIST_OF_BINARY: Final = 8
 _LONG_LIST: Final = 0xF0
-_LENGTH_BYTES: Final = 3  # of a varint: a text of 32,000 characters takes no more
+_LENGTH_BYTES: Final = 3  # of a varint: enough for a text of 32,000 characters
 
 
 def read_dictionary(data: bytes) -> Slices:
     r"""Read a ``.dict``: the members in the order of their surrogates, the first of which is 1.
 
-    >>> found = read_dictionary(b"\x19\x28\1a\2bc\0" b"\x19\x18\0\0")
-    >>> found.starts, found.lengths
+    >>> slices = read_dictionary(b"\x19\x28\1a\2bc\0" b"\x19\x18\0\0")
+    >>> slices.starts, slices.lengths
     (array([ 3,  5, 11]), array([1, 2, 0]))
     """
     buffer = np.frombuffer(data, np.uint8)
@@ -44,7 +44,7 @@ def read_dictionary(data: bytes) -> Slices:
 
 
 def _list_head(data: bytes, at: int) -> tuple[int, int]:
-    """Read how many members a chunk has, and where the first begins."""
+    """Return the number of members of a chunk, and where the first begins."""
     head = data[at + 1] if at + 1 < len(data) else 0
     if data[at] != _VALUES or head & 0x0F != _LIST_OF_BINARY:
         damaged(f"no chunk of a dictionary begins at byte {at}")
@@ -60,12 +60,12 @@ def _list_head(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _bodies(data: U8Array, heads: I64Array) -> tuple[I64Array, I64Array]:
-    """Return where strings begin and end whose lengths, as varints, stand at some places."""
+    """Return the begins and ends of strings whose lengths, as varints, are at some positions."""
     starts, lengths = heads + 1, np.zeros(len(heads), np.int64)
     more = np.ones(len(heads), np.bool_)
-    for place in range(_LENGTH_BYTES):
-        byte = data[np.minimum(heads + place, len(data) - 1)].astype(np.int64)
-        lengths += np.where(more, (byte & 0x7F) << 7 * place, 0)
-        starts += more & (place > 0)
+    for number in range(_LENGTH_BYTES):
+        byte = data[np.minimum(heads + number, len(data) - 1)].astype(np.int64)
+        lengths += np.where(more, (byte & 0x7F) << 7 * number, 0)
+        starts += more & (number > 0)
         more &= byte > 0x7F
     return starts, np.where(more, len(data) + 1, starts + lengths)

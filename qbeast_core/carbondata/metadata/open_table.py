@@ -1,0 +1,138 @@
+"""Opens tables: schema, loads and the data files of each segment, for every layout of CarbonData."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from qbeast_core.carbondata.columns import Column, column_tree
+from qbeast_core.carbondata.metadata.json_files import Load, UpdatedBlock, read_update_status
+from qbeast_core.carbondata.metadata.segments import (
+    Stores,
+    columnar_files,
+    external_files,
+    files_of_folder,
+    listed_files,
+)
+from qbeast_core.carbondata.metadata.snapshot import Segment, TableSnapshot
+from qbeast_core.carbondata.metadata.table_status import load_table_status
+from qbeast_core.carbondata.stored_file import read_file
+from qbeast_core.carbondata.structs.fields import member, read_thrift
+from qbeast_core.carbondata.structs.schema import TableSchema
+from qbeast_core.errors import StorageError, TableNotFoundError, UnsupportedTableError
+from qbeast_core.io.local import LocalStore
+from qbeast_core.io.store import Store
+
+_CARBON: Final = ("columnar_v3", "columnar_v1", "carbondata", "carbon")
+# A column of every secondary index; CarbonData reserves the name.
+_POSITIONS: Final = "positionreference"
+
+
+def load_table(stores: Stores) -> TableSnapshot:
+    """Read schema, table status and update status; a folder of data files has none of them."""
+    store = stores.table
+    if isinstance(store, LocalStore) and store.local_root.is_file():
+        message = f"there is no CarbonData table at {store.uri!r}: it is a file; name the folder that holds the file"
+        raise TableNotFoundError(message, path=store.uri)
+    schema, columns = _schema(store)
+    _refuse_index_table(store, columns)
+    loads = load_table_status(store, schema)
+    if loads is None:
+        if schema is None:
+            _refuse_without_data(store)
+        return TableSnapshot(stores, schema, columns, (), (), is_transactional=False)
+    return TableSnapshot(stores, schema, columns, loads, _updates(store, loads), is_transactional=True)
+
+
+def load_segment(table: TableSnapshot, load: Load | None) -> Segment:
+    """Return a segment with its data files; None stands for all files of a folder."""
+    stores = table.stores
+    if load is None:
+        whole = Load.model_validate({"loadName": "", "loadStatus": "Success"})
+        return Segment(whole, tuple(files_of_folder(stores, whole)))
+    updates = {update.block: update for update in table.updates if update.segment == load.name}
+    try:
+        if not load.segment_file:
+            files = listed_files(stores, load, updates)
+        elif load.kind in _CARBON or load.kind.startswith("row"):
+            files = columnar_files(stores, load, updates)
+        else:
+            files = external_files(stores, load)
+    except FileNotFoundError as error:
+        path = str(error.filename or error)
+        message = (
+            f"segment {load.name!r} of {table.uri!r} refers to {path!r}, which does not exist. Restore it."
+        )
+        raise StorageError(message, path=path) from error
+    return Segment(load, tuple(files))
+
+
+def _schema(store: Store) -> tuple[TableSchema | None, tuple[Column, ...]]:
+    """Return the schema and its visible columns; ``Metadata/schema`` counts before names that begin with it."""
+    below = [path for path in store.list("Metadata") if path.startswith("Metadata/schema")]
+    paths = [path for path in below if path.count("/") == 1]
+    if not paths:
+        return None, ()
+    path = min(paths, key=lambda path: (path != "Metadata/schema", path))
+    return read_file(store, path, _read_schema)
+
+
+def _read_schema(data: bytes) -> tuple[TableSchema, tuple[Column, ...]]:
+    """Return the schema and the columns a user sees, in their order; partition columns last, as in Spark."""
+    schema, _ = read_thrift(data, member(1, TableSchema.of))
+    last = {column.column_id for column in schema.partitioning.columns} if schema.partitioning else set[str]()
+    visible = [
+        column
+        for column in column_tree(schema.columns)
+        if not column.schema.invisible and not column.is_dummy
+    ]
+    return schema, tuple(sorted(visible, key=lambda c: (c.schema.column_id in last, _ordinal(c))))
+
+
+def _ordinal(column: Column) -> int:
+    return column.schema.ordinal if column.schema.ordinal >= 0 else 1 << 31
+
+
+def _updates(store: Store, loads: Sequence[Load]) -> tuple[UpdatedBlock, ...]:
+    """Return the live update status, whose name the first entry has."""
+    name = next((load.update_status_file for load in loads if load.update_status_file), "")
+    path = f"Metadata/{name}"
+    try:
+        return read_file(store, path, read_update_status) if name else ()
+    except FileNotFoundError as error:
+        if not any(load.is_visible for load in loads):
+            return ()
+        message = (
+            f"{store.uri!r} lost {path!r}, which lists the deleted rows of the table. Nothing was read: deleted rows "
+            "would come back. Restore the file."
+        )
+        raise StorageError(message, path=path) from error
+
+
+def _refuse_index_table(store: Store, columns: Sequence[Column]) -> None:
+    """Raise if a table is the secondary index of another table."""
+    names = [column.schema.name for column in columns]
+    indexed = [name for name in names if name.lower() != _POSITIONS]
+    if len(indexed) < len(names):
+        message = (
+            f"{store.uri!r} is a secondary index of CarbonData: it repeats columns of another table "
+            f"({', '.join(indexed)}) beside the positions of their rows in its files. Nothing was read. Open the table "
+            "that it belongs to, which has all of the rows; index these columns when you import it."
+        )
+        raise UnsupportedTableError(message, path=store.uri, feature="secondary index table")
+
+
+def _refuse_without_data(store: Store) -> None:
+    """Raise if a folder without a schema has no data file."""
+    paths = store.list("")
+    if any(path.endswith(".carbondata") for path in paths):
+        return
+    indexes = [path for path in paths if path.endswith((".carbonindex", ".carbonindexmerge"))]
+    if indexes:
+        message = (
+            f"{store.uri!r} has index files of CarbonData ({indexes[0]!r} ...) and no data file: there are no rows to "
+            "read. Name the folder of the *.carbondata files, or restore them."
+        )
+        raise UnsupportedTableError(message, path=store.uri, feature="index files alone")
+    message = f"there is no CarbonData table at {store.uri!r}: no Metadata/schema and no *.carbondata file."
+    raise TableNotFoundError(message, path=store.uri)
