@@ -89,6 +89,12 @@ class Column:
             return pa.decimal128(self.schema.precision, self.schema.scale)
         return _PLAIN[self.kind]
 
+    @property
+    def byte_width(self) -> int:
+        """Bytes of a value where CarbonData stores it with a fixed width; of a type that Arrow also stores so."""
+        bits: int = self.arrow_type.bit_width
+        return max(bits // 8, 1)  # a boolean takes one bit in Arrow
+
     def walk(self) -> tuple[Column, ...]:
         """Return the column and all columns nested in it, depth first."""
         return (self, *(inner for child in self.children for inner in child.walk()))

@@ -37,6 +37,7 @@ PAGE_ROWS: Final = 32_000
 # Above the number of any blocklet.
 ALL_BLOCKLETS: Final = 1 << 62
 
+_ALL_ROWS: Final = 1 << 62
 _MAX_OPEN_FILES: Final = 64
 _OWN_KINDS: Final = ("columnar", "row", "carbon")
 
@@ -148,16 +149,15 @@ class TableReader:
     ) -> Iterator[pl.DataFrame]:
         """Yield the rows that a filter keeps in frames of bounded size; at least one frame, perhaps empty."""
         node = self.node(predicate)
-        left = limit
+        left = _ALL_ROWS if limit is None else limit
         at_once = PAGES_AT_ONCE if limit is None else min(limit // PAGE_ROWS + 1, PAGES_AT_ONCE)
         files = [plan.live for plan in self.plan(node) if plan.opened]
         for frame in self.file_rows(files, columns, predicate, pages_at_once=at_once):
-            part = frame if left is None else frame.head(left)
+            part = frame.head(left)
             yield part
-            if left is not None:
-                left -= part.height
-                if left <= 0:
-                    return
+            left -= part.height
+            if left <= 0:
+                return
         yield pl.DataFrame(schema={name: self.schema[name] for name in columns})
 
     def file_rows(

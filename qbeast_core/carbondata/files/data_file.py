@@ -42,7 +42,7 @@ class Blocklet:
         return self.bounds[column.number] if column.number < len(self.bounds) else None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class DataFile(ABC):
     """An opened data file: its structure is known and checked, its pages are not read yet.
 
@@ -52,8 +52,8 @@ class DataFile(ABC):
     file: StoredFile
     # `"V1"`, `"V2"`, `"V3"`, `"row"`, `"parquet"` or `"orc"`.
     version: str
-    # The release that wrote it; "" if unknown.
-    writer: str
+    # The release that wrote it, if it is known.
+    writer: str = ""
     # Top-level columns in the order of the file.
     columns: tuple[Column, ...]
     blocklets: tuple[Blocklet, ...]
@@ -75,7 +75,7 @@ class Chunk:
     context: PageContext
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ColumnarFile(DataFile):
     """A data file that stores columns in pages: versions 1 to 3."""
 

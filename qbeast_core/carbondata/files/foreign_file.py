@@ -17,7 +17,7 @@ from qbeast_core.carbondata.stored_file import StoredFile
 from qbeast_core.errors import StorageError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ForeignFile(DataFile):
     """A Parquet or ORC file: a row group or stripe is a blocklet of one page."""
 
@@ -36,7 +36,6 @@ class ForeignFile(DataFile):
         return cls(
             file=file,
             version=kind,
-            writer="",
             columns=tuple(column for column in wanted if column.schema.name.lower() in by_name),
             blocklets=tuple(Blocklet(number, (count,)) for number, count in enumerate(rows)),
             names=by_name,

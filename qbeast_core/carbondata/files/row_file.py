@@ -32,7 +32,7 @@ class _Extent:
     row_bytes: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RowFile(DataFile):
     """A data file of a streaming segment; its length is that of the committed part."""
 
@@ -57,7 +57,6 @@ class RowFile(DataFile):
         return cls(
             file=file,
             version="row",
-            writer="",
             columns=column_tree(header.columns),
             blocklets=tuple(blocklets),
             compressor=header.compressor,

@@ -34,7 +34,7 @@ _TEXT_OR_TIME: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class V3File(ColumnarFile):
     """A data file of version 3."""
 

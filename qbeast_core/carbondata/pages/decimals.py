@@ -36,10 +36,8 @@ def decimal_width(precision: int) -> int:
     >>> decimal_width(19), decimal_width(38)
     (9, 16)
     """
-    width = 1
-    while 1 << (8 * width - 1) < 10**precision:
-        width += 1
-    return width
+    largest: int = 10**precision
+    return largest.bit_length() // 8 + 1
 
 
 def fixed_decimals(data: U8Array, width: int, kind: Any, nulls: BoolArray | None = None) -> Any:

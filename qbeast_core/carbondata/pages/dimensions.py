@@ -21,20 +21,17 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 DATE_CUTOFF: Final = 1073741823
 NULL_SURROGATE: Final = 1
 
-_WIDTHS: Final = {
-    DataType.BOOLEAN: 1,
-    DataType.BYTE: 1,
-    DataType.SHORT: 2,
-    DataType.INT: 4,
-    DataType.FLOAT: 4,
-    DataType.LONG: 8,
-    DataType.DOUBLE: 8,
-    DataType.TIMESTAMP: 8,
-}
 _TEXTS: Final = frozenset({DataType.STRING, DataType.VARCHAR})
 _TIMES: Final = frozenset({DataType.DATE, DataType.TIMESTAMP})
 _FLOATS: Final = frozenset({DataType.FLOAT, DataType.DOUBLE})
-_NUMBERS: Final = (frozenset(_WIDTHS) | {DataType.DECIMAL}) - _TIMES
+_NUMBERS: Final = _FLOATS | {
+    DataType.BOOLEAN,
+    DataType.BYTE,
+    DataType.SHORT,
+    DataType.INT,
+    DataType.LONG,
+    DataType.DECIMAL,
+}
 
 
 class Dictionaries(Protocol):
@@ -104,18 +101,18 @@ def plain_values(
         return values_of_texts(slices, column, empty)
     if data_type == DataType.DECIMAL:
         return scaled_decimals(slices, kind, nulls)
-    width = 4 if data_type == DataType.DATE and is_child else _WIDTHS.get(data_type)
-    if width is None:
+    if column.is_nested or (data_type == DataType.DATE and not is_child):
         unreadable(f"a page of {data_type.name} has values that follow their lengths")
-    if np.any(slices.lengths[~empty] != width):
+    if np.any(slices.lengths[~empty] != column.byte_width):
         if data_type in _TIMES:
-            damaged(f"a {data_type.name} does not have {width} bytes")
+            damaged(f"a {data_type.name} does not have {column.byte_width} bytes")
         return values_of_texts(slices, column, empty)
-    return _fixed(slices, column, width, empty)
+    return _fixed(slices, column, empty)
 
 
-def _fixed(slices: Slices, column: Column, width: int, nulls: BoolArray) -> Any:
+def _fixed(slices: Slices, column: Column, nulls: BoolArray) -> Any:
     """Return values of one width, whose bytes sort like the values."""
+    width = column.byte_width
     stored = np.zeros((len(slices), width), np.uint8)
     stored[~nulls] = slices.data[slices.starts[~nulls][:, None] + np.arange(width)]
     flat = stored.reshape(-1)

@@ -81,38 +81,31 @@ class EncoderMeta:
 def read_encoder_meta(data: bytes) -> EncoderMeta:
     """Read an encoder meta."""
     try:
-        _, at = _utf(data, 0)
+        _, at = _block(data, 0)
         schema, kind, _, precision, store, decimals, _ = _HEAD.unpack_from(data, at)
         maximum, at = _maximum(data, at + _HEAD.size, StoreType(schema))
-        compressor = _utf(data, at)[0] if at < len(data) else "snappy"
+        compressor = _block(data, at)[0].decode() if at < len(data) else "snappy"
         return EncoderMeta(kind, precision, StoreType(store), decimals, maximum, compressor)
     except (struct.error, ValueError, UnicodeDecodeError) as error:
         damaged(f"an encoder meta of {len(data)} bytes cannot be read: {error}")
 
 
-def _utf(data: bytes, at: int) -> tuple[str, int]:
-    size = int.from_bytes(data[at : at + 2], "big")
-    end = at + 2 + size
-    if end > len(data):
-        damaged("an encoder meta ends inside a name")
-    return data[at + 2 : end].decode(errors="replace"), end
-
-
 def _maximum(data: bytes, at: int, schema: StoreType) -> tuple[Any, int]:
     """Return the maximum, and the position behind all bounds."""
     if schema == StoreType.DECIMAL:
-        maximum, at = _decimal(data, at)
+        stored, at = _block(data, at)
         for _ in range(2):
-            _, at = _decimal(data, at)
-        return maximum, at + 8
+            _, at = _block(data, at)
+        if len(stored) < 2:
+            damaged("the maximum in an encoder meta has no digits")
+        return int.from_bytes(stored[1:], "big", signed=True), at + 8  # behind its scale
     form = _BOUNDS.get(schema)
     return (None, at) if form is None else (form.unpack_from(data, at)[0], at + form.size)
 
 
-def _decimal(data: bytes, at: int) -> tuple[int, int]:
-    """Read a length, a scale and an unscaled number."""
-    size = int.from_bytes(data[at : at + 2], "big", signed=True)
-    end = at + 2 + size
-    if size < 2 or end > len(data):
-        damaged("an encoder meta ends inside a decimal")
-    return int.from_bytes(data[at + 3 : end], "big", signed=True), end
+def _block(data: bytes, at: int) -> tuple[bytes, int]:
+    """Return bytes that follow their length, and their end."""
+    end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+    if end > len(data):
+        damaged("an encoder meta ends inside a name or a decimal")
+    return data[at + 2 : end], end

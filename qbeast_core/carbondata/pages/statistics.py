@@ -5,7 +5,6 @@ Nulls count as 0 (measures) or as the null token (texts): bounds may be wider th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -19,14 +18,10 @@ from qbeast_core.carbondata.structs.schema import DataType, Encoding
 # Minimum and maximum, as Python values of the column's type.
 Bounds = tuple[Any, Any]
 
-_WHOLE: Final = {
-    DataType.SHORT: (2, -(2**15)),
-    DataType.INT: (4, -(2**31)),
-    DataType.LONG: (8, -(2**63)),
-    DataType.TIMESTAMP: (8, -(2**63)),
-}
+_WHOLE: Final = frozenset({DataType.SHORT, DataType.INT, DataType.LONG, DataType.TIMESTAMP})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MAX_MS: Final = 253_402_300_799_999  # of the year 9999
+_MIN_MS: Final = -62_135_596_800_000  # the year 1
+_MAX_MS: Final = 253_402_300_799_999  # the year 9999
 
 
 def decode_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> Bounds | None:
@@ -34,7 +29,7 @@ def decode_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> Bounds 
     if stored is None or column.is_nested or column.has_global_dictionary:
         return None
     decode = _dimension if column.schema.is_dimension else _measure
-    least, most = (decode(column.kind, data) for data in stored)
+    least, most = (decode(column, data) for data in stored)
     return None if least is None or most is None else (least, most)
 
 
@@ -50,31 +45,31 @@ def old_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> tuple[byte
     return stored if is_sorted and column.kind in (DataType.STRING, DataType.DATE) else None
 
 
-def _dimension(kind: DataType, data: bytes) -> Any:
-    if kind == DataType.STRING:
+def _dimension(column: Column, data: bytes) -> Any:
+    if column.kind == DataType.STRING:
         return _text(data)
-    if kind == DataType.DATE:
-        days = int.from_bytes(data, "big") - DATE_CUTOFF if len(data) == 4 else None
-        return None if days is None else _guarded(lambda: date(1970, 1, 1) + timedelta(days=days))
-    width, least = _WHOLE.get(kind, (0, 0))
-    if not width or len(data) != width:
+    if column.kind == DataType.DATE:
+        return _date(int.from_bytes(data, "big") - DATE_CUTOFF) if len(data) == 4 else None
+    if column.kind not in _WHOLE or len(data) != column.byte_width:
         return None
-    value = int.from_bytes(data, "big") + least
-    return _timestamp(value) if kind == DataType.TIMESTAMP else value
+    value = int.from_bytes(data, "big") - (1 << 8 * len(data) - 1)
+    return _timestamp(value) if column.kind == DataType.TIMESTAMP else value
 
 
-def _measure(kind: DataType, data: bytes) -> Any:
-    if kind in (DataType.BYTE, DataType.BOOLEAN):
-        value = int.from_bytes(data, "big", signed=True) if len(data) == 1 else None
-        return None if value is None else bool(value) if kind == DataType.BOOLEAN else value
-    if kind in _WHOLE:
-        value = int.from_bytes(data, "big", signed=True) if len(data) == 8 else None
-        return value if value is None or kind != DataType.TIMESTAMP else _timestamp(value)
-    if kind == DataType.DOUBLE:
-        return float(np.frombuffer(data, ">f8")[0]) if len(data) == 8 else None
+def _measure(column: Column, data: bytes) -> Any:
+    kind = column.kind
     if kind == DataType.DECIMAL and 2 <= len(data) <= 18:
         return Decimal(f"{int.from_bytes(data[1:], 'big', signed=True)}E-{data[0]}")  # exact, unlike scaleb
-    return None
+    if len(data) != (1 if kind in (DataType.BYTE, DataType.BOOLEAN) else 8):
+        return None
+    if kind == DataType.DOUBLE:
+        return float(np.frombuffer(data, ">f8")[0])
+    value = int.from_bytes(data, "big", signed=True)
+    if kind == DataType.TIMESTAMP:
+        return _timestamp(value)
+    if kind == DataType.BOOLEAN:
+        return bool(value)
+    return value if kind in _WHOLE or kind == DataType.BYTE else None
 
 
 def _text(data: bytes) -> str | None:
@@ -84,12 +79,10 @@ def _text(data: bytes) -> str | None:
         return None
 
 
+def _date(days: int) -> date | None:
+    ordinal = days + _EPOCH.toordinal()
+    return date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else None
+
+
 def _timestamp(ms: int) -> datetime | None:
-    return _guarded(lambda: _EPOCH + timedelta(milliseconds=ms)) if abs(ms) <= _MAX_MS else None
-
-
-def _guarded(make: Callable[[], Any]) -> Any:
-    try:
-        return make()
-    except OverflowError:
-        return None
+    return _EPOCH + timedelta(milliseconds=ms) if _MIN_MS <= ms <= _MAX_MS else None

@@ -33,13 +33,12 @@ class Struct:
     @classmethod
     def of(cls, value: object) -> Self:
         """Read a struct; fields that it lacks get their defaults, and `Damaged` where there is none."""
-        if not isinstance(value, ThriftStruct):
-            damaged(f"{cls.__name__} is not a struct")
+        stored = _struct(value).fields
         values: dict[str, Any] = {}
         for name, number, read, is_required in _layout(cast("type", cls)):
-            if number in value.fields:
+            if number in stored:
                 try:
-                    values[name] = read(value.fields[number])
+                    values[name] = read(stored[number])
                 except Damaged as error:
                     error.places.append(f"{cls.__name__}.{name}")
                     raise
@@ -77,18 +76,22 @@ I64: Final = integer()
 ENUM: Final = integer(most=255)
 
 
-def flag(value: object) -> bool:
-    """Read a boolean."""
-    if not isinstance(value, bool):
-        damaged("not a boolean")
-    return value
+def of_type(kind: type[_T]) -> Reader[_T]:
+    """Return a reader of values of a type."""
+
+    def read(value: object) -> _T:
+        if not isinstance(value, kind):
+            damaged(f"not of type {kind.__name__}")
+        return value
+
+    return read
 
 
-def binary(value: object) -> bytes:
-    """Read a byte string."""
-    if not isinstance(value, bytes):
-        damaged("not a byte string")
-    return value
+flag: Final = of_type(bool)
+binary: Final = of_type(bytes)
+_struct: Final = of_type(ThriftStruct)
+_list: Final[Reader[list[Any]]] = of_type(list)
+_map: Final[Reader[dict[Any, Any]]] = of_type(dict)
 
 
 def text(value: object) -> str:
@@ -101,33 +104,29 @@ def text(value: object) -> str:
 
 def texts(value: object) -> dict[str, str]:
     """Read a map of texts."""
-    if not isinstance(value, dict):
-        damaged("not a map")
-    return {text(key): text(item) for key, item in value.items()}
+    return {text(key): text(item) for key, item in _map(value).items()}
 
 
 def list_of(read: Reader[_T]) -> Reader[tuple[_T, ...]]:
     """Return a reader of lists."""
 
     def read_list(value: object) -> tuple[_T, ...]:
-        if not isinstance(value, list):
-            damaged("not a list")
-        return tuple([read(item) for item in value])
+        return tuple([read(item) for item in _list(value)])
 
     return read_list
 
 
-def member(number: int, read: Reader[_T], default: _T | None = None) -> Reader[_T]:
+def member(number: int, read: Reader[_T], default: Any = None) -> Reader[_T]:
     """Return a reader of one field of a struct; without a default it is required."""
 
     def read_member(value: object) -> _T:
-        if not isinstance(value, ThriftStruct):
-            damaged("not a struct")
-        if number in value.fields:
-            return read(value.fields[number])
+        stored = _struct(value).fields
+        if number in stored:
+            return read(stored[number])
         if default is None:
             damaged(f"it has no field {number}")
-        return default
+        fallback: _T = default
+        return fallback
 
     return read_member
 

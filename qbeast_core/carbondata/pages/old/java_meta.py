@@ -20,15 +20,9 @@ _OBJECT, _CLASS, _REFERENCE, _NULL, _STRING, _END = 0x73, 0x72, 0x71, 0x70, 0x74
 _FIRST_HANDLE: Final = 0x7E0000
 _META_CLASS: Final = "ValueEncoderMeta"
 _MAX_ANCESTORS: Final = 8
+# By Java's letters of the primitive types.
 _NUMBERS: Final = {
-    "B": struct.Struct(">b"),
-    "C": struct.Struct(">H"),
-    "D": struct.Struct(">d"),
-    "F": struct.Struct(">f"),
-    "I": struct.Struct(">i"),
-    "J": struct.Struct(">q"),
-    "S": struct.Struct(">h"),
-    "Z": struct.Struct(">?"),
+    letter: struct.Struct(f">{form}") for letter, form in zip("BCDFIJSZ", "bHdfiqh?", strict=True)
 }
 
 

@@ -30,13 +30,7 @@ from qbeast_core.space.arrays import BoolArray, I64Array, U8Array
 
 _SURROGATE_BYTES: Final = 4
 _WIDEST: Final = 8
-_MEASURE_BYTES: Final = {
-    DataType.BOOLEAN: 1,
-    DataType.SHORT: 2,
-    DataType.INT: 4,
-    DataType.LONG: 8,
-    DataType.DOUBLE: 8,
-}
+_MEASURES: Final = frozenset({DataType.BOOLEAN, DataType.SHORT, DataType.INT, DataType.LONG, DataType.DOUBLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +54,9 @@ def _field(column: Column) -> _Field:
     if not column.schema.is_dimension:
         if kind == DataType.DECIMAL:
             return _Field(column, 0, 2)
-        if kind not in _MEASURE_BYTES:
+        if kind not in _MEASURES:
             unreadable(f"measure {column.schema.name!r} is a {kind.name}, in a streaming segment")
-        return _Field(column, _MEASURE_BYTES[kind], 0)
+        return _Field(column, column.byte_width, 0)
     if Encoding.DICTIONARY in column.schema.encoders:
         return _Field(column, _SURROGATE_BYTES, 0)
     return _Field(column, 0, 4 if kind == DataType.VARCHAR else 2)
