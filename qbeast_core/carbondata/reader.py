@@ -100,7 +100,12 @@ class TableReader:
         if live.kind.startswith(_OWN_KINDS):
             file = open_data_file(live.stored, live.kind, self.dictionaries)
         else:
-            file = _open_foreign(live, self.columns)
+            from qbeast_core.carbondata.files.foreign_file import (  # noqa: PLC0415 - only for added segments
+                ForeignFile,
+            )
+
+            with inside(live.store.uri, live.path):
+                file = ForeignFile.open(live.stored, live.kind, self.columns)
         with self._lock:
             while len(self._opened) >= _MAX_OPEN_FILES:
                 self._opened.pop(next(iter(self._opened)))
@@ -198,13 +203,6 @@ class TableReader:
         wanted = [column for column in self.columns if column.schema.name in names and not column.is_nested]
         matches = zip(wanted, match_columns(of_file, wanted, by_name=self._by_name), strict=True)
         return [(column.schema.name, own) for column, own in matches if own is not None]
-
-
-def _open_foreign(live: LiveFile, columns: Sequence[Column]) -> DataFile:
-    from qbeast_core.carbondata.files.foreign_file import ForeignFile  # noqa: PLC0415 - only for added segments
-
-    with inside(live.store.uri, live.path):
-        return ForeignFile.open(live.stored, live.kind, columns)
 
 
 def _entry_bounds(entry: BlockIndex, column: Column) -> StoredBounds:

@@ -77,12 +77,8 @@ class TableDictionaries:
         """See `Dictionaries`."""
         return self.granularity_ms, self.cutoff_ms
 
-    def path(self, column: Column) -> str:
-        """Return the path of a column's dictionary, whether it exists or not."""
-        return f"Metadata/{column.schema.column_id}.dict"
-
     def _read(self, column: Column) -> Any:
-        path = self.path(column)
+        path = f"Metadata/{column.schema.column_id}.dict"
         loads = self._file(f"{path}meta", read_dictionary_meta)
 
         def read(data: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Opens data files: the last bytes tell the version, and so the module that reads them."""
+"""Opens data files: the last bytes show the version, and so the module that reads them."""
 
 from __future__ import annotations
 

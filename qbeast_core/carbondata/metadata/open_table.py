@@ -45,7 +45,7 @@ def load_table(stores: Stores) -> TableSnapshot:
 
 
 def load_segment(table: TableSnapshot, load: Load | None) -> Segment:
-    """Return a segment with its data files; None stands for all files of a folder."""
+    """Return a segment with its data files; None means all files of a folder."""
     stores = table.stores
     if load is None:
         whole = Load.model_validate({"loadName": "", "loadStatus": "Success"})

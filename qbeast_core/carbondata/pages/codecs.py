@@ -13,7 +13,7 @@ from qbeast_core.io.thrift import ThriftError, read_varint
 from qbeast_core.space.arrays import U8Array
 
 _SNAPPY_RATIO: Final = 22  # a copy of three bytes makes at most 64
-_SMALL: Final = 1 << 26  # any page may hold so many bytes
+_SMALL: Final = 1 << 26  # any page may have this size
 _MAX_RATIO: Final = 1024  # of larger ones
 _MAX_BYTES: Final = (1 << 31) - 1  # of an array of Java
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"

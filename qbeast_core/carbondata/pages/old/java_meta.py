@@ -116,8 +116,10 @@ class _Stream:
             return None
         if tag == _REFERENCE:
             handle = int(self.number("I")) - _FIRST_HANDLE
-            known = self.handles[handle] if 0 <= handle < len(self.handles) else None
-            return damaged("the meta of a measure refers to a missing class") if known is None else known
+            described = self.handles[handle] if 0 <= handle < len(self.handles) else None
+            if described is None:
+                damaged("the meta of a measure refers to a missing class")
+            return described
         if tag != _CLASS or depth > _MAX_ANCESTORS:
             damaged(f"the meta of a measure has tag {tag} instead of a class")
         name = self.text()
