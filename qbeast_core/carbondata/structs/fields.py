@@ -76,7 +76,7 @@ I64: Final = integer()
 ENUM: Final = integer(most=255)
 
 
-def of_type(kind: type[_T]) -> Reader[_T]:
+def _of_type(kind: type[_T]) -> Reader[_T]:
     """Return a reader of values of a type."""
 
     def read(value: object) -> _T:
@@ -87,11 +87,11 @@ def of_type(kind: type[_T]) -> Reader[_T]:
     return read
 
 
-flag: Final = of_type(bool)
-binary: Final = of_type(bytes)
-_struct: Final = of_type(ThriftStruct)
-_list: Final[Reader[list[Any]]] = of_type(list)
-_map: Final[Reader[dict[Any, Any]]] = of_type(dict)
+flag: Final = _of_type(bool)
+binary: Final = _of_type(bytes)
+_struct: Final = _of_type(ThriftStruct)
+_list: Final[Reader[list[Any]]] = _of_type(list)
+_map: Final[Reader[dict[Any, Any]]] = _of_type(dict)
 
 
 def text(value: object) -> str:
