@@ -66,7 +66,7 @@ class AddFile(_Action):
     modification_time: _Whole
     # False if the rows come from files removed by the same commit, or the same file is added again.
     data_change: bool = True
-    # Delta statistics as JSON text (`qbeast_core.log.stats`).
+    # Delta statistics as JSON text (`qbeast_core.log.files.stats`).
     stats: _Text = None
     # Tag keys and texts (format 7).
     tags: _Texts = None

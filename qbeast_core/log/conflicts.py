@@ -1,7 +1,7 @@
 """Whether a change may still be published after another writer's commit; what can be decided from both alone.
 
 What needs the table as it stands after the winners (schema, configuration, revisions, what an overwrite
-removes) is decided by `qbeast_core.log.rebase`, the thresholds of cubes by `qbeast_core.log.thresholds`.
+removes) is decided by `qbeast_core.log.rebase`, the thresholds of cubes by `qbeast_core.table.index.thresholds`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from qbeast_core.log.actions import Commit, Metadata
-from qbeast_core.log.deletion_vector import file_key
+from qbeast_core.log.files.deletion_vector import file_key
 from qbeast_core.log.intent import WriteIntent
 
 _WHOLE: Final = ("schema_string", "name", "description", "partition_columns")

@@ -14,8 +14,8 @@ import polars as pl
 
 from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol
 from qbeast_core.log.conflicts import merge_metadata
+from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.protocol import required_protocol
 from qbeast_core.log.schema import schema_problems
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks

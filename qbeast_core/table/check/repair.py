@@ -12,8 +12,8 @@ import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.files.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.repaired_settings import repaired_settings

@@ -13,8 +13,8 @@ from qbeast_core.errors import (
     refuse,
 )
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.files.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
@@ -26,9 +26,9 @@ from qbeast_core.spec.transformation import (
     IdentityTransformation,
 )
 from qbeast_core.spec.transformer import CDFNumericQuantilesTransformer, CDFStringQuantilesTransformer
-from qbeast_core.table.check.hidden_column import hidden_column_files, hidden_column_message
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.index.revision import check_columns
+from qbeast_core.table.maintenance.hidden_column import hidden_column_files, hidden_column_message
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

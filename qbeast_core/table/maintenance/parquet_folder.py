@@ -21,8 +21,8 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.store import Store, map_files
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.files.stats import Leaf, file_stats, stats_columns
 from qbeast_core.log.schema import schema_to_delta
-from qbeast_core.log.stats import Leaf, file_stats, stats_columns
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes

@@ -9,9 +9,9 @@ from typing import ClassVar, Final
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
 from qbeast_core.io.store import Store, map_files
 from qbeast_core.log.actions import AddFile, Metadata
-from qbeast_core.log.deletion_vector import FileKey, file_key, file_paths
+from qbeast_core.log.files.deletion_vector import FileKey, file_key, file_paths
+from qbeast_core.log.files.live_files import FileChange, LiveFiles
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import FileChange, LiveFiles
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect

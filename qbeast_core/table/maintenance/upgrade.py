@@ -16,8 +16,8 @@ from qbeast_core.errors import (
 from qbeast_core.hints import Message, argument, call
 from qbeast_core.io.location import resolve_location
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.files.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.block import Block, BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks

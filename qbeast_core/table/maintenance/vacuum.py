@@ -14,10 +14,10 @@ from typing import ClassVar, Final, cast
 from qbeast_core.errors import InvalidInputError, changed_before, refuse
 from qbeast_core.hints import Message, argument
 from qbeast_core.io.store import map_files
-from qbeast_core.log.deletion_vector import file_paths, parse_vector
+from qbeast_core.log.files.deletion_vector import file_paths, parse_vector
+from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.log.properties import interval_hours
 from qbeast_core.log.protocol import check_writable
-from qbeast_core.log.replay import LogState, actions_of
 from qbeast_core.results import Result
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import polars as pl
 
 from qbeast_core.log.actions import AddFile, RemoveFile
-from qbeast_core.log.deletion_vector import parse_vector
+from qbeast_core.log.files.deletion_vector import parse_vector
 from qbeast_core.spec.block import BlocksDialect
 
 

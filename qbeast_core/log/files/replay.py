@@ -22,8 +22,8 @@ import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import AddFile, CommitInfo
-from qbeast_core.log.deletion_vector import FileKey, file_key, parse_vector, without_nulls
-from qbeast_core.log.live_files import LiveFiles
+from qbeast_core.log.files.deletion_vector import FileKey, file_key, parse_vector, without_nulls
+from qbeast_core.log.files.live_files import LiveFiles
 from qbeast_core.spec.block import MOST_ROWS
 from qbeast_core.spec.file_path import FilePath
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from qbeast_core.space.arrays import I32Array, I64Array, U8Array, U32Array, U64Array
 from qbeast_core.space.columns import IndexColumn, NumberColumn, StringColumn
-from qbeast_core.space.murmur import finalize, fold_words, mix
+from qbeast_core.space.hashes.murmur import finalize, fold_words, mix
 
 # The scratch arrays of a block fit the second-level cache: twice as fast as a million rows at once.
 _BLOCK_ROWS = 1 << 16

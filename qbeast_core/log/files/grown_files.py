@@ -15,7 +15,7 @@ from typing import Any, Final
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.replay import SPELLED_DIFFERENTLY, TAG_KEYS
+from qbeast_core.log.files.replay import SPELLED_DIFFERENTLY, TAG_KEYS
 from qbeast_core.spec.block import MOST_ROWS
 
 _STATISTICS: Final = {"min": "minValues", "max": "maxValues", "null_count": "nullCount"}
