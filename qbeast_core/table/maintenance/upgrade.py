@@ -55,12 +55,7 @@ class UpgradeResult(Result):
     kept_copies: int
     dropped_copies: int
 
-    also: ClassVar[tuple[str, ...]] = ("upgraded", "files_removed")
-
-    @property
-    def upgraded(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
+    also: ClassVar[tuple[str, ...]] = ("files_removed",)
 
     @property
     def files_removed(self) -> int:

@@ -36,7 +36,7 @@ def test_deleted_rows_are_no_fault_and_stay_deleted_when_their_file_is_mended(pa
     assert kept.height == 3997
     d.spoil(path, d.tags(blocks="oops"), indexed=["id", "x"], at=-1)
     table = qbeast.open_table(path)
-    assert table.repair().mended["actions"].to_list() == [["drop index"]]
+    assert table.repair().repaired_files["actions"].to_list() == [["drop index"]]
     assert table.scan().collect().sort("id").equals(kept)
     assert table.check().ok
 
@@ -88,7 +88,7 @@ def test_a_copy_whose_original_is_gone_is_named(tmp_path: Path) -> None:
     assert leaf["path"] in set(found["path"])
     assert set(found["code"]) == {"copy-alone"}
     result = table.repair()
-    assert not result.repaired
+    assert not result.committed
     assert "restore an older version" in repr(result)
 
 
