@@ -45,17 +45,17 @@ def string_ranks(quantiles: Sequence[str], column: StringColumn, *, first: bool 
 class _Level:
     """The distinct quantiles that agree in their first k words, in groups, told apart by word k."""
 
+    # Words of all groups, sorted, each once.
     words: U64Array
-    """Words of all groups, sorted, each once."""
 
+    # One entry a group and word, sorted; each group begins with one for what sorts below its words.
     keys: I64Array
-    """One entry a group and word, sorted; each group begins with one for what sorts below its words."""
 
+    # How many distinct quantiles are not above a string whose search ends at this entry.
     below: I64Array
-    """How many distinct quantiles are not above a string whose search ends at this entry."""
 
+    # The group of the next level in which a string with the entry's word is sought, -1 for none.
     child: I64Array
-    """The group of the next level in which a string with the entry's word is sought, -1 for none."""
 
     one_group: bool
 
@@ -77,8 +77,8 @@ def _stride(words: U64Array) -> int:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
     levels: tuple[_Level, ...]
+    # Indexed, as is `last_rank`, by the number of distinct quantiles not above the string.
     first_rank: F64Array
-    """Indexed, as is `last_rank`, by the number of distinct quantiles not above the string."""
 
     last_rank: F64Array
 

@@ -14,8 +14,8 @@ from qbeast_core.plain_text import shortened
 
 T = TypeVar("T")
 
+# A JSON number, finite, of any size; `0` stays an int and `0.0` a float.
 Number: TypeAlias = int | float
-"""A JSON number, finite, of any size; ``0`` stays an int and ``0.0`` a float."""
 
 _HEAD: Final = 100
 _MOST_PROBLEMS: Final = 5

@@ -12,11 +12,11 @@ from pydantic import AliasChoices, Field, TypeAdapter
 
 from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
 
+# More rows than any file holds: sums of such numbers over all files of a table stay within 64 bits.
 MOST_ROWS: Final = 2**40
-"""More rows than any file holds: sums of such numbers over all files of a table stay within 64 bits."""
 
+# How blocks are spelled: as the published documents say, or as the JVM reads and writes them.
 BlocksDialect: TypeAlias = Literal["documented", "qbeast-spark"]
-"""How blocks are spelled: as the published documents say, or as the JVM reads and writes them."""
 
 _Weight: TypeAlias = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 

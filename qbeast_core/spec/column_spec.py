@@ -19,8 +19,8 @@ _KINDS: Final[dict[str, ColumnKind]] = {
     "histogram": "histogram",
 }
 
+# Kinds as the documentation writes them behind the colon of `name:kind`; older names work too.
 KINDS: Final = ("linear", "quantiles", "hash")
-"""Kinds as the documentation writes them behind the colon of ``name:kind``; older names work too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
+# Where a path leads: below the table's root, to an absolute path of the local disk, to an address of an
+# object store; or `astray`: up (`..`), to another host, or to what readers would not agree about.
 PathKind: TypeAlias = Literal["inside", "absolute", "address", "astray"]
-"""Where a path leads: below the table's root, to an absolute path of the local disk, to an address of an object
-store; or ``astray``: up (``..``), to another host, or to what readers would not agree about."""
 
 # What other writers (the `url` crate of delta-rs, Hadoop's Path) leave as it is. They compare paths as they are
 # spelled, so a spelling of our own would hide our files from their removes.

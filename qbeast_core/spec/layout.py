@@ -17,12 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
 from qbeast_core.spec.block import MOST_ROWS
 
+# The one version known here; a file with another is read without its layout.
 LAYOUT_VERSION: Final = 1
-"""The one version known here; a file with another is read without its layout."""
 
+# Physical column of data files, outside the table's schema: the high 16 bits of the row's weight. No column
+# of a table may be called so, in any case (format 7).
 WEIGHT_COLUMN: Final = "_qbeast_weight"
-"""Physical column of data files, outside the table's schema: the high 16 bits of the row's weight. No column of a
-table may be called so, in any case (format 7)."""
 
 _WHAT: Final = "a page layout tag"
 _MOST_TAIL_BYTES: Final = 1 << 30  # a reader holds it in memory

@@ -13,11 +13,11 @@ from qbeast_core.spec._base import SpecModel, read_text
 from qbeast_core.spec.transformation import EmptyTransformation, Transformation
 from qbeast_core.spec.transformer import EmptyTransformer, Transformer
 
+# The revision that owns every file without Qbeast tags.
 STAGING_REVISION_ID: Final = 0
-"""The revision that owns every file without Qbeast tags."""
 
+# Kinds that users write otherwise than the log.
 _SHORT: Final = {"hashing": "hash"}
-"""Kinds that users write otherwise than the log."""
 
 
 class Revision(SpecModel):

@@ -26,8 +26,8 @@ BLOCKS_DIALECT: Final = "qbeast.blocksDialect"
 COLUMN_SPECS: Final = "qbeast.columnSpecs"
 HIGHEST_REVISION_ID: Final = "qbeast.highestRevisionID"
 
+# Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them.
 MOST_REVISION_ID: Final = 10**9
-"""Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them."""
 
 T = TypeVar("T")
 

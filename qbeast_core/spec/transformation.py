@@ -19,8 +19,8 @@ _LARGEST_FLOAT32: Final = 3.4028234663852886e38
 class _Stored(SpecModel):
     """What can be asked of every transformation."""
 
+    # Whether rows can be indexed in it.
     is_space: ClassVar[bool] = True
-    """Whether rows can be indexed in it."""
 
     @property
     def knots(self) -> tuple[Number, ...] | tuple[str, ...]:
@@ -202,17 +202,18 @@ class NullToZeroTransformation(_Stored):
         return ()
 
 
+# Of columns seen with one value, or with none.
 OneValueTransformation: TypeAlias = (
     IdentityTransformation | IdentityToZeroTransformation | NullToZeroTransformation
 )
-"""Of columns seen with one value, or with none."""
 
+# By ranks among quantiles that are drawn anew when the data outgrows them.
 QuantilesTransformation: TypeAlias = CDFNumericQuantilesTransformation | CDFStringQuantilesTransformation
-"""By ranks among quantiles that are drawn anew when the data outgrows them."""
 
+# By ranks among texts.
 TextTransformation: TypeAlias = CDFStringQuantilesTransformation | StringHistogramTransformation
-"""By ranks among texts."""
 
+# Any stored transformation, told apart by its `className`.
 Transformation: TypeAlias = Annotated[
     LinearTransformation
     | IdentityTransformation
@@ -225,7 +226,6 @@ Transformation: TypeAlias = Annotated[
     | NullToZeroTransformation,
     Field(discriminator="class_name"),
 ]
-"""Any stored transformation, told apart by its ``className``."""
 
 
 def linear_transformation(
