@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AliasChoices, Field, TypeAdapter
 
+from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
 
 # More rows than any file holds: sums of such numbers over all files of a table stay within 64 bits.
@@ -76,6 +77,14 @@ def dump_blocks(blocks: Sequence[Block], *, dialect: BlocksDialect) -> str:
     """
     spell = _documented if dialect == "documented" else _as_the_jvm
     return json.dumps([spell(block) for block in blocks], separators=(",", ":"), ensure_ascii=False)
+
+
+def respell_blocks(text: str, dialect: BlocksDialect) -> str:
+    """Return a ``blocks`` tag in another dialect; one that cannot be read stays as it is, as no reader relies on it."""
+    try:
+        return dump_blocks(parse_blocks(text), dialect=dialect)
+    except InvalidMetadataError:
+        return text
 
 
 def blocks_dialect(text: str) -> BlocksDialect | None:

@@ -38,6 +38,19 @@ class FileChange:
 FileChangePlanner: TypeAlias = Callable[[LiveFiles, BlocksDialect], FileChange]
 
 
+class LastChange:
+    """A planner that keeps its newest change: a commit that loses a race plans again, and the last plan counts."""
+
+    def __init__(self, plan: FileChangePlanner) -> None:
+        self._plan = plan
+        self.change = FileChange()
+
+    def __call__(self, live: LiveFiles, dialect: BlocksDialect) -> FileChange:
+        """Return the change of the plan."""
+        self.change = self._plan(live, dialect)
+        return self.change
+
+
 def retag(live: LiveFiles, edit: Callable[[AddFile, bool], AddFile | None]) -> FileChange:
     """Return the change that gives files other tags and leaves everything else of them alone.
 

@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.io.store import Store
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.table.check.faults import Fault
-from qbeast_core.table.check.rows import stored_size
+from qbeast_core.table.data.footers import stored_size
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS, whole_batches
 

@@ -25,9 +25,8 @@ from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import FAULT_SCHEMA, Code
 from qbeast_core.table.check.log import check_log
-from qbeast_core.table.check.rows import stored_size
 from qbeast_core.table.commit.commit import commit
-from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import StorageError, UnsupportedTableError
+from qbeast_core.errors import StorageError
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.query.intervals import point_bounds
 from qbeast_core.query.units import clock_slack
@@ -20,7 +20,7 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.faults import Fault
 from qbeast_core.table.check.pages import check_pages
 from qbeast_core.table.check.statistics import compare_statistics, summaries_of
-from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 from qbeast_core.tree.columns import frame_weights, text_column
@@ -58,14 +58,6 @@ class FileCheck:
         """Rows by its statistics."""
         found: Any = self.record["num_records"][0]
         return None if found is None else int(found)
-
-
-def stored_size(store: Store, path: str) -> int | None:
-    """Return the bytes of a data file; None: it is not there, or must not be opened."""
-    try:
-        return store.size(path)
-    except (FileNotFoundError, UnsupportedTableError):
-        return None
 
 
 def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) -> list[Fault]:

@@ -1,4 +1,4 @@
-"""Spell the blocks of a table anew: other tags for the same files, in one commit (format 7)."""
+"""Switch the dialect of a table's block tags: new tags for the same files, in one commit (format 7)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Final, Literal, TypeAlias
 from qbeast_core.errors import (
     HiddenColumnWarning,
     InvalidColumnsError,
-    InvalidMetadataError,
     refuse,
 )
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.live_files import FileChange, LiveFiles, retag
+from qbeast_core.log.files.live_files import LastChange, retag
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
-from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
+from qbeast_core.spec.block import BlocksDialect, respell_blocks
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.spec.transformation import (
@@ -32,7 +31,7 @@ from qbeast_core.table.maintenance.hidden_column import hidden_column_files, hid
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-# Of qbeast-spark: what a table in its dialect has to be readable by. 0.8 is its unreleased main branch.
+# The release of qbeast-spark that has to read the table. 0.8 is its unreleased main branch.
 JvmRelease: TypeAlias = Literal["0.7", "0.8"]
 
 _CALLER: Final = 4  # of Table.switch_dialect: past this module and table_admin.py
@@ -52,9 +51,9 @@ class DialectResult(Result):
     Attributes
     ----------
     version : int
-        The version in which every block is spelled as asked for.
+        The version in which every block has the requested dialect.
     committed : bool
-        False when that was so already.
+        False when every block had it already.
     retagged_files : int
         Files that got new tags.
     hidden_column_files : tuple of str
@@ -69,7 +68,7 @@ class DialectResult(Result):
 def switch_dialect(
     snapshot: Snapshot, dialect: BlocksDialect, *, jvm: JvmRelease
 ) -> tuple[DialectResult, CommitOutcome]:
-    """Spell the blocks anew; see `Table.switch_dialect` for what the options mean and what is raised."""
+    """Rewrite the block tags; see `Table.switch_dialect` for the options and errors."""
     _refuse_unknown(dialect, jvm)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files")
     latest = Reader(snapshot).latest
@@ -83,7 +82,7 @@ def switch_dialect(
             kinds = list(snapshot.config.column_specs or latest.columns)
         entries |= qbeast_spark_entries(kinds, cube_size=latest.desired_cube_size)
     configuration = snapshot.config.with_entries(entries).to_configuration()
-    plan = _Switch(dialect)
+    plan = LastChange(lambda live, _: retag(live, lambda add, _: _respelled(add, dialect)))
     intent = WriteIntent(
         mode="metadata",
         brings="files",
@@ -102,7 +101,7 @@ def switch_dialect(
 
 
 def _hidden_columns(snapshot: Snapshot, jvm: JvmRelease, dialect: BlocksDialect) -> tuple[str, ...]:
-    """Name the files that hold the hidden column, and warn of them where the JVM minds."""
+    """Return the files that hold the hidden column, and warn where the JVM fails on them."""
     if dialect != "qbeast-spark":
         return ()
     numbers = hidden_column_files(snapshot)
@@ -112,27 +111,14 @@ def _hidden_columns(snapshot: Snapshot, jvm: JvmRelease, dialect: BlocksDialect)
     return tuple(paths[number] for number in numbers)
 
 
-class _Switch:
-    """What becomes of the files, and how it went the last time it was asked."""
-
-    def __init__(self, dialect: BlocksDialect) -> None:
-        self._dialect: BlocksDialect = dialect
-        self.change = FileChange()
-
-    def __call__(self, live: LiveFiles, _: BlocksDialect) -> FileChange:
-        self.change = retag(live, lambda add, _: self._edit(add))
-        return self.change
-
-    def _edit(self, add: AddFile) -> AddFile:
-        tags = dict(add.tags or {})
-        text = tags.get("blocks")
-        if text is None:
-            return add
-        try:
-            spelled = dump_blocks(parse_blocks(text), dialect=self._dialect)
-        except InvalidMetadataError:
-            return add  # no reader relies on such tags
-        return add if spelled == text else add.model_copy(update={"tags": {**tags, "blocks": spelled}})
+def _respelled(add: AddFile, dialect: BlocksDialect) -> AddFile:
+    tags = dict(add.tags or {})
+    text = tags.get("blocks")
+    return (
+        add
+        if text is None
+        else add.model_copy(update={"tags": tags | {"blocks": respell_blocks(text, dialect)}})
+    )
 
 
 _OUTCOME: Final = "nothing was changed"
@@ -147,7 +133,7 @@ def _refuse_unknown(dialect: object, jvm: object) -> None:
 
 
 def _refuse_new_transformations(snapshot: Snapshot) -> None:
-    """Raise where a revision holds what the released JVM fails to load."""
+    """Raise if a revision has a transformation that the released JVM fails to load."""
     for revision in snapshot.config.revisions.values():
         pairs = zip(revision.column_transformers, revision.transformations, strict=False)
         new = [

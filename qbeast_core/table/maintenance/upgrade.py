@@ -70,7 +70,7 @@ def upgrade(
     storage_options: Mapping[str, str] | None,
     dry_run: bool = False,
 ) -> UpgradeResult:
-    """Upgrade a table; see `qbeast.upgrade_table` for what the options mean and what is raised."""
+    """Upgrade a table; see `qbeast.upgrade_table` for the options and errors."""
     if replicated not in (None, "keep", "drop"):
         what = 'must be "keep" or "drop"'
         refuse("replicated", what, "nothing was changed", given=replicated, known=("keep", "drop"))
@@ -95,7 +95,7 @@ def upgrade(
         operation="UPGRADE",
         commit_info={"operationParameters": {"replicated": replicated or "keep"}},
     )
-    outcome = commit(snapshot.source.store, snapshot, intent, storage_options=storage_options)
+    outcome = commit(snapshot.source.store, snapshot, intent)
     if plan.kept and replicated is None:
         message = Message(
             f"{plan.kept} file(s) of {uri!r} hold copies of rows that other files hold too. qbeast passes over them; "
@@ -121,7 +121,7 @@ def _result(plan: _Upgrade, version: int, *, committed: bool, dry_run: bool) -> 
 
 
 class _Upgrade:
-    """What becomes of the files, and how it went the last time it was asked."""
+    """Plans the new tags of the files; counts of the newest plan."""
 
     def __init__(self, *, drop: bool) -> None:
         self._drop = drop
