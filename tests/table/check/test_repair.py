@@ -143,7 +143,7 @@ def test_after_a_repair_every_row_is_read_once_and_what_is_left_is_named(table: 
     assert (again.committed, again.repaired_files.height) == (False, 0)
 
 
-def test_a_mended_file_is_copied_whole_but_for_what_is_wrong(table: Path) -> None:
+def test_repair_changes_nothing_else_of_a_file(table: Path) -> None:
     spoiled = d.spoil(table, d.tags(blocks="oops", other="kept"), indexed=INDEXED)
     before = read_log(table).adds[spoiled.path]
     qbeast.open_table(table).repair()
@@ -220,7 +220,7 @@ def test_copies_never_come_to_light(tmp_path: Path) -> None:
         d.spoil(path, move_if_copy, indexed=golden.indexed, at=at)
     opened = qbeast.open_table(path)
     result = opened.repair()
-    assert "which must not come to light" in repr(result)
+    assert "which reads must not return" in repr(result)
     assert opened.scan().collect().sort("id").equals(rows.sort("id"))
 
 
