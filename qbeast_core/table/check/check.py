@@ -16,7 +16,8 @@ from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.table.check.copies import copy_faults, revisions_with_copies
 from qbeast_core.table.check.faults import CheckReport, Fault, fault_frame
 from qbeast_core.table.check.log import check_log, read_layout
-from qbeast_core.table.check.rows import CheckFiles, FileCheck, Placement, check_file
+from qbeast_core.table.check.placement import Placement
+from qbeast_core.table.check.rows import CheckFiles, FileCheck, check_file
 from qbeast_core.table.data.footers import stored_size
 from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.engine.protocol import Engine
