@@ -95,33 +95,19 @@ def encode_cubes(cubes: Cubes) -> list[str]:
     >>> encode_cubes(Cubes(np.array([2, 0], np.uint8), np.array([[3, 2], [0, 0]], np.uint64)))
     ['wg', '']
     """
-    codes = _digits_of(cubes)
-    width = codes.shape[1]
-    text = _ALPHABET[codes - np.uint8(1) & np.uint8(63)].tobytes().decode("ascii")
-    lengths = cubes.depth.astype(np.int64) * -(-cubes.dimensions // 6)
-    return [text[row * width : row * width + length] for row, length in enumerate(lengths.tolist())]
-
-
-def _digits_of(cubes: Cubes) -> U8Array:
-    """Spell cubes in six-bit digits, first level first.
-
-    Shape (n, deepest * ceil(d / 6)): the digit + 1, and 0 past a cube's own depth.
-    """
     characters = -(-cubes.dimensions // 6)
-    deepest = int(cubes.depth.max()) if len(cubes) else 0
-    codes = np.zeros((len(cubes), deepest * characters), np.uint8)
-    remaining = cubes.depth.astype(np.int64)
-    for level in range(deepest):
-        remaining -= 1
-        inside = remaining >= 0
-        shifts = np.maximum(remaining, 0).astype(np.uint64)
-        first = level * characters
-        codes[:, first : first + characters] = inside[:, np.newaxis]
+    depth = cubes.depth.astype(np.int64)
+    width = int(depth.max(initial=0)) * characters
+    codes = np.zeros((len(cubes), width), np.uint8)
+    for level in range(width // characters):
+        # The bit of this level; below its own depth a cube has none, and its text is cut there.
+        shifts = np.maximum(depth - 1 - level, 0).astype(np.uint64)
         for dimension in range(cubes.dimensions):
             bits = (cubes.cells[:, dimension] >> shifts & np.uint64(1)).astype(np.uint8)
-            bits &= inside
-            codes[:, first + dimension // 6] += bits << np.uint8(5 - dimension % 6)
-    return codes
+            codes[:, level * characters + dimension // 6] |= bits << np.uint8(5 - dimension % 6)
+    text = _ALPHABET[codes].tobytes().decode("ascii")
+    lengths = (depth * characters).tolist()
+    return [text[row * width : row * width + length] for row, length in enumerate(lengths)]
 
 
 def _column(texts: Sequence[str]) -> StringColumn:

@@ -174,9 +174,7 @@ class TableConfig:
         return left.with_entries({HIGHEST_REVISION_ID: str(highest)})
 
 
-def qbeast_spark_entries(
-    columns: Sequence[str], *, cube_size: int, column_stats: str | None = None
-) -> dict[str, str]:
+def qbeast_spark_entries(columns: Sequence[str], *, cube_size: int) -> dict[str, str]:
     """Return the keys that qbeast-spark 0.8 writes beside Qbeast's own, lower-case twins included.
 
     >>> qbeast_spark_entries(["x", "y"], cube_size=500)["columnsToIndex"]
@@ -184,8 +182,7 @@ def qbeast_spark_entries(
     """
     indexed, size = ",".join(columns), str(cube_size)
     entries = {"columnsToIndex": indexed, "cubeSize": size, "tableFormat": "delta"}
-    entries |= {"columnStats": column_stats or "", "columnstoindex": indexed, "cubesize": size}
-    return entries if column_stats is None else {**entries, "columnstats": column_stats}
+    return entries | {"columnStats": "", "columnstoindex": indexed, "cubesize": size}
 
 
 def _read(read: Callable[[str, str], T], key: str, text: str | None, faults: dict[str, str]) -> T | None:

@@ -9,7 +9,6 @@ fault in them can cost pruning but no row.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -68,8 +67,6 @@ _COUNTED: Final = {
 _TEXTS: Final = pl.Schema(dict.fromkeys(TAG_COLUMNS, pl.String()))
 # A character that some writers escape in a path, and others do not.
 SPELLED_DIFFERENTLY: Final = "[^A-Za-z0-9_./-]"
-_STRANGE: Final = re.compile(SPELLED_DIFFERENTLY)
-_FEW_PATHS: Final = 1_000
 # What a checkpoint derives from other fields; an add of a commit has no such keys.
 _DERIVED: Final = ("stats_parsed", "partitionValues_parsed")
 
@@ -119,10 +116,7 @@ def needs_removes(listed: pl.DataFrame) -> bool:
     >>> [needs_removes(pl.DataFrame({"path": [path]})) for path in ("k/part-0.parquet", "a%2Bb.parquet")]
     [False, True]
     """
-    paths = listed["path"]
-    if len(paths) <= _FEW_PATHS:  # a query takes longer than to look at them
-        return any(map(_STRANGE.search, paths.to_list()))
-    return paths.str.contains(SPELLED_DIFFERENTLY).any()
+    return listed["path"].str.contains(SPELLED_DIFFERENTLY).any()
 
 
 def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
@@ -288,19 +282,12 @@ def _as_committed(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(parsed: Mapping[str, Any]) -> dict[str, Any]:
     """Return statistics as JSON has them; a bound that cannot be spelled exactly is left out."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in parsed.items():
-        match value:
-            case dict():
-                found[key] = _plain(value)
-            case datetime():
-                pass
-            case date():
-                found[key] = value.isoformat()
-            case float() if not math.isfinite(value):
-                pass
-            case bool() | int() | float() | str():
-                found[key] = value
-            case _:
-                pass
-    return found
+        if isinstance(value, dict):
+            values[key] = _plain(value)
+        elif isinstance(value, date) and not isinstance(value, datetime):
+            values[key] = value.isoformat()
+        elif isinstance(value, int | str) or (isinstance(value, float) and math.isfinite(value)):
+            values[key] = value
+    return values

@@ -56,7 +56,8 @@ def fold_words(state: U32Array, window: U32Array, starts: I64Array, counts: I64A
         return
     fewest, most = int(counts.min()), int(counts.max())
     if fewest == most <= _LONG_ROW:
-        _fold_equal(state, window, starts, most, step)
+        for word in range(most):
+            mix(state, window[starts + step * word])
         return
     # Longest first: word w then belongs to a prefix of the rows. int16 takes NumPy's radix sort.
     capped = np.minimum(counts, _LONG_ROW).astype(np.int16)
@@ -72,19 +73,6 @@ def fold_words(state: U32Array, window: U32Array, starts: I64Array, counts: I64A
         first = int(starts[row]) + step * passes
         rest = window[first : first + step * (int(counts[row]) - passes) : step]
         state[row] = _fold_row(int(state[row]), rest)
-
-
-def _fold_equal(state: U32Array, window: U32Array, starts: I64Array, count: int, step: int) -> None:
-    rows = len(starts)
-    stride = int(starts[1] - starts[0]) if rows > 1 else 1
-    evenly = stride > 0 and bool((np.diff(starts) == stride).all())
-    first = int(starts[0])
-    for word in range(count):
-        if evenly:  # a strided view, some times faster than a gather
-            begin = first + step * word
-            mix(state, window[begin : begin + stride * (rows - 1) + 1 : stride])
-        else:
-            mix(state, window[starts + step * word])
 
 
 def _fold_row(state: int, words: npt.NDArray[np.uint32]) -> int:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from qbeast_core.errors import (
     HiddenColumnWarning,
     InvalidColumnsError,
-    refuse,
 )
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import LastChange, retag
@@ -30,10 +29,12 @@ from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.maintenance.hidden_column import hidden_column_files, hidden_column_message
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.write.options import check_choice
 
 # The release of qbeast-spark that has to read the table. 0.8 is its unreleased main branch.
 JvmRelease: TypeAlias = Literal["0.7", "0.8"]
 
+_OUTCOME: Final = "nothing was changed"
 _CALLER: Final = 4  # of Table.switch_dialect: past this module and table_admin.py
 _NEW_IN_0_8: Final = (
     CDFNumericQuantilesTransformation,
@@ -69,7 +70,8 @@ def switch_dialect(
     snapshot: Snapshot, dialect: BlocksDialect, *, jvm: JvmRelease
 ) -> tuple[DialectResult, CommitOutcome]:
     """Rewrite the block tags; see `Table.switch_dialect` for the options and errors."""
-    _refuse_unknown(dialect, jvm)
+    check_choice("dialect", dialect, get_args(BlocksDialect), _OUTCOME)
+    check_choice("jvm", jvm, get_args(JvmRelease), _OUTCOME)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files")
     latest = Reader(snapshot).latest
     entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
@@ -119,17 +121,6 @@ def _respelled(add: AddFile, dialect: BlocksDialect) -> AddFile:
         if text is None
         else add.model_copy(update={"tags": tags | {"blocks": respell_blocks(text, dialect)}})
     )
-
-
-_OUTCOME: Final = "nothing was changed"
-
-
-def _refuse_unknown(dialect: object, jvm: object) -> None:
-    if dialect not in ("documented", "qbeast-spark"):
-        what, known = 'must be "documented" or "qbeast-spark"', ("documented", "qbeast-spark")
-        refuse("dialect", what, _OUTCOME, given=dialect, known=known)
-    if jvm not in ("0.7", "0.8"):
-        refuse("jvm", 'must be "0.7" or "0.8"', _OUTCOME, given=jvm, known=("0.7", "0.8"))
 
 
 def _refuse_new_transformations(snapshot: Snapshot) -> None:

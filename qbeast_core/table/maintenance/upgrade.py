@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from qbeast_core.errors import (
     InvalidMetadataError,
     NotQbeastTableError,
     QbeastWarning,
-    refuse,
 )
 from qbeast_core.hints import Message, argument, call
 from qbeast_core.io.location import resolve_location
@@ -24,6 +23,7 @@ from qbeast_core.spec.block import Block, BlocksDialect, block_from_flat_tags, d
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot, read_live_files
+from qbeast_core.table.write.options import check_choice
 
 Copies: TypeAlias = Literal["keep", "drop"]
 
@@ -71,9 +71,7 @@ def upgrade(
     dry_run: bool = False,
 ) -> UpgradeResult:
     """Upgrade a table; see `qbeast.upgrade_table` for the options and errors."""
-    if replicated not in (None, "keep", "drop"):
-        what = 'must be "keep" or "drop"'
-        refuse("replicated", what, "nothing was changed", given=replicated, known=("keep", "drop"))
+    check_choice("replicated", replicated, (None, *get_args(Copies)), "nothing was changed")
     uri = resolve_location(uri)
     snapshot = load_snapshot(uri, storage_options=storage_options)
     if not snapshot.config.is_indexed:

@@ -1,4 +1,4 @@
-"""The options of a write, and which of them cannot be meant."""
+"""The options of a write, and their validation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args
 
 import polars as pl
 
@@ -22,7 +22,7 @@ from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.target import Mode, check_mode
+from qbeast_core.table.write.target import Mode
 from qbeast_core.tree.columns import to_index_column
 from qbeast_core.tree.fit import ColumnBounds
 
@@ -88,26 +88,31 @@ def report_progress(options: WriteOptions, progress: Progress) -> None:
 
 
 def check_options(options: WriteOptions) -> None:
-    """Refuse options that cannot be meant, before anything is read."""
-    check_mode(options.mode)
+    """Validate options before anything is read."""
+    check_choice("mode", options.mode, get_args(Mode), _OUTCOME)
+    check_choice("schema_mode", options.schema_mode, (None, *get_args(SchemaMode)), _OUTCOME)
+    check_choice("dialect", options.dialect, (None, *get_args(BlocksDialect)), _OUTCOME)
     size = cast("object", options.cube_size)  # callers without a type checker pass anything
     if size is not None and not (
         isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= _MOST_ROWS
     ):
         what = f"must be a whole number of rows, from 1 to {_MOST_ROWS:,}"
         refuse("cube_size", what, _OUTCOME, given=size)
-    if options.schema_mode not in (None, "merge", "overwrite"):
-        what, known = 'must be "merge" or "overwrite"', ("merge", "overwrite")
-        refuse("schema_mode", what, _OUTCOME, given=options.schema_mode, known=known)
     if options.schema_mode == "overwrite" and options.mode == "append":
         alone, both = argument(schema_mode="overwrite"), argument(mode="overwrite")
         msg = Message(alone, " needs ", both, "; nothing was written")
         raise InvalidInputError(msg, argument="schema_mode")
-    if options.dialect not in (None, "documented", "qbeast-spark"):
-        what, known = 'must be "documented" or "qbeast-spark"', ("documented", "qbeast-spark")
-        refuse("dialect", what, _OUTCOME, given=options.dialect, known=known)
     check_txn(options.txn)
     check_metadata(options.commit_metadata)
+
+
+def check_choice(argument: str, value: object, choices: Sequence[str | None], outcome: str) -> None:
+    """Raise unless `value` is one of the choices; None among them means that the argument is optional."""
+    if value not in choices:
+        texts = [choice for choice in choices if choice is not None]
+        quoted = [f'"{text}"' for text in texts]
+        listed = ", ".join(quoted[:-1])
+        refuse(argument, f"must be {listed} or {quoted[-1]}", outcome, given=value, known=texts)
 
 
 def metadata_of(given: Mapping[str, str] | None) -> dict[str, str]:
@@ -120,7 +125,7 @@ def metadata_of(given: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_metadata(metadata: Mapping[Any, Any]) -> None:
-    """Refuse what would spoil the entry in the history: other engines read its known keys by type."""
+    """Raise on metadata that would break the history: other engines read its known keys by type."""
     for key, value in metadata.items():
         if not _is_text(key) or not _is_text(value) or key in _OWN_KEYS:
             msg = Message(
@@ -140,7 +145,7 @@ def check_metadata(metadata: Mapping[Any, Any]) -> None:
 
 
 def _is_text(given: object) -> bool:
-    """Tell whether this is text that UTF-8 can spell: half a surrogate pair is none."""
+    """Return whether this is text with a UTF-8 encoding: half a surrogate pair has none."""
     if not isinstance(given, str):
         return False
     try:
@@ -177,7 +182,7 @@ def parse_column_stats(
 
 
 def check_txn(txn: object) -> None:
-    """Refuse a transaction that no Delta log can hold."""
+    """Raise on a transaction that a Delta log cannot hold."""
     match txn:
         case None:
             return
@@ -191,7 +196,7 @@ def check_txn(txn: object) -> None:
 
 
 def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
-    """Tell whether a table holds that version of the application, or a later one; None: no application asks."""
+    """Return whether a table holds this version of the application, or a later one."""
     if txn is None:
         return False
     version = target.transaction_version(txn[0])
@@ -255,7 +260,7 @@ def _in_format_unit(name: str, dtype: pl.DataType, values: list[Any]) -> list[fl
 
 
 def _as_column_value(value: Any, dtype: pl.DataType) -> pl.Series:
-    """Return one value as a column of one row; raise where it is of another kind, or not finite."""
+    """Return a value as a column of one row; raise TypeError if it is of another kind, or not finite."""
     if dtype.is_temporal():
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         fits = isinstance(moment, date)

@@ -8,12 +8,7 @@ from typing import Literal, TypeAlias
 
 import polars as pl
 
-from qbeast_core.errors import (
-    NotQbeastTableError,
-    TableExistsError,
-    TableNotFoundError,
-    refuse,
-)
+from qbeast_core.errors import NotQbeastTableError, TableExistsError, TableNotFoundError
 from qbeast_core.hints import Message, argument, call
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.layout import WEIGHT_COLUMN
@@ -87,11 +82,3 @@ def is_ours(path: Path) -> bool:
         return WEIGHT_COLUMN in pl.read_parquet_schema(path)
     except (pl.exceptions.PolarsError, OSError):
         return False
-
-
-def check_mode(mode: object) -> None:
-    """Refuse an unknown mode."""
-    known = ("error", "append", "overwrite", "ignore")
-    if mode not in known:
-        what = 'must be "error", "append", "overwrite" or "ignore"'
-        refuse("mode", what, "nothing was written", given=mode, known=known)

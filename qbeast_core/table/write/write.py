@@ -86,7 +86,7 @@ def _write(
     stays = target if options.mode == "append" else None
     if options.dry_run:
         counts = with_write(None if stays is None else counts_of(stays), plan.keys())[1]
-        return _planned(target, chosen, plan, rows=chosen.rows, design_effect=counts.design_effect)
+        return _planned(target, chosen, plan, counts.design_effect)
     adds = _written(plan, files, options, rows=chosen.rows)
     mode: WriteMode = "create" if target is None else "overwrite" if options.mode == "overwrite" else "append"
     intent = replace(
@@ -104,7 +104,7 @@ def _write(
         warn_of_added_columns(stays, planned.schema)
     keys = keys_of_write(adds, plan.design_effect)
     before, counts = with_write(_others(stays, outcome, adds), keys)
-    result = _planned(target, chosen, plan, rows=chosen.rows, design_effect=counts.design_effect)
+    result = _planned(target, chosen, plan, counts.design_effect)
     effects = (before, counts.lower_bound)
     warn_if_clustered(effects, planned.wish.names, rows.at_hand, own_effect=plan.design_effect)
     return _done(result, adds, outcome)
@@ -151,28 +151,16 @@ def _done(planned: WriteResult, adds: Sequence[AddFile], outcome: CommitOutcome)
 
 
 def _planned(
-    target: Snapshot | None,
-    chosen: ChosenRevision,
-    plan: PlannedRows,
-    *,
-    rows: int,
-    design_effect: float | None,
+    target: Snapshot | None, chosen: ChosenRevision, plan: PlannedRows, design_effect: float | None
 ) -> WriteResult:
-    revision = chosen.revision
-    return WriteResult(
-        version=-1 if target is None else target.version,
-        committed=False,
-        rows=rows,
+    version = -1 if target is None else target.version
+    return replace(
+        WriteResult.untouched(version, chosen.revision, design_effect, dry_run=True),
+        rows=chosen.rows,
         files=plan.file_count,
-        bytes=0,
         cubes=plan.cube_count,
-        revision_id=revision.revision_id,
         new_revision=chosen.is_new,
-        transformers=revision.transformer_kinds,
-        cube_size=revision.desired_cube_size,
-        design_effect=design_effect,
-        attempts=0,
-        dry_run=True,
+        skipped=False,
     )
 
 
