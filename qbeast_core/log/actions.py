@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from qbeast_core.errors import InvalidInputError, InvalidMetadataError
 from qbeast_core.spec.block import Block
 
-_MOST: Final = 2**63
+_MAX: Final = 2**63
 
 
 def _as_text(value: Any) -> Any:
@@ -28,13 +28,13 @@ def _as_texts(values: Any) -> Any:
 
 
 def _as_whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and abs(value) < _MOST else value
+    return int(value) if isinstance(value, float) and abs(value) < _MAX else value
 
 
 def _time_or_none(value: Any) -> int | None:
     """Take a time that can be one: what a commit says of itself is no reason to refuse it."""
     whole = _as_whole(value)
-    fits = isinstance(whole, int) and not isinstance(whole, bool) and abs(whole) < _MOST
+    fits = isinstance(whole, int) and not isinstance(whole, bool) and abs(whole) < _MAX
     return whole if fits else None
 
 
@@ -194,23 +194,23 @@ def parse_commit(body: bytes, *, version: int) -> Commit:
     >>> parse_commit(b'{"txn":{"appId":"loader","version":7}}', version=3).txns[0].version
     7
     """
-    found: dict[type[Action], list[Any]] = {model: [] for model in _KEYS}
+    by_type: dict[type[Action], list[Any]] = {model: [] for model in _KEYS}
     try:
         for line in body.splitlines():
             for key, raw in orjson.loads(line).items() if line.strip() else ():
                 model = _TYPES.get(key)
                 free = model is CommitInfo and not isinstance(raw, dict)  # no action that Delta reckons with
                 if model is not None and raw is not None and not free:
-                    found[model].append(model.model_validate(raw))
+                    by_type[model].append(model.model_validate(raw))
     except (ValueError, AttributeError) as error:  # no JSON, not an object, or a field is missing
         message = f"version {version} of the Delta log is damaged: {error}"
         raise InvalidMetadataError(message) from error
     return Commit(
         version=version,
-        commit_info=next(iter(found[CommitInfo]), None),
-        protocol=next(iter(found[Protocol]), None),
-        metadata=next(iter(found[Metadata]), None),
-        txns=tuple(found[Txn]),
-        adds=tuple(found[AddFile]),
-        removes=tuple(found[RemoveFile]),
+        commit_info=next(iter(by_type[CommitInfo]), None),
+        protocol=next(iter(by_type[Protocol]), None),
+        metadata=next(iter(by_type[Metadata]), None),
+        txns=tuple(by_type[Txn]),
+        adds=tuple(by_type[AddFile]),
+        removes=tuple(by_type[RemoveFile]),
     )

@@ -31,8 +31,8 @@ WriteMode: TypeAlias = Literal["append", "overwrite", "create", "metadata"]
 # alone; properties alone.
 Brings: TypeAlias = Literal["rows", "files", "columns", "settings"]
 
-_MOST_READER: Final = 3
-_MOST_WRITER: Final = 7
+_MAX_READER: Final = 3
+_MAX_WRITER: Final = 7
 _READER_FEATURES: Final = frozenset(
     {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 )
@@ -115,7 +115,7 @@ def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None
         refused.append("columnMapping" if _reads_mapped(protocol) else MAPPING_OF_NO_PROTOCOL)
     if "typeWidening" in marks_in_use(metadata.schema_string):
         refused.append("typeWidening")
-    if protocol.min_reader_version > _MOST_READER:
+    if protocol.min_reader_version > _MAX_READER:
         refused.insert(0, f"reader version {protocol.min_reader_version}")
     if metadata.partition_columns:
         refused.append(f"{PARTITIONING} {', '.join(metadata.partition_columns)}")
@@ -132,7 +132,7 @@ def check_writable(
         named -= {"rowTracking"}
     in_the_way = sorted(named) + sorted(_active(protocol, metadata))
     refused = [feature for feature in in_the_way if brings in _BINDS.get(feature, _EVERYTHING)]
-    if protocol.min_writer_version > _MOST_WRITER:
+    if protocol.min_writer_version > _MAX_WRITER:
         refused.insert(0, f"writer version {protocol.min_writer_version}")
     if mode == "overwrite" and _is_bound("appendOnly", protocol) and _is_true(metadata, APPEND_ONLY):
         refused.append(APPEND_ONLY)
@@ -191,11 +191,11 @@ def marks_in_use(schema_string: str) -> set[str]:
     if '"delta.' not in schema_string and "CURRENT_DEFAULT" not in schema_string:
         return set()
     columns = orjson.loads(schema_string)["fields"]
-    found = {feature for key in _keys(columns) for mark, feature in _OF_COLUMNS.items() if key == mark}
+    marks = {feature for key in _keys(columns) for mark, feature in _OF_COLUMNS.items() if key == mark}
     if any(key.startswith(_IDENTITY) for key in _keys(columns)):
-        found.add("identityColumns")
+        marks.add("identityColumns")
     inner = set(_keys(_fields({"type": "struct", "fields": columns})))
-    return found | {feature for mark, feature in _OF_FIELDS.items() if mark in inner}
+    return marks | {feature for mark, feature in _OF_FIELDS.items() if mark in inner}
 
 
 def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
@@ -213,14 +213,14 @@ def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
 
 def _is_bound(feature: str, protocol: Protocol) -> bool:
     """Tell whether writers of the table have to know a feature: by its name, or by what versions meant before."""
-    if protocol.min_writer_version >= _MOST_WRITER:
+    if protocol.min_writer_version >= _MAX_WRITER:
         return not {feature, f"{feature}-preview"}.isdisjoint(protocol.writer_features or ())
-    return protocol.min_writer_version >= _LEGACY.get(feature, _MOST_WRITER)
+    return protocol.min_writer_version >= _LEGACY.get(feature, _MAX_WRITER)
 
 
 def _reads_mapped(protocol: Protocol) -> bool:
     """Return whether readers apply column mapping: some writers list the feature among those of writers alone."""
-    if protocol.min_reader_version < _MOST_READER:
+    if protocol.min_reader_version < _MAX_READER:
         return protocol.min_reader_version == 2
     return "columnMapping" in {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
 
@@ -255,12 +255,12 @@ def _keys(fields: list[dict[str, Any]] | Iterator[dict[str, Any]]) -> Iterator[s
         yield from field.get("metadata") or ()
 
 
-def _fields(told: Any) -> Iterator[dict[str, Any]]:
+def _fields(dtype: Any) -> Iterator[dict[str, Any]]:
     """Walk all fields of structs, at any depth."""
-    if not isinstance(told, dict):
+    if not isinstance(dtype, dict):
         return
-    for field in told.get("fields", ()):
+    for field in dtype.get("fields", ()):
         yield field
         yield from _fields(field["type"])
     for key in ("elementType", "keyType", "valueType"):
-        yield from _fields(told.get(key))
+        yield from _fields(dtype.get(key))

@@ -25,13 +25,13 @@ from qbeast_core.spec.table_config import (
     BLOCKS_DIALECT,
     COLUMN_SPECS,
     LAST_REVISION_ID,
-    MOST_REVISION_ID,
+    MAX_REVISION_ID,
     REPLICATED_SET_PREFIX,
     REVISION_PREFIX,
     TableConfig,
 )
 
-_MOST_TAGS: Final = 1000
+_MAX_TAGS: Final = 1000
 _USER_STATISTICS: Final = ("columnStats", "columnstats")
 
 
@@ -117,17 +117,17 @@ def rebase(
 
 
 def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame | None) -> BlocksDialect:
-    """Return how to spell blocks: as live tags are spelled, else as the table says, else as the intent does.
+    """Return how to spell blocks: as live tags are dialects, else as the table says, else as the intent does.
 
     A table with Qbeast metadata and neither spelling nor key was written by the JVM.
     """
     if intent.mode in ("overwrite", "create") and intent.dialect is not None:
         return intent.dialect
     tags = pl.Series(dtype=pl.String) if files is None else files["blocks"]
-    texts = (tags.drop_nulls() if tags.null_count() else tags).head(_MOST_TAGS).to_list()
-    spelled: set[BlocksDialect] = {found for found in map(blocks_dialect, texts) if found is not None}
-    if len(spelled) == 1:
-        return spelled.pop()
+    texts = (tags.drop_nulls() if tags.null_count() else tags).head(_MAX_TAGS).to_list()
+    dialects: set[BlocksDialect] = {dialect for dialect in map(blocks_dialect, texts) if dialect is not None}
+    if len(dialects) == 1:
+        return dialects.pop()
     config = TableConfig.from_configuration(metadata.configuration)
     if config.dialect is not None:
         return config.dialect
@@ -172,8 +172,8 @@ def _revision(
     """Return our revision under the number it has or gets, and the metadata that holds it."""
     config = TableConfig.from_configuration(metadata.configuration)
     # Numbers are compared by what they stand for: an overwrite may have given ours to another space.
-    known = config.revisions.get(ours.revision_id)
-    if known == ours and not intent.new_revision and intent.mode != "overwrite":
+    current = config.revisions.get(ours.revision_id)
+    if current == ours and not intent.new_revision and intent.mode != "overwrite":
         return ours, metadata
     latest = config.latest
     if intent.mode == "append" and latest is not None and latest.columns != ours.columns:
@@ -219,7 +219,7 @@ def _without_unused(
 
 def _free_id(config: TableConfig, head: TableState | None) -> int:
     """Return a number nothing refers to: files may still name a revision that the configuration lost."""
-    named = pl.col("revision").filter(pl.col("revision") <= MOST_REVISION_ID)
+    named = pl.col("revision").filter(pl.col("revision") <= MAX_REVISION_ID)
     tagged = None if head is None else head.files.select(named.max()).item()
     return config.free_revision_id(tagged if isinstance(tagged, int) else 0)
 

@@ -84,9 +84,9 @@ def decode_cubes(texts: Sequence[str] | StringColumn, *, dimensions: int) -> Cub
             digit = digits[starts[:end] + (level * characters + dimension // 6)]
             cells[dimension, :end] <<= np.uint64(1)
             cells[dimension, :end] |= (digit >> np.uint8(5 - dimension % 6)) & np.uint8(1)
-    found = np.empty((len(column), dimensions), np.uint64)
-    found[order] = cells.T
-    return Cubes(depth.astype(np.uint8), found)
+    in_order = np.empty((len(column), dimensions), np.uint64)
+    in_order[order] = cells.T
+    return Cubes(depth.astype(np.uint8), in_order)
 
 
 def encode_cubes(cubes: Cubes) -> list[str]:

@@ -14,7 +14,7 @@ from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
 
 # More rows than any file holds: sums of such numbers over all files of a table stay within 64 bits.
-MOST_ROWS: Final = 2**40
+MAX_ROWS: Final = 2**40
 
 # How blocks are spelled: as the published documents say, or as the JVM reads and writes them.
 BlocksDialect: TypeAlias = Literal["documented", "qbeast-spark"]
@@ -44,7 +44,7 @@ class Block:
     cube: Annotated[str, Field(validation_alias=AliasChoices("cube", "cubeId"))]
     min_weight: Annotated[_Weight, Field(validation_alias="minWeight")]
     max_weight: Annotated[_Weight, Field(validation_alias="maxWeight")]
-    element_count: Annotated[int, Field(ge=0, le=MOST_ROWS, validation_alias="elementCount")]
+    element_count: Annotated[int, Field(ge=0, le=MAX_ROWS, validation_alias="elementCount")]
     replicated: bool = False
 
 

@@ -43,14 +43,14 @@ class FilePath:
     text: str
 
     @staticmethod
-    def of_log(spelled: str) -> FilePath:
+    def of_log(raw: str) -> FilePath:
         """Read a path as it stands in the log: a URI, percent-encoded.
 
         >>> FilePath.of_log("k/a%20b.parquet").text, FilePath.of_log("file:///x/100%25.parquet").text
         ('k/a b.parquet', '/x/100%.parquet')
         """
-        found = _LOCAL.match(spelled)
-        return FilePath(unquote(spelled[found.end() :] if found else spelled))
+        prefix = _LOCAL.match(raw)
+        return FilePath(unquote(raw[prefix.end() :] if prefix else raw))
 
     @property
     def encoded(self) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
-from qbeast_core.spec.block import MOST_ROWS
+from qbeast_core.spec.block import MAX_ROWS
 
 # The one version known here; a file with another is read without its layout.
 LAYOUT_VERSION: Final = 1
@@ -25,7 +25,7 @@ LAYOUT_VERSION: Final = 1
 WEIGHT_COLUMN: Final = "_qbeast_weight"
 
 _WHAT: Final = "a page layout tag"
-_MOST_TAIL_BYTES: Final = 1 << 30  # a reader holds it in memory
+_MAX_TAIL_BYTES: Final = 1 << 30  # a reader holds it in memory
 _OBJECT: Final = TypeAdapter(dict[str, Any])
 
 
@@ -57,8 +57,8 @@ class PageLayout:
 class _Stored(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
-    rows: Annotated[int, Field(ge=1, le=MOST_ROWS)]
-    tail: Annotated[int, Field(ge=8, le=_MOST_TAIL_BYTES)]
+    rows: Annotated[int, Field(ge=1, le=MAX_ROWS)]
+    tail: Annotated[int, Field(ge=8, le=_MAX_TAIL_BYTES)]
     w: str
     hidden: bool = True
 

@@ -125,9 +125,9 @@ class Revision(SpecModel):
 
     @model_validator(mode="after")
     def _one_transformation_per_column(self) -> Self:
-        columns, found = len(self.column_transformers), len(self.transformations)
-        if found not in (0, columns):
-            message = f"there must be as many transformations as columns ({columns}) or none, got {found}"
+        columns, spaces = len(self.column_transformers), len(self.transformations)
+        if spaces not in (0, columns):
+            message = f"there must be as many transformations as columns ({columns}) or none, got {spaces}"
             raise ValueError(message)
         if len(set(self.columns)) != columns:
             message = f"a column is indexed twice: {', '.join(self.columns)}"

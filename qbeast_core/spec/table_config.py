@@ -27,12 +27,12 @@ COLUMN_SPECS: Final = "qbeast.columnSpecs"
 HIGHEST_REVISION_ID: Final = "qbeast.highestRevisionID"
 
 # Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them.
-MOST_REVISION_ID: Final = 10**9
+MAX_REVISION_ID: Final = 10**9
 
 T = TypeVar("T")
 
 _TEXTS: Final = TypeAdapter(tuple[str, ...])
-_MOST_DIGITS: Final = 18  # more is no id, and Python refuses to read very long ones
+_MAX_DIGITS: Final = 18  # more is no id, and Python refuses to read very long ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class TableConfig:
     def highest_revision_id(self) -> int:
         """The largest id that the table has, or had before an older version was restored; 0 if there is none."""
         had = _read_id(self.entries.get(HIGHEST_REVISION_ID, "")) or 0
-        return max((one for one in (had, *self.revision_ids) if one <= MOST_REVISION_ID), default=0)
+        return max((one for one in (had, *self.revision_ids) if one <= MAX_REVISION_ID), default=0)
 
     def with_revisions(self, revisions: Sequence[Revision]) -> Self:
         """Return the configuration with these added; the last of them, at least one, becomes the newest."""
@@ -214,23 +214,23 @@ def _last_revision_id(
     faults[LAST_REVISION_ID] = (
         missing if text is None else str(invalid_metadata(LAST_REVISION_ID, text, [problem]))
     )
-    known = {one.columns for one in revisions.values()}
-    return max(revisions) if len(known) == 1 else None
+    column_lists = {one.columns for one in revisions.values()}
+    return max(revisions) if len(column_lists) == 1 else None
 
 
 def _read_highest(key: str, text: str) -> int:
     number = _read_id(text)
-    if number is None or number > MOST_REVISION_ID:
+    if number is None or number > MAX_REVISION_ID:
         raise invalid_metadata(key, text, ["no table comes to such an id"])
     return number
 
 
 def _read_dialect(key: str, text: str) -> BlocksDialect:
-    known: tuple[BlocksDialect, ...] = get_args(BlocksDialect)
-    for dialect in known:
+    dialects: tuple[BlocksDialect, ...] = get_args(BlocksDialect)
+    for dialect in dialects:
         if text == dialect:
             return dialect
-    raise invalid_metadata(key, text, [f"the dialects are {', '.join(known)}"])
+    raise invalid_metadata(key, text, [f"the dialects are {', '.join(dialects)}"])
 
 
 def _read_specs(key: str, text: str, *, indexed: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -247,16 +247,16 @@ def _read_specs(key: str, text: str, *, indexed: tuple[str, ...] | None) -> tupl
 
 def _numbered(configuration: Mapping[str, str], prefix: str) -> list[tuple[int, str, str]]:
     """Return (id, key, text) of the keys ``<prefix><id>``; keys with another ending are not ours."""
-    found: list[tuple[int, str, str]] = []
+    numbered: list[tuple[int, str, str]] = []
     for key, text in configuration.items():
         number = _read_id(key.removeprefix(prefix)) if key.startswith(prefix) else None
         if number is not None and key == f"{prefix}{number}":
-            found.append((number, key, text))
-    return found
+            numbered.append((number, key, text))
+    return numbered
 
 
 def _read_id(text: str) -> int | None:
-    plain = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    plain = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
     return int(text) if plain else None
 
 

@@ -28,8 +28,8 @@ def file_key(path: str, vector: Mapping[str, Any] | None) -> FileKey:
     >>> file_key("a%2Bb", None) == file_key("a+b", {"storageType": None})
     True
     """
-    told = [str(vector[name]) for name in _IDENTITY if vector.get(name) is not None] if vector else []
-    return FilePath.of_log(path).text, " ".join(told)
+    parts = [str(vector[name]) for name in _IDENTITY if vector.get(name) is not None] if vector else []
+    return FilePath.of_log(path).text, " ".join(parts)
 
 
 def parse_vector(text: str | None) -> dict[str, Any] | None:
@@ -68,9 +68,9 @@ def file_paths(path: str, vector: Mapping[str, Any] | None) -> Iterator[FilePath
     ['k/a b', 's3://b/1.bin']
     """
     yield FilePath.of_log(path)
-    held = vector_path(vector or {})
-    if held is not None:
-        yield held
+    vector_file = vector_path(vector or {})
+    if vector_file is not None:
+        yield vector_file
 
 
 def _uuid(text: str) -> uuid.UUID:

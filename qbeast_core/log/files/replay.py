@@ -23,7 +23,7 @@ from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import AddFile, CommitInfo
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, parse_vector, without_nulls
 from qbeast_core.log.files.live_files import LiveFiles
-from qbeast_core.spec.block import MOST_ROWS
+from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.file_path import FilePath
 
 # Column -> tag key (format 7 and, from `state` on, 11).
@@ -48,7 +48,7 @@ _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "revision": (0, 2**62),
     "min_weight": _WEIGHT,
     "max_weight": _WEIGHT,
-    "element_count": (0, MOST_ROWS),
+    "element_count": (0, MAX_ROWS),
 }
 # Tags that are numbers, as numbers; made once, as every opening of a table asks for them.
 _NUMBERS: Final = [
@@ -58,7 +58,7 @@ _NUMBERS: Final = [
     for name, bounds in _BOUNDS.items()
 ]
 
-_POSSIBLE: Final = pl.col("num_records").is_between(0, MOST_ROWS)
+_POSSIBLE: Final = pl.col("num_records").is_between(0, MAX_ROWS)
 _COUNTED: Final = {
     "num_records": pl.when(_POSSIBLE).then("num_records"),
     "has_deletion_vector": pl.col("deletion_vector").is_not_null(),
@@ -125,8 +125,8 @@ def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
     >>> add = '{"add":{"path":"%s","size":1,"modificationTime":1,"partitionValues":{},"dataChange":true}}\n'
     >>> twice = '{"remove":{"path":"b","dataChange":false}}\n' + add % "b"
     >>> commits = ((add % "a" + add % "b").encode(), twice.encode())
-    >>> found = whole_files(["a"], LogState(uri="t", version=1, commits=commits))
-    >>> [one.path for one in found.listed], [one.path for one in found.unlisted]
+    >>> files = whole_files(["a"], LogState(uri="t", version=1, commits=commits))
+    >>> [one.path for one in files.listed], [one.path for one in files.unlisted]
     (['a'], ['b'])
     """
     newest: dict[str, dict[str, Any]] = {}
@@ -160,8 +160,8 @@ def actions_of(
     if isinstance(part, bytes):
         mark = f'"{kind}"'.encode()
         # Most of the time goes into JSON: a line that cannot be such an action is not parsed.
-        found = (orjson.loads(line).get(kind) for line in part.splitlines() if mark in line)
-        yield from (action for action in found if action)
+        actions = (orjson.loads(line).get(kind) for line in part.splitlines() if mark in line)
+        yield from (action for action in actions if action)
     elif kind in part.columns:
         yield from _rows(part, kind).iter_rows(named=True)
 
@@ -220,8 +220,10 @@ def _tags_of_frame(frame: pl.DataFrame) -> pl.DataFrame:
     ]
     vector = no_text
     if "deletionVector" in adds.columns:
-        held = pl.col("deletionVector")
-        vector = pl.when(held.struct.field("storageType").is_not_null()).then(held.struct.json_encode())
+        descriptor = pl.col("deletionVector")
+        vector = pl.when(descriptor.struct.field("storageType").is_not_null()).then(
+            descriptor.struct.json_encode()
+        )
     return adds.select("path", *texts, vector.alias("deletion_vector"))
 
 

@@ -35,9 +35,9 @@ def copy_faults(
     single = whole.filter(~pl.col("replicated"))
     own = {path: _hashes(store, path, schema, options) for path in single["path"]}
     faults = list(_doubled({path: own[path] for path in single.filter("legacy")["path"]}, revision))
-    known = np.unique(np.concatenate([np.zeros(0, np.uint64), *own.values()]))
+    originals = np.unique(np.concatenate([np.zeros(0, np.uint64), *own.values()]))
     for path in whole.filter("replicated")["path"]:
-        alone = ~np.isin(_hashes(store, path, schema, options), known)
+        alone = ~np.isin(_hashes(store, path, schema, options), originals)
         if alone.any():
             message = (
                 f"{int(alone.sum()):,} row(s) marked as copies are in no other file: no read returns them"

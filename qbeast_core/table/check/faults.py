@@ -112,10 +112,10 @@ def fault_frame(faults: Iterable[Fault]) -> pl.DataFrame:
     >>> fault_frame([Fault(code="file-missing", message="gone", path="a.parquet")]).row(0)[:3]
     ('file-missing', 'error', 'a.parquet')
     """
-    found = list(faults)
-    if not found:
+    listed = list(faults)
+    if not listed:
         return _NO_FAULTS
-    columns = {name: [getattr(fault, name) for fault in found] for name in FAULT_SCHEMA}
+    columns = {name: [getattr(fault, name) for fault in listed] for name in FAULT_SCHEMA}
     return pl.DataFrame(columns, schema=FAULT_SCHEMA)
 
 

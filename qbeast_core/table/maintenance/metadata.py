@@ -42,9 +42,11 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
             configuration.pop(key, None)
         else:
             configuration[key] = value
-    told = {key: "" if value is None else value for key, value in properties.items()}
+    parameters = {key: "" if value is None else value for key, value in properties.items()}
     changed = snapshot.metadata.model_copy(update={"configuration": configuration})
-    return publish_metadata(snapshot, changed, brings="settings", operation="SET TBLPROPERTIES", told=told)
+    return publish_metadata(
+        snapshot, changed, brings="settings", operation="SET TBLPROPERTIES", parameters=parameters
+    )
 
 
 def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema) -> CommitOutcome:
@@ -61,7 +63,11 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema)
     schema = merged_schema(snapshot.schema_json, snapshot.schema, new)
     changed = snapshot.metadata.model_copy(update={"schema_string": schema})
     outcome = publish_metadata(
-        snapshot, changed, brings="columns", operation="ADD COLUMNS", told={"columns": ",".join(new.columns)}
+        snapshot,
+        changed,
+        brings="columns",
+        operation="ADD COLUMNS",
+        parameters={"columns": ",".join(new.columns)},
     )
     warn_of_added_columns(snapshot, new.schema)
     return outcome
@@ -79,7 +85,7 @@ def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
 
 
 def publish_metadata(
-    snapshot: Snapshot, metadata: Metadata, *, brings: Brings, operation: str, told: Mapping[str, Any]
+    snapshot: Snapshot, metadata: Metadata, *, brings: Brings, operation: str, parameters: Mapping[str, Any]
 ) -> CommitOutcome:
     """Commit other metadata; no commit is made where it is what the table has."""
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings=brings)
@@ -88,7 +94,7 @@ def publish_metadata(
         brings=brings,
         metadata=metadata,
         operation=operation,
-        commit_info={"operationParameters": dict(told)},
+        commit_info={"operationParameters": dict(parameters)},
     )
     return commit(snapshot.source.store, snapshot, intent)
 

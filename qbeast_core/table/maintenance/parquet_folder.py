@@ -89,8 +89,8 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> ParquetFolder:
             if schema.setdefault(name, dtype) != dtype:
                 problems.append(f"{name!r} is {dtype} in {path!r}, {schema[name]} in others")
     if problems:
-        told = "; ".join(problems[:_SHOWN])
-        msg = f"the Parquet files of {store.uri!r} do not fit together: {told}. Nothing was changed."
+        shown = "; ".join(problems[:_SHOWN])
+        msg = f"the Parquet files of {store.uri!r} do not fit together: {shown}. Nothing was changed."
         raise SchemaMismatchError(msg, problems=problems)
     if WEIGHT_COLUMN in schema:
         msg = (
@@ -125,12 +125,12 @@ def _refuse_folders(store: Store, paths: Sequence[str]) -> None:
     parts = [part for folder in below for part in folder.split("/")]
     names = list(dict.fromkeys(part.partition("=")[0] for part in parts if "=" in part))
     if names:
-        told = f"partitioning by {', '.join(names)}"
+        feature = f"partitioning by {', '.join(names)}"
         message = (
-            f"{store.uri} cannot be converted: {told} is nothing that qbeast tables have. Nothing was changed. "
+            f"{store.uri} cannot be converted: {feature} is nothing that qbeast tables have. Nothing was changed. "
             f"Write its rows to a new table, indexed by these columns: {hive_copy(store.uri, names)}."
         )
-        raise UnsupportedTableError(message, path=store.uri, feature=told)
+        raise UnsupportedTableError(message, path=store.uri, feature=feature)
     message = (
         f"{store.uri} cannot be converted: Parquet files lie in folders below it ({', '.join(below[:_SHOWN])}). "
         "Nothing was changed. Move them into one folder."

@@ -124,23 +124,25 @@ def _is_data(path: str) -> bool:
     return not hidden and _DATA_FILE.fullmatch(name) is not None
 
 
-def _retention(snapshot: Snapshot, asked: float | None, *, allow_short: bool) -> float:
-    least = _of_table(snapshot)
-    if asked is None:
-        return least
-    given = cast("object", asked)  # callers without a type checker pass anything
-    if isinstance(given, bool) or not isinstance(given, float | int) or not 0 <= given < float("inf"):
-        refuse("retention_hours", "must be a number of hours, at least 0", "nothing was deleted", given=given)
-    if asked < least and not allow_short:
+def _retention(snapshot: Snapshot, requested: float | None, *, allow_short: bool) -> float:
+    minimum = _of_table(snapshot)
+    if requested is None:
+        return minimum
+    value = cast("object", requested)  # callers without a type checker pass anything
+    if isinstance(value, bool) or not isinstance(value, float | int) or not 0 <= value < float("inf"):
+        refuse(
+            "retention_hours", "must be a number of hours, at minimum 0", "nothing was deleted", given=value
+        )
+    if requested < minimum and not allow_short:
         msg = Message(
-            argument(retention_hours=float(asked)),
-            f" is less than the {least:g} hours that {snapshot.uri!r} promises to keep files: "
+            argument(retention_hours=float(requested)),
+            f" is less than the {minimum:g} hours that {snapshot.uri!r} promises to keep files: "
             "readers of older versions, and writers at work right now, could lose theirs. Nothing was deleted. "
             "Pass ",
             *(argument(allow_short_retention=True), " only if there are none."),
         )
         raise InvalidInputError(msg, argument="retention_hours")
-    return asked
+    return requested
 
 
 def _of_table(snapshot: Snapshot) -> float:

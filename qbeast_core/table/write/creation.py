@@ -18,7 +18,7 @@ from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.target import Mode, find_target, is_ours
 
 # How often a write may find no table and come second: each time but the first the table vanished between.
-MOST_CREATIONS: Final = 5
+MAX_CREATIONS: Final = 5
 
 _QUIET_S: Final = 10.0
 _PAUSE_S: Final = 0.05

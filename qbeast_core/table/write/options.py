@@ -29,10 +29,10 @@ from qbeast_core.tree.fit import ColumnBounds
 if TYPE_CHECKING:
     from qbeast_core.table.index.asked_columns import IndexColumns
 
-_MOST_CHARACTERS: Final = 1 << 20
+_MAX_CHARACTERS: Final = 1 << 20
 
 _OUTCOME: Final = "nothing was written"
-_MOST_ROWS: Final = 2**31 - 1  # the JVM counts the rows of a cube in 32 bits
+_MAX_ROWS: Final = 2**31 - 1  # the JVM counts the rows of a cube in 32 bits
 
 # Every commit sets these, but for those that Spark's Delta knows as structs, maps or numbers: a text in one of
 # them makes its DESCRIBE HISTORY fail.
@@ -94,9 +94,9 @@ def check_options(options: WriteOptions) -> None:
     check_choice("dialect", options.dialect, (None, *get_args(BlocksDialect)), _OUTCOME)
     size = cast("object", options.cube_size)  # callers without a type checker pass anything
     if size is not None and not (
-        isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= _MOST_ROWS
+        isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= _MAX_ROWS
     ):
-        what = f"must be a whole number of rows, from 1 to {_MOST_ROWS:,}"
+        what = f"must be a whole number of rows, from 1 to {_MAX_ROWS:,}"
         refuse("cube_size", what, _OUTCOME, given=size)
     if options.schema_mode == "overwrite" and options.mode == "append":
         alone, both = argument(schema_mode="overwrite"), argument(mode="overwrite")
@@ -135,10 +135,10 @@ def check_metadata(metadata: Mapping[Any, Any]) -> None:
             )
             raise InvalidInputError(msg, argument="commit_metadata")
     length = sum(len(key) + len(value) for key, value in metadata.items())
-    if length > _MOST_CHARACTERS:
+    if length > _MAX_CHARACTERS:
         msg = Message(
             named("commit_metadata"),
-            f" has {length:,} characters, more than {_MOST_CHARACTERS:,}, which every reader of the log "
+            f" has {length:,} characters, more than {_MAX_CHARACTERS:,}, which every reader of the log "
             "would read. Nothing was written. Store it elsewhere, and its address here.",
         )
         raise InvalidInputError(msg, argument="commit_metadata")

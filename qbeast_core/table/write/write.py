@@ -34,7 +34,7 @@ from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.snapshot.evolved import warn_of_added_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.creation import MOST_CREATIONS, goes_on, target_once_created
+from qbeast_core.table.write.creation import MAX_CREATIONS, goes_on, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied, report_progress
 from qbeast_core.table.write.plan import prepare, rows_intent
 
@@ -50,7 +50,7 @@ def write_rows(
     check_options(options)
     uri = resolve_location(path)
     refuse_forked(uri)
-    for left in reversed(range(MOST_CREATIONS)):
+    for left in reversed(range(MAX_CREATIONS)):
         target = target_once_created(options, uri)
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
             effect = counts_of(target).design_effect
