@@ -74,7 +74,7 @@ def decode_cubes(texts: Sequence[str] | StringColumn, *, dimensions: int) -> Cub
     if wrong.any():
         raise _misnamed(texts, int(np.argmax(wrong)), dimensions)
     depth = np.diff(column.offsets) // characters
-    # The deepest first: those that a level belongs to are the first ones of all.
+    # Sorted deepest first, the cubes that reach a level are a prefix.
     order = np.argsort(-depth, kind="stable")
     ends = np.searchsorted(-depth[order], -np.arange(1, MAX_DEPTH + 1), side="right")
     starts = starts[order]
@@ -113,12 +113,12 @@ def encode_cubes(cubes: Cubes) -> list[str]:
 def _column(texts: Sequence[str]) -> StringColumn:
     offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=offsets[1:])
-    # A character outside ASCII becomes one "?", which is no digit.
+    # A character outside ASCII becomes one "?", which is not a digit.
     return StringColumn(np.frombuffer("".join(texts).encode("ascii", "replace"), np.uint8), offsets)
 
 
 def _wrong(column: StringColumn, digits: U8Array, dimensions: int) -> BoolArray:
-    """Tell which texts name no cube."""
+    """Return which texts are not the name of a cube."""
     characters = -(-dimensions // 6)
     lengths = np.diff(column.offsets)
     wrong: BoolArray = (lengths % characters != 0) | (lengths > MAX_DEPTH * characters)

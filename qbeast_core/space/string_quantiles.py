@@ -61,6 +61,8 @@ class _Level:
 
     def find(self, words: U64Array, groups: I64Array) -> tuple[I64Array, BoolArray]:
         """Give the last entry not above each word in its group, and whether it is that word's own."""
+        # One sorted array serves all groups: the key of a word is its group's first number plus twice its place,
+        # odd for a word of the level and even for the gap behind it.
         places = np.searchsorted(self.words, words, side="right")
         match: BoolArray = self.words[places - 1] == words  # place 0 looks at the last word: larger
         if self.one_group:

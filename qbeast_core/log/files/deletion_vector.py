@@ -1,4 +1,4 @@
-"""Deletion vectors as a log describes them: what tells files apart, and which files an action speaks of."""
+"""Deletion vectors as a log describes them: the identity of files, and the files that an action names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import orjson
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.spec.file_path import FilePath
 
-# What Delta tells files apart by: the decoded path, and the deletion vector (empty: none).
+# The identity of a file in Delta: the decoded path, and the deletion vector (empty: none).
 FileKey: TypeAlias = tuple[str, str]
 
 _IDENTITY: Final = ("storageType", "pathOrInlineDv", "offset")
@@ -23,7 +23,7 @@ _UUID_CHARACTERS: Final = 20
 
 
 def file_key(path: str, vector: Mapping[str, Any] | None) -> FileKey:
-    """Return what an add or a remove is about.
+    """Return the identity of the file of an add or a remove.
 
     >>> file_key("a%2Bb", None) == file_key("a+b", {"storageType": None})
     True
@@ -80,5 +80,5 @@ def _uuid(text: str) -> uuid.UUID:
             return uuid.UUID(bytes=b85decode(text.translate(_FROM_Z85)))
     except ValueError:  # not 16 bytes, or five characters stand for more than four
         pass
-    message = f"a deletion vector of the Delta log is named by {text!r}, which is no id of a file"
+    message = f"a deletion vector of the Delta log has the invalid id {text!r}"
     raise InvalidMetadataError(message)

@@ -51,9 +51,9 @@ def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | No
     try:
         rows = [_row(add, schema) for add in adds]
         if any(row.keys() != schema.keys() for row in rows):
-            return None  # files are told more of than is known here
+            return None  # files have columns that are not derived here
         new = pl.DataFrame({name: [row[name] for row in rows] for name in schema}, schema=schema)
-        is_known = files["path"].is_in(new["path"].implode()).any()  # told anew, as when tags are mended
+        is_known = files["path"].is_in(new["path"].implode()).any()  # added again, with new tags for example
         return None if is_known else joined(files, new)
     except _FAULTS:
         return None
@@ -90,7 +90,7 @@ def _row(add: AddFile, schema: pl.Schema) -> dict[str, Any]:
 
 
 def _value(value: Any, dtype: Any) -> Any:
-    """Return a value of statistics in its column's type; what is not fields is null."""
+    """Return a value of statistics in its column's type; a missing one is null."""
     if value is None:
         return None
     if isinstance(dtype, pl.Struct):

@@ -81,11 +81,11 @@ class LogState:
     checkpoint: tuple[pl.DataFrame | bytes, ...] = ()
     # The commits after it, oldest first.
     commits: tuple[bytes, ...] = ()
-    # The commits before, newest first, as far as they are there; each is read when it is asked for.
+    # The commits before, newest first, as far as they exist; read lazily.
     earlier: Iterator[bytes] = field(default_factory=lambda: iter(()))
     # Who committed the version, and when; None: the log does not say.
     commit_info: CommitInfo | None = None
-    # What tells the commit's file from another one of that name, which a table written anew has.
+    # Identifies the commit's file: a table that was deleted and written again has another one of this name.
     fingerprint: tuple[int, int, int] | None = None
 
 
@@ -111,7 +111,7 @@ def files_with_tags(
 
 
 def needs_removes(listed: pl.DataFrame) -> bool:
-    """Tell whether the `path` of any of these files is one that writers spell differently.
+    """Return whether any `path` of these files may be written differently by other writers.
 
     >>> [needs_removes(pl.DataFrame({"path": [path]})) for path in ("k/part-0.parquet", "a%2Bb.parquet")]
     [False, True]
@@ -253,7 +253,7 @@ def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) ->
         unsettled -= settled.keys()
     live = set(newest.values())
     hidden = [path for path in listed if path not in live]
-    if known is not None:  # what is not live was taken back now, or before
+    if known is not None:  # a path that is not live was removed now, or before
         return hidden
     decoded = {path for path, _ in newest}
     return [

@@ -69,7 +69,7 @@ def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
 
 
 def _rows(snapshot: Snapshot, live: LiveBlocks) -> int:
-    """Count rows as the log tells them, by statistics or else by blocks."""
+    """Count rows by the statistics in the log, or else by blocks."""
     silent = snapshot.files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"), "num_records"
     ).filter(pl.col("num_records").is_null())
@@ -78,7 +78,7 @@ def _rows(snapshot: Snapshot, live: LiveBlocks) -> int:
 
 
 def _presence(snapshot: Snapshot) -> list[Fault]:
-    """Compare the files that are there with those that should be."""
+    """Check that the files exist and have the size in the log."""
     store, faults = snapshot.source.store, list[Fault]()
     paths = snapshot.data_paths
     with ThreadPoolExecutor(_REMOTE_LOOKS if store.local_root is None else 1) as pool:
@@ -90,16 +90,14 @@ def _presence(snapshot: Snapshot) -> list[Fault]:
         if refused is not None:
             faults.append(about("file-outside", refused))
         elif size is None:
-            faults.append(
-                about("file-missing", "the log names it, and it is not there: its rows cannot be read")
-            )
+            faults.append(about("file-missing", "it does not exist: its rows cannot be read"))
         elif size != logged:
             faults.append(about("file-size", f"it has {size:,} bytes, the log says {logged:,}"))
     return faults
 
 
 def _refusal(store: Store, path: str) -> str | None:
-    """Say why a file is not opened; None: it may be."""
+    """Return why a file must not be opened; None if it may."""
     try:
         store.locate(path)
     except UnsupportedTableError as error:
@@ -183,7 +181,7 @@ def _copies(snapshot: Snapshot, live: LiveBlocks) -> list[Fault]:
 
 
 def _vectors(reader: Reader) -> list[Fault]:
-    """Find out whether the rows that deletion vectors hide are known."""
+    """Check that deletion vectors can be read and hide rows that exist."""
     try:
         hidden = reader.deleted_rows
     except QbeastError as error:

@@ -60,7 +60,7 @@ def _doubled(own: dict[str, U64Array], revision: int) -> Iterator[Fault]:
         if repeated.any():
             message = (
                 f"{int(repeated.sum()):,} of its {len(mine):,} rows stand in another file of the revision too: "
-                "either the data repeats itself, or a bug of a writer before 0.6.0 left copies that no tag tells of"
+                "either the data repeats itself, or a bug of a writer before 0.6.0 left copies without a tag"
             )
             yield Fault("rows-doubled", message, int(at[repeated].min()), path=path, revision=revision)
 

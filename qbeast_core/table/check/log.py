@@ -22,14 +22,14 @@ from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _UNUSABLE: Final[dict[str, tuple[Code, str]]] = {
-    "unreadable": ("tags-unreadable", "its blocks tag is no list of blocks"),
+    "unreadable": ("tags-unreadable", "its blocks tag is not a list of blocks"),
     "incomplete": ("tags-incomplete", "it names an index, but not both a revision and blocks"),
     "unknown revision": ("revision-unknown", "the table has no such revision"),
     "other types": (
         "revision-types",
         "its revision has no space, or indexed columns of other types than the table has now",
     ),
-    "no cube": ("cube-unreadable", "a block names a cube that is none"),
+    "no cube": ("cube-unreadable", "a block has an invalid cube"),
 }
 
 _NUMBER: Final = r"-?\d{1,10}"
@@ -129,7 +129,7 @@ def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFram
         (pl.col("rows") == 0) & pl.col("ours"),
         (pl.col("min_weight") > pl.col("max_weight")) & ~pl.col("legacy"),
     )
-    counts = pl.format("its blocks hold {} rows, its statistics tell of {}", "rows", "num_records")
+    counts = pl.format("its blocks hold {} rows, its statistics count {}", "rows", "num_records")
     beside = "copies lie beside other rows, and which rows they are is not known: it cannot be read"
     ours = "the block is marked as a copy, which our files never hold: no read returns its rows"
     return [
@@ -138,7 +138,7 @@ def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFram
         faults_at("min-weight", turned, "the block's smallest weight is above its threshold"),
         faults_at("copies-misplaced", mixed, beside),
         faults_at("copies-misplaced", marked, ours),
-        faults_at("stats-missing", silent, "its statistics do not tell how many rows it has"),
+        faults_at("stats-missing", silent, "its statistics do not count its rows"),
     ]
 
 
@@ -149,7 +149,7 @@ def _parts(frame: pl.DataFrame, *conditions: pl.Expr) -> list[pl.DataFrame]:
 
 
 def _spelling_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
-    """Find files of ours whose blocks are dialects unlike the table's; a JVM fails on other keys."""
+    """Find files of ours whose blocks have another dialect than the table; a JVM fails on other keys."""
     texts = files.filter(pl.col("ours") & pl.col("blocks").is_not_null())
     dialects: set[BlocksDialect] = {one for one in map(blocks_dialect, texts["blocks"]) if one is not None}
     dialect = snapshot.config.dialect
@@ -160,7 +160,7 @@ def _spelling_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
     one = _OBJECTS[dialect]
     fits = pl.col("blocks").str.contains(rf"^\[(?:{one}(?:,{one})*)?\]$")
     wrong = texts.filter(~fits)
-    return faults_at("tags-spelling", wrong, f"its blocks are not dialects as dialect {dialect!r} has them")
+    return faults_at("tags-spelling", wrong, f"its blocks are not written in dialect {dialect!r}")
 
 
 def _staging_notes(files: pl.DataFrame, live: LiveBlocks) -> list[str]:
@@ -290,13 +290,15 @@ def _layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
 def _disagreement(
     layout: PageLayout, rows: int, size: int, blocks: pl.DataFrame
 ) -> tuple[str, int | None] | None:
-    """Tell what of a layout cannot be, given the blocks of the file in order, and for which row of it."""
+    """Return how a layout contradicts the blocks of its file, in order, and the row; None if it does not."""
     needed = -(-rows // layout.page_rows)
     if len(layout.weights) != needed:
-        message = f"its layout tells of {len(layout.weights)} pages; {rows} rows make {needed} of {layout.page_rows}"
+        message = (
+            f"its layout has {len(layout.weights)} pages; {rows} rows make {needed} of {layout.page_rows}"
+        )
         return message, None
     if layout.tail_bytes >= size:
-        return f"its layout tells of a tail of {layout.tail_bytes} bytes in a file of {size}", None
+        return f"its layout has a tail of {layout.tail_bytes} bytes in a file of {size}", None
     first = np.arange(needed, dtype=np.int64) * layout.page_rows
     weights = np.asarray(layout.weights, np.int64)
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(blocks["rows"].to_numpy())])

@@ -112,7 +112,7 @@ class CheckFiles:
 
 def _statistics_of(store: Store, job: FileCheck, rows: int, options: dict[str, str]) -> Iterator[Fault]:
     if job.num_records is not None and job.num_records != rows:
-        yield Fault("rows-count", f"it holds {rows:,} rows, its statistics tell of {job.num_records:,}")
+        yield Fault("rows-count", f"it holds {rows:,} rows, its statistics count {job.num_records:,}")
     if rows:
         whole = scan_files(store, [job.path], list(job.schema), job.schema, storage_options=options)
         values = whole.select(summaries_of(job.schema)).collect(engine="streaming")

@@ -18,9 +18,9 @@ _NOTHING: Final = pl.Struct([])
 
 
 def summaries_of(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
-    """Give what is summaries of the values of a file: ``<i>.nulls``, and where it has an order min, max and NaN.
+    """Return the aggregates of a file: ``<i>.nulls`` of each leaf, and min, max and NaN of those with an order.
 
-    Every column is summaries for something, so every page of the file is decoded.
+    Every column has one, so every page of the file is decoded.
     """
     summaries: list[pl.Expr] = [pl.len().cast(pl.Int64).alias("rows")]
     for i, (leaf, dtype) in enumerate(leaves_of(schema)):
@@ -37,7 +37,7 @@ def summaries_of(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
 def compare_statistics(
     values: pl.DataFrame, file: pl.DataFrame, schema: Mapping[str, pl.DataType], *, ours: bool
 ) -> Iterator[Fault]:
-    """Compare what the values are with what the log says."""
+    """Compare the values with the statistics in the log."""
     hidden_rows = bool(file["has_deletion_vector"][0])  # their statistics need not be exact
     names = frozenset(values.columns)
     null_counts, lows, highs = (_fields(file.get_column(side)) for side in ("null_count", "min", "max"))
@@ -50,7 +50,7 @@ def compare_statistics(
             and not hidden_rows
             and nulls[0] != values[f"{i}.nulls"][0]
         ):
-            message = f"{shown!r} has {values[f'{i}.nulls'][0]:,} nulls, its statistics tell of {nulls[0]:,}"
+            message = f"{shown!r} has {values[f'{i}.nulls'][0]:,} nulls, its statistics count {nulls[0]:,}"
             yield Fault("stats-nulls", message)
         if f"{i}.min" not in names:
             continue
@@ -80,7 +80,7 @@ def _fields(column: pl.Series, leaf: Leaf = ()) -> dict[Leaf, pl.Series]:
 
 
 def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> bool:
-    """Tell whether a bound holds, as far as it is one; what is not known encloses everything."""
+    """Return whether a bound encloses a value; an unknown bound encloses every value."""
     # Most bounds are of these types, and a query takes longer than to compare two values.
     if bound.dtype == value.dtype and (value.dtype.is_integer() or (ours and value.dtype == pl.Date)):
         logged_value, stored_value = bound[0], value[0]

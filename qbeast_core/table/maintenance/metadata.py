@@ -31,7 +31,7 @@ _RULE: Final = "delta.constraints."
 
 
 def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitOutcome:
-    """Set and unset properties; see `Table.set_properties` for which, and for what is raised."""
+    """Set and unset properties; see `Table.set_properties` for which, and for the errors."""
     if not isinstance(cast("object", properties), Mapping):
         refuse("properties", "must map names to texts, or to None to unset them", _OUTCOME, given=properties)
     for key, value in properties.items():
@@ -50,11 +50,11 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
 
 
 def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema) -> CommitOutcome:
-    """Add columns; see `Table.add_columns` for which, and for what is raised."""
+    """Add columns; see `Table.add_columns` for which, and for the errors."""
     new = pl.DataFrame(schema=types_of(columns))
-    known = {name.lower(): name for name in snapshot.schema}
+    names = {name.lower(): name for name in snapshot.schema}
     problems = [
-        f"{name!r} is there as {known[name.lower()]!r}" for name in new.columns if name.lower() in known
+        f"{name!r} is there as {names[name.lower()]!r}" for name in new.columns if name.lower() in names
     ]
     problems += name_problems(new.schema)
     if problems:
@@ -74,7 +74,7 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema)
 
 
 def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
-    """Read new types of columns, or refuse what are none."""
+    """Return new types of columns; raise on values that are not types."""
     if isinstance(columns, pa.Schema):
         fields = cast("pa.Schema", columns)
         return types_of(dict(zip(fields.names, fields.types, strict=True)))

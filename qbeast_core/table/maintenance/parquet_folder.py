@@ -81,10 +81,10 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> ParquetFolder:
     if not paths:
         raise missing
     _refuse_folders(store, paths)
-    found = map_files(store, partial(_columns_of, store), paths)
+    columns_of = map_files(store, partial(_columns_of, store), paths)
     schema: dict[str, pl.DataType] = {}
     problems: list[str] = []
-    for path, columns in zip(paths, found, strict=True):
+    for path, columns in zip(paths, columns_of, strict=True):
         for name, dtype in columns.items():
             if schema.setdefault(name, dtype) != dtype:
                 problems.append(f"{name!r} is {dtype} in {path!r}, {schema[name]} in others")
@@ -127,7 +127,7 @@ def _refuse_folders(store: Store, paths: Sequence[str]) -> None:
     if names:
         feature = f"partitioning by {', '.join(names)}"
         message = (
-            f"{store.uri} cannot be converted: {feature} is nothing that qbeast tables have. Nothing was changed. "
+            f"{store.uri} cannot be converted: qbeast tables have no {feature}. Nothing was changed. "
             f"Write its rows to a new table, indexed by these columns: {hive_copy(store.uri, names)}."
         )
         raise UnsupportedTableError(message, path=store.uri, feature=feature)
@@ -145,7 +145,7 @@ def _columns_of(store: Store, path: str) -> dict[str, pl.DataType]:
         schema = pl.read_parquet_schema(io.BytesIO(footer))
         instants = set(_int96_columns(pq.read_metadata(io.BytesIO(footer))))
     except (pl.exceptions.PolarsError, pa.ArrowException, OSError, Unreadable) as error:
-        msg = f"{path!r} of {store.uri!r} is no readable Parquet file: {error}. Nothing was changed."
+        msg = f"{path!r} of {store.uri!r} is not a readable Parquet file: {error}. Nothing was changed."
         raise InvalidInputError(msg, argument="path") from error
     return {name: _stored(dtype, instant=name in instants) for name, dtype in schema.items()}
 

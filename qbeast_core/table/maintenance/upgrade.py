@@ -42,7 +42,7 @@ class UpgradeResult(Result):
     committed : bool
         Whether anything was committed.
     dry_run : bool
-        Whether the numbers are only what would be done.
+        Whether the counts are only planned.
     retagged_files : int
         Files that got new tags.
     kept_copies : int
@@ -97,7 +97,7 @@ def upgrade(
     if plan.kept and replicated is None:
         message = Message(
             f"{plan.kept} file(s) of {uri!r} hold copies of rows that other files hold too. qbeast passes over them; "
-            "other readers of Delta tables return those rows twice. Say ",
+            "other readers of Delta tables return those rows twice. Pass ",
             *(
                 argument(replicated="drop"),
                 ' to take the files out of the table, or "keep" to silence this warning.',

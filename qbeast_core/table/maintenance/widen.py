@@ -39,7 +39,7 @@ def widen_columns(
     *,
     engine: Engine,
 ) -> Snapshot:
-    """Give columns wider types; see `Table.widen_columns` for which, and for what is raised."""
+    """Give columns wider types; see `Table.widen_columns` for which, and for the errors."""
     for left in reversed(range(_MAX_PLANS)):
         reader = reader.renewed()
         try:
@@ -137,5 +137,5 @@ def _copy(snapshot: Snapshot) -> Hint:
 
 
 def _is_stored_anew(now: pl.DataType, wanted: pl.DataType) -> bool:
-    """Tell whether files of a type are no files of the other: Parquet stores bytes, shorts and integers alike."""
+    """Return whether files need a rewrite for a type: Parquet stores bytes, shorts and integers alike."""
     return now != wanted and (now.is_float() or _BYTES[wanted] > _BYTES[pl.Int32()])

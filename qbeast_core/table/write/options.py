@@ -82,7 +82,7 @@ class WriteOptions:
 
 
 def report_progress(options: WriteOptions, progress: Progress) -> None:
-    """Report a step to whoever asked for reports."""
+    """Call the progress callback, if there is one."""
     if options.progress is not None:
         options.progress(progress)
 
@@ -168,17 +168,17 @@ def parse_column_stats(
     {'a': ColumnBounds(lowest=0, highest=9, quantiles=None)}
     """
     given = _as_mapping(stats)
-    known = {f"{name}{suffix}" for name in indexed for suffix in _SUFFIXES}
-    unknown = sorted(set(given) - known)
+    keys = {f"{name}{suffix}" for name in indexed for suffix in _SUFFIXES}
+    unknown = sorted(set(given) - keys)
     if unknown:
         msg = Message(
-            named("column_stats", unknown, sorted(known)),
+            named("column_stats", unknown, sorted(keys)),
             f" names {unknown}, which belong to no indexed column; nothing was written. Keys are one of "
-            f"{list(indexed)} followed by _min, _max or _quantiles.{did_you_mean(unknown, sorted(known))}",
+            f"{list(indexed)} followed by _min, _max or _quantiles.{did_you_mean(unknown, sorted(keys))}",
         )
         raise InvalidInputError(msg, argument="column_stats")
-    found = {name: _bounds(name, schema[name], given) for name in indexed}
-    return {name: bounds for name, bounds in found.items() if bounds != ColumnBounds()}
+    bounds_of = {name: _bounds(name, schema[name], given) for name in indexed}
+    return {name: bounds for name, bounds in bounds_of.items() if bounds != ColumnBounds()}
 
 
 def check_txn(txn: object) -> None:
@@ -211,7 +211,7 @@ def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
     try:
         parsed = json.loads(stats)
     except json.JSONDecodeError as error:
-        msg = f"column_stats is no JSON: {error}; nothing was written"
+        msg = f"column_stats is not valid JSON: {error}; nothing was written"
         raise InvalidInputError(msg, argument="column_stats") from error
     if not isinstance(parsed, dict):
         msg = "column_stats must be a JSON object; nothing was written"

@@ -46,7 +46,7 @@ def write_rows(
     *,
     engine: Engine = MEMORY,
 ) -> WriteResult:
-    """Write the rows of a source; see `qbeast.write_table` for what the options mean and what is raised."""
+    """Write the rows of a source; see `qbeast.write_table` for the options and errors."""
     check_options(options)
     uri = resolve_location(path)
     refuse_forked(uri)
@@ -196,8 +196,7 @@ class WriteResult(FilesResult):
         Those of `files` without index, because what another writer committed meanwhile left their rows no place
         in the tree. Reads are right, and `Table.optimize` indexes them.
     dry_run : bool
-        Whether it was only asked what the write would do: rows, files, cubes and revision are those planned, and
-        other writers may change that until it is done.
+        Whether the write is only planned: rows, files, cubes and revision may change if other writers commit first.
     skipped : bool
         Whether there was nothing to do: mode ``"ignore"`` met a table, or `txn` had been applied before.
     """
