@@ -25,26 +25,16 @@ _Weight: TypeAlias = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 # A dataclass, not a model: pydantic fills it four times faster, and a table has a great many.
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The rows of one cube inside one file.
+    """The rows of one cube inside one file."""
 
-    Attributes
-    ----------
-    cube : str
-        Text form of the cube (format 5); the root is the empty string.
-    min_weight : int
-        Smallest weight in the block, int32.
-    max_weight : int
-        The cube's threshold when it was written, int32; 2147483647 for a leaf.
-    element_count : int
-        Number of rows, 0 to 2**40.
-    replicated : bool
-        True if the rows also live in descendants; such a block is never read.
-    """
-
+    # Text form of the cube (format 5); the root is the empty string.
     cube: Annotated[str, Field(validation_alias=AliasChoices("cube", "cubeId"))]
     min_weight: Annotated[_Weight, Field(validation_alias="minWeight")]
+    # The cube's threshold when it was written; 2147483647 for a leaf.
     max_weight: Annotated[_Weight, Field(validation_alias="maxWeight")]
+    # Rows.
     element_count: Annotated[int, Field(ge=0, le=MAX_ROWS, validation_alias="elementCount")]
+    # The rows are also in descendants: such a block is never read.
     replicated: bool = False
 
 

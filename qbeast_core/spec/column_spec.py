@@ -27,8 +27,6 @@ KINDS: Final = ("linear", "quantiles", "hash")
 class ColumnSpec:
     """A column to index and how; ``"auto"`` leaves the choice to the writer.
 
-    Examples
-    --------
     >>> str(ColumnSpec("price", "quantiles")), str(ColumnSpec("price"))
     ('price:quantiles', 'price')
     """

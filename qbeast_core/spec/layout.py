@@ -31,25 +31,15 @@ _OBJECT: Final = TypeAdapter(dict[str, Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLayout:
-    """How a file is cut into pages, and how its weights rise.
+    """How a file is cut into pages, and how its weights rise."""
 
-    Attributes
-    ----------
-    page_rows : int
-        Rows per page, at least 1; the last page may hold fewer.
-    tail_bytes : int
-        Length of the file's end that holds indexes and footer, at least 8.
-    weights : tuple of int
-        Per page, the high 16 bits (arithmetic shift) of its first row's weight, each in [-32768, 32767].
-    has_hidden_weights : bool
-        Whether the file's last column is `_qbeast_weight`, as it is but for tables that a JVM writes, too.
-    v : int
-        Version of the tag.
-    """
-
+    # The last page may hold fewer.
     page_rows: int
+    # The file's end, with page indexes and footer.
     tail_bytes: int
+    # Per page, the high 16 bits (arithmetic shift) of its first row's weight.
     weights: tuple[int, ...]
+    # Whether the file's last column is `_qbeast_weight`; not in tables that a JVM writes too.
     has_hidden_weights: bool = True
     v: Literal[1] = LAYOUT_VERSION
 

@@ -26,23 +26,6 @@ class Revision(SpecModel):
     Two revisions are equal if they write the same JSON. One that was read writes the very text it was read
     from, whatever the spelling of its numbers and the place of keys unknown here.
 
-    Attributes
-    ----------
-    revision_id : int
-        0 (staging) or more; ids grow by one.
-    timestamp_ms : int
-        When it was made, milliseconds since 1970 UTC.
-    table_id : str
-        Path or URI of the table.
-    desired_cube_size : int
-        Rows per cube, at least 1; a soft limit.
-    column_transformers : tuple of Transformer
-        One per indexed column, in order, at least one.
-    transformations : tuple of Transformation
-        As many as transformers, or none: a table without rows may have no space yet.
-
-    Examples
-    --------
     >>> revision = staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500)
     >>> Revision.from_json(revision.to_json()) == revision
     True
@@ -50,11 +33,15 @@ class Revision(SpecModel):
     ('x',)
     """
 
+    # 0 (staging) or more; ids grow by one.
     revision_id: Annotated[int, Field(alias="revisionID", ge=0)]
     timestamp_ms: Annotated[int, Field(alias="timestamp")]
+    # Path or URI of the table.
     table_id: Annotated[str, Field(alias="tableID")]
+    # Rows per cube, a soft limit.
     desired_cube_size: Annotated[int, Field(ge=1)]
     column_transformers: Annotated[tuple[Transformer, ...], Field(min_length=1)]
+    # As many as transformers, or none: a table without rows may have no space yet.
     transformations: tuple[Transformation, ...]
     _text: str | None = PrivateAttr(default=None)  # only where it differs from what the fields would write
 

@@ -1,6 +1,6 @@
 """Qbeast's keys in a Delta table's ``configuration``; all other keys are kept as they are (format 2).
 
-A key that cannot be read costs what it would have told, never the table: `TableConfig.faults` names it.
+A key that cannot be read costs its value, never the table: `TableConfig.faults` names it.
 """
 
 from __future__ import annotations
@@ -32,38 +32,27 @@ MAX_REVISION_ID: Final = 10**9
 T = TypeVar("T")
 
 _TEXTS: Final = TypeAdapter(tuple[str, ...])
-_MAX_DIGITS: Final = 18  # more is no id, and Python refuses to read very long ones
+_MAX_DIGITS: Final = 18  # more is not an id, and Python refuses to read very long ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableConfig:
-    """A table's ``configuration`` and what Qbeast's keys in it say; made by `from_configuration`.
+    """A table's ``configuration`` and the values of Qbeast's keys in it; made by `from_configuration`."""
 
-    Attributes
-    ----------
-    entries : Mapping of str to str
-        The whole configuration as it was read, in order; nothing is respelled or dropped.
-    last_revision_id : int or None
-        Id of the newest revision. Where its key cannot be read, or names a revision that cannot be, it is the newest
-        of those that can, if all of them index the same columns. None: not a Qbeast table, or no revision tells.
-    revisions : Mapping of int to Revision
-        By id, ascending; those that can be read.
-    dialect : {"documented", "qbeast-spark"} or None
-        What ``qbeast.blocksDialect`` says; None: no such key. The spelling of live tags goes before it.
-    column_specs : tuple of str or None
-        Column specs asked for at conversion, until the first real revision.
-    replicated_sets : Mapping of int to tuple of str
-        Per revision, the cubes with copied rows; layouts before 0.6.0 only. Empty where it cannot be read.
-    faults : Mapping of str to str
-        Keys of ours that cannot be read, or be true, and why; they are kept as they are.
-    """
-
+    # The whole configuration as it was read, in order.
     entries: Mapping[str, str]
+    # Id of the newest revision. If its key, or the revision that it names, cannot be read, the newest revision that
+    # can, provided that all of them index the same columns. None: not a Qbeast table, or no such revision.
     last_revision_id: int | None
+    # Those that can be read, by id, ascending.
     revisions: Mapping[int, Revision]
+    # Value of `qbeast.blocksDialect`; the dialect of live tags has precedence.
     dialect: BlocksDialect | None
+    # Column specs of a conversion, until the first real revision.
     column_specs: tuple[str, ...] | None
+    # Per revision, the cubes with copied rows (layouts before 0.6.0); empty if it cannot be read.
     replicated_sets: Mapping[int, tuple[str, ...]]
+    # Our keys that cannot be read or be true, and why; they are kept as they are.
     faults: Mapping[str, str]
 
     @classmethod
@@ -204,7 +193,7 @@ def _read_revision(key: str, text: str) -> Revision:
 def _last_revision_id(
     configuration: Mapping[str, str], revisions: Mapping[int, Revision], faults: dict[str, str]
 ) -> int | None:
-    """Return the id of the newest revision; where it cannot be told, of the newest that speaks for all."""
+    """Return the id of the newest revision; if it is unknown, of the newest one if all index the same columns."""
     text = configuration.get(LAST_REVISION_ID)
     number = None if text is None else _read_id(text)
     if number in revisions or (text is None and not _numbered(configuration, REVISION_PREFIX)):

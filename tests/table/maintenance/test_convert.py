@@ -244,7 +244,7 @@ def test_parquet_files_that_are_no_table_are_refused_before_there_is_a_log(tmp_p
     pl.DataFrame({"id": ["x"]}).write_parquet(good / "z.parquet")
     refused(good, qbeast.SchemaMismatchError, "'id' is String in 'z.parquet', Int64 in others")
     (good / "z.parquet").write_bytes(b"PAR1 no more")
-    refused(good, qbeast.InvalidInputError, "no readable Parquet file")
+    refused(good, qbeast.InvalidInputError, "not a readable Parquet file")
     wide = parquet(
         tmp_path / "b", pl.DataFrame({"id": [1], "u": [2]}, schema={"id": pl.Int64, "u": pl.UInt32})
     )
