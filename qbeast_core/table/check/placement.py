@@ -158,7 +158,7 @@ class OurRows:
             row = int(first[bad] + np.argmax(wrong))
             yield Fault("row-weight", f"{int(wrong.sum()):,} row(s) {message}", row, cubes[bad])
         for bad in np.flatnonzero(least > low)[:1].tolist():
-            yield Fault("min-weight", _smallest(least[bad], low[bad]), int(first[bad]), cubes[bad])
+            yield Fault("min-weight", _smallest(int(least[bad]), int(low[bad])), int(first[bad]), cubes[bad])
 
     def _order_faults(self, filled: pl.DataFrame, first: I64Array) -> Iterator[Fault]:
         falls = self._weights[1:] < self._weights[:-1]
@@ -239,7 +239,7 @@ class ForeignRows:
             yield Fault("block-rows", message, None, cubes[bad])
         wrong: BoolArray = (self._counts > 0) & (self._counts == logged) & (self._least != self._low)
         for bad in np.flatnonzero(wrong)[:1].tolist():
-            yield Fault("min-weight", _smallest(self._least[bad], self._low[bad]), None, cubes[bad])
+            yield Fault("min-weight", _smallest(int(self._least[bad]), int(self._low[bad])), None, cubes[bad])
 
 
 def _smallest(weight: int, logged: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
@@ -161,7 +161,7 @@ def repair_table(
     repairs, remaining = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
     remaining = pl.concat([remaining.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, repairs)])
     settings = _repaired_settings(snapshot)
-    rows: list[tuple[str | None, list[str], list[str]]] = []
+    rows: list[tuple[str | None, Sequence[str], Sequence[str]]] = []
     if settings is not None:
         rows.append((None, ["set settings"], [_SETTINGS]))
         remaining = remaining.filter(pl.col("code") != _SETTINGS)
