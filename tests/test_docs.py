@@ -115,8 +115,8 @@ def test_the_switcher_offers_the_versions_that_are_there(tmp_path: Path) -> None
 
 LIMITS = {
     "| {:,}": [
-        (options, "_MOST_ROWS"),
-        (options, "_MOST_CHARACTERS"),
+        (options, "_MAX_ROWS"),
+        (options, "_MAX_CHARACTERS"),
         (value_bytes, "MOST_VALUE_BYTES"),
         (tokens, "MAX_CHARACTERS"),
     ],

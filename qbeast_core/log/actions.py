@@ -13,11 +13,11 @@ from pydantic.alias_generators import to_camel
 from qbeast_core.errors import InvalidInputError, InvalidMetadataError
 from qbeast_core.spec.block import Block
 
-_MOST: Final = 2**63
+_MAX: Final = 2**63
 
 
 def _as_text(value: Any) -> Any:
-    """Take what should be text as such, as deltalake does."""
+    """Return other JSON values as text, as deltalake does."""
     return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
 
 
@@ -28,13 +28,13 @@ def _as_texts(values: Any) -> Any:
 
 
 def _as_whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and abs(value) < _MOST else value
+    return int(value) if isinstance(value, float) and abs(value) < _MAX else value
 
 
 def _time_or_none(value: Any) -> int | None:
-    """Take a time that can be one: what a commit says of itself is no reason to refuse it."""
+    """Return a valid time, else None: a commit is not refused because of its provenance."""
     whole = _as_whole(value)
-    fits = isinstance(whole, int) and not isinstance(whole, bool) and abs(whole) < _MOST
+    fits = isinstance(whole, int) and not isinstance(whole, bool) and abs(whole) < _MAX
     return whole if fits else None
 
 
@@ -60,21 +60,21 @@ class _Action(BaseModel):
 class AddFile(_Action):
     """A data file that belongs to the table from this commit on."""
 
-    # As it stands in the log: relative to the table, percent-encoded.
+    # As in the log: relative to the table, percent-encoded.
     path: str
     size: _Whole
     modification_time: _Whole
     # False if the rows come from files removed by the same commit, or the same file is added again.
     data_change: bool = True
-    # Delta statistics as JSON text (`qbeast_core.log.stats`).
+    # Delta statistics as JSON text (`qbeast_core.log.files.stats`).
     stats: _Text = None
     # Tag keys and texts (format 7).
     tags: _Texts = None
     partition_values: Mapping[str, str | None] = {}
-    # The descriptor as it stands in the log.
+    # The descriptor as in the log.
     deletion_vector: Mapping[str, Any] | None = None
-    # Blocks still to be spelled: a commit writes them as the `blocks` tag, in the dialect it finds. Never
-    # part of the JSON. None: the file is not indexed, or its tags are complete.
+    # Blocks that a commit writes as the `blocks` tag, in the dialect of the table. Never part of the JSON.
+    # None: the file is not indexed, or its tags are complete.
     blocks: Annotated[tuple[Block, ...] | None, Field(exclude=True)] = None
     # Whether it was written with the column `_qbeast_weight`, which a JVM does not expect. Never part of the
     # JSON.
@@ -88,8 +88,8 @@ class AddFile(_Action):
 class RemoveFile(_Action):
     """A data file that leaves the table with this commit.
 
-    ``deletion_timestamp`` (ms) tells vacuum how long to spare the file; a deletion vector that the add
-    carried has to be repeated here, or the file stays live.
+    A vacuum keeps the file for a while from ``deletion_timestamp`` (ms) on. The deletion vector of the add has to
+    be repeated here, or the file stays live.
     """
 
     path: str
@@ -133,9 +133,9 @@ class Txn(_Action):
 
 
 class CommitInfo(_Action):
-    """Provenance, which anybody may spell as they like; ``txn_id`` is how a writer recognises its own commit.
+    """Provenance, in any form; a writer recognises its own commit by ``txn_id``.
 
-    Times that are none count as not told, and other texts as the JSON that they are.
+    Invalid times count as missing, and other values than texts as their JSON.
     """
 
     timestamp: _Time = None
@@ -194,23 +194,23 @@ def parse_commit(body: bytes, *, version: int) -> Commit:
     >>> parse_commit(b'{"txn":{"appId":"loader","version":7}}', version=3).txns[0].version
     7
     """
-    found: dict[type[Action], list[Any]] = {model: [] for model in _KEYS}
+    by_type: dict[type[Action], list[Any]] = {model: [] for model in _KEYS}
     try:
         for line in body.splitlines():
             for key, raw in orjson.loads(line).items() if line.strip() else ():
                 model = _TYPES.get(key)
-                free = model is CommitInfo and not isinstance(raw, dict)  # no action that Delta reckons with
+                free = model is CommitInfo and not isinstance(raw, dict)  # Delta ignores it
                 if model is not None and raw is not None and not free:
-                    found[model].append(model.model_validate(raw))
+                    by_type[model].append(model.model_validate(raw))
     except (ValueError, AttributeError) as error:  # no JSON, not an object, or a field is missing
         message = f"version {version} of the Delta log is damaged: {error}"
         raise InvalidMetadataError(message) from error
     return Commit(
         version=version,
-        commit_info=next(iter(found[CommitInfo]), None),
-        protocol=next(iter(found[Protocol]), None),
-        metadata=next(iter(found[Metadata]), None),
-        txns=tuple(found[Txn]),
-        adds=tuple(found[AddFile]),
-        removes=tuple(found[RemoveFile]),
+        commit_info=next(iter(by_type[CommitInfo]), None),
+        protocol=next(iter(by_type[Protocol]), None),
+        metadata=next(iter(by_type[Metadata]), None),
+        txns=tuple(by_type[Txn]),
+        adds=tuple(by_type[AddFile]),
+        removes=tuple(by_type[RemoveFile]),
     )

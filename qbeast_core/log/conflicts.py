@@ -1,7 +1,7 @@
-"""Whether a change may still be published after another writer's commit; what can be decided from both alone.
+"""Conflicts of a change with one commit of another writer, decided from both alone.
 
-What needs the table as it stands after the winners (schema, configuration, revisions, what an overwrite
-removes) is decided by `qbeast_core.log.rebase`, the thresholds of cubes by `qbeast_core.log.thresholds`.
+`qbeast_core.log.rebase` decides what depends on the table after these commits (schema, configuration, revisions),
+`qbeast_core.table.index.thresholds` the thresholds of cubes.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from qbeast_core.log.actions import Commit, Metadata
-from qbeast_core.log.deletion_vector import file_key
+from qbeast_core.log.files.deletion_vector import file_key
 from qbeast_core.log.intent import WriteIntent
 
 _WHOLE: Final = ("schema_string", "name", "description", "partition_columns")
 
 
 def find_conflict(intent: WriteIntent, winner: Commit) -> str | None:
-    """Return why `intent` cannot follow `winner`; None: it can, rebuilt on the newer table.
-
-    Appends commute with everything, an overwrite removes what it finds when it lands; so only the creation of
-    the same table, files that both touch and progress of the same application are in the way.
-    """
+    """Return why `intent` cannot follow `winner`; None if it can, rebuilt on the newer table."""
+    # Appends commute with every commit, and an overwrite removes the files that are live when it lands. That leaves
+    # three conflicts: both create the table, both touch a file, both are commits of one application.
     if intent.mode == "create":
         return "another writer created a table at this place"
+    # With its deletion vector a path names one set of rows: a new vector means that rows were deleted meanwhile,
+    # and a rewrite planned before would bring them back.
     replaced = {file_key(remove.path, remove.deletion_vector) for remove in intent.removes}
     changed = {file_key(add.path, add.deletion_vector) for add in winner.adds}
     changed |= {file_key(remove.path, remove.deletion_vector) for remove in winner.removes}
@@ -32,14 +32,15 @@ def find_conflict(intent: WriteIntent, winner: Commit) -> str | None:
         return f"version {winner.version} changed {min(touched)[0]}, which this change replaces"
     if intent.txn is None:
         return None
-    # A version at or above ours would be ours, applied: `already_applied` comes first.
+    # A lower version of the application came while we planned: two of its writers run at once. (A version at or
+    # above ours is our progress: `already_applied` comes first.)
     if any(txn.app_id == intent.txn.app_id for txn in winner.txns):
         return f"version {winner.version} is another commit of the application {intent.txn.app_id!r}"
     return None
 
 
 def already_applied(intent: WriteIntent, winner: Commit) -> bool:
-    """Return whether `winner` says that the application's version of `intent` is in the table."""
+    """Return whether `winner` brought the application to the version of `intent`, or beyond."""
     ours = intent.txn
     return ours is not None and any(
         txn.app_id == ours.app_id and txn.version >= ours.version for txn in winner.txns
@@ -47,7 +48,7 @@ def already_applied(intent: WriteIntent, winner: Commit) -> bool:
 
 
 def merge_metadata(*, base: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | str:
-    """Return `theirs` with what we changed since `base`; or why both changes do not go together.
+    """Return `theirs` with our changes since `base`, or the reason of a conflict.
 
     Keys of the configuration are merged one by one; the schema, the name and the description each as a whole.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qbeast_core.log.actions import AddFile, Metadata, RemoveFile, Txn
-from qbeast_core.log.live_files import FileChangePlanner
+from qbeast_core.log.files.live_files import FileChangePlanner
 from qbeast_core.log.protocol import Brings, WriteMode
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
@@ -31,7 +31,7 @@ class WriteIntent:
     # Live files this change replaces. It fails if another writer touches one of them first.
     removes: tuple[RemoveFile, ...] = ()
     # What happens to the files that live when the change lands, decided anew at every attempt
-    # (`qbeast_core.log.live_files`): so it repeats live files alone, each as it stands then.
+    # (`qbeast_core.log.files.live_files`): so it repeats live files alone, each as it stands then.
     files: FileChangePlanner | None = None
     # What `adds` are indexed with. Its id counts if `new_revision` is false, and then only as long as the
     # table still holds this very revision under it.

@@ -1,9 +1,8 @@
 """Which tables may be read and written: an allow-list of Delta features; all others are refused by name.
 
-A program that does not know a feature must leave the table alone. Features count when they are *active* where
-Delta says so: a table may be able to hold generated columns and have none, or have their marks in its schema under
-a protocol that does not heed them. And a feature may bind some changes alone: rules on rows do not bind a commit
-that brings no rows.
+A program must not touch a table with a feature that it does not know. Some features count only while they are
+*active*: a table may allow generated columns and have none, or have their marks in its schema under a protocol that
+ignores them. And a feature may bind some changes alone: rules on rows do not bind a commit without new rows.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from qbeast_core.spec.table_config import TableConfig
 
 WriteMode: TypeAlias = Literal["append", "overwrite", "create", "metadata"]
 
-# The most that a commit brings: new rows; the same rows in other files, or under other tags; another schema
-# alone; properties alone.
+# The most that a commit brings: new rows; the same rows in other files or with other tags; a new schema;
+# properties.
 Brings: TypeAlias = Literal["rows", "files", "columns", "settings"]
 
-_MOST_READER: Final = 3
-_MOST_WRITER: Final = 7
+_MAX_READER: Final = 3
+_MAX_WRITER: Final = 7
 _READER_FEATURES: Final = frozenset(
     {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 )
@@ -63,7 +62,8 @@ _WHILE_INACTIVE: Final = frozenset(
         "variantType-preview",
     }
 )
-# What a feature binds where it does not bind every commit.
+# The commits that a feature binds, unless it binds all: rules on rows are checked when rows come; clustering and
+# row ids are lost when files are replaced; column mapping gives ids to new columns.
 _ROWS_ALONE: Final[frozenset[Brings]] = frozenset({"rows"})
 _ROWS_AND_FILES: Final[frozenset[Brings]] = frozenset({"rows", "files"})
 _BINDS: Final[Mapping[str, frozenset[Brings]]] = {
@@ -78,7 +78,7 @@ _BINDS: Final[Mapping[str, frozenset[Brings]]] = {
 }
 _EVERYTHING: Final[frozenset[Brings]] = frozenset({"rows", "files", "columns", "settings"})
 _WITHOUT_ZONE: Final = re.compile(r'"(?:type|elementType|keyType|valueType)"\s*:\s*"timestamp_ntz"')
-# What a writer version meant before features had names.
+# The first writer version with a feature, from before features had names.
 _LEGACY: Final[Mapping[str, int]] = {
     "appendOnly": 2,
     "invariants": 2,
@@ -110,12 +110,12 @@ def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None
     """
     named = set(protocol.reader_features or ())
     refused = sorted(named - _READER_FEATURES - _WHILE_INACTIVE)
-    # Heeded whatever the protocol says: where a file holds other names or types, rows would come back wrong.
+    # Checked whatever the protocol says: if a file has other names or types, its rows would come back wrong.
     if _is_mapped(metadata):
         refused.append("columnMapping" if _reads_mapped(protocol) else MAPPING_OF_NO_PROTOCOL)
     if "typeWidening" in marks_in_use(metadata.schema_string):
         refused.append("typeWidening")
-    if protocol.min_reader_version > _MOST_READER:
+    if protocol.min_reader_version > _MAX_READER:
         refused.insert(0, f"reader version {protocol.min_reader_version}")
     if metadata.partition_columns:
         refused.append(f"{PARTITIONING} {', '.join(metadata.partition_columns)}")
@@ -128,11 +128,11 @@ def check_writable(
     """Raise unless a commit of this mode keeps what the table promises; call it before writing files."""
     check_readable(protocol, metadata, path=path)
     named = set(protocol.writer_features or ()) - _WRITER_FEATURES - _WHILE_INACTIVE
-    if _is_true(metadata, "delta.rowTrackingSuspended"):
+    if _is_true(metadata, "delta.rowTrackingSuspended"):  # listed, but no commit has to assign ids
         named -= {"rowTracking"}
     in_the_way = sorted(named) + sorted(_active(protocol, metadata))
     refused = [feature for feature in in_the_way if brings in _BINDS.get(feature, _EVERYTHING)]
-    if protocol.min_writer_version > _MOST_WRITER:
+    if protocol.min_writer_version > _MAX_WRITER:
         refused.insert(0, f"writer version {protocol.min_writer_version}")
     if mode == "overwrite" and _is_bound("appendOnly", protocol) and _is_true(metadata, APPEND_ONLY):
         refused.append(APPEND_ONLY)
@@ -162,6 +162,8 @@ def required_protocol(schema_string: str, *, current: Protocol | None = None) ->
     without_zone = _WITHOUT_ZONE.search(schema_string) is not None
     if not without_zone or "timestampNtz" in (has.writer_features or ()):
         return has
+    # Version 7 knows features by name alone: those that the old version implied have to be listed, or they would
+    # be switched off.
     kept = has.writer_features
     if kept is None:
         kept = tuple(name for name, since in _LEGACY.items() if has.min_writer_version >= since)
@@ -191,15 +193,15 @@ def marks_in_use(schema_string: str) -> set[str]:
     if '"delta.' not in schema_string and "CURRENT_DEFAULT" not in schema_string:
         return set()
     columns = orjson.loads(schema_string)["fields"]
-    found = {feature for key in _keys(columns) for mark, feature in _OF_COLUMNS.items() if key == mark}
+    marks = {feature for key in _keys(columns) for mark, feature in _OF_COLUMNS.items() if key == mark}
     if any(key.startswith(_IDENTITY) for key in _keys(columns)):
-        found.add("identityColumns")
+        marks.add("identityColumns")
     inner = set(_keys(_fields({"type": "struct", "fields": columns})))
-    return found | {feature for mark, feature in _OF_FIELDS.items() if mark in inner}
+    return marks | {feature for mark, feature in _OF_FIELDS.items() if mark in inner}
 
 
 def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
-    """Return what is in use of the features that a table may list and not use."""
+    """Return the features in use, of those that a table may list without using them."""
     active = marks_in_use(metadata.schema_string)
     if any(key.startswith("delta.constraints.") for key in metadata.configuration):
         active.add("checkConstraints")
@@ -212,15 +214,15 @@ def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
 
 
 def _is_bound(feature: str, protocol: Protocol) -> bool:
-    """Tell whether writers of the table have to know a feature: by its name, or by what versions meant before."""
-    if protocol.min_writer_version >= _MOST_WRITER:
+    """Return whether writers of the table have to know a feature, by its name or by the writer version."""
+    if protocol.min_writer_version >= _MAX_WRITER:
         return not {feature, f"{feature}-preview"}.isdisjoint(protocol.writer_features or ())
-    return protocol.min_writer_version >= _LEGACY.get(feature, _MOST_WRITER)
+    return protocol.min_writer_version >= _LEGACY.get(feature, _MAX_WRITER)
 
 
 def _reads_mapped(protocol: Protocol) -> bool:
-    """Return whether readers apply column mapping: some writers list the feature among those of writers alone."""
-    if protocol.min_reader_version < _MOST_READER:
+    """Return whether readers apply column mapping; some writers list the feature for writers alone."""
+    if protocol.min_reader_version < _MAX_READER:
         return protocol.min_reader_version == 2
     return "columnMapping" in {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
 
@@ -238,11 +240,9 @@ def _refuse(
 
 
 def _is_mapped(metadata: Metadata) -> bool:
-    """Tell whether the files of a table know its columns by other names.
-
-    Mapping by name is harmless as long as each name stands for itself, as it does in tables that were given
-    the mapping later and had no column renamed or put back since.
-    """
+    """Return whether the files of a table have other column names than its schema."""
+    # Mapping by name is harmless while each physical name equals the logical one: so it is in tables that got the
+    # mapping later and had no column renamed or added again since.
     mode = metadata.configuration.get("delta.columnMapping.mode", "none").lower()
     if mode in ("none", "name"):
         schema = orjson.loads(metadata.schema_string) if mode == "name" else {"type": "struct", "fields": []}
@@ -255,12 +255,12 @@ def _keys(fields: list[dict[str, Any]] | Iterator[dict[str, Any]]) -> Iterator[s
         yield from field.get("metadata") or ()
 
 
-def _fields(told: Any) -> Iterator[dict[str, Any]]:
+def _fields(dtype: Any) -> Iterator[dict[str, Any]]:
     """Walk all fields of structs, at any depth."""
-    if not isinstance(told, dict):
+    if not isinstance(dtype, dict):
         return
-    for field in told.get("fields", ()):
+    for field in dtype.get("fields", ()):
         yield field
         yield from _fields(field["type"])
     for key in ("elementType", "keyType", "valueType"):
-        yield from _fields(told.get(key))
+        yield from _fields(dtype.get(key))

@@ -1,7 +1,7 @@
-"""A change as the actions of one commit, built on the newest state of the table, all of it at each attempt.
+"""The actions of one commit, built anew on the newest state of the table at each attempt.
 
-Data files are never rewritten: where a cube lies depends on the revision's own space, and its number stands
-in the tags alone.
+Data files are never rewritten after a lost race: the place of a cube depends on the space of its revision, and the
+revision's number is in the tags alone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import polars as pl
 
 from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol
 from qbeast_core.log.conflicts import merge_metadata
+from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.protocol import required_protocol
 from qbeast_core.log.schema import schema_problems
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks
@@ -25,18 +25,18 @@ from qbeast_core.spec.table_config import (
     BLOCKS_DIALECT,
     COLUMN_SPECS,
     LAST_REVISION_ID,
-    MOST_REVISION_ID,
+    MAX_REVISION_ID,
     REPLICATED_SET_PREFIX,
     REVISION_PREFIX,
     TableConfig,
 )
 
-_MOST_TAGS: Final = 1000
+_MAX_TAGS: Final = 1000
 _USER_STATISTICS: Final = ("columnStats", "columnstats")
 
 
 class TableState(Interface):
-    """What of a snapshot a commit is built on."""
+    """The part of a snapshot that a commit is built on."""
 
     @property
     def metadata(self) -> Metadata:
@@ -90,7 +90,7 @@ def rebase(
         return Conflict(metadata)
     dialect = found_dialect(intent, metadata, None if head is None else head.files)
     if dialect == "qbeast-spark" and any(add.has_hidden_weights for add in intent.adds):
-        # The JVM optimizes files without looking at the table's schema.
+        # The JVM optimizes files by their own columns, not by the table's schema: it fails on one column more.
         return Conflict(
             "its blocks were spelled for the JVM meanwhile (dialect qbeast-spark), whose files are without the column "
             f"{WEIGHT_COLUMN}, and these files have it"
@@ -117,21 +117,20 @@ def rebase(
 
 
 def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame | None) -> BlocksDialect:
-    """Return how to spell blocks: as live tags are spelled, else as the table says, else as the intent does.
-
-    A table with Qbeast metadata and neither spelling nor key was written by the JVM.
-    """
+    """Return the dialect to write blocks in: that of live tags, else of the table's key, else of the intent."""
+    # Live tags come first: a JVM may append to a table of ours without setting our key, and it fails on blocks in
+    # the other dialect.
     if intent.mode in ("overwrite", "create") and intent.dialect is not None:
         return intent.dialect
     tags = pl.Series(dtype=pl.String) if files is None else files["blocks"]
-    texts = (tags.drop_nulls() if tags.null_count() else tags).head(_MOST_TAGS).to_list()
-    spelled: set[BlocksDialect] = {found for found in map(blocks_dialect, texts) if found is not None}
-    if len(spelled) == 1:
-        return spelled.pop()
+    texts = (tags.drop_nulls() if tags.null_count() else tags).head(_MAX_TAGS).to_list()
+    dialects: set[BlocksDialect] = {dialect for dialect in map(blocks_dialect, texts) if dialect is not None}
+    if len(dialects) == 1:
+        return dialects.pop()
     config = TableConfig.from_configuration(metadata.configuration)
     if config.dialect is not None:
         return config.dialect
-    if config.is_indexed:
+    if config.is_indexed:  # with neither tags nor our key: the JVM made it
         return "qbeast-spark"
     return intent.dialect or "documented"
 
@@ -154,6 +153,7 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: TableState | Non
         if isinstance(merged, str):
             return merged
         metadata = merged
+    # The data files are written already: they have to fit the schema that the table has by now.
     written_for = intent.metadata or base
     if written_for is not None and written_for.schema_string != metadata.schema_string:
         problems = schema_problems(written_for.schema_string, metadata.schema_string)
@@ -171,9 +171,10 @@ def _revision(
 ) -> tuple[Revision, Metadata] | str:
     """Return our revision under the number it has or gets, and the metadata that holds it."""
     config = TableConfig.from_configuration(metadata.configuration)
-    # Numbers are compared by what they stand for: an overwrite may have given ours to another space.
-    known = config.revisions.get(ours.revision_id)
-    if known == ours and not intent.new_revision and intent.mode != "overwrite":
+    # Revisions are compared whole, not by number: an overwrite may have given our number to another space, and
+    # our cubes would then lie in the wrong place. Without a conflict of columns ours gets a number of its own.
+    current = config.revisions.get(ours.revision_id)
+    if current == ours and not intent.new_revision and intent.mode != "overwrite":
         return ours, metadata
     latest = config.latest
     if intent.mode == "append" and latest is not None and latest.columns != ours.columns:
@@ -190,7 +191,7 @@ def _published(
 ) -> Metadata:
     """Return the metadata with one revision more, or with this one alone."""
     dropped = (REVISION_PREFIX, REPLICATED_SET_PREFIX, LAST_REVISION_ID) if anew else ()
-    # What was asked for at a conversion counts until there is a real revision.
+    # The column specs of a conversion count until there is a real revision.
     kept = {key: text for key, text in config.entries.items() if not key.startswith((*dropped, COLUMN_SPECS))}
     config = TableConfig.from_configuration(kept | {BLOCKS_DIALECT: dialect})
     added = [revision]
@@ -218,8 +219,9 @@ def _without_unused(
 
 
 def _free_id(config: TableConfig, head: TableState | None) -> int:
-    """Return a number nothing refers to: files may still name a revision that the configuration lost."""
-    named = pl.col("revision").filter(pl.col("revision") <= MOST_REVISION_ID)
+    """Return a revision number without references: files may name a revision that the configuration lost."""
+    # Larger ids are damage: new ids are not counted from them.
+    named = pl.col("revision").filter(pl.col("revision") <= MAX_REVISION_ID)
     tagged = None if head is None else head.files.select(named.max()).item()
     return config.free_revision_id(tagged if isinstance(tagged, int) else 0)
 
@@ -233,9 +235,10 @@ def _file_actions(
     dialect: BlocksDialect,
     now_ms: int,
 ) -> list[Action]:
-    """Return what goes, and then what comes."""
+    """Return the removes, and then the adds."""
     removes, adds = list(intent.removes), [_tagged(add, number, dialect) for add in intent.adds]
     if intent.mode == "overwrite" and head is not None:
+        # All that is live now, not when the overwrite was planned: files that came since are replaced too.
         removes += removes_of(head.files, data_change=True)
         removes += [remove_of(add, data_change=True) for add in (live.unlisted if live else ())]
     if intent.files is not None and live is not None:

@@ -29,7 +29,7 @@ _NAMES: Final[Mapping[pl.DataType, str]] = {
     pl.Datetime("us"): "timestamp_ntz",
 }
 _TYPES: Final[Mapping[str, pl.DataType]] = {name: dtype for dtype, name in _NAMES.items()}
-_MOST_DIGITS: Final = 38
+_MAX_DIGITS: Final = 38
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 
@@ -76,7 +76,7 @@ def schema_from_delta(schema_string: str, *, path: str = "the table") -> pl.Sche
         try:
             columns[field["name"]] = _from_delta(field["type"])
         except _UnknownTypeError as error:
-            raise _refused(field["name"], error.told, path) from error
+            raise _refused(field["name"], error.dtype, path) from error
     return pl.Schema(columns)
 
 
@@ -93,12 +93,14 @@ def schema_problems(files: str, table: str) -> list[str]:
     ours, theirs = _fields(files), _fields(table)
     problems: list[str] = []
     for name, field in ours.items():
-        found = theirs.get(name)
-        if found is None:
+        other = theirs.get(name)
+        if other is None:
             problems.append(f"{name} is gone")
-        elif _bare(found["type"]) != _bare(field["type"]):
-            problems.append(f"{name} is {_told(found['type'])} now, the files hold {_told(field['type'])}")
-        elif field.get("nullable", True) and not found.get("nullable", True):
+        elif _bare(other["type"]) != _bare(field["type"]):
+            problems.append(
+                f"{name} is {_type_text(other['type'])} now, the files hold {_type_text(field['type'])}"
+            )
+        elif field.get("nullable", True) and not other.get("nullable", True):
             problems.append(f"{name} allows no nulls now")
     added = (field for name, field in theirs.items() if name not in ours)
     problems += [
@@ -122,7 +124,7 @@ def _strangers(above: str, fields: Mapping[str, Any]) -> Iterator[tuple[str, pl.
 
 def _is_decimal(dtype: Any) -> bool:
     """Tell whether a type is a decimal of at most 38 digits: Polars makes others, which hold nothing."""
-    return isinstance(dtype, pl.Decimal) and 0 <= dtype.scale <= (dtype.precision or 0) <= _MOST_DIGITS
+    return isinstance(dtype, pl.Decimal) and 0 <= dtype.scale <= (dtype.precision or 0) <= _MAX_DIGITS
 
 
 def _struct(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,48 +149,48 @@ def _to_delta(dtype: Any) -> _DeltaType:
 
 
 class _UnknownTypeError(Exception):
-    def __init__(self, told: str) -> None:
-        self.told = told
-        super().__init__(told)
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+        super().__init__(dtype)
 
 
-def _refused(name: str, told: str, path: str) -> UnsupportedTableError:
+def _refused(name: str, dtype: str, path: str) -> UnsupportedTableError:
     message = (
-        f"column {name!r} of {path} holds values of type {told}, which qbeast does not support. Nothing was changed. "
+        f"column {name!r} of {path} holds values of type {dtype}, which qbeast does not support. Nothing was changed. "
         f"Copy the others into a new table: {IMPORTS_OF_DELTA}"
         f"qbeast.write_table({rows_of_delta(path, without=name)}, new, columns=[...])."
     )
-    return UnsupportedTableError(message, path=path, feature=told)
+    return UnsupportedTableError(message, path=path, feature=dtype)
 
 
-def _from_delta(told: Any) -> Any:
-    if isinstance(told, dict):
-        match told["type"]:
+def _from_delta(dtype: Any) -> Any:
+    if isinstance(dtype, dict):
+        match dtype["type"]:
             case "struct":
-                return pl.Struct({field["name"]: _from_delta(field["type"]) for field in told["fields"]})
+                return pl.Struct({field["name"]: _from_delta(field["type"]) for field in dtype["fields"]})
             case "array":
-                return pl.List(_from_delta(told["elementType"]))
+                return pl.List(_from_delta(dtype["elementType"]))
             case "map":
-                return pl.Map(_from_delta(told["keyType"]), _from_delta(told["valueType"]))
+                return pl.Map(_from_delta(dtype["keyType"]), _from_delta(dtype["valueType"]))
             case _:
                 pass
-    elif told in _TYPES:
-        return _TYPES[told]
-    elif (digits := _DECIMAL.fullmatch(told)) is not None:
+    elif dtype in _TYPES:
+        return _TYPES[dtype]
+    elif (digits := _DECIMAL.fullmatch(dtype)) is not None:
         return pl.Decimal(int(digits[1]), int(digits[2]))
-    raise _UnknownTypeError(_told(told))
+    raise _UnknownTypeError(_type_text(dtype))
 
 
 def _fields(schema_string: str) -> dict[str, dict[str, Any]]:
     return {field["name"]: field for field in orjson.loads(schema_string)["fields"]}
 
 
-def _bare(told: Any) -> Any:
+def _bare(dtype: Any) -> Any:
     """Return a type without what does not bind a file: fields' metadata (comments and the like)."""
-    if isinstance(told, dict):
-        return {key: _bare(value) for key, value in told.items() if key != "metadata"}
-    return [_bare(one) for one in told] if isinstance(told, list) else told
+    if isinstance(dtype, dict):
+        return {key: _bare(value) for key, value in dtype.items() if key != "metadata"}
+    return [_bare(one) for one in dtype] if isinstance(dtype, list) else dtype
 
 
-def _told(told: Any) -> str:
-    return told if isinstance(told, str) else orjson.dumps(told).decode()
+def _type_text(dtype: Any) -> str:
+    return dtype if isinstance(dtype, str) else orjson.dumps(dtype).decode()

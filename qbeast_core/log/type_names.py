@@ -62,9 +62,9 @@ def _named(name: str) -> pl.DataType:
     decimal = _DECIMAL.fullmatch(text)
     if decimal is not None:
         return _of_log(f"decimal({decimal[1]},{decimal[2] or 0})")
-    known = getattr(pl, name, None)
-    if isinstance(known, type) and issubclass(known, pl.DataType):
-        return type_of(known)
+    polars_type = getattr(pl, name, None)
+    if isinstance(polars_type, type) and issubclass(polars_type, pl.DataType):
+        return type_of(polars_type)
     return _of_log(_SQL.get(text, text))
 
 

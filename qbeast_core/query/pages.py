@@ -11,7 +11,7 @@ from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
-from qbeast_core.spec.block import MOST_ROWS
+from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.layout import LAYOUT_VERSION, parse_layout
 
 _JSON = pl.Struct({"v": pl.Int64, "rows": pl.Int64, "tail": pl.Int64, "w": pl.String})
@@ -139,7 +139,7 @@ def _decode_layouts(
     needed = 2 * -(-num_records[chosen] // np.maximum(rows, 1))
     known = fields.get_column("v").eq(LAYOUT_VERSION).fill_null(value=False).to_numpy()
     once = layouts.gather(chosen).str.count_matches(_KEY).eq(_KEYS).to_numpy()  # of two, which counts?
-    sound = known & once & (rows > 0) & (rows <= MOST_ROWS) & (size == needed)
+    sound = known & once & (rows > 0) & (rows <= MAX_ROWS) & (size == needed)
     page_rows[chosen[sound]] = rows[sound]
     tail_bytes[chosen[sound]] = fields.get_column("tail").fill_null(0).to_numpy()[sound]
     counts[chosen[sound]] = size[sound] // 2

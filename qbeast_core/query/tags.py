@@ -10,7 +10,7 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
-from qbeast_core.spec.block import MOST_ROWS, parse_blocks
+from qbeast_core.spec.block import MAX_ROWS, parse_blocks
 from qbeast_core.tree.columns import text_column
 
 # One row a block; `file` counts the files of a snapshot from 0.
@@ -85,7 +85,7 @@ def _decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     sound = pl.all_horizontal(
         pl.col("cube").is_not_null(),
         pl.col("min_weight", "max_weight").is_between(MIN_WEIGHT, MAX_WEIGHT).fill_null(value=False),
-        pl.col("rows").is_between(0, MOST_ROWS).fill_null(value=False),
+        pl.col("rows").is_between(0, MAX_ROWS).fill_null(value=False),
     )
     faulty = rows.filter(~sound).get_column("file").unique().to_list()
     if not faulty and not unread:

@@ -10,10 +10,10 @@ import numpy as np
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import F64Array
 from qbeast_core.space.columns import IndexColumn, NumberColumn, StringColumn
+from qbeast_core.space.hashes.number_text import number_text
+from qbeast_core.space.hashes.scala_hash import bytes_hash, span_hash
 from qbeast_core.space.number_quantiles import number_ranks
-from qbeast_core.space.number_text import number_text
 from qbeast_core.space.numbers import number_values
-from qbeast_core.space.scala_hash import bytes_hash, span_hash
 from qbeast_core.space.string_quantiles import string_ranks
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,

@@ -74,7 +74,7 @@ def decode_cubes(texts: Sequence[str] | StringColumn, *, dimensions: int) -> Cub
     if wrong.any():
         raise _misnamed(texts, int(np.argmax(wrong)), dimensions)
     depth = np.diff(column.offsets) // characters
-    # The deepest first: those that a level belongs to are the first ones of all.
+    # Sorted deepest first, the cubes that reach a level are a prefix.
     order = np.argsort(-depth, kind="stable")
     ends = np.searchsorted(-depth[order], -np.arange(1, MAX_DEPTH + 1), side="right")
     starts = starts[order]
@@ -84,9 +84,9 @@ def decode_cubes(texts: Sequence[str] | StringColumn, *, dimensions: int) -> Cub
             digit = digits[starts[:end] + (level * characters + dimension // 6)]
             cells[dimension, :end] <<= np.uint64(1)
             cells[dimension, :end] |= (digit >> np.uint8(5 - dimension % 6)) & np.uint8(1)
-    found = np.empty((len(column), dimensions), np.uint64)
-    found[order] = cells.T
-    return Cubes(depth.astype(np.uint8), found)
+    in_order = np.empty((len(column), dimensions), np.uint64)
+    in_order[order] = cells.T
+    return Cubes(depth.astype(np.uint8), in_order)
 
 
 def encode_cubes(cubes: Cubes) -> list[str]:
@@ -95,44 +95,30 @@ def encode_cubes(cubes: Cubes) -> list[str]:
     >>> encode_cubes(Cubes(np.array([2, 0], np.uint8), np.array([[3, 2], [0, 0]], np.uint64)))
     ['wg', '']
     """
-    codes = _digits_of(cubes)
-    width = codes.shape[1]
-    text = _ALPHABET[codes - np.uint8(1) & np.uint8(63)].tobytes().decode("ascii")
-    lengths = cubes.depth.astype(np.int64) * -(-cubes.dimensions // 6)
-    return [text[row * width : row * width + length] for row, length in enumerate(lengths.tolist())]
-
-
-def _digits_of(cubes: Cubes) -> U8Array:
-    """Spell cubes in six-bit digits, first level first.
-
-    Shape (n, deepest * ceil(d / 6)): the digit + 1, and 0 past a cube's own depth.
-    """
     characters = -(-cubes.dimensions // 6)
-    deepest = int(cubes.depth.max()) if len(cubes) else 0
-    codes = np.zeros((len(cubes), deepest * characters), np.uint8)
-    remaining = cubes.depth.astype(np.int64)
-    for level in range(deepest):
-        remaining -= 1
-        inside = remaining >= 0
-        shifts = np.maximum(remaining, 0).astype(np.uint64)
-        first = level * characters
-        codes[:, first : first + characters] = inside[:, np.newaxis]
+    depth = cubes.depth.astype(np.int64)
+    width = int(depth.max(initial=0)) * characters
+    codes = np.zeros((len(cubes), width), np.uint8)
+    for level in range(width // characters):
+        # The bit of this level; below its own depth a cube has none, and its text is cut there.
+        shifts = np.maximum(depth - 1 - level, 0).astype(np.uint64)
         for dimension in range(cubes.dimensions):
             bits = (cubes.cells[:, dimension] >> shifts & np.uint64(1)).astype(np.uint8)
-            bits &= inside
-            codes[:, first + dimension // 6] += bits << np.uint8(5 - dimension % 6)
-    return codes
+            codes[:, level * characters + dimension // 6] |= bits << np.uint8(5 - dimension % 6)
+    text = _ALPHABET[codes].tobytes().decode("ascii")
+    lengths = (depth * characters).tolist()
+    return [text[row * width : row * width + length] for row, length in enumerate(lengths)]
 
 
 def _column(texts: Sequence[str]) -> StringColumn:
     offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=offsets[1:])
-    # A character outside ASCII becomes one "?", which is no digit.
+    # A character outside ASCII becomes one "?", which is not a digit.
     return StringColumn(np.frombuffer("".join(texts).encode("ascii", "replace"), np.uint8), offsets)
 
 
 def _wrong(column: StringColumn, digits: U8Array, dimensions: int) -> BoolArray:
-    """Tell which texts name no cube."""
+    """Return which texts are not the name of a cube."""
     characters = -(-dimensions // 6)
     lengths = np.diff(column.offsets)
     wrong: BoolArray = (lengths % characters != 0) | (lengths > MAX_DEPTH * characters)

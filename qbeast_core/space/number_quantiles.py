@@ -74,8 +74,8 @@ class _Finder:
         right = self._is_past(self.padded[guess], values) & ~self._is_past(self.padded[guess + 1], values)
         wrong = np.flatnonzero(~right)
         guess[wrong] = np.searchsorted(self.knots, values[wrong], self.side)
-        found: I64Array = guess
-        return found
+        entries: I64Array = guess
+        return entries
 
     def _is_past(self, knots: F64Array, values: F64Array) -> BoolArray:
         """Tell where the knot stands before the value."""

@@ -52,13 +52,14 @@ def _decimal_values(column: NumberColumn) -> F64Array:
 
 
 def _divide_wide(low: I64Array, high: I64Array, power: int) -> tuple[F64Array, BoolArray]:
-    """Divide 128-bit integers by a power of ten in pairs of float64, about 106 bits.
+    """Divide 128-bit integers by a power of ten with pairs of float64, about 106 bits.
 
     The second array marks quotients so near the middle between two float64 that their rounding is unsure.
     """
     head, tail = _pair(low, high)
     power_head = float(power)
     power_tail = float(power - int(power_head))
+    # The first quotient is right to 53 bits. Its remainder, exact because the product is a pair too, gives the rest.
     first = head / power_head
     product, error = _exact_product(first, power_head)
     second = (((head - product) - error) + (tail - first * power_tail)) / power_head
@@ -72,7 +73,7 @@ def _divide_wide(low: I64Array, high: I64Array, power: int) -> tuple[F64Array, B
 
 
 def _pair(low: I64Array, high: I64Array) -> tuple[F64Array, F64Array]:
-    """Split 128-bit integers into the nearest float64 and what is left, to some 106 bits."""
+    """Split 128-bit integers into the nearest float64 and the rest, to about 106 bits."""
     carry = (low < 0).astype(np.int64)  # read `low` as signed: the rest is in `high`
     parts = [_two_parts(low), _two_parts(high + carry)]
     (low_head, low_tail), (high_head, high_tail) = parts
@@ -89,14 +90,15 @@ def _two_parts(values: I64Array) -> tuple[F64Array, F64Array]:
 
 
 def _exact_sum(left: F64Array, right: F64Array) -> tuple[F64Array, F64Array]:
-    """Give the rounded sum and, exactly, what rounding lost."""
+    """Return the rounded sum and the exact rounding error (Knuth's two-sum, for operands in any order)."""
     total = left + right
     seen = total - left
     return total, (left - (total - seen)) + (right - seen)
 
 
 def _exact_product(left: F64Array, right: float) -> tuple[F64Array, F64Array]:
-    """Give the rounded product and, exactly, what rounding lost."""
+    """Return the rounded product and the exact rounding error (Dekker)."""
+    # Each factor is split into halves of 26 bits, whose products are exact; NumPy has no fused multiply-add.
     product = left * right
     left_high = _SPLITTER * left
     left_high -= left_high - left

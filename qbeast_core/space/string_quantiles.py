@@ -33,10 +33,10 @@ def string_ranks(quantiles: Sequence[str], column: StringColumn, *, first: bool 
     out = np.empty(len(column))
     for start in range(0, len(column), _BLOCK_ROWS):
         block = column.slice(start, min(start + _BLOCK_ROWS, len(column)))
-        below, found = _search(table.levels, block)
+        below, exact = _search(table.levels, block)
         ranks = table.last_rank[below]
         if first:
-            ranks[found] = table.first_rank[below[found]]
+            ranks[exact] = table.first_rank[below[exact]]
         out[start : start + _BLOCK_ROWS] = ranks
     return out
 
@@ -45,22 +45,24 @@ def string_ranks(quantiles: Sequence[str], column: StringColumn, *, first: bool 
 class _Level:
     """The distinct quantiles that agree in their first k words, in groups, told apart by word k."""
 
+    # Words of all groups, sorted, each once.
     words: U64Array
-    """Words of all groups, sorted, each once."""
 
+    # One entry a group and word, sorted; each group begins with one for what sorts below its words.
     keys: I64Array
-    """One entry a group and word, sorted; each group begins with one for what sorts below its words."""
 
+    # How many distinct quantiles are not above a string whose search ends at this entry.
     below: I64Array
-    """How many distinct quantiles are not above a string whose search ends at this entry."""
 
+    # The group of the next level in which a string with the entry's word is sought, -1 for none.
     child: I64Array
-    """The group of the next level in which a string with the entry's word is sought, -1 for none."""
 
     one_group: bool
 
     def find(self, words: U64Array, groups: I64Array) -> tuple[I64Array, BoolArray]:
         """Give the last entry not above each word in its group, and whether it is that word's own."""
+        # One sorted array serves all groups: the key of a word is its group's first number plus twice its place,
+        # odd for a word of the level and even for the gap behind it.
         places = np.searchsorted(self.words, words, side="right")
         match: BoolArray = self.words[places - 1] == words  # place 0 looks at the last word: larger
         if self.one_group:
@@ -77,8 +79,8 @@ def _stride(words: U64Array) -> int:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
     levels: tuple[_Level, ...]
+    # Indexed, as is `last_rank`, by the number of distinct quantiles not above the string.
     first_rank: F64Array
-    """Indexed, as is `last_rank`, by the number of distinct quantiles not above the string."""
 
     last_rank: F64Array
 
@@ -88,17 +90,17 @@ def _search(levels: Sequence[_Level], column: StringColumn) -> tuple[I64Array, B
     data = np.concatenate([column.data[begin:end], np.zeros(8, np.uint8)])
     window: U64Array = np.ndarray((data.size - 7,), ">u8", data, strides=(1,))
     starts, left = column.offsets[:-1] - begin, np.diff(column.offsets)
-    below, found = np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_)
+    below, exact = np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_)
     rows, groups = np.arange(len(column)), np.zeros(len(column), np.int64)
     for level in levels:
         entries, match = level.find(_words(window, starts, left), groups)
         below[rows] = level.below[entries]
         groups = level.child[entries]
-        found[rows] = match & (groups < 0)
+        exact[rows] = match & (groups < 0)
         deeper = np.flatnonzero(match & (groups >= 0))
         rows, groups = rows[deeper], groups[deeper]
         starts, left = starts[deeper] + _BYTES, left[deeper] - _BYTES
-    return below, found
+    return below, exact
 
 
 def _words(window: U64Array, starts: I64Array, left: I64Array) -> U64Array:
@@ -123,23 +125,23 @@ def _levels(distinct: list[bytes]) -> Iterator[_Level]:
     depth, groups = 0, [range(len(distinct))]
     while groups:
         words = {row: _word(distinct[row], depth) for group in groups for row in group}
-        known = np.array(sorted(set(words.values())), np.uint64)
-        place = {word: 2 * at + 1 for at, word in enumerate(known.tolist())}
+        distinct_words = np.array(sorted(set(words.values())), np.uint64)
+        place = {word: 2 * at + 1 for at, word in enumerate(distinct_words.tolist())}
         keys, below, child = [], [], []
         deeper: list[range] = []
         for number, group in enumerate(groups):
-            keys.append(number * _stride(known))
+            keys.append(number * _stride(distinct_words))
             below.append(group.start)
             child.append(-1)
             for word, run in groupby(group, words.__getitem__):
                 rows = list(run)
-                keys.append(number * _stride(known) + place[word])
+                keys.append(number * _stride(distinct_words) + place[word])
                 below.append(rows[-1] + 1)
                 goes_on = word & 0xFF == _MORE
                 child.append(len(deeper) if goes_on else -1)
                 if goes_on:
                     deeper.append(range(rows[0], rows[-1] + 1))
-        yield _Level(known, np.array(keys), np.array(below), np.array(child), len(groups) == 1)
+        yield _Level(distinct_words, np.array(keys), np.array(below), np.array(child), len(groups) == 1)
         depth, groups = depth + 1, deeper
 
 

@@ -14,11 +14,11 @@ from qbeast_core.plain_text import shortened
 
 T = TypeVar("T")
 
+# A JSON number, finite, of any size; `0` stays an int and `0.0` a float.
 Number: TypeAlias = int | float
-"""A JSON number, finite, of any size; ``0`` stays an int and ``0.0`` a float."""
 
 _HEAD: Final = 100
-_MOST_PROBLEMS: Final = 5
+_MAX_PROBLEMS: Final = 5
 
 
 class SpecModel(BaseModel):
@@ -46,9 +46,9 @@ class SpecModel(BaseModel):
 
 def invalid_metadata(what: str, text: str, problems: Iterable[str]) -> InvalidMetadataError:
     """Return the error for stored text that breaks the format: all problems and the head of the text."""
-    found = list(problems)
-    listed = "; ".join(found[:_MOST_PROBLEMS])
-    more = f"; and {len(found) - _MOST_PROBLEMS} more" if len(found) > _MOST_PROBLEMS else ""
+    all_problems = list(problems)
+    listed = "; ".join(all_problems[:_MAX_PROBLEMS])
+    more = f"; and {len(all_problems) - _MAX_PROBLEMS} more" if len(all_problems) > _MAX_PROBLEMS else ""
     head = text[:_HEAD] + ("..." if len(text) > _HEAD else "")
     return InvalidMetadataError(
         f"{what} does not follow the Qbeast format: {listed}{more}. It begins with {head!r}. "
@@ -60,10 +60,10 @@ def refuse_repeated_keys(text: str, *, what: str) -> None:
     """Raise `InvalidMetadataError` where JSON text names a key twice: readers differ on which one counts."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        values = dict(pairs)
+        if len(values) < len(pairs):
             raise invalid_metadata(what, text, ["a key stands there twice"])
-        return found
+        return values
 
     json.loads(text, object_pairs_hook=once, parse_int=str)  # Python refuses to read very long integers
 

@@ -10,13 +10,14 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AliasChoices, Field, TypeAdapter
 
+from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
 
-MOST_ROWS: Final = 2**40
-"""More rows than any file holds: sums of such numbers over all files of a table stay within 64 bits."""
+# More rows than any file holds: sums of such numbers over all files of a table stay within 64 bits.
+MAX_ROWS: Final = 2**40
 
+# How blocks are spelled: as the published documents say, or as the JVM reads and writes them.
 BlocksDialect: TypeAlias = Literal["documented", "qbeast-spark"]
-"""How blocks are spelled: as the published documents say, or as the JVM reads and writes them."""
 
 _Weight: TypeAlias = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 
@@ -24,26 +25,16 @@ _Weight: TypeAlias = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 # A dataclass, not a model: pydantic fills it four times faster, and a table has a great many.
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The rows of one cube inside one file.
+    """The rows of one cube inside one file."""
 
-    Attributes
-    ----------
-    cube : str
-        Text form of the cube (format 5); the root is the empty string.
-    min_weight : int
-        Smallest weight in the block, int32.
-    max_weight : int
-        The cube's threshold when it was written, int32; 2147483647 for a leaf.
-    element_count : int
-        Number of rows, 0 to 2**40.
-    replicated : bool
-        True if the rows also live in descendants; such a block is never read.
-    """
-
+    # Text form of the cube (format 5); the root is the empty string.
     cube: Annotated[str, Field(validation_alias=AliasChoices("cube", "cubeId"))]
     min_weight: Annotated[_Weight, Field(validation_alias="minWeight")]
+    # The cube's threshold when it was written; 2147483647 for a leaf.
     max_weight: Annotated[_Weight, Field(validation_alias="maxWeight")]
-    element_count: Annotated[int, Field(ge=0, le=MOST_ROWS, validation_alias="elementCount")]
+    # Rows.
+    element_count: Annotated[int, Field(ge=0, le=MAX_ROWS, validation_alias="elementCount")]
+    # The rows are also in descendants: such a block is never read.
     replicated: bool = False
 
 
@@ -76,6 +67,14 @@ def dump_blocks(blocks: Sequence[Block], *, dialect: BlocksDialect) -> str:
     """
     spell = _documented if dialect == "documented" else _as_the_jvm
     return json.dumps([spell(block) for block in blocks], separators=(",", ":"), ensure_ascii=False)
+
+
+def respell_blocks(text: str, dialect: BlocksDialect) -> str:
+    """Return a ``blocks`` tag in another dialect; one that cannot be read stays as it is, as no reader relies on it."""
+    try:
+        return dump_blocks(parse_blocks(text), dialect=dialect)
+    except InvalidMetadataError:
+        return text
 
 
 def blocks_dialect(text: str) -> BlocksDialect | None:

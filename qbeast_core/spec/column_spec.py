@@ -19,16 +19,14 @@ _KINDS: Final[dict[str, ColumnKind]] = {
     "histogram": "histogram",
 }
 
+# Kinds as the documentation writes them behind the colon of `name:kind`; older names work too.
 KINDS: Final = ("linear", "quantiles", "hash")
-"""Kinds as the documentation writes them behind the colon of ``name:kind``; older names work too."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
     """A column to index and how; ``"auto"`` leaves the choice to the writer.
 
-    Examples
-    --------
     >>> str(ColumnSpec("price", "quantiles")), str(ColumnSpec("price"))
     ('price:quantiles', 'price')
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
+# Types whose values have an order that a range can follow: all but strings.
 OrderedDataType: TypeAlias = Literal[
     "DoubleDataType",
     "IntegerDataType",
@@ -13,12 +14,11 @@ OrderedDataType: TypeAlias = Literal[
     "TimestampDataType",
     "DateDataType",
 ]
-"""Types whose values have an order that a range can follow: all but strings."""
 
+# Every type a column can be indexed as.
 DataType: TypeAlias = OrderedDataType | Literal["StringDataType"]
-"""Every type a column can be indexed as."""
 
+# Types whose bounds are JSON integers; timestamps and dates count milliseconds since 1970 UTC.
 INTEGER_DATA_TYPES: Final[frozenset[DataType]] = frozenset(
     {"IntegerDataType", "LongDataType", "TimestampDataType", "DateDataType"}
 )
-"""Types whose bounds are JSON integers; timestamps and dates count milliseconds since 1970 UTC."""

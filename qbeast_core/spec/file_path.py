@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
+# Where a path leads: below the table's root, to an absolute path of the local disk, to an address of an
+# object store; or `astray`: up (`..`), to another host, or to what readers would not agree about.
 PathKind: TypeAlias = Literal["inside", "absolute", "address", "astray"]
-"""Where a path leads: below the table's root, to an absolute path of the local disk, to an address of an object
-store; or ``astray``: up (``..``), to another host, or to what readers would not agree about."""
 
 # What other writers (the `url` crate of delta-rs, Hadoop's Path) leave as it is. They compare paths as they are
 # spelled, so a spelling of our own would hide our files from their removes.
@@ -18,7 +18,7 @@ _LOCAL: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/[^/])", re.IGNORECASE
 # A colon alone does not make an address: it stands in names with times, `run-2024-05-01T00:00:00.parquet`.
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _STORE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/?#@:]+(?:@[^/?#@:]+)?/")
-_UNTOLD: Final = ("\0", "\ufffd")  # no file has it in its name; what is no UTF-8 decodes to it
+_UNUSABLE: Final = ("\0", "\ufffd")  # never in the name of a file; invalid UTF-8 decodes to the second
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,34 +27,28 @@ class FilePath:
 
     Two spellings of one path (``a%2Bb`` and ``a+b``) are equal: a log may hold both.
 
-    Parameters
-    ----------
-    text : str
-        Decoded: relative to the table's root, absolute, or an address.
-
-    Examples
-    --------
     >>> FilePath.of_log("a%2Bb.parquet") == FilePath.of_log("a+b.parquet")
     True
     >>> [FilePath.of_log(one).kind for one in ("T00:00.parquet", "/x", "file:///x", "s3://b/x", "%2e%2e/x")]
     ['inside', 'absolute', 'absolute', 'address', 'astray']
     """
 
+    # Decoded: relative to the table's root, absolute, or an address.
     text: str
 
     @staticmethod
-    def of_log(spelled: str) -> FilePath:
-        """Read a path as it stands in the log: a URI, percent-encoded.
+    def of_log(raw: str) -> FilePath:
+        """Read a path as in the log: a URI, percent-encoded.
 
         >>> FilePath.of_log("k/a%20b.parquet").text, FilePath.of_log("file:///x/100%25.parquet").text
         ('k/a b.parquet', '/x/100%.parquet')
         """
-        found = _LOCAL.match(spelled)
-        return FilePath(unquote(spelled[found.end() :] if found else spelled))
+        prefix = _LOCAL.match(raw)
+        return FilePath(unquote(raw[prefix.end() :] if prefix else raw))
 
     @property
     def encoded(self) -> str:
-        """The path as we write it into a log, spelled like other writers spell it.
+        """The path as we write it into a log, encoded as by other writers.
 
         >>> FilePath("export (1) 50%.parquet").encoded, FilePath("T00:00.parquet").encoded
         ('export%20(1)%2050%25.parquet', 'T00%3A00.parquet')
@@ -74,7 +68,7 @@ class FilePath:
         >>> [FilePath(one).kind for one in ("a/../b", "a//b", "./a", "s3://b/../a", "http://h:80/a", "")]
         ['astray', 'astray', 'astray', 'astray', 'astray', 'astray']
         """
-        if any(mark in self.text for mark in _UNTOLD):
+        if any(mark in self.text for mark in _UNUSABLE):
             return "astray"
         if _ADDRESS.match(self.text):
             store = _STORE.match(self.text)
@@ -86,5 +80,5 @@ class FilePath:
 
 
 def _is_plain(path: str) -> bool:
-    """Tell whether every part of a path is a name."""
+    """Return whether every part of a path is a name."""
     return not {"", ".", ".."} & set(path.split("/"))

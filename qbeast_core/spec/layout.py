@@ -15,41 +15,31 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
-from qbeast_core.spec.block import MOST_ROWS
+from qbeast_core.spec.block import MAX_ROWS
 
+# The one version known here; a file with another is read without its layout.
 LAYOUT_VERSION: Final = 1
-"""The one version known here; a file with another is read without its layout."""
 
+# Physical column of data files, outside the table's schema: the high 16 bits of the row's weight. No column
+# of a table may be called so, in any case (format 7).
 WEIGHT_COLUMN: Final = "_qbeast_weight"
-"""Physical column of data files, outside the table's schema: the high 16 bits of the row's weight. No column of a
-table may be called so, in any case (format 7)."""
 
 _WHAT: Final = "a page layout tag"
-_MOST_TAIL_BYTES: Final = 1 << 30  # a reader holds it in memory
+_MAX_TAIL_BYTES: Final = 1 << 30  # a reader holds it in memory
 _OBJECT: Final = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLayout:
-    """How a file is cut into pages, and how its weights rise.
+    """How a file is cut into pages, and how its weights rise."""
 
-    Attributes
-    ----------
-    page_rows : int
-        Rows per page, at least 1; the last page may hold fewer.
-    tail_bytes : int
-        Length of the file's end that holds indexes and footer, at least 8.
-    weights : tuple of int
-        Per page, the high 16 bits (arithmetic shift) of its first row's weight, each in [-32768, 32767].
-    has_hidden_weights : bool
-        Whether the file's last column is `_qbeast_weight`, as it is but for tables that a JVM writes, too.
-    v : int
-        Version of the tag.
-    """
-
+    # The last page may hold fewer.
     page_rows: int
+    # The file's end, with page indexes and footer.
     tail_bytes: int
+    # Per page, the high 16 bits (arithmetic shift) of its first row's weight.
     weights: tuple[int, ...]
+    # Whether the file's last column is `_qbeast_weight`; not in tables that a JVM writes too.
     has_hidden_weights: bool = True
     v: Literal[1] = LAYOUT_VERSION
 
@@ -57,8 +47,8 @@ class PageLayout:
 class _Stored(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
-    rows: Annotated[int, Field(ge=1, le=MOST_ROWS)]
-    tail: Annotated[int, Field(ge=8, le=_MOST_TAIL_BYTES)]
+    rows: Annotated[int, Field(ge=1, le=MAX_ROWS)]
+    tail: Annotated[int, Field(ge=8, le=_MAX_TAIL_BYTES)]
     w: str
     hidden: bool = True
 

@@ -13,11 +13,11 @@ from qbeast_core.spec._base import SpecModel, read_text
 from qbeast_core.spec.transformation import EmptyTransformation, Transformation
 from qbeast_core.spec.transformer import EmptyTransformer, Transformer
 
+# The revision that owns every file without Qbeast tags.
 STAGING_REVISION_ID: Final = 0
-"""The revision that owns every file without Qbeast tags."""
 
+# Kinds that users write otherwise than the log.
 _SHORT: Final = {"hashing": "hash"}
-"""Kinds that users write otherwise than the log."""
 
 
 class Revision(SpecModel):
@@ -26,23 +26,6 @@ class Revision(SpecModel):
     Two revisions are equal if they write the same JSON. One that was read writes the very text it was read
     from, whatever the spelling of its numbers and the place of keys unknown here.
 
-    Attributes
-    ----------
-    revision_id : int
-        0 (staging) or more; ids grow by one.
-    timestamp_ms : int
-        When it was made, milliseconds since 1970 UTC.
-    table_id : str
-        Path or URI of the table.
-    desired_cube_size : int
-        Rows per cube, at least 1; a soft limit.
-    column_transformers : tuple of Transformer
-        One per indexed column, in order, at least one.
-    transformations : tuple of Transformation
-        As many as transformers, or none: a table without rows may have no space yet.
-
-    Examples
-    --------
     >>> revision = staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500)
     >>> Revision.from_json(revision.to_json()) == revision
     True
@@ -50,11 +33,15 @@ class Revision(SpecModel):
     ('x',)
     """
 
+    # 0 (staging) or more; ids grow by one.
     revision_id: Annotated[int, Field(alias="revisionID", ge=0)]
     timestamp_ms: Annotated[int, Field(alias="timestamp")]
+    # Path or URI of the table.
     table_id: Annotated[str, Field(alias="tableID")]
+    # Rows per cube, a soft limit.
     desired_cube_size: Annotated[int, Field(ge=1)]
     column_transformers: Annotated[tuple[Transformer, ...], Field(min_length=1)]
+    # As many as transformers, or none: a table without rows may have no space yet.
     transformations: tuple[Transformation, ...]
     _text: str | None = PrivateAttr(default=None)  # only where it differs from what the fields would write
 
@@ -125,9 +112,9 @@ class Revision(SpecModel):
 
     @model_validator(mode="after")
     def _one_transformation_per_column(self) -> Self:
-        columns, found = len(self.column_transformers), len(self.transformations)
-        if found not in (0, columns):
-            message = f"there must be as many transformations as columns ({columns}) or none, got {found}"
+        columns, spaces = len(self.column_transformers), len(self.transformations)
+        if spaces not in (0, columns):
+            message = f"there must be as many transformations as columns ({columns}) or none, got {spaces}"
             raise ValueError(message)
         if len(set(self.columns)) != columns:
             message = f"a column is indexed twice: {', '.join(self.columns)}"

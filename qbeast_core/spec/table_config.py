@@ -1,6 +1,6 @@
 """Qbeast's keys in a Delta table's ``configuration``; all other keys are kept as they are (format 2).
 
-A key that cannot be read costs what it would have told, never the table: `TableConfig.faults` names it.
+A key that cannot be read costs its value, never the table: `TableConfig.faults` names it.
 """
 
 from __future__ import annotations
@@ -26,44 +26,33 @@ BLOCKS_DIALECT: Final = "qbeast.blocksDialect"
 COLUMN_SPECS: Final = "qbeast.columnSpecs"
 HIGHEST_REVISION_ID: Final = "qbeast.highestRevisionID"
 
-MOST_REVISION_ID: Final = 10**9
-"""Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them."""
+# Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them.
+MAX_REVISION_ID: Final = 10**9
 
 T = TypeVar("T")
 
 _TEXTS: Final = TypeAdapter(tuple[str, ...])
-_MOST_DIGITS: Final = 18  # more is no id, and Python refuses to read very long ones
+_MAX_DIGITS: Final = 18  # more is not an id, and Python refuses to read very long ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableConfig:
-    """A table's ``configuration`` and what Qbeast's keys in it say; made by `from_configuration`.
+    """A table's ``configuration`` and the values of Qbeast's keys in it; made by `from_configuration`."""
 
-    Attributes
-    ----------
-    entries : Mapping of str to str
-        The whole configuration as it was read, in order; nothing is respelled or dropped.
-    last_revision_id : int or None
-        Id of the newest revision. Where its key cannot be read, or names a revision that cannot be, it is the newest
-        of those that can, if all of them index the same columns. None: not a Qbeast table, or no revision tells.
-    revisions : Mapping of int to Revision
-        By id, ascending; those that can be read.
-    dialect : {"documented", "qbeast-spark"} or None
-        What ``qbeast.blocksDialect`` says; None: no such key. The spelling of live tags goes before it.
-    column_specs : tuple of str or None
-        Column specs asked for at conversion, until the first real revision.
-    replicated_sets : Mapping of int to tuple of str
-        Per revision, the cubes with copied rows; layouts before 0.6.0 only. Empty where it cannot be read.
-    faults : Mapping of str to str
-        Keys of ours that cannot be read, or be true, and why; they are kept as they are.
-    """
-
+    # The whole configuration as it was read, in order.
     entries: Mapping[str, str]
+    # Id of the newest revision. If its key, or the revision that it names, cannot be read, the newest revision that
+    # can, provided that all of them index the same columns. None: not a Qbeast table, or no such revision.
     last_revision_id: int | None
+    # Those that can be read, by id, ascending.
     revisions: Mapping[int, Revision]
+    # Value of `qbeast.blocksDialect`; the dialect of live tags has precedence.
     dialect: BlocksDialect | None
+    # Column specs of a conversion, until the first real revision.
     column_specs: tuple[str, ...] | None
+    # Per revision, the cubes with copied rows (layouts before 0.6.0); empty if it cannot be read.
     replicated_sets: Mapping[int, tuple[str, ...]]
+    # Our keys that cannot be read or be true, and why; they are kept as they are.
     faults: Mapping[str, str]
 
     @classmethod
@@ -133,7 +122,7 @@ class TableConfig:
     def highest_revision_id(self) -> int:
         """The largest id that the table has, or had before an older version was restored; 0 if there is none."""
         had = _read_id(self.entries.get(HIGHEST_REVISION_ID, "")) or 0
-        return max((one for one in (had, *self.revision_ids) if one <= MOST_REVISION_ID), default=0)
+        return max((one for one in (had, *self.revision_ids) if one <= MAX_REVISION_ID), default=0)
 
     def with_revisions(self, revisions: Sequence[Revision]) -> Self:
         """Return the configuration with these added; the last of them, at least one, becomes the newest."""
@@ -174,9 +163,7 @@ class TableConfig:
         return left.with_entries({HIGHEST_REVISION_ID: str(highest)})
 
 
-def qbeast_spark_entries(
-    columns: Sequence[str], *, cube_size: int, column_stats: str | None = None
-) -> dict[str, str]:
+def qbeast_spark_entries(columns: Sequence[str], *, cube_size: int) -> dict[str, str]:
     """Return the keys that qbeast-spark 0.8 writes beside Qbeast's own, lower-case twins included.
 
     >>> qbeast_spark_entries(["x", "y"], cube_size=500)["columnsToIndex"]
@@ -184,8 +171,7 @@ def qbeast_spark_entries(
     """
     indexed, size = ",".join(columns), str(cube_size)
     entries = {"columnsToIndex": indexed, "cubeSize": size, "tableFormat": "delta"}
-    entries |= {"columnStats": column_stats or "", "columnstoindex": indexed, "cubesize": size}
-    return entries if column_stats is None else {**entries, "columnstats": column_stats}
+    return entries | {"columnStats": "", "columnstoindex": indexed, "cubesize": size}
 
 
 def _read(read: Callable[[str, str], T], key: str, text: str | None, faults: dict[str, str]) -> T | None:
@@ -207,7 +193,7 @@ def _read_revision(key: str, text: str) -> Revision:
 def _last_revision_id(
     configuration: Mapping[str, str], revisions: Mapping[int, Revision], faults: dict[str, str]
 ) -> int | None:
-    """Return the id of the newest revision; where it cannot be told, of the newest that speaks for all."""
+    """Return the id of the newest revision; if it is unknown, of the newest one if all index the same columns."""
     text = configuration.get(LAST_REVISION_ID)
     number = None if text is None else _read_id(text)
     if number in revisions or (text is None and not _numbered(configuration, REVISION_PREFIX)):
@@ -217,23 +203,23 @@ def _last_revision_id(
     faults[LAST_REVISION_ID] = (
         missing if text is None else str(invalid_metadata(LAST_REVISION_ID, text, [problem]))
     )
-    known = {one.columns for one in revisions.values()}
-    return max(revisions) if len(known) == 1 else None
+    column_lists = {one.columns for one in revisions.values()}
+    return max(revisions) if len(column_lists) == 1 else None
 
 
 def _read_highest(key: str, text: str) -> int:
     number = _read_id(text)
-    if number is None or number > MOST_REVISION_ID:
+    if number is None or number > MAX_REVISION_ID:
         raise invalid_metadata(key, text, ["no table comes to such an id"])
     return number
 
 
 def _read_dialect(key: str, text: str) -> BlocksDialect:
-    known: tuple[BlocksDialect, ...] = get_args(BlocksDialect)
-    for dialect in known:
+    dialects: tuple[BlocksDialect, ...] = get_args(BlocksDialect)
+    for dialect in dialects:
         if text == dialect:
             return dialect
-    raise invalid_metadata(key, text, [f"the dialects are {', '.join(known)}"])
+    raise invalid_metadata(key, text, [f"the dialects are {', '.join(dialects)}"])
 
 
 def _read_specs(key: str, text: str, *, indexed: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -250,16 +236,16 @@ def _read_specs(key: str, text: str, *, indexed: tuple[str, ...] | None) -> tupl
 
 def _numbered(configuration: Mapping[str, str], prefix: str) -> list[tuple[int, str, str]]:
     """Return (id, key, text) of the keys ``<prefix><id>``; keys with another ending are not ours."""
-    found: list[tuple[int, str, str]] = []
+    numbered: list[tuple[int, str, str]] = []
     for key, text in configuration.items():
         number = _read_id(key.removeprefix(prefix)) if key.startswith(prefix) else None
         if number is not None and key == f"{prefix}{number}":
-            found.append((number, key, text))
-    return found
+            numbered.append((number, key, text))
+    return numbered
 
 
 def _read_id(text: str) -> int | None:
-    plain = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    plain = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
     return int(text) if plain else None
 
 

@@ -17,14 +17,14 @@ _LARGEST_FLOAT32: Final = 3.4028234663852886e38
 
 
 class _Stored(SpecModel):
-    """What can be asked of every transformation."""
+    """Properties of every transformation."""
 
+    # Whether rows can be indexed in it.
     is_space: ClassVar[bool] = True
-    """Whether rows can be indexed in it."""
 
     @property
     def knots(self) -> tuple[Number, ...] | tuple[str, ...]:
-        """The values at coordinates from 0 to 1 in equal steps; none where no value can be told from a coordinate."""
+        """The values at coordinates from 0 to 1 in equal steps; none if a coordinate does not give a value."""
         return ()
 
     @property
@@ -55,12 +55,12 @@ class LinearTransformation(_Stored):
 
     @property
     def knots(self) -> tuple[Number, ...]:
-        """What stands at coordinates in equal steps."""
+        """The values at coordinates in equal steps."""
         return self.min_number, self.max_number
 
     @property
     def limits(self) -> tuple[Number, Number]:
-        """What needs no other space."""
+        """The least and the greatest value that need no other space."""
         low, high = (typed_number(end, self.ordered_data_type) for end in self.knots)
         return low, high
 
@@ -88,7 +88,7 @@ class IdentityTransformation(_Stored):
 
     @property
     def limits(self) -> tuple[Number, ...]:
-        """What needs no other space."""
+        """The least and the greatest value that need no other space."""
         value = self.identity_value
         return () if value is None else (typed_number(value, self.ordered_data_type),) * 2
 
@@ -113,7 +113,7 @@ class CDFNumericQuantilesTransformation(_Stored):
 
     @property
     def knots(self) -> tuple[float, ...]:
-        """What stands at coordinates in equal steps."""
+        """The values at coordinates in equal steps."""
         return self.quantiles
 
     @model_validator(mode="after")
@@ -139,7 +139,7 @@ class CDFStringQuantilesTransformation(_Stored):
 
     @property
     def knots(self) -> tuple[str, ...]:
-        """What stands at coordinates in equal steps."""
+        """The values at coordinates in equal steps."""
         return self.quantiles
 
 
@@ -162,7 +162,7 @@ class StringHistogramTransformation(_Stored):
 
     @property
     def knots(self) -> tuple[str, ...]:
-        """What stands at coordinates in equal steps."""
+        """The values at coordinates in equal steps."""
         return self.histogram
 
 
@@ -181,7 +181,7 @@ class IdentityToZeroTransformation(_Stored):
 
     @property
     def limits(self) -> tuple[Number | str, ...]:
-        """What needs no other space."""
+        """The least and the greatest value that need no other space."""
         return () if self.identity_value is None else (self.identity_value,) * 2
 
 
@@ -198,21 +198,22 @@ class NullToZeroTransformation(_Stored):
 
     @property
     def limits(self) -> tuple[()]:
-        """What needs no other space."""
+        """The least and the greatest value that need no other space."""
         return ()
 
 
+# Of columns seen with one value, or with none.
 OneValueTransformation: TypeAlias = (
     IdentityTransformation | IdentityToZeroTransformation | NullToZeroTransformation
 )
-"""Of columns seen with one value, or with none."""
 
+# By ranks among quantiles that are drawn anew when the data outgrows them.
 QuantilesTransformation: TypeAlias = CDFNumericQuantilesTransformation | CDFStringQuantilesTransformation
-"""By ranks among quantiles that are drawn anew when the data outgrows them."""
 
+# By ranks among texts.
 TextTransformation: TypeAlias = CDFStringQuantilesTransformation | StringHistogramTransformation
-"""By ranks among texts."""
 
+# Any stored transformation, with its `className` as discriminator.
 Transformation: TypeAlias = Annotated[
     LinearTransformation
     | IdentityTransformation
@@ -225,7 +226,6 @@ Transformation: TypeAlias = Annotated[
     | NullToZeroTransformation,
     Field(discriminator="class_name"),
 ]
-"""Any stored transformation, told apart by its ``className``."""
 
 
 def linear_transformation(

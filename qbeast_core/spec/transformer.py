@@ -1,4 +1,4 @@
-"""Column transformers: what the user asked for, one class per class of the JVM (format 3 and 4)."""
+"""Column transformers: the request of the user, one class per class of the JVM (format 3 and 4)."""
 
 from __future__ import annotations
 
@@ -86,6 +86,7 @@ class EmptyTransformer(SpecModel):
     column_name: str
 
 
+# Any stored transformer, with its `className` as discriminator; all have `kind`, `column_name`, `data_type`.
 Transformer: TypeAlias = Annotated[
     LinearTransformer
     | HashTransformer
@@ -95,7 +96,6 @@ Transformer: TypeAlias = Annotated[
     | EmptyTransformer,
     Field(discriminator="class_name"),
 ]
-"""Any stored transformer, told apart by its ``className``; all have `kind`, `column_name`, `data_type`."""
 
 _NOT_HASHED: Final = ("DateDataType", "TimestampDataType")
 

@@ -813,7 +813,7 @@ class Table:
 
     @shows_progress("repairing")
     def repair(self, *, dry_run: bool = False, progress: ProgressLike = None) -> RepairResult:
-        """Mend what can be mended without touching a row: in one commit, of the log alone.
+        """Repair faults in the log, in one commit; data files are not rewritten.
 
         The newest version is checked, log and data. Files whose tags are wrong lose them and become staging: they
         are read whole, and `optimize` indexes them again. Where pages alone are wrong, only the page layout goes;
@@ -849,7 +849,7 @@ class Table:
         >>> import polars as pl, qbeast
         >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
         >>> qbeast.open_table("ids").repair(dry_run=True)
-        Repair, version 0: 0 file(s) would be mended
+        Repair, version 0: 0 file(s) would be repaired
         """
         from qbeast_core.table.check.repair import repair_table
 

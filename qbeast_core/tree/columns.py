@@ -12,7 +12,7 @@ import pyarrow as pa
 from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.space.arrays import BoolArray, I32Array
 from qbeast_core.space.columns import IndexColumn, NumberColumn, NumberKind, StringColumn
-from qbeast_core.space.spark_hash import spark_hash
+from qbeast_core.space.hashes.spark_hash import spark_hash
 from qbeast_core.spec.data_type import DataType
 from qbeast_core.tree.parallel import map_chunks
 

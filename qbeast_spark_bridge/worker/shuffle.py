@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.spark_hash import spark_hash
+from qbeast_core.space.hashes.spark_hash import spark_hash
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_spark_bridge.worker.transport import (
     BUFFER_BYTES,

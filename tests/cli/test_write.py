@@ -183,7 +183,7 @@ def test_options_reach_the_library(tmp_path: Path) -> None:
     run("write", "-", table, *options, given=given)
     again = said("append", "-", table, "--format", "csv", "--txn", "job:3", given=given)
     opened = qbeast.open_table(table)
-    assert (again["written"], opened.version, opened.cube_size) == (False, 0, 123)
+    assert (again["committed"], opened.version, opened.cube_size) == (False, 0, 123)
     assert opened.history()["metadata"][0]["why"] == "because"
     assert opened.blocks()["cube"].n_unique() < 2000
     space = opened.revisions[-1].transformations[0]
@@ -192,7 +192,7 @@ def test_options_reach_the_library(tmp_path: Path) -> None:
 
 def test_modes_are_those_of_the_library(mine: Path, tmp_path: Path) -> None:
     ROWS.head(7).write_parquet(tmp_path / "seven.parquet")
-    assert said("write", tmp_path / "seven.parquet", mine, "--mode", "ignore")["written"] is False
+    assert said("write", tmp_path / "seven.parquet", mine, "--mode", "ignore")["committed"] is False
     assert "append" in complaint("write", tmp_path / "seven.parquet", mine, "-c", "id", code=5)
     assert said("write", tmp_path / "seven.parquet", mine, "-c", "brand", "--mode", "overwrite")["rows"] == 7
     assert qbeast.open_table(mine).indexed_columns == ("brand",)
@@ -227,14 +227,13 @@ def test_a_dry_run_says_what_the_write_then_does(mine: Path, tmp_path: Path) -> 
             "version",
             "dry_run",
             "committed",
-            "written",
             "bytes",
             "bytes_added",
             "attempts",
         }
         assert len(shared) >= 8
         assert {key: planned[key] for key in shared} == {key: done[key] for key in shared}
-        assert (planned["version"], planned["dry_run"], planned["written"]) == (
+        assert (planned["version"], planned["dry_run"], planned["committed"]) == (
             done["version"] - 1,
             True,
             False,
@@ -252,7 +251,7 @@ def test_warnings_are_lines_on_the_standard_error(tmp_path: Path) -> None:
     result = run("write", tmp_path / "rows.parquet", tmp_path / "t", "-c", "a", "--json")
     assert result.stderr.startswith("warning: rows with equal values")
     assert result.stderr.count("\n") == 1
-    assert json.loads(result.stdout)["written"] is True
+    assert json.loads(result.stdout)["committed"] is True
 
 
 BAD_SOURCES: list[tuple[str, bytes, list[str], str]] = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.columns import NumberColumn
-from qbeast_core.space.number_text import number_text
+from qbeast_core.space.hashes.number_text import number_text
 from qbeast_core.space.numbers import number_values
 from tests.space.carriers import numbers
 

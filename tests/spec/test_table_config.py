@@ -16,7 +16,6 @@ from qbeast_core.spec.table_config import (
     LAST_REVISION_ID,
     REPLICATED_SET_PREFIX,
     TableConfig,
-    qbeast_spark_entries,
 )
 
 STAGING = staging_revision(["x"], timestamp_ms=1, table_id="/t", cube_size=5)
@@ -169,9 +168,3 @@ def test_column_specs_of_other_columns_are_not_believed(specs: str) -> None:
     read = TableConfig.from_configuration(config(0).to_configuration() | {COLUMN_SPECS: specs})
     assert read.column_specs is None
     assert list(read.faults) == [COLUMN_SPECS]
-
-
-def test_statistics_have_a_twin_only_if_given():
-    assert "columnstats" not in qbeast_spark_entries(["x"], cube_size=5)
-    given_stats = qbeast_spark_entries(["x"], cube_size=5, column_stats='{"x_min":1}')
-    assert given_stats["columnstats"] == given_stats["columnStats"] == '{"x_min":1}'

@@ -16,7 +16,9 @@ from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.table.check.copies import copy_faults, revisions_with_copies
 from qbeast_core.table.check.faults import CheckReport, Fault, fault_frame
 from qbeast_core.table.check.log import check_log, read_layout
-from qbeast_core.table.check.rows import CheckFiles, FileCheck, Placement, check_file, stored_size
+from qbeast_core.table.check.placement import Placement
+from qbeast_core.table.check.rows import CheckFiles, FileCheck, check_file
+from qbeast_core.table.data.footers import stored_size
 from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
@@ -35,12 +37,12 @@ def check_table(
 ) -> CheckReport:
     """Check the version that a reader shows; see `Table.check`."""
     snapshot = reader.snapshot
-    found, frames, notes = check_log(reader.index_state)
-    faults, rows = _presence(snapshot), _rows(snapshot, found)
+    live, frames, notes = check_log(reader.index_state)
+    faults, rows = _presence(snapshot), _rows(snapshot, live)
     if data:
         faults += [
-            *_contents(snapshot, found, rows, progress, engine),
-            *_copies(snapshot, found),
+            *_contents(snapshot, live, rows, progress, engine),
+            *_copies(snapshot, live),
             *_vectors(reader),
         ]
     else:
@@ -50,7 +52,7 @@ def check_table(
         version=snapshot.version,
         data=data,
         files=snapshot.files.height,
-        blocks=found.blocks.height,
+        blocks=live.blocks.height,
         rows=rows,
         faults=_in_order(pl.concat([*frames, fault_frame(faults)]), snapshot),
         notes=tuple(notes),
@@ -66,17 +68,17 @@ def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
     return faults.sort(place, "code", "row", maintain_order=True)
 
 
-def _rows(snapshot: Snapshot, found: LiveBlocks) -> int:
-    """Count rows as the log tells them, by statistics or else by blocks."""
+def _rows(snapshot: Snapshot, live: LiveBlocks) -> int:
+    """Count rows by the statistics in the log, or else by blocks."""
     silent = snapshot.files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"), "num_records"
     ).filter(pl.col("num_records").is_null())
-    blocks = found.blocks.filter(pl.col("file").is_in(silent["file"].implode()))
+    blocks = live.blocks.filter(pl.col("file").is_in(silent["file"].implode()))
     return int(snapshot.files["num_records"].fill_null(0).sum()) + int(blocks["rows"].sum())
 
 
 def _presence(snapshot: Snapshot) -> list[Fault]:
-    """Compare the files that are there with those that should be."""
+    """Check that the files exist and have the size in the log."""
     store, faults = snapshot.source.store, list[Fault]()
     paths = snapshot.data_paths
     with ThreadPoolExecutor(_REMOTE_LOOKS if store.local_root is None else 1) as pool:
@@ -88,16 +90,14 @@ def _presence(snapshot: Snapshot) -> list[Fault]:
         if refused is not None:
             faults.append(about("file-outside", refused))
         elif size is None:
-            faults.append(
-                about("file-missing", "the log names it, and it is not there: its rows cannot be read")
-            )
+            faults.append(about("file-missing", "it does not exist: its rows cannot be read"))
         elif size != logged:
             faults.append(about("file-size", f"it has {size:,} bytes, the log says {logged:,}"))
     return faults
 
 
 def _refusal(store: Store, path: str) -> str | None:
-    """Say why a file is not opened; None: it may be."""
+    """Return why a file must not be opened; None if it may."""
     try:
         store.locate(path)
     except UnsupportedTableError as error:
@@ -107,14 +107,14 @@ def _refusal(store: Store, path: str) -> str | None:
 
 def _contents(
     snapshot: Snapshot,
-    found: LiveBlocks,
+    live: LiveBlocks,
     rows: int,
     progress: ProgressCallback | None,
     engine: Engine | None,
 ) -> list[Fault]:
     """Read every file, a few at a time."""
     store, options = snapshot.source.store, dict(snapshot.storage_options)
-    jobs, faults = _jobs(snapshot, found), list[Fault]()
+    jobs, faults = _jobs(snapshot, live), list[Fault]()
     if engine is not None:
         call = CheckFiles(store.uri, options, store.allow_absolute_paths)
         faults = [fault for some in engine.map(call, jobs, at_once=1) for fault in some]
@@ -123,20 +123,20 @@ def _contents(
         return faults
     with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
         # In the order of the files, whichever is done first; an error leaves the rest undone.
-        for done, found_here in enumerate(
+        for done, of_file in enumerate(
             pool.map(partial(check_file, store, storage_options=options), jobs), start=1
         ):
-            faults += found_here
+            faults += of_file
             if progress is not None:
                 progress(Progress("read", done, len(jobs), rows))
     return faults
 
 
-def _jobs(snapshot: Snapshot, found: LiveBlocks) -> list[FileCheck]:
+def _jobs(snapshot: Snapshot, live: LiveBlocks) -> list[FileCheck]:
     latest = snapshot.config.latest
     indexed = () if latest is None or lost_columns(latest.columns, snapshot.schema) else latest.columns
     columns = ["file", "cube", "min_weight", "max_weight", "rows", "legacy"]
-    blocks = found.blocks.select(columns).partition_by("file", as_dict=True, include_key=False)
+    blocks = live.blocks.select(columns).partition_by("file", as_dict=True, include_key=False)
     reserved = taken_name(snapshot.schema_json) is not None
     revisions, jobs = snapshot.config.revisions, list[FileCheck]()
     for number, path in enumerate(snapshot.data_paths):
@@ -164,12 +164,12 @@ def _jobs(snapshot: Snapshot, found: LiveBlocks) -> list[FileCheck]:
     return jobs
 
 
-def _copies(snapshot: Snapshot, found: LiveBlocks) -> list[Fault]:
-    if not revisions_with_copies(found.blocks):
+def _copies(snapshot: Snapshot, live: LiveBlocks) -> list[Fault]:
+    if not revisions_with_copies(live.blocks):
         return []
     paths = pl.DataFrame({"path": pl.Series(snapshot.data_paths, dtype=pl.String)})
     numbered = paths.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("file"))
-    blocks = found.blocks.join(numbered, on="file", how="left", maintain_order="left")
+    blocks = live.blocks.join(numbered, on="file", how="left", maintain_order="left")
     store, options = snapshot.source.store, dict(snapshot.storage_options)
     refused = [path for path in snapshot.data_paths if _refusal(store, path) is not None]
     readable = blocks.filter(~pl.col("path").is_in(refused))
@@ -181,7 +181,7 @@ def _copies(snapshot: Snapshot, found: LiveBlocks) -> list[Fault]:
 
 
 def _vectors(reader: Reader) -> list[Fault]:
-    """Find out whether the rows that deletion vectors hide are known."""
+    """Check that deletion vectors can be read and hide rows that exist."""
     try:
         hidden = reader.deleted_rows
     except QbeastError as error:

@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.io.store import Store
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.table.check.faults import Fault
-from qbeast_core.table.check.rows import stored_size
+from qbeast_core.table.data.footers import stored_size
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS, whole_batches
 
@@ -35,9 +35,9 @@ def copy_faults(
     single = whole.filter(~pl.col("replicated"))
     own = {path: _hashes(store, path, schema, options) for path in single["path"]}
     faults = list(_doubled({path: own[path] for path in single.filter("legacy")["path"]}, revision))
-    known = np.unique(np.concatenate([np.zeros(0, np.uint64), *own.values()]))
+    originals = np.unique(np.concatenate([np.zeros(0, np.uint64), *own.values()]))
     for path in whole.filter("replicated")["path"]:
-        alone = ~np.isin(_hashes(store, path, schema, options), known)
+        alone = ~np.isin(_hashes(store, path, schema, options), originals)
         if alone.any():
             message = (
                 f"{int(alone.sum()):,} row(s) marked as copies are in no other file: no read returns them"
@@ -60,7 +60,7 @@ def _doubled(own: dict[str, U64Array], revision: int) -> Iterator[Fault]:
         if repeated.any():
             message = (
                 f"{int(repeated.sum()):,} of its {len(mine):,} rows stand in another file of the revision too: "
-                "either the data repeats itself, or a bug of a writer before 0.6.0 left copies that no tag tells of"
+                "either the data repeats itself, or a bug of a writer before 0.6.0 left copies without a tag"
             )
             yield Fault("rows-doubled", message, int(at[repeated].min()), path=path, revision=revision)
 

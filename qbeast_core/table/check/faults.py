@@ -1,4 +1,4 @@
-"""The faults that a check can find: their codes, how grave each is, and the frame they are listed in."""
+"""The faults that a check can find: codes, severity, and the frame that lists them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Code: TypeAlias = Literal[
     "weight-order",
 ]
 
-# Reads are right, but dearer, or it is unclear; of all others some reader may return wrong rows, or fail.
+# Reads are right but slower, or the cause is unclear; with all others some reader may return wrong rows or fail.
 _WARNINGS: Final[frozenset[Code]] = frozenset(
     {
         "layout-unreadable",
@@ -112,15 +112,15 @@ def fault_frame(faults: Iterable[Fault]) -> pl.DataFrame:
     >>> fault_frame([Fault(code="file-missing", message="gone", path="a.parquet")]).row(0)[:3]
     ('file-missing', 'error', 'a.parquet')
     """
-    found = list(faults)
-    if not found:
+    listed = list(faults)
+    if not listed:
         return _NO_FAULTS
-    columns = {name: [getattr(fault, name) for fault in found] for name in FAULT_SCHEMA}
+    columns = {name: [getattr(fault, name) for fault in listed] for name in FAULT_SCHEMA}
     return pl.DataFrame(columns, schema=FAULT_SCHEMA)
 
 
 def faults_at(code: Code, places: pl.DataFrame, message: pl.Expr | str) -> pl.DataFrame:
-    """Give a fault for every row of a frame."""
+    """Return a fault for every row of a frame."""
     if places.is_empty():
         return _NO_FAULTS
     text = pl.lit(message) if isinstance(message, str) else message
@@ -144,7 +144,7 @@ class CheckReport:
     version : int
         Its version.
     data : bool
-        Whether data files were read; else the log alone was looked at, and that files are there.
+        Whether data files were read; else only the log was checked, and that the files exist.
     files, blocks, rows : int
         What was checked: live files, blocks that could be read, rows by the log.
     faults : polars.DataFrame
@@ -153,7 +153,7 @@ class CheckReport:
         block, `row_group` and `row` (the first one concerned, from 0 in its file), `message`; null where it does
         not apply.
     notes : tuple of str
-        What is no fault and worth knowing: staged files, what was left out and why.
+        Facts that are not faults: staged files, and checks that were skipped.
     """
 
     uri: str

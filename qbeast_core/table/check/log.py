@@ -22,14 +22,14 @@ from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _UNUSABLE: Final[dict[str, tuple[Code, str]]] = {
-    "unreadable": ("tags-unreadable", "its blocks tag is no list of blocks"),
+    "unreadable": ("tags-unreadable", "its blocks tag is not a list of blocks"),
     "incomplete": ("tags-incomplete", "it names an index, but not both a revision and blocks"),
     "unknown revision": ("revision-unknown", "the table has no such revision"),
     "other types": (
         "revision-types",
         "its revision has no space, or indexed columns of other types than the table has now",
     ),
-    "no cube": ("cube-unreadable", "a block names a cube that is none"),
+    "no cube": ("cube-unreadable", "a block has an invalid cube"),
 }
 
 _NUMBER: Final = r"-?\d{1,10}"
@@ -54,7 +54,7 @@ _LOW_BITS = 16
 
 def check_log(state: IndexState) -> tuple[LiveBlocks, list[pl.DataFrame], list[str]]:
     """Check what the log says of a table."""
-    snapshot, found = state.snapshot, state.live
+    snapshot, live = state.snapshot, state.live
     revisions = snapshot.config.revisions
     files = snapshot.files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
@@ -63,17 +63,17 @@ def check_log(state: IndexState) -> tuple[LiveBlocks, list[pl.DataFrame], list[s
         pl.col("rules").eq("1").fill_null(value=False).alias("ours"),
     )
     places = files.select("file", "path", "num_records")
-    blocks = found.blocks.join(places, on="file", how="left", maintain_order="left")
+    blocks = live.blocks.join(places, on="file", how="left", maintain_order="left")
     faults = [
         _revision_faults(snapshot),
-        *_tag_faults(files, found),
+        *_tag_faults(files, live),
         *_count_faults(files, blocks),
         _spelling_faults(snapshot, files),
-        _layout_faults(files, found.blocks),
+        _layout_faults(files, live.blocks),
     ]
     whole = blocks["file"].n_unique() == files.height
     branches, notes = _branch_faults(blocks, revisions, whole=whole)
-    return found, [*faults, branches], [*_staging_notes(files, found), *notes]
+    return live, [*faults, branches], [*_staging_notes(files, live), *notes]
 
 
 def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
@@ -100,10 +100,10 @@ def _settings_fault(key: str, why: str) -> Fault:
     return Fault(code="settings-unreadable", message=f"{key}: {why}", revision=revision)
 
 
-def _tag_faults(files: pl.DataFrame, found: LiveBlocks) -> list[pl.DataFrame]:
-    if found.unplaced.is_empty():
+def _tag_faults(files: pl.DataFrame, live: LiveBlocks) -> list[pl.DataFrame]:
+    if live.unplaced.is_empty():
         return []
-    named = found.unplaced.join(files, on="file", how="left")
+    named = live.unplaced.join(files, on="file", how="left")
     return [
         faults_at(code, named.filter(pl.col("reason") == reason), f"{text}: the file is read whole")
         for reason, (code, text) in _UNUSABLE.items()
@@ -129,7 +129,7 @@ def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFram
         (pl.col("rows") == 0) & pl.col("ours"),
         (pl.col("min_weight") > pl.col("max_weight")) & ~pl.col("legacy"),
     )
-    counts = pl.format("its blocks hold {} rows, its statistics tell of {}", "rows", "num_records")
+    counts = pl.format("its blocks hold {} rows, its statistics count {}", "rows", "num_records")
     beside = "copies lie beside other rows, and which rows they are is not known: it cannot be read"
     ours = "the block is marked as a copy, which our files never hold: no read returns its rows"
     return [
@@ -138,7 +138,7 @@ def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFram
         faults_at("min-weight", turned, "the block's smallest weight is above its threshold"),
         faults_at("copies-misplaced", mixed, beside),
         faults_at("copies-misplaced", marked, ours),
-        faults_at("stats-missing", silent, "its statistics do not tell how many rows it has"),
+        faults_at("stats-missing", silent, "its statistics do not count its rows"),
     ]
 
 
@@ -149,22 +149,22 @@ def _parts(frame: pl.DataFrame, *conditions: pl.Expr) -> list[pl.DataFrame]:
 
 
 def _spelling_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
-    """Find files of ours whose blocks are spelled unlike the table's; a JVM fails on other keys."""
+    """Find files of ours whose blocks have another dialect than the table; a JVM fails on other keys."""
     texts = files.filter(pl.col("ours") & pl.col("blocks").is_not_null())
-    spelled: set[BlocksDialect] = {one for one in map(blocks_dialect, texts["blocks"]) if one is not None}
+    dialects: set[BlocksDialect] = {one for one in map(blocks_dialect, texts["blocks"]) if one is not None}
     dialect = snapshot.config.dialect
-    if len(spelled) == 1:
-        dialect = spelled.pop()
+    if len(dialects) == 1:
+        dialect = dialects.pop()
     elif dialect is None:
         dialect = "qbeast-spark"
     one = _OBJECTS[dialect]
     fits = pl.col("blocks").str.contains(rf"^\[(?:{one}(?:,{one})*)?\]$")
     wrong = texts.filter(~fits)
-    return faults_at("tags-spelling", wrong, f"its blocks are not spelled as dialect {dialect!r} has them")
+    return faults_at("tags-spelling", wrong, f"its blocks are not written in dialect {dialect!r}")
 
 
-def _staging_notes(files: pl.DataFrame, found: LiveBlocks) -> list[str]:
-    indexed = files["file"].is_in(found.blocks["file"].unique().implode())
+def _staging_notes(files: pl.DataFrame, live: LiveBlocks) -> list[str]:
+    indexed = files["file"].is_in(live.blocks["file"].unique().implode())
     bare = files.filter(~indexed)
     if not bare.height:
         return []
@@ -181,7 +181,7 @@ def _branch_faults(
     copies of rows are not looked at. Unless the `whole` table has blocks, a cube may be a leaf only because what lay
     below it is staged now, which is no fault.
     """
-    found, notes = [pl.DataFrame(schema=FAULT_SCHEMA)], list[str]()
+    frames, notes = [pl.DataFrame(schema=FAULT_SCHEMA)], list[str]()
     for number in blocks["revision"].unique().sort():
         mine = blocks.filter(pl.col("revision") == number)
         if mine["replicated"].any():
@@ -191,13 +191,13 @@ def _branch_faults(
         if not whole:
             faults = faults.filter(pl.col("code") != "leaf-threshold")
         if mine["ours"].all():
-            found.append(faults)
+            frames.append(faults)
         elif faults.height:
             notes.append(
                 f"revision {number}, written by others in part or whole, has {faults.height:,} block(s) out of the "
                 "order of weights: our reads are right, samples of the JVM may lack rows"
             )
-    return pl.concat(found), notes
+    return pl.concat(frames), notes
 
 
 def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
@@ -230,7 +230,7 @@ def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
 
 def _thresholds_above(cubes: pl.DataFrame, width: int) -> tuple[pl.DataFrame, pl.Series]:
     """Give the highest and the nearest threshold over each cube; and the cubes that lie over others."""
-    found = cubes.with_columns(
+    with_above = cubes.with_columns(
         highest=pl.lit(None, pl.Int64),
         nearest=pl.lit(None, pl.Int64),
         nearest_cube=pl.lit(None, pl.String),
@@ -240,9 +240,9 @@ def _thresholds_above(cubes: pl.DataFrame, width: int) -> tuple[pl.DataFrame, pl
     deepest = cubes["depth"].max()
     for level in range(deepest if isinstance(deepest, int) else 0):
         prefix = pl.when(pl.col("depth") > level).then(pl.col("cube").str.head(level * width))
-        found = found.with_columns(prefix.alias("above")).join(thresholds, on="above", how="left")
-        inner.append(found.filter(pl.col("threshold").is_not_null())["above"].unique().alias("cube"))
-        found = found.with_columns(
+        with_above = with_above.with_columns(prefix.alias("above")).join(thresholds, on="above", how="left")
+        inner.append(with_above.filter(pl.col("threshold").is_not_null())["above"].unique().alias("cube"))
+        with_above = with_above.with_columns(
             pl.max_horizontal("highest", "threshold").alias("highest"),
             pl.coalesce("threshold", "nearest").alias("nearest"),
             pl.when(pl.col("threshold").is_not_null())
@@ -250,7 +250,7 @@ def _thresholds_above(cubes: pl.DataFrame, width: int) -> tuple[pl.DataFrame, pl
             .otherwise("nearest_cube")
             .alias("nearest_cube"),
         ).drop("above", "threshold")
-    return found, pl.concat(inner)
+    return with_above, pl.concat(inner)
 
 
 def read_layout(text: str | None) -> PageLayout | None:
@@ -265,10 +265,10 @@ def _layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     """Find layouts that cannot be read, or that say other than the blocks do."""
     tagged = files.filter(pl.col("ours") & pl.col("layout").is_not_null())
     columns = ["file", "rows", "min_weight", "max_weight"]
-    held = blocks.filter("ours").select(columns).partition_by("file", as_dict=True, include_key=False)
+    blocks_of = blocks.filter("ours").select(columns).partition_by("file", as_dict=True, include_key=False)
     faults: list[Fault] = []
     for file in tagged.iter_rows(named=True):
-        mine = held.get((file["file"],))
+        mine = blocks_of.get((file["file"],))
         if mine is None or mine["rows"].sum() != file["num_records"]:
             continue  # a fault of the blocks; the layout counts for nothing there
         try:
@@ -290,13 +290,15 @@ def _layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
 def _disagreement(
     layout: PageLayout, rows: int, size: int, blocks: pl.DataFrame
 ) -> tuple[str, int | None] | None:
-    """Tell what of a layout cannot be, given the blocks of the file in order, and for which row of it."""
+    """Return how a layout contradicts the blocks of its file, in order, and the row; None if it does not."""
     needed = -(-rows // layout.page_rows)
     if len(layout.weights) != needed:
-        message = f"its layout tells of {len(layout.weights)} pages; {rows} rows make {needed} of {layout.page_rows}"
+        message = (
+            f"its layout has {len(layout.weights)} pages; {rows} rows make {needed} of {layout.page_rows}"
+        )
         return message, None
     if layout.tail_bytes >= size:
-        return f"its layout tells of a tail of {layout.tail_bytes} bytes in a file of {size}", None
+        return f"its layout has a tail of {layout.tail_bytes} bytes in a file of {size}", None
     first = np.arange(needed, dtype=np.int64) * layout.page_rows
     weights = np.asarray(layout.weights, np.int64)
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(blocks["rows"].to_numpy())])

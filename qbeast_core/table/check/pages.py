@@ -25,7 +25,7 @@ def check_pages(store: Store, path: str, size: int, layout: PageLayout) -> Itera
         return
     if (tail.page_rows, tail.pages) != (layout.page_rows, len(layout.weights)):
         message = (
-            f"it is cut into {tail.pages} pages of {tail.page_rows} rows; its layout tag tells of "
+            f"it is cut into {tail.pages} pages of {tail.page_rows} rows; its layout tag has "
             f"{len(layout.weights)} of {layout.page_rows}"
         )
         yield Fault("pages", message)

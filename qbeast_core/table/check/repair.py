@@ -1,71 +1,49 @@
-"""Mend what the log alone can mend: bad tags go, wrong sizes and statistics are set right; no row is touched."""
+"""Repair faults by new entries in the log alone: tags, sizes, statistics, settings; data files are not rewritten."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.log.actions import AddFile
+from qbeast_core.log.actions import AddFile, Metadata
+from qbeast_core.log.files.live_files import LastChange, retag
+from qbeast_core.log.files.replay import TAG_KEYS
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.log.repaired_settings import repaired_settings
 from qbeast_core.plain_text import in_lines
 from qbeast_core.results import Result
 from qbeast_core.runtime import ProgressCallback
-from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
+from qbeast_core.spec.block import BlocksDialect, respell_blocks
 from qbeast_core.spec.file_path import FilePath
+from qbeast_core.spec.revision import STAGING_REVISION_ID
+from qbeast_core.spec.table_config import BLOCKS_DIALECT, REVISION_PREFIX
 from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import FAULT_SCHEMA, Code
 from qbeast_core.table.check.log import check_log
-from qbeast_core.table.check.rows import stored_size
 from qbeast_core.table.commit.commit import commit
-from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
-
-_INDEX_TAGS: Final = frozenset(
-    {
-        "revision",
-        "blocks",
-        "state",
-        "cube",
-        "minWeight",
-        "maxWeight",
-        "elementCount",
-        "qbeast.keys",
-        "qbeast.layout",
-        "qbeast.rules",
-    }
-)
-
-_INDEX_COLUMNS: Final = (
-    *("revision", "blocks", "layout", "rules", "state", "cube"),
-    *("min_weight", "max_weight", "element_count"),
-)
 
 _ORDER: Final = ("weight-order", "threshold-order", "leaf-threshold")
 
 _SETTINGS: Final[Code] = "settings-unreadable"
 
-_SETTINGS_ROW: Final = (None, ["set settings"], [_SETTINGS])
-
 _TEXTS: Final = pl.List(pl.String())
 
 _REPAIRED: Final = pl.Schema({"path": pl.String(), "actions": _TEXTS, "codes": _TEXTS})
 
-# `drop index`: the file becomes staging, and optimize indexes it again. `drop layout`: it is read by row
-# groups. `set settings`: keys of the table that cannot be read go, and it goes on with the newest revision
-# that can. `spell blocks`: as the table's dialect has them. `set size`: to what it is. `set statistics`: to
-# its number of rows alone.
+# `drop index`: the file is staged, and optimize indexes it again. `drop layout`: it is read by row groups.
+# `set settings`: unreadable keys of the table are removed; it continues with the newest readable revision.
+# `spell blocks`: rewrite them in the table's dialect. `set size`: to the real bytes. `set statistics`: to the
+# number of rows alone.
 _Action: TypeAlias = Literal[
     "drop index", "drop layout", "set settings", "spell blocks", "set size", "set statistics"
 ]
@@ -93,20 +71,18 @@ _STATISTICS: Final[frozenset[Code]] = frozenset(
     {"rows-count", "stats-bounds", "stats-missing", "stats-nulls"}
 )
 
-_SPELLING: Final[frozenset[Code]] = frozenset({"tags-spelling"})
-
-# The faults that each action mends.
-_CURED: Final[Mapping[_Action, frozenset[Code]]] = {
-    "drop index": _INDEX | _LAYOUT | _SPELLING,
+# The faults that each action repairs.
+_REPAIRS: Final[Mapping[_Action, frozenset[Code]]] = {
+    "drop index": _INDEX | _LAYOUT | frozenset[Code]({"tags-spelling"}),
     "drop layout": _LAYOUT,
-    "spell blocks": _SPELLING,
+    "spell blocks": frozenset({"tags-spelling"}),
     "set size": frozenset({"file-size"}),
     "set statistics": _STATISTICS | frozenset[Code]({"blocks-count"}),
 }
 
 _LOST: Final[frozenset[Code]] = frozenset({"file-missing", "file-outside", "file-unreadable"})
 
-# What to do about faults that the log alone cannot mend.
+# Advice for the faults that the log alone cannot repair.
 _ADVICE: Final[Mapping[Code, str]] = {
     "copies-misplaced": "no reader can tell its rows apart: restore the table, or the file from where it came",
     "copy-alone": "restore an older version: the originals of these rows were lost",
@@ -132,10 +108,10 @@ _ADVICE: Final[Mapping[Code, str]] = {
 }
 
 _COPIES: Final = (
-    "it holds copies of rows, which must not come to light: upgrade the table with replicated='drop'"
+    "it holds copies of rows, which reads must not return: upgrade the table with replicated='drop'"
 )
 
-_UNREAD: Final = "the file cannot be read, so nothing of it is changed"
+_UNREAD: Final = "the file cannot be read, so it is left as it is"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -149,40 +125,23 @@ class RepairResult(Result):
     repaired_files : polars.DataFrame
         One row a file: `path` (decoded; null: the table itself), `actions` (``"drop index"``, ``"drop layout"``,
         ``"set settings"``, ``"spell blocks"``, ``"set size"``, ``"set statistics"``), `codes` of the faults that
-        this mends.
+        this repairs.
     remaining : polars.DataFrame
-        Faults that stay, as in `CheckReport.faults`, with `advice`.
+        Faults that remain, as in `CheckReport.faults`, with `advice`.
     """
 
     repaired_files: pl.DataFrame = field(repr=False)
     remaining: pl.DataFrame = field(repr=False)
 
-    also: ClassVar[tuple[str, ...]] = ("repaired", "mended", "left")
-
-    @property
-    def repaired(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
-
-    @property
-    def mended(self) -> pl.DataFrame:
-        """The older name of `repaired_files`."""
-        return self.repaired_files
-
-    @property
-    def left(self) -> pl.DataFrame:
-        """The older name of `remaining`."""
-        return self.remaining
-
     def __repr__(self) -> str:
         would = "would be " if self.dry_run else ""
         lines = [
-            f"Repair, version {self.version}: {self.repaired_files['path'].count():,} file(s) {would}mended"
+            f"Repair, version {self.version}: {self.repaired_files['path'].count():,} file(s) {would}repaired"
         ]
         for path, actions, codes in self.repaired_files.head(20).iter_rows():
             lines.append(f"  {path or 'the table'}: {', '.join(actions)} ({', '.join(codes)})")
         if self.remaining.height:
-            lines.append(f"  {self.remaining.height:,} fault(s) stay")
+            lines.append(f"  {self.remaining.height:,} fault(s) remain")
         for code, path, message, advice in (
             self.remaining.select("code", "path", "message", "advice").head(20).iter_rows()
         ):
@@ -193,171 +152,177 @@ class RepairResult(Result):
 def repair_table(
     reader: Reader, *, dry_run: bool, progress: ProgressCallback | None = None
 ) -> tuple[RepairResult, Snapshot | None]:
-    """Check a table and mend it; give also the version made, if it could be loaded. See `Table.repair`."""
+    """Check and repair a table; also return the new version if it could be loaded. See `Table.repair`."""
     snapshot = reader.snapshot
     if not dry_run:
         check_writable(
             snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files"
         )
-    mends, remaining = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
-    settings = repaired_settings(snapshot.metadata, dialect_of(snapshot))
-    remaining = pl.concat([remaining.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, mends)])
-    head = [] if settings is None else [_SETTINGS_ROW]
+    repairs, remaining = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
+    remaining = pl.concat([remaining.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, repairs)])
+    settings = _repaired_settings(snapshot)
+    rows: list[tuple[str | None, Sequence[str], Sequence[str]]] = []
     if settings is not None:
+        rows.append((None, ["set settings"], [_SETTINGS]))
         remaining = remaining.filter(pl.col("code") != _SETTINGS)
-    done, version, committed, newest = list(mends.values()), snapshot.version, False, None
-    if not dry_run and (mends or head):
-        repair = _Repair(mends, _truth(snapshot, mends))
+    done, version, committed, newest = list(repairs.values()), snapshot.version, False, None
+    if not dry_run and (repairs or settings is not None):
+        measured = _measured(snapshot, repairs)
+
+        def edit(add: AddFile, dialect: BlocksDialect) -> AddFile:
+            return _repaired(add, repairs.get(add.path), measured.get(add.path), dialect)
+
+        plan = LastChange(
+            lambda live, dialect: retag(live, lambda add, listed: edit(add, dialect) if listed else add)
+        )
         intent = WriteIntent(
-            mode="metadata", brings="files", metadata=settings, files=repair, operation="REPAIR"
+            mode="metadata", brings="files", metadata=settings, files=plan, operation="REPAIR"
         )
         outcome = commit(snapshot.source.store, snapshot, intent)
-        done = [mends[add.path] for add in repair.change.adds]
+        done = [repairs[add.path] for add in plan.change.adds]
         version, committed, newest = outcome.version, not outcome.already_applied, outcome.snapshot
-    rows = [(FilePath.of_log(one.path).text, sorted(one.actions), list(one.codes)) for one in done]
+    rows += [(FilePath.of_log(repair.path).text, sorted(repair.actions), repair.codes) for repair in done]
     result = RepairResult(
         version=version,
         committed=committed,
         dry_run=dry_run,
-        repaired_files=pl.DataFrame([*head, *rows], schema=_REPAIRED, orient="row"),
+        repaired_files=pl.DataFrame(rows, schema=_REPAIRED, orient="row"),
         remaining=remaining,
     )
     return result, newest
 
 
-def _order_after(snapshot: Snapshot, mends: Mapping[str, _Mend]) -> pl.DataFrame:
-    """Give the faults in the order of weights that are there once some files are staged."""
-    staged = [path for path, mend in mends.items() if "drop index" in mend.actions]
+def _order_after(snapshot: Snapshot, repairs: Mapping[str, FileRepair]) -> pl.DataFrame:
+    """Return the faults in the order of weights that remain once the repaired files are staged."""
+    staged = [path for path, repair in repairs.items() if "drop index" in repair.actions]
     gone = pl.col("path").is_in(staged)
-    files = snapshot.files.with_columns(
-        pl.when(~gone).then(pl.col(name)).alias(name) for name in _INDEX_COLUMNS
-    )
+    files = snapshot.files.with_columns(pl.when(~gone).then(pl.col(name)).alias(name) for name in TAG_KEYS)
     _, faults, _ = check_log(IndexState(replace(snapshot, files=files)))
     return pl.concat(faults).filter(pl.col("code").is_in(_ORDER)).with_columns(_usual_advice())
 
 
 def _usual_advice() -> pl.Expr:
-    advised = pl.col("code").replace_strict(dict(_ADVICE), default=None, return_dtype=pl.String)
-    return advised.alias("advice")
+    advice = pl.col("code").replace_strict(dict(_ADVICE), default=None, return_dtype=pl.String)
+    return advice.alias("advice")
 
 
-def _truth(snapshot: Snapshot, mends: Mapping[str, _Mend]) -> dict[str, tuple[int, int]]:
-    """Give bytes and rows, as they really are, of the files whose size or statistics are set."""
-    store, found = snapshot.source.store, dict[str, tuple[int, int]]()
+def _repaired_settings(snapshot: Snapshot) -> Metadata | None:
+    """Return the metadata without the settings that cannot be read; None if there is nothing to repair.
+
+    The table continues with the newest revision that can be read. If no revision gives the indexed columns,
+    nothing can be repaired.
+    """
+    config = snapshot.config
+    if not config.faults or (config.newest_fault is not None and config.last_revision_id is None):
+        return None
+    repaired = config.without_faults()
+    if BLOCKS_DIALECT in config.faults:
+        repaired = repaired.with_entries({BLOCKS_DIALECT: dialect_of(snapshot)})
+    staging = f"{REVISION_PREFIX}{STAGING_REVISION_ID}"
+    if staging in config.faults and repaired.latest is not None:
+        repaired = repaired.with_entries({staging: repaired.latest.staging().to_json()})
+    return snapshot.metadata.model_copy(update={"configuration": repaired.to_configuration()})
+
+
+def _measured(snapshot: Snapshot, repairs: Mapping[str, FileRepair]) -> dict[str, tuple[int, int]]:
+    """Return the real bytes and rows of the files whose size or statistics are set."""
+    store, sizes = snapshot.source.store, dict[str, tuple[int, int]]()
     decoded = dict(zip(snapshot.files["path"], snapshot.data_paths, strict=True))
-    for path, mend in mends.items():
-        if mend.actions & {"set size", "set statistics"}:
+    for path, repair in repairs.items():
+        if repair.actions & {"set size", "set statistics"}:
             size = stored_size(store, decoded[path]) or 0
-            with suppress(Unreadable):  # it was read a moment ago; now it is left alone
-                found[path] = size, read_footer(store, decoded[path], size).num_rows
-    return found
+            with suppress(Unreadable):  # the check just read it; now it is left alone
+                sizes[path] = size, read_footer(store, decoded[path], size).num_rows
+    return sizes
 
 
-class _Repair:
-    """What becomes of the files, and how it went the last time it was asked."""
-
-    def __init__(self, mends: Mapping[str, _Mend], truth: Mapping[str, tuple[int, int]]) -> None:
-        self._mends, self._truth = mends, truth
-        self.change = FileChange()
-
-    def __call__(self, live: LiveFiles, dialect: BlocksDialect) -> FileChange:
-        self.change = retag(live, lambda add, listed: self._edit(add, dialect) if listed else add)
-        return self.change
-
-    def _edit(self, add: AddFile, dialect: BlocksDialect) -> AddFile:
-        mend, tags = self._mends.get(add.path), dict(add.tags or {})
-        if mend is None or (tags.get("blocks"), tags.get("qbeast.layout"), add.size) != mend.told:
-            return add  # sound, or another writer changed it meanwhile
-        update: dict[str, Any] = {}
-        if "drop index" in mend.actions:
-            update["tags"] = {key: text for key, text in tags.items() if key not in _INDEX_TAGS} or None
-        else:
-            update["tags"] = _mended_tags(tags, mend, dialect)
-        size, rows = self._truth.get(add.path, (None, None))
-        if size is not None and "set size" in mend.actions:
-            update["size"] = size
-        if rows is not None and "set statistics" in mend.actions:
-            loose = {"tightBounds": False} if add.deletion_vector else {}
-            update["stats"] = orjson.dumps({"numRecords": rows} | loose).decode()
-        return add.model_copy(update=update)
-
-
-def _mended_tags(tags: dict[str, str | None], mend: _Mend, dialect: BlocksDialect) -> dict[str, str | None]:
-    if "drop layout" in mend.actions:
+def _repaired(
+    add: AddFile, repair: FileRepair | None, measured: tuple[int, int] | None, dialect: BlocksDialect
+) -> AddFile:
+    tags = dict(add.tags or {})
+    blocks = tags.get("blocks")
+    if repair is None or (blocks, tags.get("qbeast.layout"), add.size) != repair.logged:
+        return add  # sound, or another writer changed it meanwhile
+    if "drop index" in repair.actions:
+        tags = {key: text for key, text in tags.items() if key not in TAG_KEYS.values()}
+    if "drop layout" in repair.actions:
         tags.pop("qbeast.layout", None)
-    text = tags.get("blocks")
-    if "spell blocks" in mend.actions and text is not None:
-        try:
-            tags["blocks"] = dump_blocks(parse_blocks(text), dialect=dialect)
-        except InvalidMetadataError:
-            return tags  # it was read when it was checked
-    return tags
+    if "spell blocks" in repair.actions and blocks is not None:
+        tags["blocks"] = respell_blocks(blocks, dialect)
+    update: dict[str, Any] = {"tags": tags or None}
+    if measured is not None and "set size" in repair.actions:
+        update["size"] = measured[0]
+    if measured is not None and "set statistics" in repair.actions:
+        loose = {"tightBounds": False} if add.deletion_vector else {}
+        update["stats"] = orjson.dumps({"numRecords": measured[1]} | loose).decode()
+    return add.model_copy(update=update)
 
 
 @dataclass(frozen=True, slots=True)
-class _Mend:
-    """What is done about one file; `told` are blocks, layout and size in the log: a file that changed is left alone."""
+class FileRepair:
+    """The repair of one file."""
 
     path: str
     actions: frozenset[_Action]
-    codes: tuple[str, ...]
-    told: tuple[str | None, str | None, int]
+    codes: list[str]
+    # Blocks, layout and size in the log; a file that has others by now was changed and is left alone.
+    logged: tuple[str | None, str | None, int]
 
 
-def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> tuple[dict[str, _Mend], pl.DataFrame]:
-    """Decide what to do about the faults of a table."""
+def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> tuple[dict[str, FileRepair], pl.DataFrame]:
+    """Return the repair of each file, by its path in the log, and the faults that remain."""
     by_path = faults.filter(pl.col("path").is_not_null()).group_by("path").agg(pl.col("code").unique().sort())
-    codes = {path: frozenset(found) for path, found in by_path.iter_rows()}
-    mends: dict[str, _Mend] = {}
-    cured: list[tuple[str, str]] = []
+    codes = {path: frozenset(of_file) for path, of_file in by_path.iter_rows()}
+    repairs: dict[str, FileRepair] = {}
+    repaired: list[tuple[str, str]] = []
     advice: dict[str, str] = {}
     for record in files.select("path", "blocks", "layout", "size_bytes", "state", "rules").iter_rows(
         named=True
     ):
         path = FilePath.of_log(record["path"]).text
-        found = codes.get(path, frozenset())
-        if found & _LOST:
+        of_file = codes.get(path, frozenset())
+        if of_file & _LOST:
             advice[path] = _UNREAD
             continue
-        actions = _actions(found, holds_copies=_holds_copies(record))
-        if _spoils_index(found) and "drop index" not in actions:
+        actions = _actions(of_file, holds_copies=_holds_copies(record))
+        if _spoils_index(of_file) and "drop index" not in actions:
             advice[path] = _COPIES
         if actions:
-            done = sorted(found & frozenset().union(*(_CURED[action] for action in actions)))
-            told = (record["blocks"], record["layout"], record["size_bytes"])
-            mends[record["path"]] = _Mend(record["path"], actions, tuple(done), told)
-            cured += [(path, code) for code in done]
-    done_there = pl.DataFrame(cured, schema={"path": pl.String, "code": pl.String}, orient="row")
+            done = sorted(of_file & frozenset().union(*(_REPAIRS[action] for action in actions)))
+            logged = (record["blocks"], record["layout"], record["size_bytes"])
+            repairs[record["path"]] = FileRepair(record["path"], actions, done, logged)
+            repaired += [(path, code) for code in done]
+    done_there = pl.DataFrame(repaired, schema={"path": pl.String, "code": pl.String}, orient="row")
     rest = faults.join(done_there, on=["path", "code"], how="anti", maintain_order="left")
-    given = pl.col("path").replace_strict(advice, default=None, return_dtype=pl.String)
-    return mends, rest.select(*FAULT_SCHEMA, pl.coalesce(_usual_advice(), given).alias("advice"))
+    of_path = pl.col("path").replace_strict(advice, default=None, return_dtype=pl.String)
+    return repairs, rest.select(*FAULT_SCHEMA, pl.coalesce(_usual_advice(), of_path).alias("advice"))
 
 
-def _spoils_index(found: frozenset[str]) -> bool:
-    """Tell whether an index cannot be kept; where statistics alone are wrong, blocks disagree with them too."""
-    if "rows-count" in found and "block-rows" not in found:
-        found -= {"blocks-count"}
-    return bool(found & _INDEX)
+def _spoils_index(codes: frozenset[str]) -> bool:
+    """Return whether an index cannot be kept. If only statistics are wrong, blocks disagree with them too."""
+    if "rows-count" in codes and "block-rows" not in codes:
+        codes -= {"blocks-count"}
+    return bool(codes & _INDEX)
 
 
-def _actions(found: frozenset[str], *, holds_copies: bool) -> frozenset[_Action]:
+def _actions(codes: frozenset[str], *, holds_copies: bool) -> frozenset[_Action]:
     actions: set[_Action] = set()
-    spoiled = _spoils_index(found)
+    spoiled = _spoils_index(codes)
     if spoiled and not holds_copies:
         actions.add("drop index")
-    elif found & _LAYOUT:
+    elif codes & _LAYOUT:
         actions.add("drop layout")
-    if "tags-spelling" in found and not spoiled:
+    if "tags-spelling" in codes and not spoiled:
         actions.add("spell blocks")
-    if found & _STATISTICS:
+    if codes & _STATISTICS:
         actions.add("set statistics")
-    if "file-size" in found:
+    if "file-size" in codes:
         actions.add("set size")
     return frozenset(actions)
 
 
 def _holds_copies(record: Mapping[str, str | None]) -> bool:
-    """Tell whether rows of a file are copies that no read returns; our own files hold none."""
+    """Return whether a file has copies of rows that no read returns; our own files have none."""
     marked = record["state"] in {"REPLICATED", "ANNOUNCED"}
     text = (record["blocks"] or "").replace(" ", "")
     return record["rules"] != "1" and (marked or '"replicated":true' in text)

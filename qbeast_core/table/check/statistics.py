@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from qbeast_core.log.stats import Leaf, leaf_column, leaves_of
+from qbeast_core.log.files.stats import Leaf, leaf_column, leaves_of
 from qbeast_core.query.statistics import calendar_slack, known_text_high
 from qbeast_core.table.check.faults import Fault
 
@@ -18,28 +18,28 @@ _NOTHING: Final = pl.Struct([])
 
 
 def summaries_of(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
-    """Give what is asked of the values of a file: ``<i>.nulls``, and where it has an order min, max and NaN.
+    """Return the aggregates of a file: ``<i>.nulls`` of each leaf, and min, max and NaN of those with an order.
 
-    Every column is asked for something, so every page of the file is decoded.
+    Every column has one, so every page of the file is decoded.
     """
-    asked: list[pl.Expr] = [pl.len().cast(pl.Int64).alias("rows")]
+    summaries: list[pl.Expr] = [pl.len().cast(pl.Int64).alias("rows")]
     for i, (leaf, dtype) in enumerate(leaves_of(schema)):
         column = leaf_column(leaf)
-        asked.append(column.null_count().cast(pl.Int64).alias(f"{i}.nulls"))
+        summaries.append(column.null_count().cast(pl.Int64).alias(f"{i}.nulls"))
         if dtype.is_numeric() or dtype.is_temporal() or dtype == pl.String:
-            known = column.fill_nan(None) if dtype.is_float() else column
-            asked += [known.min().alias(f"{i}.min"), known.max().alias(f"{i}.max")]
+            values = column.fill_nan(None) if dtype.is_float() else column
+            summaries += [values.min().alias(f"{i}.min"), values.max().alias(f"{i}.max")]
         if dtype.is_float():
-            asked.append(column.is_nan().any().alias(f"{i}.nan"))
-    return asked
+            summaries.append(column.is_nan().any().alias(f"{i}.nan"))
+    return summaries
 
 
 def compare_statistics(
-    found: pl.DataFrame, file: pl.DataFrame, schema: Mapping[str, pl.DataType], *, ours: bool
+    values: pl.DataFrame, file: pl.DataFrame, schema: Mapping[str, pl.DataType], *, ours: bool
 ) -> Iterator[Fault]:
-    """Compare what the values are with what the log says."""
+    """Compare the values with the statistics in the log."""
     hidden_rows = bool(file["has_deletion_vector"][0])  # their statistics need not be exact
-    known = frozenset(found.columns)
+    names = frozenset(values.columns)
     null_counts, lows, highs = (_fields(file.get_column(side)) for side in ("null_count", "min", "max"))
     for i, (leaf, _) in enumerate(leaves_of(schema)):
         shown = ".".join(leaf)
@@ -48,20 +48,20 @@ def compare_statistics(
             nulls is not None
             and nulls[0] is not None
             and not hidden_rows
-            and nulls[0] != found[f"{i}.nulls"][0]
+            and nulls[0] != values[f"{i}.nulls"][0]
         ):
-            message = f"{shown!r} has {found[f'{i}.nulls'][0]:,} nulls, its statistics tell of {nulls[0]:,}"
+            message = f"{shown!r} has {values[f'{i}.nulls'][0]:,} nulls, its statistics count {nulls[0]:,}"
             yield Fault("stats-nulls", message)
-        if f"{i}.min" not in known:
+        if f"{i}.min" not in names:
             continue
         low, high = lows.get(leaf), highs.get(leaf)
-        above_nan = ours and f"{i}.nan" in known and found[f"{i}.nan"][0] is True
+        above_nan = ours and f"{i}.nan" in names and values[f"{i}.nan"][0] is True
         if above_nan and high is not None and high.is_not_nan().fill_null(value=False)[0]:
             message = f"{shown!r} holds NaN, which is above {high[0]}, its largest value by the statistics"
             yield Fault("stats-bounds", message)
         for bound, side in ((low, "min"), (high, "max")):
-            if bound is not None and not _encloses(bound, found[f"{i}.{side}"], side, ours=ours):
-                value = found.select(pl.col(f"{i}.{side}").cast(pl.String)).item()
+            if bound is not None and not _encloses(bound, values[f"{i}.{side}"], side, ours=ours):
+                value = values.select(pl.col(f"{i}.{side}").cast(pl.String)).item()
                 where = "below" if side == "min" else "above"
                 message = f"{shown!r} holds {value}, {where} the {side} of its statistics"
                 yield Fault("stats-bounds", message)
@@ -73,22 +73,22 @@ def _fields(column: pl.Series, leaf: Leaf = ()) -> dict[Leaf, pl.Series]:
         return {leaf: column}
     if column.dtype == _NOTHING:
         return {}
-    found: dict[Leaf, pl.Series] = {}
+    leaves: dict[Leaf, pl.Series] = {}
     for field in column.struct.unnest().get_columns():
-        found |= _fields(field, (*leaf, field.name))
-    return found
+        leaves |= _fields(field, (*leaf, field.name))
+    return leaves
 
 
 def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> bool:
-    """Tell whether a bound holds, as far as it is one; what is not known encloses everything."""
+    """Return whether a bound encloses a value; an unknown bound encloses every value."""
     # Most bounds are of these types, and a query takes longer than to compare two values.
     if bound.dtype == value.dtype and (value.dtype.is_integer() or (ours and value.dtype == pl.Date)):
-        logged_value, held_value = bound[0], value[0]
-        if logged_value is None or held_value is None:
+        logged_value, stored_value = bound[0], value[0]
+        if logged_value is None or stored_value is None:
             return True
-        return bool(logged_value <= held_value if side == "min" else logged_value >= held_value)
+        return bool(logged_value <= stored_value if side == "min" else logged_value >= stored_value)
     frame = pl.DataFrame({"bound": bound, "value": value})
-    logged, held = pl.col("bound"), pl.col("value")
+    logged, stored = pl.col("bound"), pl.col("value")
     dtype = value.dtype
     if isinstance(dtype, pl.Decimal):
         return (
@@ -103,7 +103,7 @@ def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> b
         # Others cut the fraction of a millisecond off, above as well.
         frame = frame.select(
             logged.dt.cast_time_unit("us").to_physical() + (999 if side == "max" and not ours else 0),
-            held.dt.cast_time_unit("us").to_physical(),
+            stored.dt.cast_time_unit("us").to_physical(),
         )
     elif dtype == pl.String and bound.dtype == pl.String and side == "max":
         frame = frame.with_columns(known_text_high(logged) + ("" if ours else _ABOVE_CUT_TEXT))

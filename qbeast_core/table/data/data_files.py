@@ -20,7 +20,7 @@ from qbeast_core.io.parquet_write import EncodedFile, encode_data_file
 from qbeast_core.io.store import Store
 from qbeast_core.io.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.stats import STATS_COLUMNS, file_stats, stats_columns
+from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
 from qbeast_core.runtime import Progress, ProgressCallback, new_id, now_ms
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.block import BlocksDialect

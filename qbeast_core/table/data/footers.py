@@ -8,8 +8,17 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.footer import MAGIC
 from qbeast_core.io.store import Store
+
+
+def stored_size(store: Store, path: str) -> int | None:
+    """Return the bytes of a data file; None if it does not exist or must not be opened."""
+    try:
+        return store.size(path)
+    except (FileNotFoundError, UnsupportedTableError):
+        return None
 
 
 def read_footer(store: Store, path: str, size: int) -> Any:

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.grown_files import joined
+from qbeast_core.log.files.grown_files import joined
 from qbeast_core.query.fitting import fits_schema
 from qbeast_core.query.live_blocks import LiveBlocks, characters_per_level, live_blocks
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys

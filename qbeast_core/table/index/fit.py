@@ -8,11 +8,11 @@ import polars as pl
 
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.thresholds import blocks_in_order
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.index.state import IndexState, new_blocks
+from qbeast_core.table.index.thresholds import blocks_in_order
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 

@@ -1,10 +1,10 @@
-"""Make a Delta table, or a folder of Parquet files, a table with an index to come; data stays in place (format 12)."""
+"""Convert a Delta table, or a folder of Parquet files, to a table that optimize indexes; files stay (format 12)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Final
 
 import orjson
 import polars as pl
@@ -52,22 +52,22 @@ class ConvertResult(Result):
     Attributes
     ----------
     version : int
-        Version of the table that knows its index; the present one when it knew it before, and after a dry run
-        (-1 where there is no table yet).
+        The version that names the columns to index; the present one if it did so before, or after a dry run
+        (-1 if there is no table yet).
     committed : bool
-        False when the table was one of qbeast's already, with the same columns, and after a dry run.
+        False if it was a qbeast table with the same columns already, and after a dry run.
     dry_run : bool
-        Whether this is only what would be done.
+        Whether the conversion is only planned.
     created_log : bool
-        Whether Parquet files became a Delta table first, or would.
+        Whether Parquet files became a Delta table first.
     files, bytes : int
-        Data files and their bytes, none of them touched.
+        Data files and their bytes; none is changed.
     rows : int or None
-        Rows in these files; None where their statistics do not say.
+        Rows in these files; None if their statistics do not count them.
     columns : tuple of str
         The columns to index.
     cube_size : int
-        Rows that a cube of the first revision will aim to hold.
+        Target rows per cube of the first revision.
     """
 
     created_log: bool
@@ -77,28 +77,24 @@ class ConvertResult(Result):
     columns: tuple[str, ...]
     cube_size: int
 
-    also: ClassVar[tuple[str, ...]] = ("converted",)
-
-    @property
-    def converted(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
-
 
 def convert(uri: str, options: WriteOptions, *, engine: Engine = MEMORY) -> ConvertResult:
-    """Convert a table; see `qbeast.convert_table` for what the options mean and what is raised."""
+    """Convert a table; see `qbeast.convert_table` for the options and errors."""
     check_options(options)
     specs = resolve_specs(options.columns, None)
     try:
         return _convert(uri, specs, options, engine)
-    except (CommitConflictError, TableExistsError):  # another writer was first: perhaps it did just this
+    except (
+        CommitConflictError,
+        TableExistsError,
+    ):  # another writer was first, perhaps with the same conversion
         return _convert(uri, specs, options, engine)
 
 
 def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engine: Engine) -> ConvertResult:
     store = open_store(uri, options.storage_options)
     uri = store.uri
-    refuse_unsafe_locking(store.uri, options.storage_options)
+    refuse_unsafe_locking(uri, options.storage_options)
     try:
         snapshot = load_snapshot(uri, storage_options=options.storage_options)
     except TableNotFoundError as error:
@@ -106,21 +102,19 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
             raise  # its checkpoints are Parquet files
         folder = find_parquet(store, error)
         return _convert_parquet(store, folder, specs, options, engine=engine)
+    counts: pl.Series = snapshot.files["num_records"]
+    rows = None if counts.null_count() else int(counts.sum())
+    sizes = snapshot.files["size_bytes"].to_list()
     if snapshot.config.latest is not None:
         _refuse_other_index(snapshot, specs, options)
-        return replace(_result(snapshot, committed=False, created_log=False), dry_run=options.dry_run)
+        return _result(snapshot.metadata, snapshot.version, sizes, rows, dry_run=options.dry_run)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="settings")
-    rows = _rows(snapshot)
     metadata = _indexed(
         snapshot.metadata, snapshot.schema, specs, options, uri=uri, rows=rows, now_ms=now_ms()
     )
-    if options.dry_run:
-        bytes_there = int(snapshot.files["size_bytes"].sum())
-        return _planned(
-            metadata, snapshot.version, files=snapshot.files.height, size_bytes=bytes_there, rows=rows
-        )
-    intent = WriteIntent(mode="metadata", brings="settings", metadata=metadata, **_told(options))
-    return _published(store, snapshot, intent, options)
+    planned = _result(metadata, snapshot.version, sizes, rows, dry_run=options.dry_run)
+    intent = WriteIntent(mode="metadata", brings="settings", metadata=metadata)
+    return _published(store, snapshot, intent, options, planned)
 
 
 def _convert_parquet(
@@ -138,43 +132,41 @@ def _convert_parquet(
     adds = tuple(engine.map(look, folder.paths, at_once=AT_ONCE))
     rows = sum(int(orjson.loads(file.stats or "{}")["numRecords"]) for file in adds)
     metadata = _indexed(plain, folder.schema, specs, options, uri=store.uri, rows=rows, now_ms=now)
-    if options.dry_run:
-        return _planned(metadata, -1, files=len(adds), size_bytes=sum(file.size for file in adds), rows=rows)
-    intent = WriteIntent(mode="create", adds=adds, metadata=metadata, **_told(options))
-    return _published(store, None, intent, options)
+    planned = _result(metadata, -1, [file.size for file in adds], rows, dry_run=options.dry_run)
+    intent = WriteIntent(mode="create", adds=adds, metadata=metadata)
+    return _published(store, None, intent, options, planned)
 
 
 def _published(
-    store: Store, snapshot: Snapshot | None, intent: WriteIntent, options: WriteOptions
+    store: Store,
+    snapshot: Snapshot | None,
+    intent: WriteIntent,
+    options: WriteOptions,
+    planned: ConvertResult,
 ) -> ConvertResult:
-    outcome = commit(store, snapshot, intent, storage_options=options.storage_options)
-    newest = outcome.snapshot or load_snapshot(store.uri, storage_options=options.storage_options)
-    done = _result(newest, committed=True, created_log=snapshot is None)
-    return replace(done, version=outcome.version)
-
-
-def _told(options: WriteOptions) -> dict[str, Any]:
-    """Return what the history says of every conversion."""
+    """Commit a conversion unless it is a dry run."""
+    if options.dry_run:
+        return planned
     columns = {"columnsToIndex": ",".join(column_texts(options.columns or ()))}
-    return {
-        "operation": "CONVERT",
-        "commit_info": {**options.commit_metadata, "operationParameters": columns},
-    }
+    info = {**options.commit_metadata, "operationParameters": columns}
+    intent = replace(intent, operation="CONVERT", commit_info=info)
+    outcome = commit(store, snapshot, intent, storage_options=options.storage_options)
+    return replace(planned, version=outcome.version, committed=True)
 
 
 def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:
-    """Raise where a table of qbeast's is to be converted into another one."""
+    """Raise if a qbeast table is indexed otherwise than requested."""
     config = snapshot.config
     latest = config.latest
-    known = config.column_specs or (latest.columns if latest is not None else ())
-    asked = [str(spec) for spec in specs] if config.column_specs else [spec.name for spec in specs]
-    if tuple(asked) != tuple(known):
+    indexed = config.column_specs or (latest.columns if latest is not None else ())
+    requested = [str(spec) for spec in specs] if config.column_specs else [spec.name for spec in specs]
+    if tuple(requested) != tuple(indexed):
         msg = Message(
-            f"{snapshot.uri!r} is a qbeast table already, indexed by {list(known)}, not by {asked}; nothing was "
+            f"{snapshot.uri!r} is a qbeast table already, indexed by {list(indexed)}, not by {requested}; nothing was "
             "changed. Only a write with ",
             *(argument(mode="overwrite"), " can index other columns."),
         )
-        raise InvalidColumnsError(msg, columns=asked)
+        raise InvalidColumnsError(msg, columns=requested)
     if options.dialect not in (None, config.dialect) and config.column_specs:
         msg = Message(
             f"{snapshot.uri!r} is a qbeast table already, in dialect {config.dialect!r}; nothing was changed. Use ",
@@ -198,7 +190,7 @@ def _indexed(
     rows: int | None,
     now_ms: int,
 ) -> Metadata:
-    """Return the metadata with revision 0, which owns what is not indexed yet."""
+    """Return the metadata with revision 0, which owns the files without an index."""
     _refuse_columns(schema, specs, options)
     size = options.cube_size or default_cube_size(rows or 0)
     dialect = options.dialect or _DEFAULT
@@ -214,35 +206,18 @@ def _indexed(
     return plain.model_copy(update={"configuration": config.to_configuration()})
 
 
-def _rows(snapshot: Snapshot) -> int | None:
-    counts: pl.Series = snapshot.files["num_records"]
-    return None if counts.null_count() else int(counts.sum())
-
-
-def _result(snapshot: Snapshot, *, committed: bool, created_log: bool) -> ConvertResult:
-    bytes_there = int(snapshot.files["size_bytes"].sum())
-    known = _planned(
-        snapshot.metadata,
-        snapshot.version,
-        files=snapshot.files.height,
-        size_bytes=bytes_there,
-        rows=_rows(snapshot),
-    )
-    return replace(known, committed=committed, dry_run=False, created_log=created_log)
-
-
-def _planned(
-    metadata: Metadata, version: int, *, files: int, size_bytes: int, rows: int | None
+def _result(
+    metadata: Metadata, version: int, sizes: Sequence[int], rows: int | None, *, dry_run: bool
 ) -> ConvertResult:
-    """Return what a conversion that is not carried out would make of these files."""
+    """Return the result of a conversion that is not committed, of files of these sizes in bytes."""
     latest = TableConfig.from_configuration(metadata.configuration).latest
     return ConvertResult(
         version=version,
         committed=False,
-        dry_run=True,
+        dry_run=dry_run,
         created_log=version < 0,
-        files=files,
-        bytes=size_bytes,
+        files=len(sizes),
+        bytes=sum(sizes),
         rows=rows,
         columns=() if latest is None else latest.columns,
         cube_size=0 if latest is None else latest.desired_cube_size,

@@ -1,23 +1,21 @@
-"""Spell the blocks of a table anew: other tags for the same files, in one commit (format 7)."""
+"""Switch the dialect of a table's block tags: new tags for the same files, in one commit (format 7)."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from qbeast_core.errors import (
     HiddenColumnWarning,
     InvalidColumnsError,
-    InvalidMetadataError,
-    refuse,
 )
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.files.live_files import LastChange, retag
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
-from qbeast_core.spec.block import BlocksDialect, dump_blocks, parse_blocks
+from qbeast_core.spec.block import BlocksDialect, respell_blocks
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.spec.transformation import (
@@ -26,15 +24,17 @@ from qbeast_core.spec.transformation import (
     IdentityTransformation,
 )
 from qbeast_core.spec.transformer import CDFNumericQuantilesTransformer, CDFStringQuantilesTransformer
-from qbeast_core.table.check.hidden_column import hidden_column_files, hidden_column_message
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.index.revision import check_columns
+from qbeast_core.table.maintenance.hidden_column import hidden_column_files, hidden_column_message
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.write.options import check_choice
 
-# Of qbeast-spark: what a table in its dialect has to be readable by. 0.8 is its unreleased main branch.
+# The release of qbeast-spark that has to read the table. 0.8 is its unreleased main branch.
 JvmRelease: TypeAlias = Literal["0.7", "0.8"]
 
+_OUTCOME: Final = "nothing was changed"
 _CALLER: Final = 4  # of Table.switch_dialect: past this module and table_admin.py
 _NEW_IN_0_8: Final = (
     CDFNumericQuantilesTransformation,
@@ -52,9 +52,9 @@ class DialectResult(Result):
     Attributes
     ----------
     version : int
-        The version in which every block is spelled as asked for.
+        The version in which every block has the requested dialect.
     committed : bool
-        False when that was so already.
+        False when every block had it already.
     retagged_files : int
         Files that got new tags.
     hidden_column_files : tuple of str
@@ -65,19 +65,13 @@ class DialectResult(Result):
     retagged_files: int
     hidden_column_files: tuple[str, ...] = ()
 
-    also: ClassVar[tuple[str, ...]] = ("switched",)
-
-    @property
-    def switched(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
-
 
 def switch_dialect(
     snapshot: Snapshot, dialect: BlocksDialect, *, jvm: JvmRelease
 ) -> tuple[DialectResult, CommitOutcome]:
-    """Spell the blocks anew; see `Table.switch_dialect` for what the options mean and what is raised."""
-    _refuse_unknown(dialect, jvm)
+    """Rewrite the block tags; see `Table.switch_dialect` for the options and errors."""
+    check_choice("dialect", dialect, get_args(BlocksDialect), _OUTCOME)
+    check_choice("jvm", jvm, get_args(JvmRelease), _OUTCOME)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files")
     latest = Reader(snapshot).latest
     entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
@@ -90,7 +84,7 @@ def switch_dialect(
             kinds = list(snapshot.config.column_specs or latest.columns)
         entries |= qbeast_spark_entries(kinds, cube_size=latest.desired_cube_size)
     configuration = snapshot.config.with_entries(entries).to_configuration()
-    plan = _Switch(dialect)
+    plan = LastChange(lambda live, _: retag(live, lambda add, _: _respelled(add, dialect)))
     intent = WriteIntent(
         mode="metadata",
         brings="files",
@@ -109,7 +103,7 @@ def switch_dialect(
 
 
 def _hidden_columns(snapshot: Snapshot, jvm: JvmRelease, dialect: BlocksDialect) -> tuple[str, ...]:
-    """Name the files that hold the hidden column, and warn of them where the JVM minds."""
+    """Return the files that hold the hidden column, and warn where the JVM fails on them."""
     if dialect != "qbeast-spark":
         return ()
     numbers = hidden_column_files(snapshot)
@@ -119,42 +113,18 @@ def _hidden_columns(snapshot: Snapshot, jvm: JvmRelease, dialect: BlocksDialect)
     return tuple(paths[number] for number in numbers)
 
 
-class _Switch:
-    """What becomes of the files, and how it went the last time it was asked."""
-
-    def __init__(self, dialect: BlocksDialect) -> None:
-        self._dialect: BlocksDialect = dialect
-        self.change = FileChange()
-
-    def __call__(self, live: LiveFiles, _: BlocksDialect) -> FileChange:
-        self.change = retag(live, lambda add, _: self._edit(add))
-        return self.change
-
-    def _edit(self, add: AddFile) -> AddFile:
-        tags = dict(add.tags or {})
-        text = tags.get("blocks")
-        if text is None:
-            return add
-        try:
-            spelled = dump_blocks(parse_blocks(text), dialect=self._dialect)
-        except InvalidMetadataError:
-            return add  # no reader relies on such tags
-        return add if spelled == text else add.model_copy(update={"tags": {**tags, "blocks": spelled}})
-
-
-_OUTCOME: Final = "nothing was changed"
-
-
-def _refuse_unknown(dialect: object, jvm: object) -> None:
-    if dialect not in ("documented", "qbeast-spark"):
-        what, known = 'must be "documented" or "qbeast-spark"', ("documented", "qbeast-spark")
-        refuse("dialect", what, _OUTCOME, given=dialect, known=known)
-    if jvm not in ("0.7", "0.8"):
-        refuse("jvm", 'must be "0.7" or "0.8"', _OUTCOME, given=jvm, known=("0.7", "0.8"))
+def _respelled(add: AddFile, dialect: BlocksDialect) -> AddFile:
+    tags = dict(add.tags or {})
+    text = tags.get("blocks")
+    return (
+        add
+        if text is None
+        else add.model_copy(update={"tags": tags | {"blocks": respell_blocks(text, dialect)}})
+    )
 
 
 def _refuse_new_transformations(snapshot: Snapshot) -> None:
-    """Raise where a revision holds what the released JVM fails to load."""
+    """Raise if a revision has a transformation that the released JVM fails to load."""
     for revision in snapshot.config.revisions.values():
         pairs = zip(revision.column_transformers, revision.transformations, strict=False)
         new = [

@@ -31,7 +31,7 @@ _RULE: Final = "delta.constraints."
 
 
 def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitOutcome:
-    """Set and unset properties; see `Table.set_properties` for which, and for what is raised."""
+    """Set and unset properties; see `Table.set_properties` for which, and for the errors."""
     if not isinstance(cast("object", properties), Mapping):
         refuse("properties", "must map names to texts, or to None to unset them", _OUTCOME, given=properties)
     for key, value in properties.items():
@@ -42,17 +42,19 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
             configuration.pop(key, None)
         else:
             configuration[key] = value
-    told = {key: "" if value is None else value for key, value in properties.items()}
+    parameters = {key: "" if value is None else value for key, value in properties.items()}
     changed = snapshot.metadata.model_copy(update={"configuration": configuration})
-    return publish_metadata(snapshot, changed, brings="settings", operation="SET TBLPROPERTIES", told=told)
+    return publish_metadata(
+        snapshot, changed, brings="settings", operation="SET TBLPROPERTIES", parameters=parameters
+    )
 
 
 def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema) -> CommitOutcome:
-    """Add columns; see `Table.add_columns` for which, and for what is raised."""
+    """Add columns; see `Table.add_columns` for which, and for the errors."""
     new = pl.DataFrame(schema=types_of(columns))
-    known = {name.lower(): name for name in snapshot.schema}
+    names = {name.lower(): name for name in snapshot.schema}
     problems = [
-        f"{name!r} is there as {known[name.lower()]!r}" for name in new.columns if name.lower() in known
+        f"{name!r} is there as {names[name.lower()]!r}" for name in new.columns if name.lower() in names
     ]
     problems += name_problems(new.schema)
     if problems:
@@ -61,14 +63,18 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema)
     schema = merged_schema(snapshot.schema_json, snapshot.schema, new)
     changed = snapshot.metadata.model_copy(update={"schema_string": schema})
     outcome = publish_metadata(
-        snapshot, changed, brings="columns", operation="ADD COLUMNS", told={"columns": ",".join(new.columns)}
+        snapshot,
+        changed,
+        brings="columns",
+        operation="ADD COLUMNS",
+        parameters={"columns": ",".join(new.columns)},
     )
     warn_of_added_columns(snapshot, new.schema)
     return outcome
 
 
 def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
-    """Read new types of columns, or refuse what are none."""
+    """Return new types of columns; raise on values that are not types."""
     if isinstance(columns, pa.Schema):
         fields = cast("pa.Schema", columns)
         return types_of(dict(zip(fields.names, fields.types, strict=True)))
@@ -79,7 +85,7 @@ def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
 
 
 def publish_metadata(
-    snapshot: Snapshot, metadata: Metadata, *, brings: Brings, operation: str, told: Mapping[str, Any]
+    snapshot: Snapshot, metadata: Metadata, *, brings: Brings, operation: str, parameters: Mapping[str, Any]
 ) -> CommitOutcome:
     """Commit other metadata; no commit is made where it is what the table has."""
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings=brings)
@@ -88,7 +94,7 @@ def publish_metadata(
         brings=brings,
         metadata=metadata,
         operation=operation,
-        commit_info={"operationParameters": dict(told)},
+        commit_info={"operationParameters": dict(parameters)},
     )
     return commit(snapshot.source.store, snapshot, intent)
 

@@ -21,8 +21,8 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.store import Store, map_files
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.files.stats import Leaf, file_stats, stats_columns
 from qbeast_core.log.schema import schema_to_delta
-from qbeast_core.log.stats import Leaf, file_stats, stats_columns
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
@@ -81,16 +81,16 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> ParquetFolder:
     if not paths:
         raise missing
     _refuse_folders(store, paths)
-    found = map_files(store, partial(_columns_of, store), paths)
+    columns_of = map_files(store, partial(_columns_of, store), paths)
     schema: dict[str, pl.DataType] = {}
     problems: list[str] = []
-    for path, columns in zip(paths, found, strict=True):
+    for path, columns in zip(paths, columns_of, strict=True):
         for name, dtype in columns.items():
             if schema.setdefault(name, dtype) != dtype:
                 problems.append(f"{name!r} is {dtype} in {path!r}, {schema[name]} in others")
     if problems:
-        told = "; ".join(problems[:_SHOWN])
-        msg = f"the Parquet files of {store.uri!r} do not fit together: {told}. Nothing was changed."
+        shown = "; ".join(problems[:_SHOWN])
+        msg = f"the Parquet files of {store.uri!r} do not fit together: {shown}. Nothing was changed."
         raise SchemaMismatchError(msg, problems=problems)
     if WEIGHT_COLUMN in schema:
         msg = (
@@ -125,12 +125,12 @@ def _refuse_folders(store: Store, paths: Sequence[str]) -> None:
     parts = [part for folder in below for part in folder.split("/")]
     names = list(dict.fromkeys(part.partition("=")[0] for part in parts if "=" in part))
     if names:
-        told = f"partitioning by {', '.join(names)}"
+        feature = f"partitioning by {', '.join(names)}"
         message = (
-            f"{store.uri} cannot be converted: {told} is nothing that qbeast tables have. Nothing was changed. "
+            f"{store.uri} cannot be converted: qbeast tables have no {feature}. Nothing was changed. "
             f"Write its rows to a new table, indexed by these columns: {hive_copy(store.uri, names)}."
         )
-        raise UnsupportedTableError(message, path=store.uri, feature=told)
+        raise UnsupportedTableError(message, path=store.uri, feature=feature)
     message = (
         f"{store.uri} cannot be converted: Parquet files lie in folders below it ({', '.join(below[:_SHOWN])}). "
         "Nothing was changed. Move them into one folder."
@@ -145,7 +145,7 @@ def _columns_of(store: Store, path: str) -> dict[str, pl.DataType]:
         schema = pl.read_parquet_schema(io.BytesIO(footer))
         instants = set(_int96_columns(pq.read_metadata(io.BytesIO(footer))))
     except (pl.exceptions.PolarsError, pa.ArrowException, OSError, Unreadable) as error:
-        msg = f"{path!r} of {store.uri!r} is no readable Parquet file: {error}. Nothing was changed."
+        msg = f"{path!r} of {store.uri!r} is not a readable Parquet file: {error}. Nothing was changed."
         raise InvalidInputError(msg, argument="path") from error
     return {name: _stored(dtype, instant=name in instants) for name, dtype in schema.items()}
 

@@ -1,23 +1,23 @@
-"""Make an older version of a table the newest one: its rows, its schema and its index, tags and all."""
+"""Make an older version of a table the newest one, with its rows, schema and index."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Final
+from typing import Final
 
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
 from qbeast_core.io.store import Store, map_files
 from qbeast_core.log.actions import AddFile, Metadata
-from qbeast_core.log.deletion_vector import FileKey, file_key, file_paths
+from qbeast_core.log.files.deletion_vector import FileKey, file_key, file_paths
+from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import FileChange, LiveFiles
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
-from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import HIGHEST_REVISION_ID
 from qbeast_core.table.commit.commit import CommitOutcome, commit
+from qbeast_core.table.data.footers import stored_size
 from qbeast_core.table.snapshot.snapshot import Snapshot, read_live_files
 
 _SHOWN: Final = 3
@@ -30,38 +30,26 @@ class RestoreResult(Result):
     Attributes
     ----------
     version : int
-        The new version; the present one when the table was as asked for already, or it was a dry run.
+        The new version; the present one after a dry run, or if the table was in this state already.
     restored_version : int
-        The version it is like.
+        The version that was restored.
     committed : bool
         Whether it made a version.
     dry_run : bool
-        Whether the numbers are only what would be done.
+        Whether the counts are only planned.
     files_added, files_removed : int
-        Files that came back, and files that went.
+        Files that came back, and files that were removed.
     """
 
     restored_version: int
     files_added: int
     files_removed: int
 
-    also: ClassVar[tuple[str, ...]] = ("added_files", "removed_files")
-
-    @property
-    def added_files(self) -> int:
-        """The older name of `files_added`."""
-        return self.files_added
-
-    @property
-    def removed_files(self) -> int:
-        """The older name of `files_removed`."""
-        return self.files_removed
-
 
 def restore(
     newest: Snapshot, old: Snapshot, *, dry_run: bool = False
 ) -> tuple[RestoreResult, CommitOutcome | None]:
-    """Restore a version; see `Table.restore` for what is promised and raised."""
+    """Restore a version; see `Table.restore` for the promises and errors."""
     store = newest.source.store
     if not old.config.is_indexed:
         msg = f"version {old.version} of {newest.uri!r} has no Qbeast index; nothing was changed. Restore a later one."
@@ -69,56 +57,48 @@ def restore(
     check_writable(newest.protocol, newest.metadata, mode="overwrite", path=newest.uri)
     wanted = read_live_files(old).listed
     _refuse_missing(store, newest, old, wanted)
-    plan = _Restore(wanted)
+    plan = LastChange(lambda live, _: _plan(live, wanted))
+    outcome = None
     if dry_run:
         plan(read_live_files(newest), newest.config.dialect or "documented")
-        return _result(plan, newest.version, old.version, committed=False, dry_run=True), None
-    intent = WriteIntent(
-        mode="metadata",
-        metadata=_metadata(newest, old),
-        files=plan,
-        operation="RESTORE",
-        commit_info={"operationParameters": {"version": str(old.version)}},
-    )
-    outcome = commit(store, newest, intent)
-    return _result(
-        plan, outcome.version, old.version, committed=not outcome.already_applied, dry_run=False
-    ), outcome
-
-
-def _result(plan: _Restore, version: int, restored: int, *, committed: bool, dry_run: bool) -> RestoreResult:
-    return RestoreResult(
-        version=version,
-        committed=committed,
-        restored_version=restored,
+    else:
+        intent = WriteIntent(
+            mode="metadata",
+            metadata=_metadata(newest, old),
+            files=plan,
+            operation="RESTORE",
+            commit_info={"operationParameters": {"version": str(old.version)}},
+        )
+        outcome = commit(store, newest, intent)
+    result = RestoreResult(
+        version=newest.version if outcome is None else outcome.version,
+        committed=outcome is not None and not outcome.already_applied,
+        restored_version=old.version,
         dry_run=dry_run,
         files_added=len(plan.change.adds),
         files_removed=len(plan.change.removed),
     )
+    return result, outcome
 
 
-class _Restore:
-    """What becomes of the files, and how it went the last time it was asked."""
-
-    def __init__(self, wanted: tuple[AddFile, ...]) -> None:
-        self._wanted = {_key(add): add.model_copy(update={"data_change": True}) for add in wanted}
-        self.change = FileChange()
-
-    def __call__(self, live: LiveFiles, dialect: BlocksDialect) -> FileChange:  # noqa: ARG002 - tags are kept
-        now = {_key(add): add.model_copy(update={"data_change": True}) for add in live.listed}
-        adds = [
-            # The same file with other tags is no change of rows.
+def _plan(live: LiveFiles, wanted: tuple[AddFile, ...]) -> FileChange:
+    """Return the change from the live files to the wanted ones."""
+    by_key = {_key(add): add.model_copy(update={"data_change": True}) for add in wanted}
+    now = {_key(add): add.model_copy(update={"data_change": True}) for add in live.listed}
+    return FileChange(
+        adds=tuple(
+            # The same file with other tags is not a change of rows.
             add.model_copy(update={"data_change": key not in now})
-            for key, add in self._wanted.items()
+            for key, add in by_key.items()
             if now.get(key) != add
-        ]
-        removed = [add for add in (*live.listed, *live.unlisted) if _key(add) not in self._wanted]
-        self.change = FileChange(adds=tuple(adds), removed=tuple(removed), data_change=True)
-        return self.change
+        ),
+        removed=tuple(add for add in (*live.listed, *live.unlisted) if _key(add) not in by_key),
+        data_change=True,
+    )
 
 
 def _metadata(newest: Snapshot, old: Snapshot) -> Metadata:
-    """Return the old metadata; it remembers which revision ids were used since, so that none is used again."""
+    """Return the old metadata with the highest revision id used since, so that no id is used twice."""
     config = old.config
     highest = newest.config.highest_revision_id
     if highest > config.highest_revision_id:
@@ -133,12 +113,12 @@ def _key(add: AddFile) -> FileKey:
 
 
 def _refuse_missing(store: Store, newest: Snapshot, old: Snapshot, wanted: tuple[AddFile, ...]) -> None:
-    """Raise where a file that is not live any more has been vacuumed."""
+    """Raise if a vacuum has deleted a file of the old version."""
     named = {path for add in wanted for path in file_paths(add.path, add.deletion_vector)}
     named -= {FilePath(path) for path in newest.data_paths}
     inside = sorted(path.text for path in named if path.kind == "inside")
-    there = map_files(store, partial(_is_there, store), inside)
-    missing = [path for path, found in zip(inside, there, strict=True) if not found]
+    sizes = map_files(store, partial(stored_size, store), inside)
+    missing = [path for path, size in zip(inside, sizes, strict=True) if size is None]
     if missing:
         shown = ", ".join(missing[:_SHOWN])
         msg = (
@@ -146,10 +126,3 @@ def _refuse_missing(store: Store, newest: Snapshot, old: Snapshot, wanted: tuple
             f"({shown} ...), a vacuum took them. Nothing was changed; restore a later version."
         )
         raise VersionNotFoundError(msg, path=newest.uri, version=old.version)
-
-
-def _is_there(store: Store, path: str) -> bool:
-    try:
-        return store.size(path) >= 0
-    except FileNotFoundError:
-        return False

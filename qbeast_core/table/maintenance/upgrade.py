@@ -5,25 +5,25 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from qbeast_core.errors import (
     InvalidMetadataError,
     NotQbeastTableError,
     QbeastWarning,
-    refuse,
 )
 from qbeast_core.hints import Message, argument, call
 from qbeast_core.io.location import resolve_location
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.files.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import FileChange, LiveFiles, retag
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.block import Block, BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot, read_live_files
+from qbeast_core.table.write.options import check_choice
 
 Copies: TypeAlias = Literal["keep", "drop"]
 
@@ -42,7 +42,7 @@ class UpgradeResult(Result):
     committed : bool
         Whether anything was committed.
     dry_run : bool
-        Whether the numbers are only what would be done.
+        Whether the counts are only planned.
     retagged_files : int
         Files that got new tags.
     kept_copies : int
@@ -55,12 +55,7 @@ class UpgradeResult(Result):
     kept_copies: int
     dropped_copies: int
 
-    also: ClassVar[tuple[str, ...]] = ("upgraded", "files_removed")
-
-    @property
-    def upgraded(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
+    also: ClassVar[tuple[str, ...]] = ("files_removed",)
 
     @property
     def files_removed(self) -> int:
@@ -75,10 +70,8 @@ def upgrade(
     storage_options: Mapping[str, str] | None,
     dry_run: bool = False,
 ) -> UpgradeResult:
-    """Upgrade a table; see `qbeast.upgrade_table` for what the options mean and what is raised."""
-    if replicated not in (None, "keep", "drop"):
-        what = 'must be "keep" or "drop"'
-        refuse("replicated", what, "nothing was changed", given=replicated, known=("keep", "drop"))
+    """Upgrade a table; see `qbeast.upgrade_table` for the options and errors."""
+    check_choice("replicated", replicated, (None, *get_args(Copies)), "nothing was changed")
     uri = resolve_location(uri)
     snapshot = load_snapshot(uri, storage_options=storage_options)
     if not snapshot.config.is_indexed:
@@ -100,11 +93,11 @@ def upgrade(
         operation="UPGRADE",
         commit_info={"operationParameters": {"replicated": replicated or "keep"}},
     )
-    outcome = commit(snapshot.source.store, snapshot, intent, storage_options=storage_options)
+    outcome = commit(snapshot.source.store, snapshot, intent)
     if plan.kept and replicated is None:
         message = Message(
             f"{plan.kept} file(s) of {uri!r} hold copies of rows that other files hold too. qbeast passes over them; "
-            "other readers of Delta tables return those rows twice. Say ",
+            "other readers of Delta tables return those rows twice. Pass ",
             *(
                 argument(replicated="drop"),
                 ' to take the files out of the table, or "keep" to silence this warning.',
@@ -126,7 +119,7 @@ def _result(plan: _Upgrade, version: int, *, committed: bool, dry_run: bool) -> 
 
 
 class _Upgrade:
-    """What becomes of the files, and how it went the last time it was asked."""
+    """Plans the new tags of the files; counts of the newest plan."""
 
     def __init__(self, *, drop: bool) -> None:
         self._drop = drop

@@ -14,10 +14,10 @@ from typing import ClassVar, Final, cast
 from qbeast_core.errors import InvalidInputError, changed_before, refuse
 from qbeast_core.hints import Message, argument
 from qbeast_core.io.store import map_files
-from qbeast_core.log.deletion_vector import file_paths, parse_vector
+from qbeast_core.log.files.deletion_vector import file_paths, parse_vector
+from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.log.properties import interval_hours
 from qbeast_core.log.protocol import check_writable
-from qbeast_core.log.replay import LogState, actions_of
 from qbeast_core.results import Result
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
@@ -45,7 +45,7 @@ class VacuumResult(Result):
     committed : bool
         Always False: a vacuum makes no version. `deleted` is what it does instead.
     dry_run : bool
-        Whether it was only asked what it would delete.
+        Whether the files are only listed.
     files : tuple of str
         Paths of the files, relative to the table, sorted.
     bytes : int
@@ -83,21 +83,21 @@ class VacuumResult(Result):
 def vacuum(
     snapshot: Snapshot, *, retention_hours: float | None, dry_run: bool, allow_short: bool, now_ms: int
 ) -> VacuumResult:
-    """Delete what is not needed; see `Table.vacuum` for what the options mean and what is raised."""
+    """Delete what is not needed; see `Table.vacuum` for the options and errors."""
     hours = _retention(snapshot, retention_hours, allow_short=allow_short)
     store, oldest = snapshot.source.store, now_ms - int(hours * 3_600_000)
-    found = [one for one in store.entries("") if one.modified_ms < oldest and _is_data(one.path)]
-    newest = refresh(snapshot)  # after the listing: what was committed meanwhile is known to it
+    old = [file for file in store.entries("") if file.modified_ms < oldest and _is_data(file.path)]
+    newest = refresh(snapshot)  # after the listing, so it has all commits until then
     check_writable(newest.protocol, newest.metadata, mode="metadata", path=newest.uri, brings="settings")
     log = read_log(store, newest.version, actions=("remove",))
     needed = {path.name for path in _needed(newest, log, oldest)}
-    gone = [one for one in found if one.path.rpartition("/")[2] not in needed]
+    gone = [file for file in old if file.path.rpartition("/")[2] not in needed]
     if not dry_run:
-        with changed_before(lambda: None):  # those that came before the one that failed are gone
-            map_files(store, store.delete, [one.path for one in gone])
+        with changed_before(lambda: None):  # those that came before the file that failed are gone
+            map_files(store, store.delete, [file.path for file in gone])
     return VacuumResult(
-        files=tuple(one.path for one in gone),
-        bytes=sum(one.size for one in gone),
+        files=tuple(file.path for file in gone),
+        bytes=sum(file.size for file in gone),
         version=newest.version,
         dry_run=dry_run,
         retention_hours=hours,
@@ -124,23 +124,23 @@ def _is_data(path: str) -> bool:
     return not hidden and _DATA_FILE.fullmatch(name) is not None
 
 
-def _retention(snapshot: Snapshot, asked: float | None, *, allow_short: bool) -> float:
-    least = _of_table(snapshot)
-    if asked is None:
-        return least
-    given = cast("object", asked)  # callers without a type checker pass anything
-    if isinstance(given, bool) or not isinstance(given, float | int) or not 0 <= given < float("inf"):
-        refuse("retention_hours", "must be a number of hours, at least 0", "nothing was deleted", given=given)
-    if asked < least and not allow_short:
+def _retention(snapshot: Snapshot, requested: float | None, *, allow_short: bool) -> float:
+    minimum = _of_table(snapshot)
+    if requested is None:
+        return minimum
+    value = cast("object", requested)  # callers without a type checker pass anything
+    if isinstance(value, bool) or not isinstance(value, float | int) or not 0 <= value < float("inf"):
+        refuse("retention_hours", "must be a number of hours, at least 0", "nothing was deleted", given=value)
+    if requested < minimum and not allow_short:
         msg = Message(
-            argument(retention_hours=float(asked)),
-            f" is less than the {least:g} hours that {snapshot.uri!r} promises to keep files: "
+            argument(retention_hours=float(requested)),
+            f" is less than the {minimum:g} hours that {snapshot.uri!r} promises to keep files: "
             "readers of older versions, and writers at work right now, could lose theirs. Nothing was deleted. "
             "Pass ",
             *(argument(allow_short_retention=True), " only if there are none."),
         )
         raise InvalidInputError(msg, argument="retention_hours")
-    return asked
+    return requested
 
 
 def _of_table(snapshot: Snapshot) -> float:

@@ -29,7 +29,7 @@ _NAMES: Final[Mapping[pl.DataType, str]] = {
     pl.Int64(): "long",
     pl.Float64(): "double",
 }
-_MOST_PLANS: Final = 5
+_MAX_PLANS: Final = 5
 _OPERATION: Final = "CHANGE COLUMNS"
 
 
@@ -39,8 +39,8 @@ def widen_columns(
     *,
     engine: Engine,
 ) -> Snapshot:
-    """Give columns wider types; see `Table.widen_columns` for which, and for what is raised."""
-    for left in reversed(range(_MOST_PLANS)):
+    """Give columns wider types; see `Table.widen_columns` for which, and for the errors."""
+    for left in reversed(range(_MAX_PLANS)):
         reader = reader.renewed()
         try:
             return _attempt(reader, columns, engine)
@@ -54,7 +54,7 @@ def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) ->
     snapshot = reader.snapshot
     wanted = types_of(columns)
     wide = with_schema(snapshot, _schema(snapshot, wanted))
-    told = {name: str(dtype) for name, dtype in wanted.items()}
+    parameters = {name: str(dtype) for name, dtype in wanted.items()}
     stored_anew = [name for name in wanted if _is_stored_anew(snapshot.schema[name], wide.schema[name])]
     indexed = sorted(set(stored_anew) & set(reader.indexed))
     if indexed:
@@ -65,7 +65,9 @@ def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) ->
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
     if not stored_anew or not snapshot.files.height:
-        outcome = publish_metadata(snapshot, wide.metadata, brings="columns", operation=_OPERATION, told=told)
+        outcome = publish_metadata(
+            snapshot, wide.metadata, brings="columns", operation=_OPERATION, parameters=parameters
+        )
         return outcome.snapshot or refresh(snapshot)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="columns")
     asked = Rewrite(
@@ -73,7 +75,7 @@ def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) ->
         keeps_places=True,
         keeps_keys=True,
         operation=_OPERATION,
-        parameters=told,
+        parameters=parameters,
         base=snapshot,
         conflict_with=_ConflictWith(snapshot),
     )
@@ -101,12 +103,12 @@ def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
     fields = {field["name"]: field for field in whole["fields"]}
     unknown = [name for name in wanted if name not in fields]
     if unknown:
-        told = Message(
+        message = Message(
             named("columns", unknown, fields),
             f" names no such column(s): {unknown}; nothing was changed. {snapshot.uri!r} has {list(fields)}."
             f"{did_you_mean(unknown, fields)}",
         )
-        raise InvalidInputError(told, argument="columns")
+        raise InvalidInputError(message, argument="columns")
     for name, dtype in wanted.items():
         if dtype != snapshot.schema[name]:
             _check_wider(snapshot, name, dtype)
@@ -135,5 +137,5 @@ def _copy(snapshot: Snapshot) -> Hint:
 
 
 def _is_stored_anew(now: pl.DataType, wanted: pl.DataType) -> bool:
-    """Tell whether files of a type are no files of the other: Parquet stores bytes, shorts and integers alike."""
+    """Return whether files need a rewrite for a type: Parquet stores bytes, shorts and integers alike."""
     return now != wanted and (now.is_float() or _BYTES[wanted] > _BYTES[pl.Int32()])

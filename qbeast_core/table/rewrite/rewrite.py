@@ -13,8 +13,8 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.hints import Message, call
 from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile, Txn
+from qbeast_core.log.files.live_files import removes_of
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import removes_of
 from qbeast_core.log.protocol import Brings, check_writable
 from qbeast_core.logs import LOG
 from qbeast_core.runtime import Progress, ProgressCallback, now_ms

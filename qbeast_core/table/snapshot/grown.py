@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from qbeast_core.log.actions import Action, AddFile, CommitInfo, Txn
-from qbeast_core.log.grown_files import with_adds
+from qbeast_core.log.files.grown_files import with_adds
 from qbeast_core.logs import LOG
 from qbeast_core.table.snapshot.log_files import fingerprint
 from qbeast_core.table.snapshot.snapshot import Snapshot, keep, timestamp_of

@@ -16,7 +16,7 @@ import polars as pl
 from qbeast_core.errors import CommitUnknownError, InvalidMetadataError
 from qbeast_core.io.store import Store, map_files
 from qbeast_core.log.actions import CommitInfo, parse_commit
-from qbeast_core.log.replay import LogState, actions_of
+from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 

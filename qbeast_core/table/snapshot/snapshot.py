@@ -23,9 +23,9 @@ from qbeast_core.forked import refuse_forked
 from qbeast_core.hints import Message, call, refusal
 from qbeast_core.io.store import checked_options, open_store
 from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
+from qbeast_core.log.files.live_files import LiveFiles
+from qbeast_core.log.files.replay import LogState, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.live_files import LiveFiles
-from qbeast_core.log.replay import LogState, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.schema import schema_from_delta
 from qbeast_core.logs import LOG
 from qbeast_core.spec.file_path import FilePath

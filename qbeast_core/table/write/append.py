@@ -1,4 +1,4 @@
-"""Appends by tasks: what they are told before, and the one commit of what they wrote, whatever each knew of others."""
+"""Appends by parallel tasks: the plan that they share, and the one commit of the files that they wrote."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def _publish(
 
 def _common_revision(parts: Sequence[AppendedPart]) -> Revision | None:
     """Return the revision of all indexed files; None: there is none, or there are several."""
-    found = [part.revision for part in parts if part.indexed]
-    return found[0] if found and all(one == found[0] for one in found) else None
+    revisions = [part.revision for part in parts if part.indexed]
+    return revisions[0] if revisions and all(revision == revisions[0] for revision in revisions) else None
 
 
 def _warn(newest: Snapshot, adds: Sequence[AddFile]) -> None:

@@ -33,8 +33,8 @@ class Candidates:
         """Try single columns, and add further ones to the best sets as long as they have fewer than `most`."""
         level: list[ColumnSet] = [(one,) for one in options]
         for _ in range(most):
-            known = {frozenset(one) for one in self._tried}
-            fresh = {frozenset(one): one for one in level if frozenset(one) not in known and together(one)}
+            tried = {frozenset(one) for one in self._tried}
+            fresh = {frozenset(one): one for one in level if frozenset(one) not in tried and together(one)}
             for one in fresh.values():
                 self.opened(one)
             best = sorted(fresh.values(), key=self.cost)[:_EXTENDED]

@@ -1,4 +1,4 @@
-"""Several writers create one table at once: one of them does, and the others go on with what it made."""
+"""Several writers create one table at once: one succeeds, and the others continue with its table."""
 
 from __future__ import annotations
 
@@ -18,26 +18,22 @@ from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.target import Mode, find_target, is_ours
 
 # How often a write may find no table and come second: each time but the first the table vanished between.
-MOST_CREATIONS: Final = 5
+MAX_CREATIONS: Final = 5
 
 _QUIET_S: Final = 10.0
 _PAUSE_S: Final = 0.05
 
 
 def goes_on(target: Snapshot | None, mode: Mode) -> bool:
-    """Tell whether a write that found `target` begins again where another writer created the table first.
-
-    One of mode ``"error"`` does not: what it was to make sure of does not hold.
-    """
+    """Return whether a write starts again if another writer created the table first; mode ``"error"`` does not."""
     return target is None and mode != "error"
 
 
 def target_once_created(options: WriteOptions, uri: str) -> Snapshot | None:
     """Return the table that a write works on, as `find_target` does, but wait for one that is being created.
 
-    The files of a first write lie in the folder before its log does, and cannot be told from those of a writer that
-    died. So a write that may follow waits for the log as long as something happens in the folder, and
-    ten seconds more.
+    The files of a first write are in the folder before its log is, and look like those of a writer that died. So
+    a write that may follow waits for the log while something happens in the folder, and ten seconds more.
     """
     try:
         return find_target(uri, options.mode, options.storage_options)
@@ -53,7 +49,7 @@ def _may_be_underway(root: Path) -> bool:
 
 
 def _is_id(name: str) -> bool:
-    """Tell whether a file is called as those of a write are: for JVMs they have no column that tells."""
+    """Return whether a file has a name as ours have: our files for JVMs lack the hidden column."""
     try:
         return str(uuid.UUID(name)) == name
     except ValueError:
@@ -61,12 +57,12 @@ def _is_id(name: str) -> bool:
 
 
 def _created(root: Path) -> bool:
-    """Wait as long as somebody is at work in the folder; tell whether there is a log in the end."""
+    """Wait while files in the folder change; return whether there is a log in the end."""
     seen, patience = 0.0, time.monotonic()
     while not (root / commit_path(0)).exists():
         newest = max(_times(root), default=0.0)
         if newest != seen:
-            # By the time that has passed since: what was left long ago is not waited for.
+            # Counted from the last change: files that were left long ago cause no wait.
             seen, patience = newest, time.monotonic() + _QUIET_S - max(time.time() - newest, 0.0)
         if time.monotonic() >= patience:
             return False

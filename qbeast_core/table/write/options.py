@@ -1,4 +1,4 @@
-"""The options of a write, and which of them cannot be meant."""
+"""The options of a write, and their validation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args
 
 import polars as pl
 
@@ -22,17 +22,17 @@ from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.target import Mode, check_mode
+from qbeast_core.table.write.target import Mode
 from qbeast_core.tree.columns import to_index_column
 from qbeast_core.tree.fit import ColumnBounds
 
 if TYPE_CHECKING:
     from qbeast_core.table.index.asked_columns import IndexColumns
 
-_MOST_CHARACTERS: Final = 1 << 20
+_MAX_CHARACTERS: Final = 1 << 20
 
 _OUTCOME: Final = "nothing was written"
-_MOST_ROWS: Final = 2**31 - 1  # the JVM counts the rows of a cube in 32 bits
+_MAX_ROWS: Final = 2**31 - 1  # the JVM counts the rows of a cube in 32 bits
 
 # Every commit sets these, but for those that Spark's Delta knows as structs, maps or numbers: a text in one of
 # them makes its DESCRIBE HISTORY fail.
@@ -82,32 +82,37 @@ class WriteOptions:
 
 
 def report_progress(options: WriteOptions, progress: Progress) -> None:
-    """Report a step to whoever asked for reports."""
+    """Call the progress callback, if there is one."""
     if options.progress is not None:
         options.progress(progress)
 
 
 def check_options(options: WriteOptions) -> None:
-    """Refuse options that cannot be meant, before anything is read."""
-    check_mode(options.mode)
+    """Validate options before anything is read."""
+    check_choice("mode", options.mode, get_args(Mode), _OUTCOME)
+    check_choice("schema_mode", options.schema_mode, (None, *get_args(SchemaMode)), _OUTCOME)
+    check_choice("dialect", options.dialect, (None, *get_args(BlocksDialect)), _OUTCOME)
     size = cast("object", options.cube_size)  # callers without a type checker pass anything
     if size is not None and not (
-        isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= _MOST_ROWS
+        isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= _MAX_ROWS
     ):
-        what = f"must be a whole number of rows, from 1 to {_MOST_ROWS:,}"
+        what = f"must be a whole number of rows, from 1 to {_MAX_ROWS:,}"
         refuse("cube_size", what, _OUTCOME, given=size)
-    if options.schema_mode not in (None, "merge", "overwrite"):
-        what, known = 'must be "merge" or "overwrite"', ("merge", "overwrite")
-        refuse("schema_mode", what, _OUTCOME, given=options.schema_mode, known=known)
     if options.schema_mode == "overwrite" and options.mode == "append":
         alone, both = argument(schema_mode="overwrite"), argument(mode="overwrite")
         msg = Message(alone, " needs ", both, "; nothing was written")
         raise InvalidInputError(msg, argument="schema_mode")
-    if options.dialect not in (None, "documented", "qbeast-spark"):
-        what, known = 'must be "documented" or "qbeast-spark"', ("documented", "qbeast-spark")
-        refuse("dialect", what, _OUTCOME, given=options.dialect, known=known)
     check_txn(options.txn)
     check_metadata(options.commit_metadata)
+
+
+def check_choice(argument: str, value: object, choices: Sequence[str | None], outcome: str) -> None:
+    """Raise unless `value` is one of the choices; None among them means that the argument is optional."""
+    if value not in choices:
+        texts = [choice for choice in choices if choice is not None]
+        quoted = [f'"{text}"' for text in texts]
+        listed = ", ".join(quoted[:-1])
+        refuse(argument, f"must be {listed} or {quoted[-1]}", outcome, given=value, known=texts)
 
 
 def metadata_of(given: Mapping[str, str] | None) -> dict[str, str]:
@@ -120,7 +125,7 @@ def metadata_of(given: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_metadata(metadata: Mapping[Any, Any]) -> None:
-    """Refuse what would spoil the entry in the history: other engines read its known keys by type."""
+    """Raise on metadata that would break the history: other engines read its known keys by type."""
     for key, value in metadata.items():
         if not _is_text(key) or not _is_text(value) or key in _OWN_KEYS:
             msg = Message(
@@ -130,17 +135,17 @@ def check_metadata(metadata: Mapping[Any, Any]) -> None:
             )
             raise InvalidInputError(msg, argument="commit_metadata")
     length = sum(len(key) + len(value) for key, value in metadata.items())
-    if length > _MOST_CHARACTERS:
+    if length > _MAX_CHARACTERS:
         msg = Message(
             named("commit_metadata"),
-            f" has {length:,} characters, more than {_MOST_CHARACTERS:,}, which every reader of the log "
+            f" has {length:,} characters, more than {_MAX_CHARACTERS:,}, which every reader of the log "
             "would read. Nothing was written. Store it elsewhere, and its address here.",
         )
         raise InvalidInputError(msg, argument="commit_metadata")
 
 
 def _is_text(given: object) -> bool:
-    """Tell whether this is text that UTF-8 can spell: half a surrogate pair is none."""
+    """Return whether this is text with a UTF-8 encoding: half a surrogate pair has none."""
     if not isinstance(given, str):
         return False
     try:
@@ -163,21 +168,21 @@ def parse_column_stats(
     {'a': ColumnBounds(lowest=0, highest=9, quantiles=None)}
     """
     given = _as_mapping(stats)
-    known = {f"{name}{suffix}" for name in indexed for suffix in _SUFFIXES}
-    unknown = sorted(set(given) - known)
+    keys = {f"{name}{suffix}" for name in indexed for suffix in _SUFFIXES}
+    unknown = sorted(set(given) - keys)
     if unknown:
         msg = Message(
-            named("column_stats", unknown, sorted(known)),
+            named("column_stats", unknown, sorted(keys)),
             f" names {unknown}, which belong to no indexed column; nothing was written. Keys are one of "
-            f"{list(indexed)} followed by _min, _max or _quantiles.{did_you_mean(unknown, sorted(known))}",
+            f"{list(indexed)} followed by _min, _max or _quantiles.{did_you_mean(unknown, sorted(keys))}",
         )
         raise InvalidInputError(msg, argument="column_stats")
-    found = {name: _bounds(name, schema[name], given) for name in indexed}
-    return {name: bounds for name, bounds in found.items() if bounds != ColumnBounds()}
+    bounds_of = {name: _bounds(name, schema[name], given) for name in indexed}
+    return {name: bounds for name, bounds in bounds_of.items() if bounds != ColumnBounds()}
 
 
 def check_txn(txn: object) -> None:
-    """Refuse a transaction that no Delta log can hold."""
+    """Raise on a transaction that a Delta log cannot hold."""
     match txn:
         case None:
             return
@@ -191,7 +196,7 @@ def check_txn(txn: object) -> None:
 
 
 def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
-    """Tell whether a table holds that version of the application, or a later one; None: no application asks."""
+    """Return whether a table holds this version of the application, or a later one."""
     if txn is None:
         return False
     version = target.transaction_version(txn[0])
@@ -206,7 +211,7 @@ def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
     try:
         parsed = json.loads(stats)
     except json.JSONDecodeError as error:
-        msg = f"column_stats is no JSON: {error}; nothing was written"
+        msg = f"column_stats is not valid JSON: {error}; nothing was written"
         raise InvalidInputError(msg, argument="column_stats") from error
     if not isinstance(parsed, dict):
         msg = "column_stats must be a JSON object; nothing was written"
@@ -255,7 +260,7 @@ def _in_format_unit(name: str, dtype: pl.DataType, values: list[Any]) -> list[fl
 
 
 def _as_column_value(value: Any, dtype: pl.DataType) -> pl.Series:
-    """Return one value as a column of one row; raise where it is of another kind, or not finite."""
+    """Return a value as a column of one row; raise TypeError if it is of another kind, or not finite."""
     if dtype.is_temporal():
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         fits = isinstance(moment, date)

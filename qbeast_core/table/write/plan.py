@@ -1,4 +1,4 @@
-"""Do these rows fit that table, what will it look like, and what is asked of its index."""
+"""Plan a write: whether the rows fit the table, its new schema, and how to index it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from qbeast_core.tree.evolve import IndexWish
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """What the table will look like when the rows are in it."""
+    """The table after the write."""
 
     # Of the table, without a new revision.
     metadata: Metadata
     # Its columns, in the order of the rows.
     schema: pl.Schema
-    # What is asked of its index: columns, cube size, dialect, ranges.
+    # The requested index: columns, cube size, dialect, ranges.
     wish: IndexWish
     # Of the table that the rows come into; None: a new index begins.
     state: IndexState | None
@@ -65,7 +65,7 @@ class PlannedTable:
 
 
 def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions) -> PlannedTable:
-    """Return what the table will look like when such rows are in it."""
+    """Return the table after a write of such rows."""
     appending = target is not None and options.mode == "append"
     state = IndexState(target) if target is not None and appending else None
     latest = target.config.latest if target is not None else None
@@ -98,7 +98,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
 def rows_intent(
     mode: WriteMode, adds: Sequence[AddFile], rows: int, options: WriteOptions, *, operation: str = ""
 ) -> WriteIntent:
-    """Return what every commit of new rows says."""
+    """Return the intent of a commit of new rows."""
     metrics = {
         "numFiles": str(len(adds)),
         "numOutputRows": str(rows),
@@ -116,7 +116,7 @@ def rows_intent(
 def _specs(
     target: Snapshot | None, state: IndexState | None, options: WriteOptions, schema: pl.Schema
 ) -> tuple[ColumnSpec, ...]:
-    """Return the columns to index: those asked for, or those of the table."""
+    """Return the columns to index: the requested ones, or those of the table."""
     columns = options.columns
     if columns is None and (target is None or target.config.latest is None):
         columns = options.columns_if_none
@@ -133,12 +133,14 @@ def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:
     intent = WriteIntent(
         mode="overwrite" if options.mode == "overwrite" else "append", dialect=options.dialect
     )
-    found = found_dialect(intent, target.metadata, target.files)
-    if options.dialect not in (None, found):
-        told = f"the table's blocks are spelled in dialect {found!r}, not {options.dialect!r}; nothing was written. "
-        msg = Message(told, "Append without ", named("dialect", options.dialect, [found]), ".")
+    dialect = found_dialect(intent, target.metadata, target.files)
+    if options.dialect not in (None, dialect):
+        problem = (
+            f"the table's blocks are in dialect {dialect!r}, not {options.dialect!r}; nothing was written. "
+        )
+        msg = Message(problem, "Append without ", named("dialect", options.dialect, [dialect]), ".")
         raise InvalidInputError(msg, argument="dialect")
-    return found
+    return dialect
 
 
 def _metadata(target: Snapshot | None, schema_json: str, options: WriteOptions) -> Metadata:

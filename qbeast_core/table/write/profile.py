@@ -73,8 +73,8 @@ class Profile:
 
     def importance(self, names: Sequence[str]) -> F64Array:
         """Return how much columns count where no queries are given, of sum 1."""
-        found = self._importance[[self.names.index(name) for name in names]]
-        return found / np.float64(found.sum())
+        importance = self._importance[[self.names.index(name) for name in names]]
+        return importance / np.float64(importance.sum())
 
     @property
     def _importance(self) -> F64Array:

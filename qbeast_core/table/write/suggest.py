@@ -37,7 +37,7 @@ _ROWS_OF_CUBE: Final = 32
 # are given, each of many windows is about one column, and counts little.
 _TIE, _TIE_OF_WINDOWS = 1.05, 1.005
 
-_MOST_COLUMNS, _MOST_TRIED, _MOST_WINDOWS = 4, 10, 20
+_MAX_COLUMNS, _MAX_TRIED, _MAX_WINDOWS = 4, 10, 20
 # Times smaller that the design effect has to become for a column more.
 _WORTHWHILE: Final = 1.5
 
@@ -104,7 +104,7 @@ def suggest_columns(
     df: FrameLike,
     queries: Sequence[Predicate] | None = None,
     *,
-    most: int = _MOST_COLUMNS,
+    most: int = _MAX_COLUMNS,
     table_rows: int | None = None,
 ) -> SuggestedColumns:
     """Propose columns to index.
@@ -187,7 +187,7 @@ class _Suggestion:
         self.asked = [name for name in named if name in self.profile.names]
         importance = np.full(len(filters), 1 / max(len(filters), 1))
         if not self.asked:
-            named = tuple(self.profile.evenest[:_MOST_WINDOWS])
+            named = tuple(self.profile.evenest[:_MAX_WINDOWS])
             filters = [window(looked_at[name]) for name in named]
             importance = self.profile.importance(named)
         self.compared = self.asked or list(named)
@@ -217,7 +217,7 @@ class _Suggestion:
         return Trial(some, min(max(self.table_rows, least), most), row_bytes, nodes, named, whole)
 
     def _best(self) -> ColumnSet:
-        names = self.compared[:_MOST_TRIED]
+        names = self.compared[:_MAX_TRIED]
         options = list(map(ColumnSpec, names))
         hashes = [one for one in map(self._hash_of, names) if self.asked and one.kind == "hashing"]
         self.candidates.search([*options, *hashes], most=self.most, together=self._together)

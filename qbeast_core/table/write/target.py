@@ -1,4 +1,4 @@
-"""What stands at the path of a write, and what the write's mode makes of it."""
+"""The table or files at the path of a write, and what the mode allows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from typing import Literal, TypeAlias
 
 import polars as pl
 
-from qbeast_core.errors import (
-    NotQbeastTableError,
-    TableExistsError,
-    TableNotFoundError,
-    refuse,
-)
+from qbeast_core.errors import NotQbeastTableError, TableExistsError, TableNotFoundError
 from qbeast_core.hints import Message, argument, call
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.layout import WEIGHT_COLUMN
@@ -54,7 +49,7 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
 def _refuse_what_is_there(
     uri: str, storage_options: Mapping[str, str] | None, error: TableNotFoundError
 ) -> None:
-    """Tell an empty place from a file or from data that no Delta log knows."""
+    """Raise if the place holds a file, or data without a Delta log."""
     if log_instead(uri) is not None:
         raise error
     from qbeast_core.io.store import open_store  # noqa: PLC0415 - used on this road alone
@@ -82,16 +77,8 @@ def _refuse_what_is_there(
 
 
 def is_ours(path: Path) -> bool:
-    """Tell whether a Parquet file is one that this library wrote."""
+    """Return whether this library wrote a Parquet file."""
     try:
         return WEIGHT_COLUMN in pl.read_parquet_schema(path)
     except (pl.exceptions.PolarsError, OSError):
         return False
-
-
-def check_mode(mode: object) -> None:
-    """Refuse an unknown mode."""
-    known = ("error", "append", "overwrite", "ignore")
-    if mode not in known:
-        what = 'must be "error", "append", "overwrite" or "ignore"'
-        refuse("mode", what, "nothing was written", given=mode, known=known)

@@ -107,9 +107,9 @@ class Trial:
             "max": [self._or_end(pl.col(name).max(), *self._ends[name][1]) for name in names],
             "null_count": [pl.col(names).null_count()] if names else [],
         }
-        found = {name: grouped.agg(some).drop(by).to_struct(name) for name, some in fields.items() if some}
+        structs = {name: grouped.agg(some).drop(by).to_struct(name) for name, some in fields.items() if some}
         nothing = pl.repeat(value=False, n=len(sizes), eager=True)
-        files = pl.DataFrame({by: np.arange(len(sizes)), **found})
+        files = pl.DataFrame({by: np.arange(len(sizes)), **structs})
         return Statistics(files, nothing.alias("foreign"), sizes, nothing)
 
     @staticmethod
@@ -155,12 +155,12 @@ class _Drawn:
         """Return which blocks may hold a row for which it is true: by their files, and by their cubes."""
         of_files = self.statistics.may_match(atom)[self._file]
         space = self.spaces.get(column_of(atom))
-        found = None if space is None else coordinate_intervals(atom, space, foreign=False)
-        if found is None:
+        intervals = None if space is None else coordinate_intervals(atom, space, foreign=False)
+        if intervals is None:
             return of_files
         dimension = list(self.spaces).index(column_of(atom))
         lower, upper = self._boxes
-        return of_files & found.meet(lower[:, dimension], upper[:, dimension])
+        return of_files & intervals.meet(lower[:, dimension], upper[:, dimension])
 
     @cached_property
     def _file(self) -> I64Array:

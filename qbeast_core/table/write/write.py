@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
 
 import polars as pl
 
@@ -35,7 +34,7 @@ from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.snapshot.evolved import warn_of_added_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.creation import MOST_CREATIONS, goes_on, target_once_created
+from qbeast_core.table.write.creation import MAX_CREATIONS, goes_on, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied, report_progress
 from qbeast_core.table.write.plan import prepare, rows_intent
 
@@ -47,11 +46,11 @@ def write_rows(
     *,
     engine: Engine = MEMORY,
 ) -> WriteResult:
-    """Write the rows of a source; see `qbeast.write_table` for what the options mean and what is raised."""
+    """Write the rows of a source; see `qbeast.write_table` for the options and errors."""
     check_options(options)
     uri = resolve_location(path)
     refuse_forked(uri)
-    for left in reversed(range(MOST_CREATIONS)):
+    for left in reversed(range(MAX_CREATIONS)):
         target = target_once_created(options, uri)
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
             effect = counts_of(target).design_effect
@@ -87,7 +86,7 @@ def _write(
     stays = target if options.mode == "append" else None
     if options.dry_run:
         counts = with_write(None if stays is None else counts_of(stays), plan.keys())[1]
-        return _planned(target, chosen, plan, rows=chosen.rows, design_effect=counts.design_effect)
+        return _planned(target, chosen, plan, counts.design_effect)
     adds = _written(plan, files, options, rows=chosen.rows)
     mode: WriteMode = "create" if target is None else "overwrite" if options.mode == "overwrite" else "append"
     intent = replace(
@@ -105,7 +104,7 @@ def _write(
         warn_of_added_columns(stays, planned.schema)
     keys = keys_of_write(adds, plan.design_effect)
     before, counts = with_write(_others(stays, outcome, adds), keys)
-    result = _planned(target, chosen, plan, rows=chosen.rows, design_effect=counts.design_effect)
+    result = _planned(target, chosen, plan, counts.design_effect)
     effects = (before, counts.lower_bound)
     warn_if_clustered(effects, planned.wish.names, rows.at_hand, own_effect=plan.design_effect)
     return _done(result, adds, outcome)
@@ -152,28 +151,16 @@ def _done(planned: WriteResult, adds: Sequence[AddFile], outcome: CommitOutcome)
 
 
 def _planned(
-    target: Snapshot | None,
-    chosen: ChosenRevision,
-    plan: PlannedRows,
-    *,
-    rows: int,
-    design_effect: float | None,
+    target: Snapshot | None, chosen: ChosenRevision, plan: PlannedRows, design_effect: float | None
 ) -> WriteResult:
-    revision = chosen.revision
-    return WriteResult(
-        version=-1 if target is None else target.version,
-        committed=False,
-        rows=rows,
+    version = -1 if target is None else target.version
+    return replace(
+        WriteResult.untouched(version, chosen.revision, design_effect, dry_run=True),
+        rows=chosen.rows,
         files=plan.file_count,
-        bytes=0,
         cubes=plan.cube_count,
-        revision_id=revision.revision_id,
         new_revision=chosen.is_new,
-        transformers=revision.transformer_kinds,
-        cube_size=revision.desired_cube_size,
-        design_effect=design_effect,
-        attempts=0,
-        dry_run=True,
+        skipped=False,
     )
 
 
@@ -209,8 +196,7 @@ class WriteResult(FilesResult):
         Those of `files` without index, because what another writer committed meanwhile left their rows no place
         in the tree. Reads are right, and `Table.optimize` indexes them.
     dry_run : bool
-        Whether it was only asked what the write would do: rows, files, cubes and revision are those planned, and
-        other writers may change that until it is done.
+        Whether the write is only planned: rows, files, cubes and revision may change if other writers commit first.
     skipped : bool
         Whether there was nothing to do: mode ``"ignore"`` met a table, or `txn` had been applied before.
     """
@@ -225,13 +211,6 @@ class WriteResult(FilesResult):
     attempts: int
     staged_files: int = 0
     skipped: bool = False
-
-    also: ClassVar[tuple[str, ...]] = (*FilesResult.also, "written")
-
-    @property
-    def written(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
 
     @staticmethod
     def untouched(

@@ -352,9 +352,9 @@ def test_a_check_names_the_file_and_a_repair_mends_it(table: Path, fault: str) -
     path = spoil(table, UNTRUE[fault]) if fault in UNTRUE else damage(table, UNREADABLE[fault])
     opened = qbeast.open_table(table)
     assert set(opened.check().faults["path"]) == {path}
-    assert opened.repair().repaired
-    mended = qbeast.open_table(table)
-    assert mended.check().faults.is_empty()
+    assert opened.repair().committed
+    repaired = qbeast.open_table(table)
+    assert repaired.check().faults.is_empty()
     with warnings.catch_warnings():
         warnings.simplefilter("error", qbeast.CorruptTagWarning)
         check_reads(table, ROWS)

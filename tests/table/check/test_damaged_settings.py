@@ -192,8 +192,8 @@ def test_a_check_names_settings_and_a_repair_mends_them(table: Path, fault: str)
     assert "settings-unreadable" in opened.check().faults["code"]
     planned = opened.repair(dry_run=True)
     result = opened.repair()
-    assert planned.mended.equals(result.mended)
-    assert result.mended.row(0) == (None, ["set settings"], ["settings-unreadable"])
+    assert planned.repaired_files.equals(result.repaired_files)
+    assert result.repaired_files.row(0) == (None, ["set settings"], ["settings-unreadable"])
     assert "the table: set settings" in repr(result)
     with warnings.catch_warnings():
         warnings.simplefilter("error", qbeast.CorruptTagWarning)
@@ -223,7 +223,7 @@ def test_without_any_revision_whole_reads_go_on_and_a_conversion_begins_anew(tab
     for operation in cured:
         with pytest.raises(qbeast.InvalidMetadataError, match="convert_table"):
             operation()
-    assert "convert_table" in opened.repair().left.filter(code="settings-unreadable")["advice"][0]
+    assert "convert_table" in opened.repair().remaining.filter(code="settings-unreadable")["advice"][0]
     qbeast.convert_table(table, columns=INDEXED)
     with warnings.catch_warnings():
         warnings.simplefilter("error", qbeast.CorruptTagWarning)

@@ -99,10 +99,10 @@ def check_table(path: Path, changes: list[Edit]) -> None:
     if told(grave, qbeast.InvalidMetadataError, lambda: qbeast.write_table(MORE, path, mode="append")):
         rows = pl.concat([ROWS, MORE])
     if told(grave, qbeast.StorageError, lambda: qbeast.open_table(path).repair()) and same:
-        check_mended(path, rows, grave=grave)
+        check_repaired(path, rows, grave=grave)
 
 
-def check_mended(path: Path, rows: pl.DataFrame, *, grave: bool) -> None:
+def check_repaired(path: Path, rows: pl.DataFrame, *, grave: bool) -> None:
     """Every read is right again, and everything can be written."""
     if not qbeast.open_table(path).indexed_columns:
         qbeast.convert_table(path, columns=INDEXED)

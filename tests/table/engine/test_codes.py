@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 import qbeast
 from qbeast_core.io.encodings import choose_dictionary
 from qbeast_core.io.parquet_write import encode_data_file
-from qbeast_core.log.stats import file_stats
+from qbeast_core.log.files.stats import file_stats
 from qbeast_core.table.engine.spill import rows as spill_rows
 from qbeast_core.table.engine.spill.codes import Codes, TooManyValuesError, columns_to_code
 from tests.helpers.examples import examples

@@ -138,5 +138,5 @@ def test_parquet_files_are_looked_at_elsewhere(tmp_path: Path) -> None:
 def test_an_overwrite_is_placed_twice_elsewhere(path: Path, written_twice_elsewhere: Place) -> None:
     parts = list(ROWS.reverse().iter_slices(100))
     result = scatter(path, parts, place=written_twice_elsewhere, columns=["b", "row"], mode="overwrite")
-    assert (result.rows, result.written) == (240, True)
+    assert (result.rows, result.committed) == (240, True)
     check(path, ROWS)

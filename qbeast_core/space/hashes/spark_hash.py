@@ -8,7 +8,7 @@ import numpy as np
 
 from qbeast_core.space.arrays import I32Array, I64Array, U8Array, U32Array, U64Array
 from qbeast_core.space.columns import IndexColumn, NumberColumn, StringColumn
-from qbeast_core.space.murmur import finalize, fold_words, mix
+from qbeast_core.space.hashes.murmur import finalize, fold_words, mix
 
 # The scratch arrays of a block fit the second-level cache: twice as fast as a million rows at once.
 _BLOCK_ROWS = 1 << 16
@@ -60,8 +60,8 @@ def _hash_column(column: IndexColumn, seeds: U32Array) -> U32Array:
 def _int_words(column: NumberColumn) -> U32Array:
     if column.kind == "float32":
         with np.errstate(invalid="ignore"):  # a signalling NaN
-            bits = (column.values + np.float32(0.0)).view(np.uint32)  # -0.0 + 0.0 is 0.0
-        bits[np.isnan(column.values)] = 0x7FC00000
+            bits = (column.values + np.float32(0.0)).view(np.uint32)  # Spark hashes -0.0 as 0.0
+        bits[np.isnan(column.values)] = 0x7FC00000  # Java's floatToIntBits has one NaN
         return bits
     return column.values.astype(np.int32).view(np.uint32)
 
@@ -76,6 +76,7 @@ def _long_words(column: NumberColumn) -> I64Array:
 
 
 def _hash_wide_decimal(words: I64Array, state: U32Array) -> None:
+    """Hash decimals of more than 18 digits as Spark does: the bytes of Java's ``BigInteger.toByteArray``."""
     low, high = words[:, 0].view(np.uint64), words[:, 1]
     big_endian = np.empty((len(words), 2), ">u8")
     big_endian[:, 0] = high.view(np.uint64)
@@ -87,7 +88,7 @@ def _hash_wide_decimal(words: I64Array, state: U32Array) -> None:
 
 def _minimal_lengths(low: U64Array, high: I64Array) -> I64Array:
     """Count the bytes that two's complement needs: 7 bits and the sign fit one, 15 two, and so on."""
-    sign = high >> 63
+    sign = high >> 63  # all ones for a negative number: XOR turns it into a positive one of the same length
     upper = (high ^ sign).view(np.uint64)
     lower = low ^ sign.view(np.uint64)
     lengths = np.ones(len(low), np.int64)

@@ -12,8 +12,7 @@ from qbeast_core.io.store import map_files
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.table.check.log import read_layout
-from qbeast_core.table.check.rows import stored_size
-from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _NAMED: Final = 3
@@ -24,18 +23,18 @@ def hidden_column_files(snapshot: Snapshot) -> list[int]:
 
     Files say so in their layout tag; of those without one, say files not yet indexed, the footers are read.
     """
-    found: list[int] = []
+    files: list[int] = []
     unknown: list[int] = []
     for number, text in enumerate(snapshot.files["layout"].to_list()):
         layout = read_layout(text)
         if layout is None:
             unknown.append(number)
         elif layout.has_hidden_weights:
-            found.append(number)
+            files.append(number)
     paths = snapshot.data_paths
     holds = map_files(snapshot.source.store, partial(_holds, snapshot), [paths[number] for number in unknown])
-    found += [number for number, yes in zip(unknown, holds, strict=True) if yes]
-    return sorted(found)
+    files += [number for number, yes in zip(unknown, holds, strict=True) if yes]
+    return sorted(files)
 
 
 def hidden_column_message(snapshot: Snapshot, numbers: Sequence[int]) -> str:

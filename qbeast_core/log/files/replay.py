@@ -9,7 +9,6 @@ fault in them can cost pruning but no row.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,9 +21,9 @@ import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import AddFile, CommitInfo
-from qbeast_core.log.deletion_vector import FileKey, file_key, parse_vector, without_nulls
-from qbeast_core.log.live_files import LiveFiles
-from qbeast_core.spec.block import MOST_ROWS
+from qbeast_core.log.files.deletion_vector import FileKey, file_key, parse_vector, without_nulls
+from qbeast_core.log.files.live_files import LiveFiles
+from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.file_path import FilePath
 
 # Column -> tag key (format 7 and, from `state` on, 11).
@@ -49,7 +48,7 @@ _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "revision": (0, 2**62),
     "min_weight": _WEIGHT,
     "max_weight": _WEIGHT,
-    "element_count": (0, MOST_ROWS),
+    "element_count": (0, MAX_ROWS),
 }
 # Tags that are numbers, as numbers; made once, as every opening of a table asks for them.
 _NUMBERS: Final = [
@@ -59,7 +58,7 @@ _NUMBERS: Final = [
     for name, bounds in _BOUNDS.items()
 ]
 
-_POSSIBLE: Final = pl.col("num_records").is_between(0, MOST_ROWS)
+_POSSIBLE: Final = pl.col("num_records").is_between(0, MAX_ROWS)
 _COUNTED: Final = {
     "num_records": pl.when(_POSSIBLE).then("num_records"),
     "has_deletion_vector": pl.col("deletion_vector").is_not_null(),
@@ -68,8 +67,6 @@ _COUNTED: Final = {
 _TEXTS: Final = pl.Schema(dict.fromkeys(TAG_COLUMNS, pl.String()))
 # A character that some writers escape in a path, and others do not.
 SPELLED_DIFFERENTLY: Final = "[^A-Za-z0-9_./-]"
-_STRANGE: Final = re.compile(SPELLED_DIFFERENTLY)
-_FEW_PATHS: Final = 1_000
 # What a checkpoint derives from other fields; an add of a commit has no such keys.
 _DERIVED: Final = ("stats_parsed", "partitionValues_parsed")
 
@@ -84,11 +81,11 @@ class LogState:
     checkpoint: tuple[pl.DataFrame | bytes, ...] = ()
     # The commits after it, oldest first.
     commits: tuple[bytes, ...] = ()
-    # The commits before, newest first, as far as they are there; each is read when it is asked for.
+    # The commits before, newest first, as far as they exist; read lazily.
     earlier: Iterator[bytes] = field(default_factory=lambda: iter(()))
     # Who committed the version, and when; None: the log does not say.
     commit_info: CommitInfo | None = None
-    # What tells the commit's file from another one of that name, which a table written anew has.
+    # Identifies the commit's file: a table that was deleted and written again has another one of this name.
     fingerprint: tuple[int, int, int] | None = None
 
 
@@ -114,15 +111,12 @@ def files_with_tags(
 
 
 def needs_removes(listed: pl.DataFrame) -> bool:
-    """Tell whether the `path` of any of these files is one that writers spell differently.
+    """Return whether any `path` of these files may be written differently by other writers.
 
     >>> [needs_removes(pl.DataFrame({"path": [path]})) for path in ("k/part-0.parquet", "a%2Bb.parquet")]
     [False, True]
     """
-    paths = listed["path"]
-    if len(paths) <= _FEW_PATHS:  # a query takes longer than to look at them
-        return any(map(_STRANGE.search, paths.to_list()))
-    return paths.str.contains(SPELLED_DIFFERENTLY).any()
+    return listed["path"].str.contains(SPELLED_DIFFERENTLY).any()
 
 
 def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
@@ -131,8 +125,8 @@ def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
     >>> add = '{"add":{"path":"%s","size":1,"modificationTime":1,"partitionValues":{},"dataChange":true}}\n'
     >>> twice = '{"remove":{"path":"b","dataChange":false}}\n' + add % "b"
     >>> commits = ((add % "a" + add % "b").encode(), twice.encode())
-    >>> found = whole_files(["a"], LogState(uri="t", version=1, commits=commits))
-    >>> [one.path for one in found.listed], [one.path for one in found.unlisted]
+    >>> files = whole_files(["a"], LogState(uri="t", version=1, commits=commits))
+    >>> [one.path for one in files.listed], [one.path for one in files.unlisted]
     (['a'], ['b'])
     """
     newest: dict[str, dict[str, Any]] = {}
@@ -166,8 +160,8 @@ def actions_of(
     if isinstance(part, bytes):
         mark = f'"{kind}"'.encode()
         # Most of the time goes into JSON: a line that cannot be such an action is not parsed.
-        found = (orjson.loads(line).get(kind) for line in part.splitlines() if mark in line)
-        yield from (action for action in found if action)
+        actions = (orjson.loads(line).get(kind) for line in part.splitlines() if mark in line)
+        yield from (action for action in actions if action)
     elif kind in part.columns:
         yield from _rows(part, kind).iter_rows(named=True)
 
@@ -226,8 +220,10 @@ def _tags_of_frame(frame: pl.DataFrame) -> pl.DataFrame:
     ]
     vector = no_text
     if "deletionVector" in adds.columns:
-        held = pl.col("deletionVector")
-        vector = pl.when(held.struct.field("storageType").is_not_null()).then(held.struct.json_encode())
+        descriptor = pl.col("deletionVector")
+        vector = pl.when(descriptor.struct.field("storageType").is_not_null()).then(
+            descriptor.struct.json_encode()
+        )
     return adds.select("path", *texts, vector.alias("deletion_vector"))
 
 
@@ -257,7 +253,7 @@ def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) ->
         unsettled -= settled.keys()
     live = set(newest.values())
     hidden = [path for path in listed if path not in live]
-    if known is not None:  # what is not live was taken back now, or before
+    if known is not None:  # a path that is not live was removed now, or before
         return hidden
     decoded = {path for path, _ in newest}
     return [
@@ -288,19 +284,12 @@ def _as_committed(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(parsed: Mapping[str, Any]) -> dict[str, Any]:
     """Return statistics as JSON has them; a bound that cannot be spelled exactly is left out."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in parsed.items():
-        match value:
-            case dict():
-                found[key] = _plain(value)
-            case datetime():
-                pass
-            case date():
-                found[key] = value.isoformat()
-            case float() if not math.isfinite(value):
-                pass
-            case bool() | int() | float() | str():
-                found[key] = value
-            case _:
-                pass
-    return found
+        if isinstance(value, dict):
+            values[key] = _plain(value)
+        elif isinstance(value, date) and not isinstance(value, datetime):
+            values[key] = value.isoformat()
+        elif isinstance(value, int | str) or (isinstance(value, float) and math.isfinite(value)):
+            values[key] = value
+    return values

@@ -15,8 +15,8 @@ from typing import Any, Final
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.replay import SPELLED_DIFFERENTLY, TAG_KEYS
-from qbeast_core.spec.block import MOST_ROWS
+from qbeast_core.log.files.replay import SPELLED_DIFFERENTLY, TAG_KEYS
+from qbeast_core.spec.block import MAX_ROWS
 
 _STATISTICS: Final = {"min": "minValues", "max": "maxValues", "null_count": "nullCount"}
 _OWN_TAGS: Final = frozenset({"revision", "blocks", "layout", "rules", "keys"})
@@ -28,7 +28,7 @@ _PARSERS: Final[Mapping[Any, Callable[[Any], object]]] = {
 }
 _FAULTS: Final = (ValueError, TypeError, ArithmeticError, AttributeError, KeyError, pl.exceptions.PolarsError)
 # Frames that are laid one behind the other before their rows are copied together.
-_MOST_CHUNKS: Final = 32
+_MAX_CHUNKS: Final = 32
 
 _SMALL_BYTES: Final = 1 << 20
 
@@ -51,19 +51,19 @@ def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | No
     try:
         rows = [_row(add, schema) for add in adds]
         if any(row.keys() != schema.keys() for row in rows):
-            return None  # files are told more of than is known here
+            return None  # files have columns that are not derived here
         new = pl.DataFrame({name: [row[name] for row in rows] for name in schema}, schema=schema)
-        is_known = files["path"].is_in(new["path"].implode()).any()  # told anew, as when tags are mended
+        is_known = files["path"].is_in(new["path"].implode()).any()  # added again, with new tags for example
         return None if is_known else joined(files, new)
     except _FAULTS:
         return None
 
 
-def joined(known: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+def joined(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Return rows and a few more at the end; a large frame is not copied each time for them."""
-    grown = known.vstack(new)
+    grown = old.vstack(new)
     is_small = grown.estimated_size() < _SMALL_BYTES
-    return grown.rechunk() if is_small or grown.n_chunks() > _MOST_CHUNKS else grown
+    return grown.rechunk() if is_small or grown.n_chunks() > _MAX_CHUNKS else grown
 
 
 def _row(add: AddFile, schema: pl.Schema) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _row(add: AddFile, schema: pl.Schema) -> dict[str, Any]:
     texts = {name: tags.get(key) for name, key in TAG_KEYS.items()}
     foreign = any(text is not None and name not in _OWN_TAGS for name, text in texts.items())
     foreign = foreign or re.search(SPELLED_DIFFERENTLY, add.path) is not None
-    if foreign or add.deletion_vector is not None or not 0 <= count <= MOST_ROWS:
+    if foreign or add.deletion_vector is not None or not 0 <= count <= MAX_ROWS:
         raise ValueError(add.path)
     typed = {name: _value(stats.get(key), schema[name]) for name, key in _STATISTICS.items()}
     return {
@@ -90,12 +90,12 @@ def _row(add: AddFile, schema: pl.Schema) -> dict[str, Any]:
 
 
 def _value(value: Any, dtype: Any) -> Any:
-    """Return a value of statistics in its column's type; what is not told is null."""
+    """Return a value of statistics in its column's type; a missing one is null."""
     if value is None:
         return None
     if isinstance(dtype, pl.Struct):
-        told: Mapping[str, Any] = value
-        return {name: _value(told.get(name), inner) for name, inner in dtype.to_schema().items()}
+        fields: Mapping[str, Any] = value
+        return {name: _value(fields.get(name), inner) for name, inner in dtype.to_schema().items()}
     if dtype.is_float():
         return float(value)
     return int(value) if dtype.is_integer() else _PARSERS[dtype.base_type()](value)

@@ -1,4 +1,4 @@
-"""Murmur3's 32-bit steps on whole arrays: what the two hashes of the format are made of."""
+"""The 32-bit steps of Murmur3 on whole arrays, shared by the two hashes of the format."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _INVERSE_F1, _INVERSE_F2, _MASK = 0xA5CB9243, 0x7ED1B41D, 0xFFFFFFFF
 
 def mix(state: U32Array, words: U32Array) -> None:
     """Mix one word into each running hash."""
+    # In place, with two scratch arrays; uint32 wraps as Java's int does. Rotate left by 15: x << 15 | x >> 17.
     mixed = words * _C1
     spare = mixed >> _R17
     mixed <<= _R15
@@ -56,9 +57,11 @@ def fold_words(state: U32Array, window: U32Array, starts: I64Array, counts: I64A
         return
     fewest, most = int(counts.min()), int(counts.max())
     if fewest == most <= _LONG_ROW:
-        _fold_equal(state, window, starts, most, step)
+        for word in range(most):
+            mix(state, window[starts + step * word])
         return
-    # Longest first: word w then belongs to a prefix of the rows. int16 takes NumPy's radix sort.
+    # Rows of different lengths: sorted longest first, word w belongs to a prefix of the rows, so a pass needs no
+    # mask. An int16 key takes NumPy's radix sort.
     capped = np.minimum(counts, _LONG_ROW).astype(np.int16)
     order = np.argsort(-capped, kind="stable")
     sorted_starts, sorted_state = starts[order], state[order]
@@ -74,21 +77,10 @@ def fold_words(state: U32Array, window: U32Array, starts: I64Array, counts: I64A
         state[row] = _fold_row(int(state[row]), rest)
 
 
-def _fold_equal(state: U32Array, window: U32Array, starts: I64Array, count: int, step: int) -> None:
-    rows = len(starts)
-    stride = int(starts[1] - starts[0]) if rows > 1 else 1
-    evenly = stride > 0 and bool((np.diff(starts) == stride).all())
-    first = int(starts[0])
-    for word in range(count):
-        if evenly:  # a strided view, some times faster than a gather
-            begin = first + step * word
-            mix(state, window[begin : begin + stride * (rows - 1) + 1 : stride])
-        else:
-            mix(state, window[starts + step * word])
-
-
 def _fold_row(state: int, words: npt.NDArray[np.uint32]) -> int:
-    """Mix one row by the C library; it finishes the hash, so undo that."""
+    """Mix one long row with the C library, and undo the finaliser that it applies."""
+    # Backwards through `finalize`: x ^= x >> 16 is its own inverse, x ^= x >> 13 needs the second shift (26 < 32),
+    # and an odd factor has an inverse modulo 2**32.
     data = words.tobytes()
     hashed = mmh3.hash(data, state, signed=False)
     hashed ^= hashed >> 16

@@ -1,4 +1,4 @@
-"""Deletion vectors as a log describes them: what tells files apart, and which files an action speaks of."""
+"""Deletion vectors as a log describes them: the identity of files, and the files that an action names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import orjson
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.spec.file_path import FilePath
 
-# What Delta tells files apart by: the decoded path, and the deletion vector (empty: none).
+# The identity of a file in Delta: the decoded path, and the deletion vector (empty: none).
 FileKey: TypeAlias = tuple[str, str]
 
 _IDENTITY: Final = ("storageType", "pathOrInlineDv", "offset")
@@ -23,13 +23,13 @@ _UUID_CHARACTERS: Final = 20
 
 
 def file_key(path: str, vector: Mapping[str, Any] | None) -> FileKey:
-    """Return what an add or a remove is about.
+    """Return the identity of the file of an add or a remove.
 
     >>> file_key("a%2Bb", None) == file_key("a+b", {"storageType": None})
     True
     """
-    told = [str(vector[name]) for name in _IDENTITY if vector.get(name) is not None] if vector else []
-    return FilePath.of_log(path).text, " ".join(told)
+    parts = [str(vector[name]) for name in _IDENTITY if vector.get(name) is not None] if vector else []
+    return FilePath.of_log(path).text, " ".join(parts)
 
 
 def parse_vector(text: str | None) -> dict[str, Any] | None:
@@ -68,9 +68,9 @@ def file_paths(path: str, vector: Mapping[str, Any] | None) -> Iterator[FilePath
     ['k/a b', 's3://b/1.bin']
     """
     yield FilePath.of_log(path)
-    held = vector_path(vector or {})
-    if held is not None:
-        yield held
+    vector_file = vector_path(vector or {})
+    if vector_file is not None:
+        yield vector_file
 
 
 def _uuid(text: str) -> uuid.UUID:
@@ -80,5 +80,5 @@ def _uuid(text: str) -> uuid.UUID:
             return uuid.UUID(bytes=b85decode(text.translate(_FROM_Z85)))
     except ValueError:  # not 16 bytes, or five characters stand for more than four
         pass
-    message = f"a deletion vector of the Delta log is named by {text!r}, which is no id of a file"
+    message = f"a deletion vector of the Delta log has the invalid id {text!r}"
     raise InvalidMetadataError(message)

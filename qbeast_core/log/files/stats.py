@@ -6,6 +6,7 @@ and engines disagree on NaN), no cut string below the real maximum, no timestamp
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -18,7 +19,7 @@ import polars as pl
 Leaf: TypeAlias = tuple[str, ...]
 
 _DEFAULT_LEAVES: Final = 32
-_MOST_CHARACTERS: Final = 32
+_MAX_CHARACTERS: Final = 32
 _LAST_CHARACTER: Final = "\U0010ffff"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_DAY: Final = (date.min - _EPOCH.date()).days
@@ -73,9 +74,8 @@ def file_stats(
     """Return the ``stats`` text of an add action for a file of these rows.
 
     Numbers, dates, timestamps and strings get bounds; other types a null count only. Strings are cut after 32
-    characters, the maximum upwards. Timestamps are in milliseconds, the maximum rounded up. Bounds that are
-    missing mean nothing is known: the maximum of a float column with NaN, an infinite bound, a year beyond
-    9999.
+    characters, the maximum upwards. Timestamps are in milliseconds, the maximum rounded up. A bound is
+    missing if it is unknown: the maximum of a float column with NaN, an infinite bound, a year beyond 9999.
 
     >>> file_stats(pl.DataFrame({"x": [1.5, None, float("nan")], "s": ["b", "a", "b"]}))
     '{"numRecords":3,"minValues":{"x":1.5,"s":"a"},"maxValues":{"s":"b"},"nullCount":{"x":1,"s":0}}'
@@ -83,31 +83,30 @@ def file_stats(
     distinct = {} if few is None else few
     schema = pl.Schema({**frame.collect_schema(), **{name: one.dtype for name, one in distinct.items()}})
     leaves = stats_columns(schema, {}) if columns is None else list(columns)
-    known = dict(leaves_of(schema))
-    dtypes = [known[leaf] for leaf in leaves]
-    asked, asked_of_few = [pl.len().alias("rows")], [pl.lit(0)]
+    types = dict(leaves_of(schema))
+    dtypes = [types[leaf] for leaf in leaves]
+    queries, queries_of_few = [pl.len().alias("rows")], [pl.lit(0)]
     for i, (leaf, dtype) in enumerate(zip(leaves, dtypes, strict=True)):
-        asked.append(leaf_column(leaf).null_count().alias(f"{i}.nulls"))
+        queries.append(leaf_column(leaf).null_count().alias(f"{i}.nulls"))
         if leaf[0] in distinct:
-            asked_of_few += _bounds(str(i), pl.lit(distinct[leaf[0]]), dtype)
+            queries_of_few += _bounds(str(i), pl.lit(distinct[leaf[0]]), dtype)
         else:
-            asked += _bounds(str(i), leaf_column(leaf), dtype)
+            queries += _bounds(str(i), leaf_column(leaf), dtype)
     if isinstance(frame, pl.LazyFrame):
-        frame = frame.select(asked).collect(engine="streaming")
-        answers = frame.row(0, named=True)
+        answers = frame.select(queries).collect(engine="streaming").row(0, named=True)
     else:
-        answers = frame.select(asked).row(0, named=True)
+        answers = frame.select(queries).row(0, named=True)
     if distinct:
-        answers |= pl.select(asked_of_few).row(0, named=True)
+        answers |= pl.select(queries_of_few).row(0, named=True)
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
     for i, (leaf, dtype) in enumerate(zip(leaves, dtypes, strict=True)):
         _put(nulls, leaf, answers[f"{i}.nulls"])
         minimum, maximum = answers.get(f"{i}.min"), answers.get(f"{i}.max")
-        _put(low, leaf, None if minimum is None else _lower(minimum, dtype))
+        _put(low, leaf, None if minimum is None else _bound(minimum, dtype, upper=False))
         unbounded = maximum is None or answers.get(f"{i}.nan", False)
-        _put(high, leaf, None if unbounded else _upper(maximum, dtype))
+        _put(high, leaf, None if unbounded else _bound(maximum, dtype, upper=True))
     stats = {"numRecords": answers["rows"], "minValues": low, "maxValues": high, "nullCount": nulls}
     return orjson.dumps(stats).decode()
 
@@ -144,33 +143,21 @@ def _put(stats: dict[str, Any], leaf: Leaf, value: Any) -> None:
     stats[leaf[-1]] = value
 
 
-def _lower(value: Any, dtype: pl.DataType) -> Any:
+def _bound(value: Any, dtype: pl.DataType, *, upper: bool) -> Any:
+    """Return a bound as JSON that encloses the values, or None."""
     if isinstance(dtype, pl.Datetime):
-        return _timestamp(value // 1000, dtype)
+        return _timestamp(-(-value // 1000) if upper else value // 1000, dtype)
     if isinstance(value, str):
-        return value[:_MOST_CHARACTERS]
-    # Engines that order -0.0 before 0.0 would take one zero for less than the other.
-    return (-0.0 if value == 0 else _finite(value)) if dtype.is_float() else _plain(value, dtype)
-
-
-def _upper(value: Any, dtype: pl.DataType) -> Any:
-    if isinstance(dtype, pl.Datetime):
-        return _timestamp(-(-value // 1000), dtype)
-    if isinstance(value, str):
-        return _cut_above(value)
-    return (0.0 if value == 0 else _finite(value)) if dtype.is_float() else _plain(value, dtype)
-
-
-def _plain(value: Any, dtype: pl.DataType) -> Any:
+        return _cut_above(value) if upper else value[:_MAX_CHARACTERS]
+    if dtype.is_float():
+        if value == 0:  # engines that order -0.0 before 0.0 would take one zero for less than the other
+            return 0.0 if upper else -0.0
+        return value if math.isfinite(value) else None
     if dtype == pl.Date:
         inside = _FIRST_DAY <= value <= _LAST_DAY
         return (_EPOCH.date() + timedelta(days=value)).isoformat() if inside else None
     # A JSON number with every digit: a float would round decimals beyond the 15th.
     return orjson.Fragment(format(value, "f").encode()) if dtype.is_decimal() else value
-
-
-def _finite(value: float) -> float | None:
-    return value if abs(value) < float("inf") else None
 
 
 def _timestamp(milliseconds: int, dtype: pl.Datetime) -> str | None:
@@ -185,9 +172,9 @@ def _timestamp(milliseconds: int, dtype: pl.Datetime) -> str | None:
 
 def _cut_above(text: str) -> str | None:
     """Return a text of about 32 characters that is not below `text`; None where there is no short one."""
-    if len(text) <= _MOST_CHARACTERS:
+    if len(text) <= _MAX_CHARACTERS:
         return text
-    for end in range(_MOST_CHARACTERS, min(len(text), 2 * _MOST_CHARACTERS)):
+    for end in range(_MAX_CHARACTERS, min(len(text), 2 * _MAX_CHARACTERS)):
         if text[end] != _LAST_CHARACTER:  # a cut before the last character of all could not go up
             return text[:end] + ("\x7f" if text[end] < "\x7f" else _LAST_CHARACTER)
-    return text if len(text) <= 2 * _MOST_CHARACTERS else None
+    return text if len(text) <= 2 * _MAX_CHARACTERS else None

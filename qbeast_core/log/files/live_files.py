@@ -9,7 +9,7 @@ from typing import TypeAlias
 import polars as pl
 
 from qbeast_core.log.actions import AddFile, RemoveFile
-from qbeast_core.log.deletion_vector import parse_vector
+from qbeast_core.log.files.deletion_vector import parse_vector
 from qbeast_core.spec.block import BlocksDialect
 
 
@@ -36,6 +36,19 @@ class FileChange:
 
 # What to do with the files that live when a commit lands, and how this table spells blocks.
 FileChangePlanner: TypeAlias = Callable[[LiveFiles, BlocksDialect], FileChange]
+
+
+class LastChange:
+    """A planner that keeps its newest change: a commit that loses a race plans again, and the last plan counts."""
+
+    def __init__(self, plan: FileChangePlanner) -> None:
+        self._plan = plan
+        self.change = FileChange()
+
+    def __call__(self, live: LiveFiles, dialect: BlocksDialect) -> FileChange:
+        """Return the change of the plan."""
+        self.change = self._plan(live, dialect)
+        return self.change
 
 
 def retag(live: LiveFiles, edit: Callable[[AddFile, bool], AddFile | None]) -> FileChange:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from qbeast_core.space.arrays import I32Array, I64Array, U8Array
-from qbeast_core.space.murmur import finalize, fold_words
+from qbeast_core.space.hashes.murmur import finalize, fold_words
 
 _SEED = 0x3C074A61
 _BLOCK_ROWS = 1 << 16

@@ -7,8 +7,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.log.thresholds import blocks_in_order
 from qbeast_core.spec.block import Block
+from qbeast_core.table.index.thresholds import blocks_in_order
 
 LAST = 2**31 - 1
 WEIGHTS = st.integers(-5, 5)

@@ -1,0 +1,1 @@
+"""The files of a version: their actions replayed, tags, statistics and deletion vectors."""

@@ -1,0 +1,1 @@
+"""The two hashes of the format, on whole arrays."""

@@ -1,0 +1,246 @@
+"""Rows of a file against its blocks: cubes, weights, the order inside a block, and the hidden column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.intervals import point_bounds
+from qbeast_core.query.units import clock_slack
+from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
+from qbeast_core.space.cubes import cube_boxes, decode_cubes
+from qbeast_core.spec.layout import WEIGHT_COLUMN, PageLayout
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.check.faults import Code, Fault
+from qbeast_core.tree.columns import text_column
+from qbeast_core.tree.outside import rows_outside
+
+_LOW_BITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Blocks of one file, and the space they lie in."""
+
+    revision: Revision
+    # `cube`, `min_weight`, `max_weight`, `rows`, in the order of the tag.
+    blocks: pl.DataFrame
+    # Whether the thresholds hold: those of old compactions do not (format 11).
+    bounded: bool = True
+
+    def boxes(self) -> tuple[F64Array, F64Array]:
+        """Return the box of each block, the end 1.0 as infinity, shape (blocks, dimensions)."""
+        cubes = decode_cubes(text_column(self.blocks["cube"]), dimensions=len(self.revision.columns))
+        lower, upper = cube_boxes(cubes)
+        upper[upper >= 1.0] = np.inf
+        return lower, upper
+
+    def points(self, frame: pl.DataFrame, *, foreign: bool) -> Iterator[tuple[F64Array, F64Array]]:
+        """Yield bounds of the rows' coordinates, a pair a dimension."""
+        spaces = zip(self.revision.columns, self.revision.transformations, strict=True)
+        return (point_bounds(space, frame.get_column(name), foreign=foreign) for name, space in spaces)
+
+
+class RowCheck(Protocol):
+    """A check of all rows of a file, some at a time."""
+
+    def add(self, start: int, frame: pl.DataFrame, weights: I32Array) -> None:
+        """Look at rows from number `start` of the file on."""
+        ...
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield the faults, after the last rows."""
+        ...
+
+
+class _Tally:
+    """Counts wrong rows, and keeps the first one."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        self.count, self.first = 0, 0
+        self._code: Code = code
+        self._message = message
+
+    def add(self, wrong: BoolArray, start: int) -> None:
+        """Count the rows of a chunk that starts at row `start` of the file."""
+        some = int(wrong.sum())
+        if some and not self.count:
+            self.first = start + int(np.argmax(wrong))
+        self.count += some
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield one fault if there are wrong rows."""
+        if self.count:
+            yield Fault(self._code, f"{self.count:,} row(s) {self._message}", self.first)
+
+
+class RowRange:
+    """Values lie in the range of their revision."""
+
+    def __init__(self, revision: Revision, *, foreign: bool) -> None:
+        self._revision, self._slack = revision, clock_slack if foreign else None
+        self._beyond = _Tally(
+            "row-range",
+            "have values outside the range of their revision: a reader that relies on the range misses them",
+        )
+        self.faults = self._beyond.faults
+
+    def add(self, start: int, frame: pl.DataFrame, weights: I32Array) -> None:  # noqa: ARG002 - a `RowCheck`
+        """Look at some more rows."""
+        self._beyond.add(rows_outside(frame, self._revision, slack=self._slack), start)
+
+
+class HiddenWeights:
+    """The hidden column holds the high half of each weight."""
+
+    def __init__(self) -> None:
+        self._wrong = _Tally(
+            "hidden-weight", f"have a {WEIGHT_COLUMN} that is not the high half of their weight"
+        )
+        self.faults = self._wrong.faults
+
+    def add(self, start: int, frame: pl.DataFrame, weights: I32Array) -> None:
+        """Look at some more rows."""
+        # A null becomes a number that no high half of an int32 equals.
+        stored = frame.get_column(WEIGHT_COLUMN).cast(pl.Int64).fill_null(1 << _LOW_BITS).to_numpy()
+        self._wrong.add(stored != weights >> _LOW_BITS, start)
+
+
+class OurRows:
+    """Rows of a file of ours: the blocks follow each other in the order of the rows."""
+
+    def __init__(self, placement: Placement, layout: PageLayout | None) -> None:
+        self._placement, self._layout = placement, layout
+        counts = placement.blocks["rows"].to_numpy()
+        self._starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        self._weights = np.empty(int(self._starts[-1]), np.int32)
+        self._lower, self._upper = placement.boxes()
+        self._outside = _Tally("row-cube", "lie outside the cube of their block")
+
+    def add(self, start: int, frame: pl.DataFrame, weights: I32Array) -> None:
+        """Look at some more rows."""
+        stop = start + frame.height
+        self._weights[start:stop] = weights
+        block = np.searchsorted(self._starts, np.arange(start, stop), side="right") - 1
+        wrong = np.zeros(frame.height, np.bool_)
+        for j, (point, _) in enumerate(self._placement.points(frame, foreign=False)):
+            wrong |= (point < self._lower[block, j]) | (point >= self._upper[block, j])
+        self._outside.add(wrong, start)
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield the faults of cubes, weights, order and pages."""
+        blocks = self._placement.blocks
+        for fault in self._outside.faults():
+            block = int(np.searchsorted(self._starts, self._outside.first, side="right")) - 1
+            yield replace(fault, cube=blocks["cube"][block])
+        filled = blocks.with_columns(pl.Series("start", self._starts[:-1])).filter(pl.col("rows") > 0)
+        if filled.height:
+            first = filled["start"].to_numpy()
+            yield from self._weight_faults(filled, first)
+            if self._layout is not None:
+                yield from self._order_faults(filled, first)
+                yield from self._page_faults(self._layout)
+
+    def _weight_faults(self, filled: pl.DataFrame, first: I64Array) -> Iterator[Fault]:
+        weights, cubes = self._weights, filled["cube"]
+        least, most = np.minimum.reduceat(weights, first), np.maximum.reduceat(weights, first)
+        low, high = filled["min_weight"].to_numpy(), filled["max_weight"].to_numpy()
+        over = np.flatnonzero((most > high) | (least < low))
+        for bad in over[:1].tolist():
+            inside = weights[first[bad] : first[bad] + filled["rows"][bad]]
+            wrong = (inside > high[bad]) | (inside < low[bad])
+            others = f", and {len(over) - 1:,} other block(s) have such rows" if len(over) > 1 else ""
+            message = f"have weights outside {low[bad]} to {high[bad]}, the bounds of their block{others}"
+            row = int(first[bad] + np.argmax(wrong))
+            yield Fault("row-weight", f"{int(wrong.sum()):,} row(s) {message}", row, cubes[bad])
+        for bad in np.flatnonzero(least > low)[:1].tolist():
+            yield Fault("min-weight", _smallest(int(least[bad]), int(low[bad])), int(first[bad]), cubes[bad])
+
+    def _order_faults(self, filled: pl.DataFrame, first: I64Array) -> Iterator[Fault]:
+        falls = self._weights[1:] < self._weights[:-1]
+        falls[first[1:] - 1] = False  # from one block to the next
+        if falls.any():
+            row = int(np.argmax(falls)) + 1
+            cube = filled["cube"][int(np.searchsorted(first, row, side="right")) - 1]
+            message = "rows of a block do not rise in weight, so its pages cannot be chosen"
+            yield Fault("row-order", message, row, cube)
+
+    def _page_faults(self, layout: PageLayout) -> Iterator[Fault]:
+        first = self._weights[:: layout.page_rows] >> _LOW_BITS
+        logged = np.asarray(layout.weights, np.int32)
+        if len(logged) != len(first):
+            return  # a fault of the log
+        for page in np.flatnonzero(logged != first)[:1].tolist():
+            message = f"page {page} begins with a weight of high half {first[page]}, its layout tag says {logged[page]}"
+            yield Fault("layout", message, page * layout.page_rows)
+
+
+class ForeignRows:
+    """Rows of another writer's file, in any order, counted into its blocks from the top of the tree down.
+
+    A row belongs to the first cube on its way down whose block takes its weight. Counts and smallest weights
+    are compared only if the place of every row is certain (`point_bounds`).
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        # Several blocks of one cube take the same rows: which of them took which cannot be decided.
+        blocks = placement.blocks.group_by("cube", maintain_order=True).agg(
+            pl.col("min_weight").min(), pl.col("max_weight").max(), pl.col("rows").sum()
+        )
+        self._placement = Placement(placement.revision, blocks, placement.bounded)
+        self._lower, self._upper = self._placement.boxes()
+        self._depth = blocks["cube"].str.len_bytes().to_numpy()
+        self._low, self._high = (blocks[name].to_numpy() for name in ("min_weight", "max_weight"))
+        self._counts = np.zeros(blocks.height, np.int64)
+        self._least = np.full(blocks.height, np.iinfo(np.int32).max, np.int32)
+        self._certain = True
+        self._nowhere = _Tally("row-cube", "lie in no cube of the file's blocks")
+        self._astray = _Tally("row-weight", "have weights outside the bounds of the block they lie in")
+
+    def add(self, start: int, frame: pl.DataFrame, weights: I32Array) -> None:
+        """Place some more rows."""
+        bounds = list(self._placement.points(frame, foreign=True))
+        self._certain = self._certain and all((low == high).all() for low, high in bounds)
+        remaining, in_cube = np.arange(len(weights)), np.zeros(len(weights), np.bool_)
+        for depth in np.unique(self._depth):  # rows that found their block are not looked at further down
+            weight, free = weights[remaining], np.ones(len(remaining), np.bool_)
+            ends = [(below[remaining], above[remaining]) for below, above in bounds]
+            for block in np.flatnonzero(self._depth == depth):
+                inside = np.ones(len(remaining), np.bool_)
+                for j, (below, above) in enumerate(ends):
+                    inside &= (above >= self._lower[block, j]) & (below < self._upper[block, j])
+                in_cube[remaining[inside]] = True
+                inside &= free & (weight >= self._low[block])
+                if self._placement.bounded:
+                    inside &= weight <= self._high[block]
+                free &= ~inside
+                self._counts[block] += inside.sum()
+                self._least[block] = weight[inside].min(initial=self._least[block])
+            remaining = remaining[free]
+        lost = np.zeros(len(weights), np.bool_)
+        lost[remaining] = True
+        self._nowhere.add(lost & ~in_cube, start)
+        self._astray.add(lost & in_cube, start)
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield the faults, once all rows are placed."""
+        yield from self._nowhere.faults()
+        yield from self._astray.faults()
+        if not self._certain or self._nowhere.count or self._astray.count:
+            return
+        blocks = self._placement.blocks
+        logged, cubes = blocks["rows"].to_numpy(), blocks["cube"]
+        for bad in np.flatnonzero(self._counts != logged)[:1].tolist():
+            message = f"the block holds {self._counts[bad]:,} rows, its tag says {logged[bad]:,}"
+            yield Fault("block-rows", message, None, cubes[bad])
+        wrong: BoolArray = (self._counts > 0) & (self._counts == logged) & (self._least != self._low)
+        for bad in np.flatnonzero(wrong)[:1].tolist():
+            yield Fault("min-weight", _smallest(int(self._least[bad]), int(self._low[bad])), None, cubes[bad])
+
+
+def _smallest(weight: int, logged: int) -> str:
+    return f"the smallest weight of the block is {weight}, its tag says {logged}"
