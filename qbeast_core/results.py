@@ -33,11 +33,8 @@ class Result:
     committed: bool
     dry_run: bool = False
 
-    also: ClassVar[tuple[str, ...]] = ()
-    """Names of properties that `to_dict` gives besides."""
-
-    told: ClassVar[tuple[str, ...]] = ()
-    """Names of properties that are printed besides."""
+    # Names of properties that are printed and converted like fields.
+    derived: ClassVar[tuple[str, ...]] = ()
 
     def __repr__(self) -> str:
         facts = self._facts()
@@ -58,17 +55,17 @@ class Result:
         """Return what is printed: what differs from the usual."""
         given = ((one.name, getattr(self, one.name), one.default) for one in fields(self) if one.repr)
         names = [name for name, value, usual in given if usual is MISSING or value != usual]
-        return {name: _words(getattr(self, name)) for name in (*names, *self.told)}
+        return {name: _words(getattr(self, name)) for name in (*names, *self.derived)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all that is told, under older names too, as plain values; frames are lists of dicts.
+        """Return everything as plain values; frames are lists of dicts.
 
         Examples
         --------
         >>> Result(version=3, committed=True).to_dict()
         {'version': 3, 'committed': True, 'dry_run': False}
         """
-        names = dict.fromkeys([*(one.name for one in fields(self)), *self.also])
+        names = [*(one.name for one in fields(self)), *self.derived]
         return {name: _plain(getattr(self, name)) for name in names}
 
 
@@ -90,18 +87,6 @@ class FilesResult(Result):
     bytes: int
     engine: Literal["memory", "spill", "spark"] = "memory"
     spilled_bytes: int = 0
-
-    also: ClassVar[tuple[str, ...]] = ("files_added", "bytes_added")
-
-    @property
-    def files_added(self) -> int:
-        """Data files written; `files` says the same."""
-        return self.files
-
-    @property
-    def bytes_added(self) -> int:
-        """Their bytes; `bytes` says the same."""
-        return self.bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -125,7 +110,7 @@ class RewriteResult(FilesResult):
     new_revision: bool
     attempts: int
 
-    also: ClassVar[tuple[str, ...]] = (*FilesResult.also, "files_removed", "bytes_removed")
+    derived: ClassVar[tuple[str, ...]] = ("files_removed", "bytes_removed")
 
     @property
     def files_removed(self) -> int:

@@ -59,7 +59,7 @@ def convert_table(
     >>> import polars as pl
     >>> import qbeast_spark_bridge as bridge
     >>> pl.DataFrame({"user": range(1000)}).write_delta("plain")
-    >>> bridge.convert_table(spark, "plain", columns=["user"]).converted
+    >>> bridge.convert_table(spark, "plain", columns=["user"]).committed
     True
     """
     options = WriteOptions(

@@ -61,8 +61,6 @@ class ImportResult(WriteResult):
     segments: tuple[str, ...]
     left_out: tuple[dict[str, str], ...] = ()
 
-    also: ClassVar[tuple[str, ...]] = WriteResult.also
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CarbonSource:

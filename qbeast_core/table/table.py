@@ -24,7 +24,6 @@ from qbeast_core.plain_text import first_line, on_one_line
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.fractions import Sample, Share
 from qbeast_core.query.sql.statement import refuse_statement
-from qbeast_core.renamed import renamed
 from qbeast_core.runtime import now_ms
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
@@ -387,7 +386,6 @@ class Table:
         rows = self.scan(where=where, sample=sample)
         return rows if columns is None else rows.select(self._reader.names_of(columns))
 
-    @renamed(predicate="where")
     def explain(
         self,
         where: Predicate | None = None,
@@ -598,7 +596,6 @@ class Table:
         )
         return rounds(self._reader, question_of(asked, self.schema), progressive=True)
 
-    @renamed(predicate="where")
     def scan_tasks(
         self,
         where: Predicate | None = None,
@@ -655,7 +652,6 @@ class Table:
         warn_if_empty(self._reader, sample, plan if asked is None else None)
         return scan_tasks(self._reader, plan, columns, task_bytes=task_bytes)
 
-    @renamed(predicate="where")
     def files(self, where: Predicate | None = None, sample: Sample | None = None) -> pl.DataFrame:
         """Return the data files that a read opens: a list that any engine can take.
 
@@ -860,7 +856,6 @@ class Table:
             self._move_to(made)
         return result
 
-    @renamed(predicate="where")
     def plot(
         self,
         kind: PlotKind = "tree",
@@ -1019,7 +1014,7 @@ class Table:
         >>> result = table.optimize()
         >>> result.files_removed, result.files, table.version == result.version
         (5, 1, True)
-        >>> table.optimize().optimized
+        >>> table.optimize().committed
         False
         """
         from qbeast_core.table.engine.choice import EngineChoice
@@ -1045,7 +1040,6 @@ class Table:
             self._move_to(newest)
         return result
 
-    @renamed(predicate="where")
     @shows_progress("deleting")
     def delete(
         self,
@@ -1120,7 +1114,6 @@ class Table:
         options = _options(dry_run, txn, commit_metadata, progress)
         return self._run(Delete(where), EngineChoice(engine, memory_bytes, spill_dir), options)
 
-    @renamed(predicate="where")
     @shows_progress("updating")
     def update(
         self,

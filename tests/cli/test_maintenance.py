@@ -34,7 +34,7 @@ def test_optimize_rewrites_what_its_dry_run_named(scattered: Path) -> None:
     assert contents(scattered) == before
     assert "small file: 10 files" in run("optimize", scattered, "--dry-run").stdout
     done = said("optimize", scattered, "--commit-metadata", "why=tidy")
-    assert (done["optimized"], done["files_removed"], done["rows"]) == (True, 10, 2000)
+    assert (done["committed"], done["files_removed"], done["rows"]) == (True, 10, 2000)
     assert [one["path"] for one in planned["plan"]] == [one["path"] for one in done["plan"]]
     table = qbeast.open_table(scattered)
     assert (table.version, table.history(1)["metadata"][0]["why"]) == (done["version"], "tidy")
@@ -83,7 +83,7 @@ def test_restore_goes_back_after_saying_so(mine: Path) -> None:
     assert run("restore", mine, "0", "--dry-run").stdout.startswith("a dry run: version 0")
     assert contents(mine) == before
     done = said("restore", mine, "0")
-    assert (planned["removed_files"], done["removed_files"], done["version"]) == (1, 1, 2)
+    assert (planned["files_removed"], done["removed_files"], done["version"]) == (1, 1, 2)
     assert said("show", mine, "--count")["count"] == 1500
     assert "already" in run("restore", mine, "0").stdout
     assert "qbeast history" in complaint("restore", mine, "99", code=4)
@@ -96,8 +96,8 @@ def test_check_finds_faults_and_repair_mends_them(mine: Path) -> None:
     assert spoiled.path in run("check", mine, "--log-only", code=1).stdout
     before = contents(mine)
     planned = said("repair", mine, "--dry-run")
-    assert (planned["repaired"], contents(mine) == before) == (False, True)
-    assert said("repair", mine)["mended"] == planned["mended"]
+    assert (planned["committed"], contents(mine) == before) == (False, True)
+    assert said("repair", mine)["repaired_files"] == planned["repaired_files"]
     assert run("check", mine).stdout.rstrip().endswith("sound: no fault")
     assert said("check", mine, "--log-only")["data"] is False
 
@@ -112,7 +112,7 @@ def test_delta_and_parquet_are_converted_after_saying_so(tmp_path: Path) -> None
         assert run("convert", path, "-c", "id,price", "--dry-run").stdout.startswith("a dry run: 1 file(s)")
         assert contents(path) == before
         done = said("convert", path, "-c", "id,price", "--cube-size", "300", "--commit-metadata", "why=so")
-        assert (done["converted"], done["rows"], done["cube_size"]) == (True, 2000, 300)
+        assert (done["committed"], done["rows"], done["cube_size"]) == (True, 2000, 300)
         assert "already" in run("convert", path, "-c", "id,price", "--dry-run").stdout
         assert "already" in run("convert", path, "-c", "id,price").stdout
         assert said("optimize", path)["rows"] == 2000
@@ -128,7 +128,7 @@ def test_old_tables_are_upgraded_after_saying_so(tmp_path: Path) -> None:
     assert run("upgrade", path, "--replicated", "drop", "--dry-run").stdout.startswith("a dry run: ")
     assert contents(path) == before
     done = said("upgrade", path, "--replicated", "drop")
-    assert (planned["upgraded"], done["upgraded"]) == (False, True)
+    assert (planned["committed"], done["committed"]) == (False, True)
     assert planned["retagged_files"] == done["retagged_files"]
     assert "up to date" in run("upgrade", path).stdout
 

@@ -111,8 +111,7 @@ def test_every_kind_of_source_becomes_the_same_table(
         "write", sources[0], *sources[1:], "out", "--columns", "id,price:linear", "--cube-size", "300"
     )
     by_hand = qbeast.write_table(ROWS, "hand", columns=["id", "price:linear"], cube_size=300)
-    sizes = {name: result[name] for name in ("bytes", "bytes_added")}
-    assert result == {"table": "out", **by_hand.to_dict(), **sizes}
+    assert result == {"table": "out", **by_hand.to_dict(), "bytes": result["bytes"]}
     assert_frame_equal(qbeast.read_table("out").sort("id"), ROWS)
     assert_frame_equal(
         qbeast.read_table("out", sample=0.1).sort("id"), qbeast.read_table("hand", sample=0.1).sort("id")
@@ -183,7 +182,7 @@ def test_options_reach_the_library(tmp_path: Path) -> None:
     run("write", "-", table, *options, given=given)
     again = said("append", "-", table, "--format", "csv", "--txn", "job:3", given=given)
     opened = qbeast.open_table(table)
-    assert (again["written"], opened.version, opened.cube_size) == (False, 0, 123)
+    assert (again["committed"], opened.version, opened.cube_size) == (False, 0, 123)
     assert opened.history()["metadata"][0]["why"] == "because"
     assert opened.blocks()["cube"].n_unique() < 2000
     space = opened.revisions[-1].transformations[0]
@@ -192,7 +191,7 @@ def test_options_reach_the_library(tmp_path: Path) -> None:
 
 def test_modes_are_those_of_the_library(mine: Path, tmp_path: Path) -> None:
     ROWS.head(7).write_parquet(tmp_path / "seven.parquet")
-    assert said("write", tmp_path / "seven.parquet", mine, "--mode", "ignore")["written"] is False
+    assert said("write", tmp_path / "seven.parquet", mine, "--mode", "ignore")["committed"] is False
     assert "append" in complaint("write", tmp_path / "seven.parquet", mine, "-c", "id", code=5)
     assert said("write", tmp_path / "seven.parquet", mine, "-c", "brand", "--mode", "overwrite")["rows"] == 7
     assert qbeast.open_table(mine).indexed_columns == ("brand",)
@@ -223,18 +222,10 @@ def test_a_dry_run_says_what_the_write_then_does(mine: Path, tmp_path: Path) -> 
         assert "2,000 rows" in text
         assert sorted(tmp_path.rglob("*")) == before
         done = said(*command)
-        shared = set(done) - {
-            "version",
-            "dry_run",
-            "committed",
-            "written",
-            "bytes",
-            "bytes_added",
-            "attempts",
-        }
+        shared = set(done) - {"version", "dry_run", "committed", "bytes", "attempts"}
         assert len(shared) >= 8
         assert {key: planned[key] for key in shared} == {key: done[key] for key in shared}
-        assert (planned["version"], planned["dry_run"], planned["written"]) == (
+        assert (planned["version"], planned["dry_run"], planned["committed"]) == (
             done["version"] - 1,
             True,
             False,
@@ -252,7 +243,7 @@ def test_warnings_are_lines_on_the_standard_error(tmp_path: Path) -> None:
     result = run("write", tmp_path / "rows.parquet", tmp_path / "t", "-c", "a", "--json")
     assert result.stderr.startswith("warning: rows with equal values")
     assert result.stderr.count("\n") == 1
-    assert json.loads(result.stdout)["written"] is True
+    assert json.loads(result.stdout)["committed"] is True
 
 
 BAD_SOURCES: list[tuple[str, bytes, list[str], str]] = [

@@ -56,7 +56,7 @@ def test_rows_and_samples_are_the_same_and_a_second_time_nothing_happens(
     path = copy_of(golden, tmp_path)
     before, drawn = rows_of(path), [rows_of(path, sample=part) for part in SLICES]
     result = qbeast.upgrade_table(path, replicated=replicated)
-    assert result.upgraded
+    assert result.committed
     assert_frame_equal(rows_of(path), before)
     if not golden.is_doubled:
         assert_frame_equal(rows_of(path), golden.expected.sort(pl.all()), check_row_order=True)
@@ -70,7 +70,7 @@ def test_rows_and_samples_are_the_same_and_a_second_time_nothing_happens(
             found = rows_of(path, where=question.predicate, sample=question.sample)
             assert_frame_equal(found, wanted)
     again = qbeast.upgrade_table(path, replicated=replicated)
-    assert (again.upgraded, again.version, again.retagged_files) == (False, result.version, 0)
+    assert (again.committed, again.version, again.retagged_files) == (False, result.version, 0)
     assert load_snapshot(path).version == result.version
 
 
@@ -122,7 +122,7 @@ def test_copies_are_kept_with_a_warning_unless_somebody_chose(tmp_path: Path) ->
     assert (result.kept_copies, result.dropped_copies) == (5, 1)
     assert qbeast.open_table(path).blocks()["replicated"].sum() == 5
     later = qbeast.upgrade_table(path, replicated="drop")
-    assert (later.upgraded, later.kept_copies, later.dropped_copies, later.retagged_files) == (True, 0, 5, 0)
+    assert (later.committed, later.kept_copies, later.dropped_copies, later.retagged_files) == (True, 0, 5, 0)
 
 
 @each(is_legacy, bundled={"legacy/v050_mixed_states", "legacy/v050_announced_compacted"})
@@ -169,7 +169,7 @@ def test_tags_that_cannot_be_read_stay_as_they_are(tmp_path: Path) -> None:
     qbeast.upgrade_table(path)
     assert_frame_equal(rows_of(path), before)
     assert sum("state" in add["tags"] for add in newest_adds(path).values()) == 1
-    assert not qbeast.upgrade_table(path).upgraded
+    assert not qbeast.upgrade_table(path).committed
 
 
 def test_what_cannot_be_upgraded_is_refused(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_folder_of_parquet_files_becomes_a_table(spark: SparkSession, tmp_path
         frame.write_parquet(path / f"part {number}é.parquet")
     result = converted(spark, path)
     assert (result.version, result.created_log, result.files, result.rows) == (0, True, 3, 1200)
-    assert not converted(spark, path).converted
+    assert not converted(spark, path).committed
     optimized = bridge.optimize_table(spark, path)
     assert (optimized.files_removed, optimized.rows, optimized.new_revision) == (3, 1200, True)
     assert_same_rows(qbeast.read_table(path), pl.concat(frames, how="diagonal"), "row")

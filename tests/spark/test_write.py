@@ -70,7 +70,7 @@ def test_every_type_comes_out_as_it_went_in(spark: SparkSession, tmp_path: Path)
     for number in range(0, len(INDEXABLE), 6):
         path = tmp_path / f"t{number}"
         result = bridge.write_table(df, path, INDEXABLE[number : number + 6], cube_size=20)
-        assert (result.version, result.rows, result.written, result.new_revision) == (0, 300, True, True)
+        assert (result.version, result.rows, result.committed, result.new_revision) == (0, 300, True, True)
         check(path, wanted)
 
 
@@ -158,11 +158,11 @@ def test_merging_brings_new_columns_and_lacks_old_ones(spark: SparkSession, tmp_
 @pytest.mark.connect
 def test_modes_do_what_they_do_in_polars(spark: SparkSession, tmp_path: Path) -> None:
     path, df = tmp_path / "t", numbers(spark, 100)
-    assert bridge.write_table(df, path, ["a"], mode="ignore", txn=("app", 3)).written
+    assert bridge.write_table(df, path, ["a"], mode="ignore", txn=("app", 3)).committed
     with pytest.raises(qbeast.TableExistsError):
         bridge.write_table(df, path, ["a"])
-    assert not bridge.write_table(df, path, ["a"], mode="ignore").written
-    assert not bridge.write_table(df, path, mode="append", txn=("app", 3)).written
+    assert not bridge.write_table(df, path, ["a"], mode="ignore").committed
+    assert not bridge.write_table(df, path, mode="append", txn=("app", 3)).committed
     bridge.write_table(df.where("row < 50"), path, ["b"], mode="overwrite", commit_metadata={"why": "test"})
     check(path, of_spark(df.where("row < 50")))
     assert qbeast.open_table(path).history()["metadata"][0]["why"] == "test"

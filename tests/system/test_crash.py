@@ -135,7 +135,7 @@ def test_a_write_with_progress_of_an_application_happens_once(tmp_path: Path) ->
         return qbeast.write_table(frame, tmp_path / "t", columns=["row"], mode="append", txn=txn)
 
     results = [write(3), write(3), write(2), write(4), write(4), write(3, "other")]
-    assert [result.written for result in results] == [True, False, False, True, False, True]
+    assert [result.committed for result in results] == [True, False, False, True, False, True]
     assert [result.version for result in results] == [0, 0, 0, 1, 1, 2]
     assert sorted(qbeast.read_table(tmp_path / "t")["row"]) == [3, 3, 4]
     assert results[1].rows == results[1].files == 0

@@ -49,7 +49,7 @@ def race(uri: str, options: dict[str, str], mode: str, writer: int, barrier: Any
         except qbeast.QbeastError as error:
             told.append(type(error).__name__)
         else:
-            told.append("written" if result.written else "untouched")
+            told.append("written" if result.committed else "untouched")
     return told
 
 
@@ -147,7 +147,7 @@ def test_who_comes_second_goes_on_with_what_is_there(
     winner(qbeast.write_table, rows(0), columns=["row", "a:quantiles"])
     result = write(LATER, table, columns=["row", "a"], mode=mode)
     found = qbeast.open_table(table)
-    assert (result.version, result.written, found.version) == (version, mode != "ignore", version)
+    assert (result.version, result.committed, found.version) == (version, mode != "ignore", version)
     assert found.scan().collect().height == height
     assert found.check(data=True).faults.is_empty()
     live = {Path(path).name for path in found.files()["path"]}
@@ -193,7 +193,7 @@ def test_a_transaction_that_comes_second_is_applied_once(tmp_path: Path, winner:
     table = tmp_path / "t"
     options: dict[str, Any] = {"columns": ["row"], "mode": "append", "txn": ("app", 1)}
     winner(qbeast.write_table, rows(0), **options)
-    assert not qbeast.write_table(rows(0), table, **options).written
+    assert not qbeast.write_table(rows(0), table, **options).committed
     assert qbeast.read_table(table).height == 200
     assert len(list(table.glob("*.parquet"))) == 1
 
@@ -246,5 +246,5 @@ def test_a_conversion_that_comes_second_finds_it_done(
 
     winner(convert)
     done = qbeast.convert_table(table, columns=["row"])
-    assert (done.converted, done.columns) == (False, ("row",))
+    assert (done.committed, done.columns) == (False, ("row",))
     assert qbeast.read_table(table).height == 200

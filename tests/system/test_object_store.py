@@ -95,7 +95,7 @@ def test_a_table_in_a_bucket_is_checked_repaired_and_drawn(place):
     store.put(commit, store.get(commit).replace(b'"numRecords\\":30000', b'"numRecords\\":29999'))
     table = qbeast.open_table(uri, storage_options=options)
     assert set(table.check().faults["code"]) == {"blocks-count", "rows-count"}
-    assert table.repair().mended["actions"].to_list() == [["set statistics"]]
+    assert table.repair().repaired_files["actions"].to_list() == [["set statistics"]]
     assert table.check().ok
     store.delete(DeltaTable(uri, storage_options=options).get_add_actions()["path"][0].as_py())
     assert set(table.check().faults["code"]) == {"file-missing"}

@@ -45,7 +45,7 @@ class Life(Known):
                 write_deltalake(self.path, state.frame)
             else:
                 state.frame.write_parquet(self.path / "a.parquet")
-            assert qbeast.convert_table(self.path, INDEXED, cube_size=cube_size).converted
+            assert qbeast.convert_table(self.path, INDEXED, cube_size=cube_size).committed
         self.becomes(state)
         self.first = self.table()
 
@@ -75,7 +75,7 @@ class Life(Known):
         state = self.now.with_rows(self.take(batch))
         DeltaTable.create(self.path, state.frame.to_arrow().schema, mode="overwrite")
         write_deltalake(self.path, state.frame, mode="append")
-        assert qbeast.convert_table(self.path, INDEXED, cube_size=cube_size).converted
+        assert qbeast.convert_table(self.path, INDEXED, cube_size=cube_size).committed
         self.becomes(state)
 
     # ---- rows change ----
@@ -175,7 +175,7 @@ class Life(Known):
     def upgrade(self, copies: Literal["keep", "drop"]) -> None:
         qbeast.upgrade_table(self.path, replicated=copies)
         self.becomes(self.now)
-        assert not qbeast.upgrade_table(self.path, replicated=copies).upgraded
+        assert not qbeast.upgrade_table(self.path, replicated=copies).committed
         assert not (copies == "drop" and self.has_copies)
 
     @rule()

@@ -27,7 +27,7 @@ def convert(
     rows = "rows that the log does not count" if result.rows is None else f"{result.rows:,} rows"
     held = f"{result.files:,} file(s), {size_text(result.bytes)}, {rows}"
     index = f"indexed by {', '.join(result.columns)}, cubes of {result.cube_size:,} rows"
-    if result.converted:
+    if result.committed:
         text = f"version {result.version}: {held}; {index} as soon as `qbeast optimize` runs"
     elif result.dry_run and not _is_indexed(table, storage_options):
         text = f"a dry run: {held} would be {index}; nothing was changed"
@@ -49,7 +49,7 @@ def upgrade(
         facts.append(f"{result.dropped_copies:,} with copies of rows dropped")
     if result.kept_copies:
         facts.append(f"{result.kept_copies:,} with copies of rows kept")
-    if result.upgraded:
+    if result.committed:
         text = f"version {result.version}: {', '.join(facts)}"
     elif result.dry_run:
         text = f"a dry run: {', '.join(facts)}; nothing was changed"
@@ -131,7 +131,7 @@ def restore(
     """Make an older version the newest."""
     before = table.version
     result = table.restore(older, dry_run=dry_run)
-    moved = f"{result.added_files:,} file(s) come back, {result.removed_files:,} go"
+    moved = f"{result.files_added:,} file(s) come back, {result.files_removed:,} go"
     if dry_run:
         text = f"a dry run: version {result.restored_version} would be the newest again; {moved}"
     elif result.version == before:

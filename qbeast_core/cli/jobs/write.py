@@ -133,7 +133,7 @@ def readable() -> Generator[None]:
 
 
 def _result_text(result: WriteResult) -> tuple[Part, ...]:
-    if not result.written:
+    if not result.committed:
         return (f"nothing was written: version {result.version} stays as it is",)
     what = f"version {result.version}: {result.rows:,} rows in {result.files:,} file(s), {size_text(result.bytes)}"
     if result.spilled_bytes:

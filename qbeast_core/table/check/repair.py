@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 import polars as pl
@@ -156,23 +156,6 @@ class RepairResult(Result):
 
     repaired_files: pl.DataFrame = field(repr=False)
     remaining: pl.DataFrame = field(repr=False)
-
-    also: ClassVar[tuple[str, ...]] = ("repaired", "mended", "left")
-
-    @property
-    def repaired(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
-
-    @property
-    def mended(self) -> pl.DataFrame:
-        """The older name of `repaired_files`."""
-        return self.repaired_files
-
-    @property
-    def left(self) -> pl.DataFrame:
-        """The older name of `remaining`."""
-        return self.remaining
 
     def __repr__(self) -> str:
         would = "would be " if self.dry_run else ""

@@ -239,13 +239,6 @@ class ChangeResult(RewriteResult):
     rows_inserted: int
     rows_copied: int
 
-    also: ClassVar[tuple[str, ...]] = (*RewriteResult.also, "changed")
-
-    @property
-    def changed(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
-
     def __repr__(self) -> str:
         """Say it in a few lines."""
         counts = [

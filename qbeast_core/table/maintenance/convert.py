@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import orjson
 import polars as pl
@@ -76,13 +76,6 @@ class ConvertResult(Result):
     rows: int | None
     columns: tuple[str, ...]
     cube_size: int
-
-    also: ClassVar[tuple[str, ...]] = ("converted",)
-
-    @property
-    def converted(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
 
 
 def convert(uri: str, options: WriteOptions, *, engine: Engine = MEMORY) -> ConvertResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from qbeast_core.errors import (
     HiddenColumnWarning,
@@ -64,13 +64,6 @@ class DialectResult(Result):
 
     retagged_files: int
     hidden_column_files: tuple[str, ...] = ()
-
-    also: ClassVar[tuple[str, ...]] = ("switched",)
-
-    @property
-    def switched(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
 
 
 def switch_dialect(

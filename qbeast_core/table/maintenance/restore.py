@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Final
+from typing import Final
 
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
 from qbeast_core.io.store import Store, map_files
@@ -44,18 +44,6 @@ class RestoreResult(Result):
     restored_version: int
     files_added: int
     files_removed: int
-
-    also: ClassVar[tuple[str, ...]] = ("added_files", "removed_files")
-
-    @property
-    def added_files(self) -> int:
-        """The older name of `files_added`."""
-        return self.files_added
-
-    @property
-    def removed_files(self) -> int:
-        """The older name of `files_removed`."""
-        return self.files_removed
 
 
 def restore(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from qbeast_core.errors import (
     InvalidMetadataError,
@@ -54,18 +54,6 @@ class UpgradeResult(Result):
     retagged_files: int
     kept_copies: int
     dropped_copies: int
-
-    also: ClassVar[tuple[str, ...]] = ("upgraded", "files_removed")
-
-    @property
-    def upgraded(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
-
-    @property
-    def files_removed(self) -> int:
-        """Files that this call took out of the table, or would; `dropped_copies` says the same."""
-        return self.dropped_copies
 
 
 def upgrade(

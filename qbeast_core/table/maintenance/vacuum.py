@@ -61,23 +61,12 @@ class VacuumResult(Result):
     bytes: int
     retention_hours: float
 
-    told: ClassVar[tuple[str, ...]] = ("deleted",)
-    also: ClassVar[tuple[str, ...]] = ("deleted", "files_removed", "bytes_removed")
+    derived: ClassVar[tuple[str, ...]] = ("deleted",)
 
     @property
     def deleted(self) -> bool:
         """Whether the files are gone: False after a dry run."""
         return not self.dry_run
-
-    @property
-    def files_removed(self) -> int:
-        """How many files were deleted, or would be."""
-        return len(self.files)
-
-    @property
-    def bytes_removed(self) -> int:
-        """Their bytes; `bytes` says the same."""
-        return self.bytes
 
 
 def vacuum(

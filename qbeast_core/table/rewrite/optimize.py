@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -264,13 +264,6 @@ class OptimizeResult(RewriteResult):
     rows: int
     cubes: int
     commits: int
-
-    also: ClassVar[tuple[str, ...]] = (*RewriteResult.also, "optimized")
-
-    @property
-    def optimized(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
 
     def __repr__(self) -> str:
         """Say it in a few lines."""

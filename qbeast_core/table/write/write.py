@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
 
 import polars as pl
 
@@ -225,13 +224,6 @@ class WriteResult(FilesResult):
     attempts: int
     staged_files: int = 0
     skipped: bool = False
-
-    also: ClassVar[tuple[str, ...]] = (*FilesResult.also, "written")
-
-    @property
-    def written(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
 
     @staticmethod
     def untouched(

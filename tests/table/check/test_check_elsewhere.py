@@ -36,7 +36,7 @@ def test_deleted_rows_are_no_fault_and_stay_deleted_when_their_file_is_mended(pa
     assert kept.height == 3997
     d.spoil(path, d.tags(blocks="oops"), indexed=["id", "x"], at=-1)
     table = qbeast.open_table(path)
-    assert table.repair().mended["actions"].to_list() == [["drop index"]]
+    assert table.repair().repaired_files["actions"].to_list() == [["drop index"]]
     assert table.scan().collect().sort("id").equals(kept)
     assert table.check().ok
 
@@ -66,7 +66,7 @@ def test_an_unreadable_deletion_vector_is_a_fault(path: Path) -> None:
     table = qbeast.open_table(path)
     report = table.check()
     assert set(report.faults["code"]) == {"deletion-vector"}
-    assert not table.repair().repaired
+    assert not table.repair().committed
 
 
 def test_a_copy_whose_original_is_gone_is_named(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_copy_whose_original_is_gone_is_named(tmp_path: Path) -> None:
     assert leaf["path"] in set(found["path"])
     assert set(found["code"]) == {"copy-alone"}
     result = table.repair()
-    assert not result.repaired
+    assert not result.committed
     assert "restore an older version" in repr(result)
 
 
@@ -134,7 +134,7 @@ def test_a_file_outside_the_folder_is_found(path: Path, tmp_path: Path) -> None:
     (fault,) = qbeast.open_table(path).check().faults.iter_rows(named=True)
     assert (fault["code"], fault["path"]) == ("file-outside", str(elsewhere))
     assert "allow_absolute_paths=True" in fault["message"]
-    assert not qbeast.open_table(path).repair().repaired
+    assert not qbeast.open_table(path).repair().committed
     elsewhere.unlink()
     faults = qbeast.open_table(path, allow_absolute_paths=True).check().faults
     assert faults.select("code", "path").rows() == [("file-missing", str(elsewhere))]

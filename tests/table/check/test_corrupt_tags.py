@@ -352,7 +352,7 @@ def test_a_check_names_the_file_and_a_repair_mends_it(table: Path, fault: str) -
     path = spoil(table, UNTRUE[fault]) if fault in UNTRUE else damage(table, UNREADABLE[fault])
     opened = qbeast.open_table(table)
     assert set(opened.check().faults["path"]) == {path}
-    assert opened.repair().repaired
+    assert opened.repair().committed
     mended = qbeast.open_table(table)
     assert mended.check().faults.is_empty()
     with warnings.catch_warnings():

@@ -192,8 +192,8 @@ def test_a_check_names_settings_and_a_repair_mends_them(table: Path, fault: str)
     assert "settings-unreadable" in opened.check().faults["code"]
     planned = opened.repair(dry_run=True)
     result = opened.repair()
-    assert planned.mended.equals(result.mended)
-    assert result.mended.row(0) == (None, ["set settings"], ["settings-unreadable"])
+    assert planned.repaired_files.equals(result.repaired_files)
+    assert result.repaired_files.row(0) == (None, ["set settings"], ["settings-unreadable"])
     assert "the table: set settings" in repr(result)
     with warnings.catch_warnings():
         warnings.simplefilter("error", qbeast.CorruptTagWarning)

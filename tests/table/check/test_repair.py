@@ -109,14 +109,14 @@ def test_after_a_repair_every_row_is_read_once_and_what_is_left_is_named(table: 
     before = read_log(table)
     opened = qbeast.open_table(table)
     planned = opened.repair(dry_run=True)
-    assert (opened.version, planned.repaired) == (1, False)
+    assert (opened.version, planned.committed) == (1, False)
     result = opened.repair()
-    assert planned.mended.equals(result.mended)
+    assert planned.repaired_files.equals(result.repaired_files)
     assert planned.left.equals(result.left)
     assert result.left["advice"].null_count() == 0, result
     after = read_log(table)
     if name in LOST:
-        assert not result.repaired
+        assert not result.committed
         assert spoiled.path in set(result.left["path"])
         return
     rows = stored_rows(table)
@@ -128,11 +128,11 @@ def test_after_a_repair_every_row_is_read_once_and_what_is_left_is_named(table: 
     assert left == set(result.left["code"])
     if name in REWRITTEN:
         assert left == {"hidden-weight"}
-        assert not result.repaired
+        assert not result.committed
         return
     assert left <= ORDER
-    assert (result.repaired, result.version, opened.version) == (True, 2, 2)
-    assert result.mended["path"].to_list() == [spoiled.path]
+    assert (result.committed, result.version, opened.version) == (True, 2, 2)
+    assert result.repaired_files["path"].to_list() == [spoiled.path]
     tags = after.adds[spoiled.path].get("tags") or {}
     assert ("blocks" in tags) == (name in KEEPS_INDEX), result
     assert {path: add for path, add in after.adds.items() if path != spoiled.path} == {
@@ -140,7 +140,7 @@ def test_after_a_repair_every_row_is_read_once_and_what_is_left_is_named(table: 
     }
     assert DeltaTable(table).count() == rows.height
     again = opened.repair()
-    assert (again.repaired, again.mended.height) == (False, 0)
+    assert (again.committed, again.repaired_files.height) == (False, 0)
 
 
 def test_a_mended_file_is_copied_whole_but_for_what_is_wrong(table: Path) -> None:
@@ -179,7 +179,7 @@ def test_what_another_writer_does_meanwhile_is_kept(table: Path, monkeypatch: py
 
     monkeypatch.setattr(module, "plan_repair", plan_and_append)
     result = opened.repair()
-    assert (result.version, result.mended["path"].to_list()) == (3, [spoiled.path])
+    assert (result.version, result.repaired_files["path"].to_list()) == (3, [spoiled.path])
     assert "late" in opened.scan().collect()["s"]
     assert_same_rows(opened.scan().collect(), stored_rows(table))
 
@@ -198,7 +198,7 @@ def test_a_file_that_another_writer_replaced_is_left_alone(
 
     monkeypatch.setattr(module, "plan_repair", plan_and_optimize)
     result = opened.repair()
-    assert (result.repaired, result.mended.height) == (False, 0)
+    assert (result.committed, result.repaired_files.height) == (False, 0)
     assert_same_rows(opened.scan().collect(), stored_rows(table))
 
 
@@ -208,7 +208,7 @@ def test_a_repair_leaves_golden_tables_alone(golden: Golden, tmp_path: Path) -> 
     opened = qbeast.open_table(path)
     version = opened.version
     result = opened.repair()
-    assert (result.repaired, result.version, opened.version) == (False, version, version)
+    assert (result.committed, result.version, opened.version) == (False, version, version)
     assert set(result.left["code"]) == ({"rows-doubled"} if golden.is_doubled else set())
 
 

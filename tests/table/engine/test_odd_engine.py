@@ -83,7 +83,7 @@ def check(path: Path, wanted: pl.DataFrame) -> None:
 def test_rows_written_one_by_one_are_optimized_one_by_one(path: Path) -> None:
     sample = qbeast.read_table(path, sample=0.3)
     result, _ = optimize(read(path), OptimizeOptions(full=True), engine=ODD)
-    assert (result.optimized, result.rows) == (True, 240)
+    assert (result.committed, result.rows) == (True, 240)
     check(path, ROWS)
     assert_same_rows(qbeast.read_table(path, sample=0.3), sample)
 
@@ -138,5 +138,5 @@ def test_parquet_files_are_looked_at_elsewhere(tmp_path: Path) -> None:
 def test_an_overwrite_is_placed_twice_elsewhere(path: Path, written_twice_elsewhere: Place) -> None:
     parts = list(ROWS.reverse().iter_slices(100))
     result = scatter(path, parts, place=written_twice_elsewhere, columns=["b", "row"], mode="overwrite")
-    assert (result.rows, result.written) == (240, True)
+    assert (result.rows, result.committed) == (240, True)
     check(path, ROWS)

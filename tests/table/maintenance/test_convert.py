@@ -56,7 +56,7 @@ def test_a_delta_table_gets_revision_0_in_one_commit_and_keeps_its_files(tmp_pat
     result = qbeast.convert_table(
         path, ["id", "b:hash", "x:quantiles"], cube_size=50, commit_metadata={"why": "so"}
     )
-    assert (result.version, result.converted, result.created_log, result.cube_size) == (2, True, False, 50)
+    assert (result.version, result.committed, result.created_log, result.cube_size) == (2, True, False, 50)
     assert (result.files, result.rows, result.columns) == (1, 900, ("id", "b", "x"))
     assert stamps(path) == before
     info, metadata = (
@@ -107,14 +107,14 @@ def test_converting_again_changes_nothing_and_other_columns_are_refused(tmp_path
     path = delta(tmp_path / "t")
     qbeast.convert_table(path, ["id", "b:quantiles"])
     again = qbeast.convert_table(path, ["id", "b:quantiles"], cube_size=7)
-    assert (again.version, again.converted, again.columns) == (1, False, ("id", "b"))
+    assert (again.version, again.committed, again.columns) == (1, False, ("id", "b"))
     for columns in (["id"], ["b", "id"], ["id", "b:hash"]):
         with pytest.raises(qbeast.InvalidColumnsError, match="is a qbeast table already"):
             qbeast.convert_table(path, columns)
     with pytest.raises(qbeast.InvalidInputError, match="switch_dialect"):
         qbeast.convert_table(path, ["id", "b:quantiles"], dialect="qbeast-spark")
     qbeast.write_table(ROWS, path, mode="append")
-    assert not qbeast.convert_table(path, ["id", "b"]).converted
+    assert not qbeast.convert_table(path, ["id", "b"]).committed
     assert load_snapshot(path).version == 2
 
 
@@ -148,7 +148,7 @@ def test_the_dialect_of_the_jvm_is_that_of_the_tables_it_converts(tmp_path: Path
     small = delta(tmp_path / "u", pl.DataFrame({"i": [1]}, schema={"i": pl.Int16}))
     with pytest.raises(qbeast.InvalidColumnsError, match="qbeast-spark cannot index"):
         qbeast.convert_table(small, ["i"], dialect="qbeast-spark")
-    assert qbeast.convert_table(small, ["i"]).converted
+    assert qbeast.convert_table(small, ["i"]).committed
 
 
 def test_revision_0_is_written_as_the_jvm_writes_it(tmp_path: Path) -> None:

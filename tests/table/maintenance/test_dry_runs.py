@@ -14,7 +14,7 @@ from tests.golden.appends import copy_of
 from tests.golden.collection import find
 
 ROWS = pl.DataFrame({"id": range(900), "x": [i / 7 for i in range(900)]})
-SAID_OTHERWISE = {"version", "dry_run", "committed", "converted", "upgraded"}
+SAID_OTHERWISE = {"version", "dry_run", "committed"}
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -42,12 +42,12 @@ def test_a_conversion_is_told_before_it_is_made(tmp_path: Path, make: Any, versi
     before = contents(path)
     planned = qbeast.convert_table(path, ["id", "x"], dry_run=True)
     assert contents(path) == before
-    assert (planned.version, planned.converted, planned.dry_run) == (version, False, True)
+    assert (planned.version, planned.committed, planned.dry_run) == (version, False, True)
     done = qbeast.convert_table(path, ["id", "x"])
     assert facts(planned) == facts(done)
-    assert (done.converted, done.dry_run) == (True, False)
+    assert (done.committed, done.dry_run) == (True, False)
     again = qbeast.convert_table(path, ["id", "x"], dry_run=True)
-    assert (again.version, again.converted, again.dry_run) == (done.version, False, True)
+    assert (again.version, again.committed, again.dry_run) == (done.version, False, True)
 
 
 def test_a_conversion_that_cannot_be_is_refused_by_its_dry_run_too(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_an_upgrade_is_told_before_it_is_made(tmp_path: Path, replicated: Any) -
     before = contents(path)
     planned = qbeast.upgrade_table(path, replicated=replicated, dry_run=True)
     assert contents(path) == before
-    assert (planned.upgraded, planned.dry_run) == (False, True)
+    assert (planned.committed, planned.dry_run) == (False, True)
     assert planned.version == qbeast.open_table(path).version
     assert facts(planned) == facts(qbeast.upgrade_table(path, replicated=replicated))
 
@@ -77,4 +77,4 @@ def test_a_restore_is_told_before_it_is_made(tmp_path: Path) -> None:
     assert (planned.version, planned.dry_run, table.version) == (2, True, 2)
     done = table.restore(0)
     assert facts(planned) == facts(done)
-    assert (done.version, done.removed_files) == (3, 2)
+    assert (done.version, done.files_removed) == (3, 2)

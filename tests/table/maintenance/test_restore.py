@@ -41,7 +41,7 @@ def test_rows_tags_and_properties_are_those_of_the_version_in_one_commit(tmp_pat
     result = opened.restore(0)
     assert (result.version, result.restored_version) == (5, 0)
     gone = load_snapshot(tmp_path, version=4).files.height
-    assert (result.added_files, result.removed_files) == (len(before.adds), gone)
+    assert (result.files_added, result.files_removed) == (len(before.adds), gone)
     after = read_log(tmp_path)
     assert index_of(after) == index_of(before)
     assert (after.configuration, after.schema) == (before.configuration, before.schema)
@@ -55,7 +55,7 @@ def test_rows_tags_and_properties_are_those_of_the_version_in_one_commit(tmp_pat
     )
     assert all(one["dataChange"] for line in lines for key, one in line.items() if key in ("add", "remove"))
     again = opened.restore(0)
-    assert (again.version, again.added_files, again.removed_files) == (5, 0, 0)
+    assert (again.version, again.files_added, again.files_removed) == (5, 0, 0)
 
 
 def append_far(path: Path, power: int) -> int:

@@ -62,7 +62,7 @@ def test_where_indexed_columns_are_lost_reads_go_on_and_the_rest_names_the_cure(
             ask()
     faults = opened.check().faults
     assert set(faults["code"]) == {"indexed-columns"}
-    assert opened.repair().left["advice"].null_count() == 0
+    assert opened.repair().remaining["advice"].null_count() == 0
     assert opened.version == 1
     qbeast.write_table(
         qbeast.read_table(table), table, columns=[key], mode="overwrite", schema_mode="overwrite"

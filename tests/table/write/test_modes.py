@@ -61,9 +61,9 @@ def test_an_append_adds_and_an_overwrite_replaces(table: Path) -> None:
 
 def test_an_ignoring_write_leaves_a_table_alone_and_creates_a_missing_one(table: Path) -> None:
     result = qbeast.write_table(MORE, table, columns=[ROW, "s"], mode="ignore")
-    assert (result.written, result.version, result.rows) == (False, 0, 0)
+    assert (result.committed, result.version, result.rows) == (False, 0, 0)
     assert_same_rows(qbeast.read_table(table), ROWS)
-    assert qbeast.write_table(MORE, table.with_name("new"), columns=[ROW], mode="ignore").written
+    assert qbeast.write_table(MORE, table.with_name("new"), columns=[ROW], mode="ignore").committed
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])

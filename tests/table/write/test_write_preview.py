@@ -48,7 +48,7 @@ def test_a_write_does_what_its_preview_said(case: Case) -> None:
             assert {key: getattr(planned, key) for key in SHARED} == {
                 key: getattr(done, key) for key in SHARED
             }
-            assert (planned.version, planned.dry_run, planned.written) == (done.version - 1, True, False)
+            assert (planned.version, planned.dry_run, planned.committed) == (done.version - 1, True, False)
 
 
 def test_what_would_be_passed_over_is_told(tmp_path: Path) -> None:
