@@ -223,7 +223,7 @@ def test_without_any_revision_whole_reads_go_on_and_a_conversion_begins_anew(tab
     for operation in cured:
         with pytest.raises(qbeast.InvalidMetadataError, match="convert_table"):
             operation()
-    assert "convert_table" in opened.repair().left.filter(code="settings-unreadable")["advice"][0]
+    assert "convert_table" in opened.repair().remaining.filter(code="settings-unreadable")["advice"][0]
     qbeast.convert_table(table, columns=INDEXED)
     with warnings.catch_warnings():
         warnings.simplefilter("error", qbeast.CorruptTagWarning)

@@ -112,12 +112,12 @@ def test_after_a_repair_every_row_is_read_once_and_what_is_left_is_named(table: 
     assert (opened.version, planned.committed) == (1, False)
     result = opened.repair()
     assert planned.repaired_files.equals(result.repaired_files)
-    assert planned.left.equals(result.left)
-    assert result.left["advice"].null_count() == 0, result
+    assert planned.remaining.equals(result.remaining)
+    assert result.remaining["advice"].null_count() == 0, result
     after = read_log(table)
     if name in LOST:
         assert not result.committed
-        assert spoiled.path in set(result.left["path"])
+        assert spoiled.path in set(result.remaining["path"])
         return
     rows = stored_rows(table)
     assert_same_rows(opened.scan().collect(), rows)
@@ -125,7 +125,7 @@ def test_after_a_repair_every_row_is_read_once_and_what_is_left_is_named(table: 
     wanted = sampled(rows, INDEXED, 0.3).filter(early)
     assert_same_rows(opened.scan(sample=0.3).filter(early).collect(), wanted)
     left = set(opened.check().faults["code"])
-    assert left == set(result.left["code"])
+    assert left == set(result.remaining["code"])
     if name in REWRITTEN:
         assert left == {"hidden-weight"}
         assert not result.committed
@@ -209,7 +209,7 @@ def test_a_repair_leaves_golden_tables_alone(golden: Golden, tmp_path: Path) -> 
     version = opened.version
     result = opened.repair()
     assert (result.committed, result.version, opened.version) == (False, version, version)
-    assert set(result.left["code"]) == ({"rows-doubled"} if golden.is_doubled else set())
+    assert set(result.remaining["code"]) == ({"rows-doubled"} if golden.is_doubled else set())
 
 
 def test_copies_never_come_to_light(tmp_path: Path) -> None:

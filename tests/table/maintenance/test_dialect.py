@@ -46,14 +46,14 @@ def test_there_and_back_changes_tags_alone(tmp_path: Path) -> None:
     opened = table(tmp_path, LINEAR)
     before = read_log(tmp_path).adds
     result = opened.switch_dialect("qbeast-spark")
-    assert (result.version, result.switched, result.retagged_files) == (1, True, len(before))
+    assert (result.version, result.committed, result.retagged_files) == (1, True, len(before))
     assert opened.version == 1
     assert spellings(tmp_path) == {tuple(BLOCK_KEYS["qbeast-spark"])}
     log = read_log(tmp_path)
     assert log.configuration["columnsToIndex"] == "id:linear,b:hashing,x:linear"
     check_invariants(tmp_path)
     again = opened.switch_dialect("qbeast-spark")
-    assert (again.version, again.switched, again.retagged_files) == (1, False, 0)
+    assert (again.version, again.committed, again.retagged_files) == (1, False, 0)
     opened.switch_dialect("documented")
     assert spellings(tmp_path) == {tuple(BLOCK_KEYS["documented"])}
     assert read_log(tmp_path).adds == {path: add | {"dataChange": False} for path, add in before.items()}
@@ -85,7 +85,7 @@ def test_files_of_others_stay_without_tags_and_an_empty_table_keeps_the_choice(t
     opened.switch_dialect("qbeast-spark")
     assert sum(not add.get("tags") for add in read_log(tmp_path / "t").adds.values()) == 1
     empty = table(tmp_path / "e", ["id"], ROWS.clear())
-    assert empty.switch_dialect("qbeast-spark", jvm="0.8").switched
+    assert empty.switch_dialect("qbeast-spark", jvm="0.8").committed
     qbeast.write_table(ROWS, tmp_path / "e", mode="append")
     assert spellings(tmp_path / "e") == {tuple(BLOCK_KEYS["qbeast-spark"])}
     ROWS.write_delta(tmp_path / "c")
