@@ -24,7 +24,7 @@ from qbeast_core.errors import (
     InvalidInputError,
     StorageError,
     UnsupportedTableError,
-    refuse,
+    invalid_argument,
 )
 from qbeast_core.html import html_of
 from qbeast_core.io.store import checked_options, map_files, open_store
@@ -250,7 +250,7 @@ def open_carbon_table(path: str | os.PathLike[str], options: OpenOptions) -> Car
     """Open a table; see `qbeast.open_carbondata` for the options and what is raised."""
     if cast("str", options.on_unreadable) not in ("error", "skip-segment"):
         what, known = 'must be "error" or "skip-segment"', ("error", "skip-segment")
-        refuse("on_unreadable", what, "nothing was read", given=options.on_unreadable, known=known)
+        invalid_argument("on_unreadable", what, "nothing was read", value=options.on_unreadable, known=known)
     stores = Stores(
         open_store(path, options.storage_options),
         checked_options(options.storage_options),

@@ -15,7 +15,6 @@ from qbeast_core.carbondata.inside import StoredFile, inside, there
 from qbeast_core.carbondata.json_files import Load, Location, read_segment_file
 from qbeast_core.carbondata.structs.index_file import BlockIndex, read_index_file, read_merged_index_file
 from qbeast_core.errors import UnsupportedTableError
-from qbeast_core.hints import Message, argument
 from qbeast_core.io.store import Store, open_store
 
 _CARBON: Final = "columnar_v3"
@@ -89,13 +88,14 @@ class Stores:
             return Place.of(self.table, folder.strip("/"))
         known = self.external.get(folder, self.external.get(folder.rstrip("/")))
         if known is None and not self.allow_absolute_paths:
-            message = Message(
+            message = (
                 f"{self.table.uri!r} has rows in {folder!r}, outside of its folder. They were not read. If you trust "
-                "whoever wrote the table, open it with ",
-                *(argument(allow_absolute_paths=True), ", or say where the folder lies now with "),
-                *(argument(external_paths={folder: "/its/folder"}), "."),
+                "the writer of the table, open it with allow_absolute_paths=True, or name the present folder with "
+                f"external_paths={ {folder: '/its/folder'}!r}."
             )
-            raise UnsupportedTableError(message, path=self.table.uri, feature="external segment")
+            raise UnsupportedTableError(
+                message, path=self.table.uri, feature="external segment", argument="allow_absolute_paths"
+            )
         return Place.of(open_store(known or folder, self.storage_options), "")
 
 

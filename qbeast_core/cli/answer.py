@@ -1,4 +1,4 @@
-"""What a command is asked and has to say: for people, for machines, and as an exit code."""
+"""Settings of a command, and its answer: for people, for machines, and as an exit code."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Part: TypeAlias = Any
 
 @dataclass(slots=True)
 class Settings:
-    """What every command is told; filled in while the command line is read."""
+    """What all commands share; filled in while the command line is read."""
 
     # One JSON document on the standard output instead of text.
     json: bool = False
     # Show where errors come from.
     traceback: bool = False
-    # The one that was asked for: messages name its options.
+    # The requested command: errors name its options.
     command: click.Command | None = None
 
 
@@ -38,15 +38,15 @@ class Answer:
 
 
 def print_answer(answer: Answer, settings: Settings) -> None:
-    """Print an answer to the standard output, the way it was asked for."""
+    """Print an answer to the standard output, in the requested form."""
     if settings.json:
-        from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
+        from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded only for JSON
 
         click.echo(to_json(answer.data))
     elif all(isinstance(part, str) for part in answer.parts):
         for part in answer.parts:
             click.echo(visible(part))
     else:
-        from qbeast_core.cli.screen import draw  # noqa: PLC0415 - rich is loaded where something is drawn
+        from qbeast_core.cli.tables import draw  # noqa: PLC0415 - rich is loaded where something is drawn
 
         draw(answer.parts)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, refuse
+from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.forked import FORKED, is_forked, refuse_forked
-from qbeast_core.hints import Message, did_you_mean, named
 from qbeast_core.html import html_of
 from qbeast_core.io.pages import PageReader
 from qbeast_core.optional import require
@@ -27,6 +26,7 @@ from qbeast_core.query.sql.statement import refuse_statement
 from qbeast_core.runtime import now_ms
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
+from qbeast_core.suggestions import did_you_mean
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.index.carried import counts_of
@@ -279,7 +279,7 @@ class Table:
         [998, 999]
         """
         if isinstance(rows, bool) or not isinstance(cast("object", rows), int) or rows < 0:
-            refuse("rows", "must be a whole number, 0 or more", _UNREAD, given=rows)
+            invalid_argument("rows", "must be a whole number, 0 or more", _UNREAD, value=rows)
         with evaluating(where, "where", _UNREAD):
             return self._rows(columns, where, sample).head(rows).collect()
 
@@ -426,11 +426,11 @@ class Table:
         """
         unknown = [name for name in columns or [] if name not in self.schema]
         if unknown:
-            what = (
-                f" names no such column(s): {unknown}; the table has {list(self.schema)}; nothing was read."
+            message = (
+                f"`columns` names no such column(s): {unknown}; the table has {list(self.schema)}; nothing was read."
+                f"{did_you_mean(unknown, self.schema)}"
             )
-            told = Message(named("columns", unknown, self.schema), what + did_you_mean(unknown, self.schema))
-            raise InvalidInputError(told, argument="columns")
+            raise InvalidInputError(message, argument="columns", value=unknown, known=self.schema)
         return explain(self._reader, where, sample, None if columns is None else list(columns))
 
     def estimate(
@@ -1452,7 +1452,7 @@ class Table:
         from qbeast_core.table.maintenance.restore import restore
 
         if cast("object", version) is None:
-            refuse("version", "must be a number or a time", "nothing was changed", given=version)
+            invalid_argument("version", "must be a number or a time", "nothing was changed", value=version)
         number, moment = travel(version)
         newest = self._newest()
         options = newest.storage_options

@@ -17,12 +17,11 @@ from click.testing import CliRunner
 
 import qbeast
 from qbeast_core import errors
+from qbeast_core.cli.commands import inspect as inspect_commands
 from qbeast_core.cli.exits import EXIT_CODES, FAULTS, exit_code_of
-from qbeast_core.cli.jobs import inspect as inspect_jobs
+from qbeast_core.cli.options import option_of
 from qbeast_core.cli.program import program
-from qbeast_core.cli.wording import spoken
 from qbeast_core.errors import QbeastError
-from qbeast_core.hints import Message, argument, call
 from tests.cli.running import complaint, run, said
 from tests.helpers.snippets import ROOT
 
@@ -164,10 +163,9 @@ def test_machines_get_one_document_about_the_error(sales: Path) -> None:
     result = run("show", sales, "--version", "77", "--json", code=4)
     error = json.loads(result.stdout)["error"]
     assert (error["code"], error["exit_code"], error["changed"]) == ("version-not-found", 4, False)
-    assert error["hint"]["text"] == "`qbeast history`"
     assert result.stderr == f"error: {error['message']}\n"
-    hint = said("explain", sales, "--where", "prise < 1", code=2)["error"]["hint"]
-    assert (hint["argument"], hint["value"], hint["alternatives"][0]) == ("--where", "prise < 1", "price")
+    error = said("explain", sales, "--where", "prise < 1", code=2)["error"]
+    assert (error["argument"], error["value"], error["known"][0]) == ("--where", "prise < 1", "price")
     assert said("show", sales, "--json", "--limit", "x", code=2)["error"]["code"] == "usage"
 
 
@@ -206,7 +204,7 @@ def test_nothing_gets_past_the_door(
     def fail(*_: Any, **__: Any) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(inspect_jobs, "check", fail)
+    monkeypatch.setattr(inspect_commands.check, "callback", fail)
     assert words in complaint("check", sales, code=code)
 
 
@@ -218,32 +216,33 @@ def test_without_a_command_the_help_is_shown() -> None:
     assert run("--version").stdout == f"qbeast {qbeast.__version__}\n"
 
 
-def test_messages_speak_of_options() -> None:
-    for hint, in_python, wanted in (
-        (argument(mode="overwrite"), 'mode="overwrite"', "--mode overwrite"),
-        (
-            argument(mode=("append", "ignore")),
-            'mode="append" or "ignore"',
-            "`qbeast append` or --mode ignore",
-        ),
-        (argument(schema_mode="merge"), 'schema_mode="merge"', "--schema-mode merge"),
-        (argument(allow_short_retention=True), "allow_short_retention=True", "--allow-short-retention"),
-        (argument(retention_hours=1.5), "retention_hours=1.5", "--retention-hours 1.5"),
-        (argument(files=None, fold=None), "`files`, `fold`", "--file, --fold"),
-        (
-            call("upgrade_table", "t", replicated="drop"),
-            "qbeast.upgrade_table('t', replicated=\"drop\")",
-            "`qbeast upgrade t --replicated drop`",
-        ),
-        (call("Table.switch_dialect"), "Table.switch_dialect()", "`qbeast switch-dialect`"),
-        (call("Table.scan_tasks"), "Table.scan_tasks()", "Table.scan_tasks() in Python"),
-        (argument(external_paths={"a": "b"}), "external_paths={'a': 'b'}", "--external-paths a=b"),
-    ):
-        error = QbeastError(Message("Cure: ", hint, "."))
-        assert (str(error), error.hints) == (f"Cure: {in_python}.", (hint,))
-        assert spoken(error) == f"Cure: {wanted}."
-        again = pickle.loads(pickle.dumps(error))  # noqa: S301 - made a moment ago
-        assert (str(again), again.hints, spoken(again)) == (str(error), (hint,), spoken(error))
+@pytest.mark.parametrize(
+    ("name", "argument", "option"),
+    [
+        ("write", "memory_bytes", "--memory"),
+        ("write", "schema_mode", "--schema-mode"),
+        ("write", "df", "SOURCE..."),
+        ("write", "nowhere", None),
+        ("write", None, None),
+        ("show", "columns", "--select"),
+        ("update", "assignments", "--set"),
+        ("merge", "update", "--set"),
+        ("merge", "insert", "--insert"),
+        ("restore", "version", "VERSION"),
+        ("show", "path", "TABLE"),
+    ],
+)
+def test_an_argument_in_python_has_an_option(name: str, argument: str | None, option: str | None) -> None:
+    command = program.get_command(click.Context(program), name)
+    assert option_of(argument, command) == option
+
+
+def test_an_error_names_the_option_of_its_argument(sales: Path) -> None:
+    result = run("explain", sales, "--where", "prise < 1", code=2)
+    assert result.stderr.endswith("\noption: --where\n")
+    error = qbeast.InvalidInputError("x", argument="mode", value="apend", known=("error", "append"))
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - made a moment ago
+    assert (again.argument, again.value, again.known) == ("mode", "apend", ("append", "error"))
 
 
 def test_the_commands_leave_the_filters_of_warnings_alone(sales: Path) -> None:

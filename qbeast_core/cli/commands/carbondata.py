@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from qbeast_core.cli.commands.parameters import (
+from qbeast_core.cli.answer import Answer, Part
+from qbeast_core.cli.opening import working
+from qbeast_core.cli.options import (
     absolute_paths_option,
     as_mapping,
     columns_option,
@@ -17,12 +22,11 @@ from qbeast_core.cli.commands.parameters import (
     table_argument,
 )
 
-import_carbondata = command(
-    "carbondata.import_carbondata",
-    """Write the rows of a table of Apache CarbonData, SOURCE, to a new table; no JVM is needed.
+if TYPE_CHECKING:
+    import qbeast
 
-    SOURCE is the folder of a CarbonData table, or of *.carbondata files; it stays as it is.
-    """,
+
+@command(
     click.argument("source", type=click.Path()),
     table_argument,
     columns_option("Columns to index; by default the sort columns of SOURCE, or its first three dimensions."),
@@ -70,3 +74,35 @@ import_carbondata = command(
     dry_run_option,
     short_help="Write the rows of a CarbonData table to a new table.",
 )
+def import_carbondata(
+    source: str,
+    table: str,
+    columns: Sequence[str] | None,
+    *,
+    storage_options: Mapping[str, str] | None,
+    **options: Any,
+) -> Answer:
+    """Write the rows of a table of Apache CarbonData, SOURCE, to a new table; no JVM is needed.
+
+    SOURCE is the folder of a CarbonData table, or of *.carbondata files; it stays as it is.
+    """
+    import qbeast
+
+    with working("importing") as progress:
+        result = qbeast.import_carbondata(
+            source, table, columns, storage_options=storage_options, progress=progress, **options
+        )
+    parts: list[Part] = [_told(result), *(f"left out: {one['reason']}" for one in result.left_out)]
+    return Answer(parts=tuple(parts), data={"source": source, "table": table, **result.to_dict()})
+
+
+def _told(result: qbeast.ImportResult) -> str:
+    from qbeast_core.cli.tables import size_text
+
+    kinds = ", ".join(f"{name}:{kind}" for name, kind in result.transformers.items())
+    if result.dry_run:
+        return f"a dry run: {result.rows:,} rows would be written, indexed by {kinds}; nothing was changed"
+    if not result.committed:
+        return f"nothing was written: version {result.version} stays as it is"
+    what = f"{result.rows:,} rows of {len(result.segments):,} segment(s) in {result.commits:,} commit(s)"
+    return f"version {result.version}: {what}, {size_text(result.bytes)}; indexed by {kinds}"

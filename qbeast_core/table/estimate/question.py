@@ -17,8 +17,8 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.estimate.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
 from qbeast_core.estimate.batch import Lookup
 from qbeast_core.estimate.rules import Target
-from qbeast_core.hints import Hint, Message, argument, did_you_mean
 from qbeast_core.query.fractions import Sample, Share, sample_to_weights, share_of
+from qbeast_core.suggestions import did_you_mean
 from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import EngineChoice
@@ -156,9 +156,9 @@ def _columns(
     return list(dict.fromkeys(named))
 
 
-def _refuse(name: str, *what: str | Hint, cure: str = "") -> NoReturn:
-    told = Message(argument(**{name: None}), " ", *what, f"; {_NOTHING}{cure and '.'}{cure}")
-    raise InvalidInputError(told, argument=name)
+def _refuse(name: str, what: str, cure: str = "") -> NoReturn:
+    msg = f"`{name}` {what}; {_NOTHING}{cure and '.'}{cure}"
+    raise InvalidInputError(msg, argument=name)
 
 
 def _aggregates(asked: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str]) -> Aggregates:
@@ -306,9 +306,8 @@ def _targets(asked: Asked, names: Sequence[str]) -> dict[str, Target]:
     if asked.error is None and set(absolute) != set(names):
         _refuse(
             "error",
-            "must be given: how far an answer may be off, as a share of it (0.02), or ",
-            *(argument(absolute=None), " for each answer; or ", argument(sample=0.01)),
-            ", for intervals of what that much gives",
+            "must be given: how far an answer may be off, as a share of it (0.02), or `absolute` for each answer; or "
+            "sample=0.01, for intervals from that much",
         )
     relative = None if asked.error is None else share_of(asked.error, "error")
     return {

@@ -10,7 +10,7 @@ from qbeast_core.errors import (
     HiddenColumnWarning,
     InvalidColumnsError,
     InvalidMetadataError,
-    refuse,
+    invalid_argument,
 )
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
@@ -141,9 +141,9 @@ _OUTCOME: Final = "nothing was changed"
 def _refuse_unknown(dialect: object, jvm: object) -> None:
     if dialect not in ("documented", "qbeast-spark"):
         what, known = 'must be "documented" or "qbeast-spark"', ("documented", "qbeast-spark")
-        refuse("dialect", what, _OUTCOME, given=dialect, known=known)
+        invalid_argument("dialect", what, _OUTCOME, value=dialect, known=known)
     if jvm not in ("0.7", "0.8"):
-        refuse("jvm", 'must be "0.7" or "0.8"', _OUTCOME, given=jvm, known=("0.7", "0.8"))
+        invalid_argument("jvm", 'must be "0.7" or "0.8"', _OUTCOME, value=jvm, known=("0.7", "0.8"))
 
 
 def _refuse_new_transformations(snapshot: Snapshot) -> None:

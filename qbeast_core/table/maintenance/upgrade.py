@@ -11,9 +11,8 @@ from qbeast_core.errors import (
     InvalidMetadataError,
     NotQbeastTableError,
     QbeastWarning,
-    refuse,
+    invalid_argument,
 )
-from qbeast_core.hints import Message, argument, call
 from qbeast_core.io.location import resolve_location
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
@@ -22,6 +21,7 @@ from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.block import Block, BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
+from qbeast_core.suggestions import convert_call
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot, read_live_files
 
@@ -66,13 +66,14 @@ def upgrade(
     """Upgrade a table; see `qbeast.upgrade_table` for what the options mean and what is raised."""
     if replicated not in (None, "keep", "drop"):
         what = 'must be "keep" or "drop"'
-        refuse("replicated", what, "nothing was changed", given=replicated, known=("keep", "drop"))
+        invalid_argument("replicated", what, "nothing was changed", value=replicated, known=("keep", "drop"))
     uri = resolve_location(uri)
     snapshot = load_snapshot(uri, storage_options=storage_options)
     if not snapshot.config.is_indexed:
-        convert = call("convert_table", uri, columns=[...])
-        what = f"{uri!r} is a Delta table without Qbeast index; nothing was changed. Convert it instead: "
-        msg = Message(what, convert, ".")
+        msg = (
+            f"{uri!r} is a Delta table without Qbeast index; nothing was changed. Convert it instead: "
+            f"{convert_call(uri)}."
+        )
         raise NotQbeastTableError(msg, path=uri)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="files")
     configuration = snapshot.config.without(REPLICATED_SET_PREFIX).to_configuration()
@@ -90,13 +91,10 @@ def upgrade(
     )
     outcome = commit(snapshot.source.store, snapshot, intent, storage_options=storage_options)
     if plan.kept and replicated is None:
-        message = Message(
-            f"{plan.kept} file(s) of {uri!r} hold copies of rows that other files hold too. qbeast passes over them; "
-            "other readers of Delta tables return those rows twice. Say ",
-            *(
-                argument(replicated="drop"),
-                ' to take the files out of the table, or "keep" to silence this warning.',
-            ),
+        message = (
+            f"{plan.kept} file(s) of {uri!r} hold copies of rows that other files hold too. qbeast skips them; other "
+            'readers of Delta tables return those rows twice. Use replicated="drop" to take the files out of the '
+            'table, or "keep" to silence this warning.'
         )
         warnings.warn(QbeastWarning(message), stacklevel=_CALLER)
     return _result(plan, outcome.version, committed=not outcome.already_applied, dry_run=False)

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, cast
 
-from qbeast_core.errors import InvalidInputError, changed_before, refuse
-from qbeast_core.hints import Message, argument
+from qbeast_core.errors import InvalidInputError, changed_before, invalid_argument
 from qbeast_core.io.store import map_files
 from qbeast_core.log.deletion_vector import file_paths, parse_vector
 from qbeast_core.log.properties import interval_hours
@@ -119,14 +118,14 @@ def _retention(snapshot: Snapshot, asked: float | None, *, allow_short: bool) ->
         return least
     given = cast("object", asked)  # callers without a type checker pass anything
     if isinstance(given, bool) or not isinstance(given, float | int) or not 0 <= given < float("inf"):
-        refuse("retention_hours", "must be a number of hours, at least 0", "nothing was deleted", given=given)
+        invalid_argument(
+            "retention_hours", "must be a number of hours, at least 0", "nothing was deleted", value=given
+        )
     if asked < least and not allow_short:
-        msg = Message(
-            argument(retention_hours=float(asked)),
-            f" is less than the {least:g} hours that {snapshot.uri!r} promises to keep files: "
-            "readers of older versions, and writers at work right now, could lose theirs. Nothing was deleted. "
-            "Pass ",
-            *(argument(allow_short_retention=True), " only if there are none."),
+        msg = (
+            f"retention_hours={asked:g} is less than the {least:g} hours that {snapshot.uri!r} promises to keep files: "
+            "readers of older versions, and writers at work right now, could lose theirs. Nothing was deleted. Pass "
+            "allow_short_retention=True only if there are none."
         )
         raise InvalidInputError(msg, argument="retention_hours")
     return asked

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.hints import Message, named
 from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
@@ -135,9 +134,11 @@ def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:
     )
     found = found_dialect(intent, target.metadata, target.files)
     if options.dialect not in (None, found):
-        told = f"the table's blocks are spelled in dialect {found!r}, not {options.dialect!r}; nothing was written. "
-        msg = Message(told, "Append without ", named("dialect", options.dialect, [found]), ".")
-        raise InvalidInputError(msg, argument="dialect")
+        msg = (
+            f"the table uses the dialect {found!r}, not {options.dialect!r}; nothing was written. Append without "
+            "`dialect`."
+        )
+        raise InvalidInputError(msg, argument="dialect", value=options.dialect, known=[found])
     return found
 
 

@@ -1,10 +1,9 @@
-"""How a command is made, and the arguments and options that commands share."""
+"""Make commands of functions; the arguments and options that commands share."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, Final, TypeVar
 
 import click
@@ -13,19 +12,37 @@ from qbeast_core.cli.answer import Answer, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Parameters of commands with another name than the argument in Python.
+_PARAMETERS: Final = {"columns": "select", "df": "sources", "path": "table", "version": "older"}
+
 
 def command(
-    job: str, text: str, *parameters: Callable[[Any], Any], short_help: str | None = None
-) -> click.Command:
-    """Return a command that opens a table, with the options of all of these."""
-    module, _, name = job.partition(".")
+    *parameters: Callable[[Any], Any], short_help: str | None = None
+) -> Callable[[Callable[..., Answer]], click.Command]:
+    """Make a command of a function; its docstring is the help text. It gets the options of all commands too."""
 
-    def run(**options: Any) -> Answer:
-        answer: Answer = getattr(import_module(f"qbeast_core.cli.jobs.{module}"), name)(**options)
-        return answer
+    def decorate(function: Callable[..., Answer]) -> click.Command:
+        made = click.command(function.__name__.replace("_", "-"), short_help=short_help)
+        return made(together(*parameters, _common)(function))
 
-    made = click.command(name.replace("_", "-"), help=text, short_help=short_help or text)
-    return made(together(*parameters, _common)(run))
+    return decorate
+
+
+def option_of(argument: str | None, command: click.Command | None) -> str | None:
+    """Return the option or argument of a command for an argument in Python; None if it has none.
+
+    >>> option_of("memory_bytes", click.Command("write", params=[click.Option(["--memory", "memory_bytes"])]))
+    '--memory'
+    """
+    if argument is None or command is None:
+        return None
+    by_name = {one.name or "": one for one in command.params}
+    found = by_name.get(argument) or by_name.get(_PARAMETERS.get(argument, ""))
+    if found is None:
+        return None
+    if isinstance(found, click.Option):
+        return max(found.opts, key=len)
+    return found.make_metavar(click.Context(command))
 
 
 def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -82,7 +99,7 @@ def _as_bytes(_ctx: click.Context, parameter: click.Parameter, text: str | None)
     try:
         return None if text is None else bytes_of_text(text, argument="--memory")
     except InvalidInputError:
-        msg = f"{text!r} is no size: say 2GiB, 512MB or a number of bytes"
+        msg = f"{text!r} is not a size: write 2GiB, 512MB or a number of bytes"
         raise click.BadParameter(msg, param=parameter) from None
 
 
@@ -95,7 +112,7 @@ def as_names(
     try:
         lines = list(csv.reader(texts, skipinitialspace=True, strict=True))
     except csv.Error as error:
-        msg = f"{', '.join(texts)!r} is no list of names: {error}"
+        msg = f"{', '.join(texts)!r} is not a list of names: {error}"
         raise click.BadParameter(msg, param=parameter) from error
     return tuple(name.strip() for line in lines for name in line if name.strip())
 
@@ -196,7 +213,7 @@ spill_dir_option: Final = click.option(
 )
 
 dry_run_option: Final = click.option(
-    "--dry-run", is_flag=True, help="Change nothing, and say what would be done."
+    "--dry-run", is_flag=True, help="Change nothing, and print what would be done."
 )
 
 
