@@ -1,4 +1,4 @@
-"""Every error and warning qbeast raises on purpose.
+"""The errors and warnings of qbeast.
 
 ::
 
@@ -15,7 +15,7 @@
     ├── DamagedFileError         (also a ValueError)         bytes of a file are not what its format says
     ├── VersionNotFoundError     (also a LookupError)        no such version or no version that old
     ├── CommitConflictError                                  another writer's change forbids ours
-    ├── CommitUnknownError                                   nobody can tell whether the commit landed
+    ├── CommitUnknownError                                   it is unknown whether the commit landed
     ├── StorageError             (also an OSError)           the store refused a read or a write
     ├── MissingDependencyError   (also a RuntimeError)       a program or package is not installed
     └── SessionLostError         (also a RuntimeError)       the Spark session ended before the commit
@@ -166,12 +166,7 @@ class InvalidInputError(QbeastError, ValueError):
     code = "invalid-input"
 
     def __init__(
-        self,
-        message: str,
-        *,
-        argument: str | None = None,
-        value: object = None,
-        known: Iterable[object] = (),
+        self, message: str, *, argument: str | None = None, value: object = None, known: Iterable[object] = ()
     ) -> None:
         self.argument, self.value, self.known = argument, value, nearest(value, known)
         super().__init__(message)

@@ -92,7 +92,7 @@ def reported(settings: Settings) -> Generator[None]:
 
 
 def _is_clicks_own(error: BaseException) -> bool:
-    """Tell ends that are none, such as that of ``--help``, from errors."""
+    """Return whether click ended the command itself, such as after ``--help``: not an error."""
     return isinstance(error, SystemExit | click.exceptions.Exit | click.exceptions.NoArgsIsHelpError)
 
 

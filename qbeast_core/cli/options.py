@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
@@ -54,6 +54,17 @@ def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
         return function
 
     return decorate
+
+
+def choice_option(*names: str, choices: Sequence[str], text: str, optional: bool = False) -> Callable[[F], F]:
+    """Return an option with some values; the first one is the default unless it is `optional`."""
+    default: dict[str, Any] = {} if optional else {"default": choices[0], "show_default": True}
+    return click.option(*names, type=click.Choice(choices), help=text, **default)
+
+
+def pairs_option(*names: str, metavar: str = "KEY=VALUE", text: str) -> Callable[[F], F]:
+    """Return an option that is given as often as needed, for a dictionary."""
+    return click.option(*names, metavar=metavar, multiple=True, callback=as_mapping, help=text)
 
 
 def as_fraction(
@@ -136,12 +147,10 @@ json_option: Final = click.option(
 )
 
 _common: Final = together(
-    click.option(
-        *("--storage-option", "storage_options"),
-        metavar="KEY=VALUE",
-        multiple=True,
-        callback=as_mapping,
-        help="An option of the object store, as deltalake takes it; may be repeated.",
+    pairs_option(
+        "--storage-option",
+        "storage_options",
+        text="An option of the object store, as deltalake takes it; may be repeated.",
     ),
     json_option,
     click.option(
@@ -190,12 +199,8 @@ select_option: Final = click.option(
     help="Columns, with commas between; all by default.",
 )
 
-commit_metadata_option: Final = click.option(
-    "--commit-metadata",
-    metavar="KEY=VALUE",
-    multiple=True,
-    callback=as_mapping,
-    help="Kept in the history; may be repeated.",
+commit_metadata_option: Final = pairs_option(
+    "--commit-metadata", text="Kept in the history; may be repeated."
 )
 
 memory_option: Final = click.option(
@@ -231,4 +236,4 @@ def columns_option(help_text: str, *, required: bool = False) -> Callable[[F], F
 
 def dialect_option(help_text: str) -> Callable[[F], F]:
     """Return the option ``--dialect``."""
-    return click.option("--dialect", type=click.Choice(("documented", "qbeast-spark")), help=help_text)
+    return choice_option("--dialect", choices=("documented", "qbeast-spark"), text=help_text, optional=True)

@@ -358,7 +358,7 @@ class Table:
         Raises
         ------
         InvalidInputError
-            It is no query that Polars understands.
+            It is not a query that Polars understands.
 
         Examples
         --------
@@ -375,7 +375,10 @@ class Table:
             why = first_line(str(error)).rstrip(".")
             taken = [name for name in self.columns if why.endswith(f"unsupported function {name!r}")]
             why += "".join(f'. The column stands in double quotes: "{name}"' for name in taken)
-            msg = f"{query!r} is no query that Polars understands: {why}. The table is called self. Nothing was read."
+            msg = (
+                f"{query!r} is not a query that Polars understands: {why}. The table is called self. Nothing was "
+                "read."
+            )
             raise InvalidInputError(msg, argument="query") from error
         return answer
 

@@ -130,7 +130,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (
         ["write", "PLAIN", "new", "-c", "id:nope"],
         2,
-        "'nope' is no kind of index: there are linear, quantiles, hash",
+        "'nope' is not a kind of index: there are linear, quantiles, hash",
     ),
     (["write", "PLAIN", "new", "-c", "id", "--txn", "x"], 2, "APPLICATION:VERSION"),
     (["write", "PLAIN", "new", "-c", "id", "--cube-size", "0"], 2, "from 1 to"),

@@ -186,6 +186,7 @@ def test_columns_are_widened_and_the_index_is_spelled_for_others(tmp_path: Path)
     assert "Did you mean 'size'?" in complaint("widen-columns", tmp_path / "t", "sise=integer", code=2)
     assert said("switch-dialect", tmp_path / "t", "qbeast-spark", "--jvm", "0.8")["retagged_files"] == 1
     assert (
-        "spelled so already" in run("switch-dialect", tmp_path / "t", "qbeast-spark", "--jvm", "0.8").stdout
+        "has this dialect already"
+        in run("switch-dialect", tmp_path / "t", "qbeast-spark", "--jvm", "0.8").stdout
     )
     assert qbeast.open_table(tmp_path / "t").check().ok

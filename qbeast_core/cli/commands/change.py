@@ -17,12 +17,13 @@ from qbeast_core.cli.commands.write import (
 )
 from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
-    as_mapping,
     as_names,
+    choice_option,
     command,
     commit_metadata_option,
     dry_run_option,
     memory_option,
+    pairs_option,
     spill_dir_option,
     table_argument,
     together,
@@ -41,7 +42,7 @@ _changing: Final = together(
 
 
 def _values(option: str, name: str, text: str) -> Callable[[Any], Any]:
-    return click.option(option, name, metavar="NAME=SQL", multiple=True, callback=as_mapping, help=text)
+    return pairs_option(option, name, metavar="NAME=SQL", text=text)
 
 
 @command(table_argument, _which_rows, _changing, short_help="Delete rows, in one commit.")
@@ -94,12 +95,10 @@ def update(
     click.option(
         "--on", metavar="NAMES", multiple=True, required=True, callback=as_names, help="Columns to match by."
     ),
-    click.option(
+    choice_option(
         "--when-matched",
-        type=click.Choice(("update", "delete", "ignore")),
-        default="update",
-        show_default=True,
-        help="What becomes of rows of the table with a match.",
+        choices=("update", "delete", "ignore"),
+        text="What becomes of rows of the table with a match.",
     ),
     click.option("--matched-if", metavar="SQL", help="Only of those for which this holds."),
     click.option("--delete-if", metavar="SQL", help="Of rows with a match, those to delete instead."),
@@ -107,26 +106,23 @@ def update(
     _values(
         "--insert", "insert", "What a column of a new row is set to; by default all, to those of the SOURCE."
     ),
-    click.option(
+    choice_option(
         "--when-not-matched",
-        type=click.Choice(("insert", "ignore")),
-        default="insert",
-        show_default=True,
-        help="What becomes of rows of the SOURCE without a match.",
+        choices=("insert", "ignore"),
+        text="What becomes of rows of the SOURCE without a match.",
     ),
     click.option("--not-matched-if", metavar="SQL", help="Only of those for which this holds."),
-    click.option(
+    choice_option(
         "--when-not-matched-by-source",
-        type=click.Choice(("ignore", "delete")),
-        default="ignore",
-        show_default=True,
-        help="What becomes of rows of the table without a match.",
+        choices=("ignore", "delete"),
+        text="What becomes of rows of the table without a match.",
     ),
     click.option("--not-matched-by-source-if", metavar="SQL", help="Only of those for which this holds."),
-    click.option(
+    choice_option(
         "--schema-mode",
-        type=click.Choice(("merge",)),
-        help="merge: the SOURCE may lack columns (null in new rows) or bring new ones.",
+        choices=("merge",),
+        text="merge: the SOURCE may lack columns (null in new rows) or bring new ones.",
+        optional=True,
     ),
     reading_options,
     _changing,

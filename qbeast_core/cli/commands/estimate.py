@@ -57,9 +57,7 @@ _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
     ),
     where_option,
     click.option(
-        "--error",
-        metavar="FRACTION",
-        help="How far an answer may be off, as a fraction of it: 0.02 or 2%.",
+        "--error", metavar="FRACTION", help="How far an answer may be off, as a fraction of it: 0.02 or 2%."
     ),
     click.option(
         "--absolute",

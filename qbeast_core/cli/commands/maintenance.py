@@ -1,4 +1,4 @@
-"""What looks after tables, from `qbeast convert` to `qbeast vacuum`."""
+"""Maintenance of tables, from `qbeast convert` to `qbeast vacuum`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from qbeast_core.cli.opening import on_table, working
 from qbeast_core.cli.options import (
     as_mapping,
     as_version,
+    choice_option,
     columns_option,
     command,
     commit_metadata_option,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     click.option(
         "--cube-size", type=int, help="Rows a cube aims to hold; by default chosen from the number of rows."
     ),
-    dialect_option("How blocks will be spelled."),
+    dialect_option("The dialect of the index."),
     commit_metadata_option,
     memory_option,
     dry_run_option,
@@ -65,10 +66,11 @@ def convert(
 
 @command(
     table_argument,
-    click.option(
+    choice_option(
         "--replicated",
-        type=click.Choice(("keep", "drop")),
-        help="What becomes of files with copies of rows; kept, with a warning, by default.",
+        choices=("keep", "drop"),
+        text="What becomes of files with copies of rows; kept, with a warning, by default.",
+        optional=True,
     ),
     dry_run_option,
     short_help="Bring an old table of qbeast-spark up to date.",
@@ -164,16 +166,10 @@ def widen_columns(
 @command(
     table_argument,
     click.argument("dialect", type=click.Choice(("documented", "qbeast-spark"))),
-    click.option(
-        "--jvm",
-        type=click.Choice(("0.7", "0.8")),
-        default="0.7",
-        show_default=True,
-        help="Which qbeast-spark is to read the table.",
-    ),
+    choice_option("--jvm", choices=("0.7", "0.8"), text="Which qbeast-spark is to read the table."),
     short_help="Write the index for other readers.",
 )
-@on_table("spelling the index")
+@on_table("switching the dialect")
 def switch_dialect(
     table: qbeast.Table, _progress: ProgressCallback | None, *, dialect: BlocksDialect, jvm: JvmRelease
 ) -> Answer:
@@ -182,7 +178,7 @@ def switch_dialect(
     if result.committed:
         text = f"version {result.version}: {result.retagged_files:,} file(s) with new tags"
     else:
-        text = f"version {result.version} is spelled so already; nothing was changed"
+        text = f"version {result.version} has this dialect already; nothing was changed"
     return Answer(parts=(text,), data=result.to_dict())
 
 
@@ -210,14 +206,10 @@ def set_properties(
     )
 
 
-@command(
-    table_argument,
-    dry_run_option,
-    short_help="Fix what the log alone can fix.",
-)
+@command(table_argument, dry_run_option, short_help="Fix what the log alone can fix.")
 @on_table("checking")
 def repair(table: qbeast.Table, progress: ProgressCallback | None, *, dry_run: bool) -> Answer:
-    """Mend what `qbeast check` finds and the log alone can mend; no row is touched."""
+    """Repair faults that `qbeast check` finds, as far as the log allows; no row is touched."""
     result = table.repair(dry_run=dry_run, progress=progress)
     return Answer(parts=(repr(result),), data=result.to_dict())
 
@@ -279,7 +271,7 @@ def vacuum(table: qbeast.Table, _progress: ProgressCallback | None, **options: A
     found = f"{len(result.files):,} file(s), {size_text(result.bytes)}, older than {age}"
     if result.deleted:
         return Answer(parts=(f"deleted {found}",), data=data)
-    return Answer(parts=(*result.files, f"{found}; say --delete to delete them for good"), data=data)
+    return Answer(parts=(*result.files, f"{found}; --delete deletes them for good"), data=data)
 
 
 def _is_indexed(table: str, storage_options: Mapping[str, str] | None) -> bool:

@@ -13,6 +13,7 @@ from qbeast_core.cli.opening import on_table, working
 from qbeast_core.cli.options import (
     absolute_paths_option,
     as_fraction,
+    choice_option,
     command,
     sample_option,
     select_option,
@@ -53,10 +54,12 @@ _output_options = together(
         type=click.Path(),
         help="Write the rows to this file (.parquet, .csv, .jsonl); - is the standard output.",
     ),
-    click.option(
-        *("--format", "file_format"),
-        type=click.Choice(_FORMATS),
-        help="Format of the output, if its name has no ending; without --output the rows are printed so.",
+    choice_option(
+        "--format",
+        "file_format",
+        choices=_FORMATS,
+        text="Format of the output, if its name has no ending; without --output the rows are printed so.",
+        optional=True,
     ),
     click.option("--overwrite", is_flag=True, help="Replace the output file if there is one."),
 )

@@ -11,13 +11,14 @@ import click
 from qbeast_core.cli.answer import Answer, Part
 from qbeast_core.cli.opening import working
 from qbeast_core.cli.options import (
-    as_mapping,
+    choice_option,
     columns_option,
     command,
     commit_metadata_option,
     dialect_option,
     dry_run_option,
     memory_option,
+    pairs_option,
     spill_dir_option,
     table_argument,
     together,
@@ -53,17 +54,18 @@ _columns = columns_option(
 )
 
 reading_options = together(
-    click.option(
-        *("--format", "file_format"),
-        type=click.Choice(_FORMATS),
-        help="Of the sources, if their names do not tell.",
+    choice_option(
+        "--format",
+        "file_format",
+        choices=_FORMATS,
+        text="Of the sources, if their names do not tell.",
+        optional=True,
     ),
-    click.option(
-        *("--type", "types"),
+    pairs_option(
+        "--type",
+        "types",
         metavar="NAME=TYPE",
-        multiple=True,
-        callback=as_mapping,
-        help="Type of a column of CSV or JSON, by Delta's names: zip=string, paid=decimal(9,2) ...",
+        text="Type of a column of CSV or JSON, by Delta's names: zip=string, paid=decimal(9,2) ...",
     ),
     click.option("--separator", default=",", show_default=True, help="Between the fields of CSV."),
     click.option(
@@ -145,19 +147,16 @@ def suggest(
 @command(
     sources_and_table,
     _columns,
-    click.option(
-        "--mode",
-        type=click.Choice(("error", "overwrite", "ignore")),
-        default="error",
-        show_default=True,
-        help="What to do where there is a table.",
+    choice_option(
+        "--mode", choices=("error", "overwrite", "ignore"), text="What to do where there is a table."
     ),
-    click.option(
+    choice_option(
         "--schema-mode",
-        type=click.Choice(("merge", "overwrite")),
-        help="How --mode overwrite treats other columns.",
+        choices=("merge", "overwrite"),
+        text="How --mode overwrite treats other columns.",
+        optional=True,
     ),
-    dialect_option("How a new table spells its index: qbeast-spark is for readers on the JVM."),
+    dialect_option("The dialect of the index of a new table: qbeast-spark is for readers on the JVM."),
     reading_options,
     _writing,
     short_help="Write files to a new table, in one commit.",
@@ -174,10 +173,11 @@ def write(sources: Sequence[str], table: str, **options: Any) -> Answer:
 @command(
     sources_and_table,
     _columns,
-    click.option(
+    choice_option(
         "--schema-mode",
-        type=click.Choice(("merge",)),
-        help="merge: rows may lack columns (null) or bring new ones.",
+        choices=("merge",),
+        text="merge: rows may lack columns (null) or bring new ones.",
+        optional=True,
     ),
     reading_options,
     _writing,

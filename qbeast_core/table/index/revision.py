@@ -242,9 +242,7 @@ def check_columns(specs: Sequence[ColumnSpec], schema: pl.Schema, dialect: Block
         misspelled = [name.rpartition(":") for name in unknown if name.rpartition(":")[0] in schema]
         if misspelled:
             _, _, kind = misspelled[0]
-            guess = (
-                f" {kind!r} is no kind of index: there are {', '.join(KINDS)}.{did_you_mean([kind], KINDS)}"
-            )
+            guess = f" {kind!r} is not a kind of index: there are {', '.join(KINDS)}.{did_you_mean([kind], KINDS)}"
         else:
             guess = did_you_mean(unknown, schema)
         message = (

@@ -67,7 +67,7 @@ _NO_STORE: Final = (
 _REFUSED: Final = "the store refuses these credentials: check them, and what they may do"
 _CAUSES: Final = (
     (r"Forked process detected", FORKED),
-    (r"api/token|169\.254\.169\.254|credential", _NO_CREDENTIALS),  # asked of where there is no such service
+    (r"api/token|169\.254\.169\.254|credential", _NO_CREDENTIALS),  # requested where there is no such service
     (r"URL scheme is not allowed", _PLAIN_HTTP),
     (r"dns error|Connection refused|tcp connect|builder error|Executor has crashed", _NO_STORE),
     (r"denied|Unauthorized|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|InvalidToken", _REFUSED),
@@ -330,8 +330,8 @@ def _damage(told: str) -> str | None:
     broken = _PROTOCOL.search(told)
     if broken is not None:
         return (
-            f"its protocol breaks the rules of Delta ({broken[1]}). Nothing was changed. Whoever wrote it has to "
-            "mend it"
+            f"its protocol breaks the rules of Delta ({broken[1]}). Nothing was changed. Its writer has to repair "
+            "it"
         )
     if _NO_BEGINNING.search(told):
         return (

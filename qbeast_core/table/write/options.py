@@ -200,7 +200,7 @@ def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
     try:
         parsed = json.loads(stats)
     except json.JSONDecodeError as error:
-        msg = f"column_stats is no JSON: {error}; nothing was written"
+        msg = f"`column_stats` is not JSON: {error}; nothing was written"
         raise InvalidInputError(msg, argument="column_stats") from error
     if not isinstance(parsed, dict):
         msg = "column_stats must be a JSON object; nothing was written"
