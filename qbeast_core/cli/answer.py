@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
 from qbeast_core.plain_text import visible
 
+if TYPE_CHECKING:
+    from qbeast_core.results import Result
+
 # Text, or something that rich can draw.
 Part: TypeAlias = Any
+
+_IN_HEAD: Final = ("version", "committed", "dry_run")
 
 
 @dataclass(slots=True)
@@ -35,6 +40,23 @@ class Answer:
     # The same for `--json`: text, numbers, times, lists and mappings of them.
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
     exit_code: int = 0
+
+
+def facts_of(value: object, *names: str) -> dict[str, Any]:
+    """Return attributes of a value by name."""
+    return {name: getattr(value, name) for name in names}
+
+
+def answer_of(result: Result, **data: object) -> Answer:
+    """Return the answer of an operation: what became of the table, and a line for each other fact."""
+    if result.dry_run:
+        head = "a dry run; nothing was changed"
+    elif result.committed:
+        head = f"version {result.version}"
+    else:
+        head = f"there was nothing to do: version {result.version} stays as it is"
+    lines = [line for line in repr(result).split("\n")[1:] if line.split()[0] not in _IN_HEAD]
+    return Answer(parts=(head, *lines), data={**data, **result.to_dict()})
 
 
 def print_answer(answer: Answer, settings: Settings) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from qbeast_core.cli.answer import Answer, Part
+from qbeast_core.cli.answer import Answer, answer_of
 from qbeast_core.cli.opening import working
 from qbeast_core.cli.options import (
     absolute_paths_option,
@@ -24,7 +25,7 @@ from qbeast_core.cli.options import (
 )
 
 if TYPE_CHECKING:
-    import qbeast
+    pass
 
 
 @command(
@@ -85,17 +86,6 @@ def import_carbondata(
         result = qbeast.import_carbondata(
             source, table, columns, storage_options=storage_options, progress=progress, **options
         )
-    parts: list[Part] = [_told(result), *(f"left out: {one['reason']}" for one in result.left_out)]
-    return Answer(parts=tuple(parts), data={"source": source, "table": table, **result.to_dict()})
-
-
-def _told(result: qbeast.ImportResult) -> str:
-    from qbeast_core.cli.tables import size_text
-
-    kinds = ", ".join(f"{name}:{kind}" for name, kind in result.transformers.items())
-    if result.dry_run:
-        return f"a dry run: {result.rows:,} rows would be written, indexed by {kinds}; nothing was changed"
-    if not result.committed:
-        return f"nothing was written: version {result.version} stays as it is"
-    what = f"{result.rows:,} rows of {len(result.segments):,} segment(s) in {result.commits:,} commit(s)"
-    return f"version {result.version}: {what}, {size_text(result.bytes)}; indexed by {kinds}"
+    answer = answer_of(result, source=source, table=table)
+    left_out = tuple(f"left out: {one['reason']}" for one in result.left_out)
+    return replace(answer, parts=answer.parts + left_out)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qbeast_core.cli.answer import Answer
+from qbeast_core.cli.answer import Answer, facts_of
 from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
     absolute_paths_option,
@@ -108,18 +108,8 @@ def estimate(
     from qbeast_core.cli.tables import frame_table, remark
 
     found = table.estimate(_named(aggregates), **options)
-    facts = {
-        "met": found.met,
-        "complete": found.complete,
-        "confidence": found.confidence,
-        "fraction": found.fraction,
-        "rows_read": found.rows_read,
-        "bytes_opened": found.bytes_opened,
-        "bytes_total": found.bytes_total,
-        "design_effect": found.design_effect,
-        "notes": list(found.notes),
-        "rows": found.frame.to_dicts(),
-    }
+    names = ("met", "complete", "confidence", "fraction", "rows_read", "bytes_opened", "bytes_total")
+    facts = {**facts_of(found, *names, "design_effect", "notes"), "rows": found.frame.to_dicts()}
     return Answer(parts=(*frame_table(found.frame), *map(remark, (found.summary, *found.notes))), data=facts)
 
 

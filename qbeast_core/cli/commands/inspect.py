@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qbeast_core.cli.answer import Answer
+from qbeast_core.cli.answer import Answer, facts_of
 from qbeast_core.cli.exits import FAULTS
 from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
@@ -57,13 +57,8 @@ def check(table: qbeast.Table, progress: ProgressCallback | None, *, log_only: b
     """Verify a table against the format; exits with 1 if there are faults."""
     report = table.check(data=not log_only, progress=progress)
     data = {
-        "ok": report.ok,
-        "data": report.data,
-        "files": report.files,
-        "blocks": report.blocks,
-        "rows": report.rows,
+        **facts_of(report, "ok", "data", "files", "blocks", "rows", "notes"),
         "faults": report.faults.to_dicts(),
-        "notes": list(report.notes),
     }
     return Answer(parts=(repr(report),), data=data, exit_code=0 if report.ok else FAULTS)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qbeast_core.cli.answer import Answer
+from qbeast_core.cli.answer import Answer, answer_of, facts_of
 from qbeast_core.cli.opening import on_table, working
 from qbeast_core.cli.options import (
     as_mapping,
@@ -85,18 +85,7 @@ def upgrade(
         result = qbeast.upgrade_table(
             table, replicated=replicated, dry_run=dry_run, storage_options=storage_options
         )
-    facts = [f"{result.retagged_files:,} file(s) with new tags"]
-    if result.dropped_copies:
-        facts.append(f"{result.dropped_copies:,} with copies of rows dropped")
-    if result.kept_copies:
-        facts.append(f"{result.kept_copies:,} with copies of rows kept")
-    if result.committed:
-        text = f"version {result.version}: {', '.join(facts)}"
-    elif result.dry_run:
-        text = f"a dry run: {', '.join(facts)}; nothing was changed"
-    else:
-        text = f"version {result.version} is up to date; nothing was changed"
-    return Answer(parts=(text,), data={"table": table, **result.to_dict()})
+    return answer_of(result, table=table)
 
 
 @command(
@@ -174,12 +163,7 @@ def switch_dialect(
     table: qbeast.Table, _progress: ProgressCallback | None, *, dialect: BlocksDialect, jvm: JvmRelease
 ) -> Answer:
     """Spell the index in the log as the format's documents do, or as qbeast-spark reads it; no data file is touched."""
-    result = table.switch_dialect(dialect, jvm=jvm)
-    if result.committed:
-        text = f"version {result.version}: {result.retagged_files:,} file(s) with new tags"
-    else:
-        text = f"version {result.version} has this dialect already; nothing was changed"
-    return Answer(parts=(text,), data=result.to_dict())
+    return answer_of(table.switch_dialect(dialect, jvm=jvm))
 
 
 @command(
@@ -225,16 +209,7 @@ def restore(
     table: qbeast.Table, _progress: ProgressCallback | None, *, older: int | str, dry_run: bool
 ) -> Answer:
     """Make an older VERSION (a number, or a time) the newest again, in one commit."""
-    before = table.version
-    result = table.restore(older, dry_run=dry_run)
-    moved = f"{result.files_added:,} file(s) come back, {result.files_removed:,} go"
-    if dry_run:
-        text = f"a dry run: version {result.restored_version} would be the newest again; {moved}"
-    elif result.version == before:
-        text = f"version {before} is like version {result.restored_version} already; nothing was changed"
-    else:
-        text = f"version {result.version} is like version {result.restored_version}; {moved}"
-    return Answer(parts=(text,), data=result.to_dict())
+    return answer_of(table.restore(older, dry_run=dry_run))
 
 
 @command(
@@ -259,12 +234,7 @@ def vacuum(table: qbeast.Table, _progress: ProgressCallback | None, **options: A
     from qbeast_core.cli.tables import size_text
 
     result = table.vacuum(**options)
-    data = {
-        "deleted": result.deleted,
-        "retention_hours": result.retention_hours,
-        "bytes": result.bytes,
-        "files": list(result.files),
-    }
+    data = facts_of(result, "deleted", "retention_hours", "bytes", "files")
     age = f"{result.retention_hours:g} hours"
     if not result.files:
         return Answer(parts=(f"nothing to delete: every file is needed, or younger than {age}",), data=data)

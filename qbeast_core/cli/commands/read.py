@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qbeast_core.cli.answer import Answer, Part, Settings
+from qbeast_core.cli.answer import Answer, Part, Settings, facts_of
 from qbeast_core.cli.opening import on_table, working
 from qbeast_core.cli.options import (
     absolute_paths_option,
@@ -116,90 +116,54 @@ def _requested(**options: Any) -> _Request:
     click.option("--count", is_flag=True, help="Print the number of rows instead of rows."),
     short_help="Show what a table is, and rows of it.",
 )
-def show(table: str, **options: Any) -> Answer:
+def show(table: str, *, schema: bool, count: bool, **options: Any) -> Answer:
     """Show what a table is and some of its rows."""
-    import qbeast
-
-    try:
-        return _show(table, **options)
-    except qbeast.TableNotFoundError as error:
-        carbon = _carbon_table(table, error, options)
-    return _show_carbon(carbon, **options)
-
-
-@on_table("reading")
-def _show(
-    table: qbeast.Table, _progress: ProgressCallback | None, *, schema: bool, count: bool, **options: Any
-) -> Answer:
-    wanted = _requested(**options)
-    _refuse_output(wanted, schema=schema, count=count)
-    if schema:
-        return _columns(table)
-    return _shown(table, _rows(table, wanted), wanted, _facts(table), count=count)
-
-
-def _refuse_output(wanted: _Request, *, schema: bool, count: bool) -> None:
     from qbeast_core.errors import InvalidInputError
 
+    reading = {name: options.pop(name) for name in ("storage_options", "allow_absolute_paths", "version")}
+    wanted = _requested(**options)
     if wanted.output is not None and (schema or count):
         option = "--schema" if schema else "--count"
         msg = f"{option} prints no rows, which --output and --format are for; nothing was read. Leave one of them out."
         raise InvalidInputError(msg, argument="output")
+    with working("reading"):
+        opened = _opened(table, wanted, reading)
+        facts = _facts(opened)
+        if schema:
+            return _columns(opened, facts)
+        rows = _rows(opened, wanted)
+        if count:
+            number = _count(rows, wanted)
+            return Answer(parts=(f"{number:,} rows",), data={**facts, "count": number})
+        if wanted.output is not None:
+            return _into_file(rows, wanted, wanted.output, facts)
+        return _on_screen(opened, rows, wanted, facts)
 
 
-def _shown(
-    table: qbeast.Table | qbeast.CarbonTable,
-    rows: pl.LazyFrame,
-    wanted: _Request,
-    facts: Mapping[str, Any],
-    *,
-    count: bool,
-) -> Answer:
-    if count:
-        number = _count(rows, wanted)
-        return Answer(parts=(f"{number:,} rows",), data={**facts, "count": number})
-    if wanted.output is not None:
-        return _into_file(rows, wanted, wanted.output, facts)
-    return _on_screen(table, rows, wanted, facts)
-
-
-def _carbon_table(
-    path: str, error: qbeast.TableNotFoundError, options: Mapping[str, Any]
-) -> qbeast.CarbonTable:
-    """Open a table of CarbonData where there is no other; raise the error if there is none either."""
+def _opened(path: str, wanted: _Request, reading: Mapping[str, Any]) -> qbeast.Table | qbeast.CarbonTable:
+    """Open a table, or a table of CarbonData if there is no other; raise the first error if there is none."""
     import qbeast
     from qbeast_core.errors import InvalidInputError
 
     try:
-        found = qbeast.open_carbondata(
-            path,
-            storage_options=options["storage_options"],
-            allow_absolute_paths=options["allow_absolute_paths"],
-        )
-    except qbeast.TableNotFoundError:
-        raise error from None
-    given = {name: options.get(name) for name in ("sample", "rows", "expand", "version")}
-    refused = [name for name, value in given.items() if value is not None and value is not False]
-    if refused:
-        msg = f"{path!r} is a table of CarbonData, which has no {refused[0]}; import it with qbeast import-carbondata"
-        raise InvalidInputError(msg, argument=refused[0])
+        return qbeast.open_table(path, **reading)
+    except qbeast.TableNotFoundError as error:
+        version, rest = reading["version"], {name: reading[name] for name in reading if name != "version"}
+        try:
+            found = qbeast.open_carbondata(path, **rest)
+        except qbeast.TableNotFoundError:
+            raise error from None
+    refused = {
+        "version": version,
+        "sample": wanted.sample,
+        "rows": wanted.rows,
+        "expand": wanted.expand or None,
+    }
+    for name, value in refused.items():
+        if value is not None:
+            msg = f"{path!r} is a table of CarbonData, which has no {name}; import it with qbeast import-carbondata"
+            raise InvalidInputError(msg, argument=name)
     return found
-
-
-def _show_carbon(table: qbeast.CarbonTable, **options: Any) -> Answer:
-    from qbeast_core.cli.tables import table as drawn
-    from qbeast_core.cli.tables import type_text
-
-    names = [one.name for one in fields(_Request)]
-    wanted = _requested(**{name: options[name] for name in names})
-    _refuse_output(wanted, schema=options["schema"], count=options["count"])
-    facts = {"table": table.uri, "carbondata": True, "segments": table.segments.to_dicts()}
-    if options["schema"]:
-        listed = [(name, type_text(dtype)) for name, dtype in table.schema.items()]
-        data = {**facts, "columns": [{"name": name, "type": dtype} for name, dtype in listed]}
-        return Answer(parts=(repr(table), "", drawn(("column", "type"), listed)), data=data)
-    with working("reading"):
-        return _shown(table, _rows(table, wanted), wanted, facts, count=options["count"])
 
 
 @command(
@@ -282,20 +246,13 @@ def explain(
 
     plan = table.explain(where, sample, select)
     files = plan.files
+    names = ("rows_opened", "rows_total", "bytes_opened", "bytes_total", "share", "design_effect")
     facts = {
         "where": where,
-        "unused_conditions": plan.unused_conditions,
         "sample": sample,
-        "columns": list(plan.columns),
+        **facts_of(plan, "columns", "unused_conditions", *names, "design_effect_scope"),
         "files_opened": int(files["opened"].sum()),
         "files_total": files.height,
-        "rows_opened": plan.rows_opened,
-        "rows_total": plan.rows_total,
-        "bytes_opened": plan.bytes_opened,
-        "bytes_total": plan.bytes_total,
-        "share": plan.share,
-        "design_effect": plan.design_effect,
-        "design_effect_scope": plan.design_effect_scope,
         "files": files.to_dicts(),
     }
     parts: list[Part] = [repr(plan)]
@@ -382,20 +339,25 @@ def _into_file(rows: pl.LazyFrame, wanted: _Request, name: str, facts: Mapping[s
     )
 
 
-def _columns(table: qbeast.Table) -> Answer:
+def _columns(table: qbeast.Table | qbeast.CarbonTable, facts: Mapping[str, Any]) -> Answer:
     from qbeast_core.cli.tables import table as drawn
     from qbeast_core.cli.tables import type_text
 
-    indexed = table.indexed_columns
-    places = {name: f"{at}." for at, name in enumerate(indexed, start=1)}
-    listed = [(name, type_text(dtype), places.get(name)) for name, dtype in table.schema.items()]
-    data = {
-        **_facts(table),
-        "columns": [{"name": name, "type": dtype, "indexed": name in indexed} for name, dtype, _ in listed],
-    }
-    return Answer(parts=(repr(table), "", drawn(("column", "type", "indexed"), listed)), data=data)
+    indexed = facts.get("indexed_columns", [])
+    listed = [
+        (name, type_text(dtype), f"{indexed.index(name) + 1}." if name in indexed else None)
+        for name, dtype in table.schema.items()
+    ]
+    columns = [{"name": name, "type": dtype, "indexed": place is not None} for name, dtype, place in listed]
+    parts = (repr(table), "", drawn(("column", "type", "indexed"), listed))
+    return Answer(parts=parts, data={**facts, "columns": columns})
 
 
-def _facts(table: qbeast.Table) -> dict[str, Any]:
+def _facts(table: qbeast.Table | qbeast.CarbonTable) -> dict[str, Any]:
+    import qbeast
+
+    if isinstance(table, qbeast.CarbonTable):
+        return {"table": table.uri, "carbondata": True, "segments": table.segments.to_dicts()}
     rows = table.explain(sample=0.0).rows_total
-    return {"indexed_columns": list(table.indexed_columns), "rows_total": rows}
+    facts = {"table": table.uri, "version": table.version}
+    return {**facts, "indexed_columns": list(table.indexed_columns), "rows_total": rows}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qbeast_core.cli.answer import Answer, Part
+from qbeast_core.cli.answer import Answer, Part, facts_of
 from qbeast_core.cli.opening import working
 from qbeast_core.cli.options import (
     choice_option,
@@ -133,12 +133,7 @@ def suggest(
 
     with working("reading"), readable(), rows_of_sources(sources, options) as rows:
         found = qbeast.suggest_columns(rows, list(queries) or None, most=most, table_rows=table_rows)
-    facts = {
-        "columns": list(found.columns),
-        "design_effect": found.design_effect,
-        "opened": found.opened,
-        "reasons": found.frame.to_dicts(),
-    }
+    facts = {**facts_of(found, "columns", "design_effect", "opened"), "reasons": found.frame.to_dicts()}
     reasons = drawn(("column", "why"), found.frame.select("column", "reason").rows())
     effect = remark(f"design effect of samples {found.design_effect:.2f}")
     return Answer(parts=(f"--columns {','.join(found.columns)}", reasons, effect), data=facts)
