@@ -52,7 +52,7 @@ _OF_COMMANDS: Final = ("--traceback", "--storage-option")
 def exit_code_of(error: QbeastError) -> int:
     """Return the exit code of an error: that of its own code, or of the nearest class above it.
 
-    >>> exit_code_of(QbeastError("nothing is known of it"))
+    >>> exit_code_of(QbeastError("unknown"))
     13
     """
     codes = (getattr(kind, "code", "") for kind in type(error).__mro__)
@@ -63,7 +63,7 @@ def exit_code_of(error: QbeastError) -> int:
 def reported(settings: Settings) -> Generator[None]:
     """Turn any error inside into a line on the standard error and an exit code, by click's `Exit`.
 
-    Nothing at all gets past it: a panic of a library written in Rust is no ``Exception``. With ``--json`` the standard
+    It catches everything: a panic of a library written in Rust is not an ``Exception``. With ``--json`` the standard
     output gets a document about the error.
     """
     try:
@@ -77,12 +77,13 @@ def reported(settings: Settings) -> Generator[None]:
         code, exit_code, text = _described(error)
         message = for_people(text)
         if isinstance(error, BrokenPipeError):
-            _silence_stdout()  # as other tools do: nobody is there to read
+            _silence_stdout()  # as other tools do: there is no reader
         else:
             click.echo(f"{click.style('error:', fg='red')} {message}", err=True)
             facts = _facts(error, settings)
-            if facts.get("argument") and str(facts["argument"]) not in message:
-                click.echo(f"option: {facts['argument']}", err=True)
+            option = str(facts.get("argument") or "")
+            if option not in message:
+                click.echo(f"{'option' if option.startswith('-') else 'argument'}: {option}", err=True)
             if settings.json:
                 from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded only for JSON
 
@@ -114,10 +115,8 @@ def _described(error: BaseException) -> tuple[str, int, str]:
         case click.ClickException():
             code, text = "usage", _one_line(error.format_message())
         case KeyboardInterrupt() | click.Abort():
-            code, text = (
-                "interrupted",
-                f"interrupted: {_STILL_TRUE}; `qbeast history` lists the finished ones",
-            )
+            text = f"interrupted: {_STILL_TRUE}; `qbeast history` lists the finished ones"
+            code = "interrupted"
         case BrokenPipeError():
             code, text = "broken-pipe", "the reader of the output went away"
         case OSError():
@@ -130,7 +129,7 @@ def _described(error: BaseException) -> tuple[str, int, str]:
             code, text = "internal", f"there is not enough memory; {_STILL_TRUE}. Give fewer rows at a time."
         case _:
             what = f"{type(error).__name__}: {_one_line(str(error))}"
-            text = f"a fault of qbeast, or of a library below it: {what}; {_STILL_TRUE}. Report it with --traceback."
+            text = f"a bug of qbeast, or of a library that it uses: {what}; {_STILL_TRUE}. Report it with --traceback."
             code = "internal"
     return code, EXIT_CODES[code], text
 

@@ -38,6 +38,6 @@ def complaint(*arguments: str | Path, code: int) -> str:
     result = run(*arguments, code=code)
     assert result.stdout == ""
     line, rest = result.stderr.split("\n", 1)
-    assert re.fullmatch(r"(option: \S+\n)?", rest), f"more than the error and its option: {rest}"
+    assert re.fullmatch(r"((option|argument): \S+\n)?", rest), f"more than the error and its option: {rest}"
     assert line.startswith("error: ")
     return line
