@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from qbeast_core.cli.answer import Answer
-from qbeast_core.cli.commands.write import (
-    readable,
-    reading_options,
-    rows_of_sources,
-    sources_and_table,
-    txn_option,
-)
+from qbeast_core.cli.commands.write import reading_options, rows_of_sources, sources_and_table, txn_option
 from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
     as_names,
@@ -128,26 +122,16 @@ def update(
     _changing,
     short_help="Merge files into a table, in one commit.",
 )
-def merge(sources: Sequence[str], table: str, **options: Any) -> Answer:
+@on_table("merging")
+def merge(
+    table: qbeast.Table, progress: ProgressCallback | None, *, sources: Sequence[str], **options: Any
+) -> Answer:
     """Merge SOURCEs into a table, in one commit: replace the rows that it has, insert the others.
 
     Columns of CSV and JSON are read with the types that the table has. In conditions and values plain names are columns
     of the table, and source.price is a column of the SOURCE.
     """
-    with readable():
-        return _merge(table, sources=sources, options_of_store=options["storage_options"], **options)
-
-
-@on_table("merging")
-def _merge(
-    table: qbeast.Table,
-    progress: ProgressCallback | None,
-    *,
-    sources: Sequence[str],
-    options_of_store: Mapping[str, str] | None,
-    **options: Any,
-) -> Answer:
-    options |= {"storage_options": options_of_store}
+    options["storage_options"] = click.get_current_context().params["storage_options"]  # of the sources too
     with rows_of_sources(sources, options, expected=table.schema) as rows:
         del options["storage_options"]
         return _answer(table.merge(rows, progress=progress, **options))

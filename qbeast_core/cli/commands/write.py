@@ -131,7 +131,7 @@ def suggest(
     from qbeast_core.cli.tables import remark
     from qbeast_core.cli.tables import table as drawn
 
-    with working("reading"), readable(), rows_of_sources(sources, options) as rows:
+    with working("reading"), rows_of_sources(sources, options) as rows:
         found = qbeast.suggest_columns(rows, list(queries) or None, most=most, table_rows=table_rows)
     facts = {**facts_of(found, "columns", "design_effect", "opened"), "reasons": found.frame.to_dicts()}
     reasons = drawn(("column", "why"), found.frame.select("column", "reason").rows())
@@ -191,11 +191,7 @@ def _write(sources: Sequence[str], table: str, *, mode: Mode, dry_run: bool, **o
     import qbeast
 
     expected = _types_of(table, mode, options["columns"], options["storage_options"])
-    with (
-        working("writing") as progress,
-        readable(),
-        rows_of_sources(sources, options, expected=expected) as rows,
-    ):
+    with working("writing") as progress, rows_of_sources(sources, options, expected=expected) as rows:
         result = qbeast.write_table(rows, table, **options, mode=mode, dry_run=dry_run, progress=progress)
     parts = _planned_text(result) if dry_run else _result_text(result)
     return Answer(parts=parts, data={"table": table, **result.to_dict()})
@@ -221,9 +217,13 @@ def _types_of(
 def rows_of_sources(
     sources: Sequence[str], options: dict[str, Any], *, expected: Mapping[str, pl.DataType] | None = None
 ) -> Generator[pl.LazyFrame]:
-    """Yield the rows of all sources; takes the options that say how they are read out of `options`."""
+    """Yield the rows of all sources, read by options that this removes; reports what Polars cannot read."""
+    import polars as pl
+
     from qbeast_core.cli.sources import SourceOptions, read_sources, types_by_name
     from qbeast_core.cli.standard_input import standard_input
+    from qbeast_core.errors import InvalidInputError
+    from qbeast_core.plain_text import first_line
     from qbeast_core.table.engine.choice import EngineChoice
 
     reading = SourceOptions(
@@ -233,20 +233,9 @@ def rows_of_sources(
         **{name: options.pop(name) for name in ("file_format", "separator", "null_values")},
     )
     choice = EngineChoice(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
-    with standard_input(choice) as stdin:
-        yield read_sources(sources, reading, stdin)
-
-
-@contextmanager
-def readable() -> Generator[None]:
-    """Report what Polars cannot read: a source that is damaged, or not what its name says."""
-    import polars as pl
-
-    from qbeast_core.errors import InvalidInputError
-    from qbeast_core.plain_text import first_line
-
     try:
-        yield
+        with standard_input(choice) as stdin:
+            yield read_sources(sources, reading, stdin)
     except pl.exceptions.PolarsError as error:
         msg = (
             f"the sources cannot be read as rows: {first_line(str(error))}; nothing was written. Check --format, "
