@@ -40,7 +40,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Final, NoReturn
 
 from qbeast_core.plain_text import for_people, without_secrets
-from qbeast_core.suggestions import nearest, similar
+from qbeast_core.suggestions import did_you_mean, nearest, similar
 
 __all__ = [
     "AddedColumnWarning",
@@ -70,6 +70,7 @@ __all__ = [
     "changed_before",
     "invalid_argument",
     "shown_cause",
+    "unknown_columns",
 ]
 
 
@@ -193,6 +194,20 @@ def invalid_argument(
     cure = cure or (f'Did you mean {argument}="{guesses[0]}"?' if guesses else "")
     message = f"`{argument}` {problem}, not {_brief(value)}; {outcome}{cure and f'. {cure}'}"
     raise InvalidInputError(message, argument=argument, value=value, known=known)
+
+
+def unknown_columns(argument: str, unknown: Sequence[str], known: Iterable[str], outcome: str) -> NoReturn:
+    """Raise `InvalidInputError` for names that are not names of columns; it suggests similar ones.
+
+    >>> unknown_columns("on", ["idd"], ["id"], "nothing was changed")
+    Traceback (most recent call last):
+    ...
+    qbeast_core.errors.InvalidInputError: `on` names no such column(s): ['idd']; there are ['id']; nothing was...
+    """
+    columns = list(known)
+    names = f"`{argument}` names no such column(s): {unknown}; there are {columns}"
+    message = f"{names}; {outcome}.{did_you_mean(map(str, unknown), columns)}"
+    raise InvalidInputError(message, argument=argument, value=unknown, known=columns)
 
 
 def _brief(value: object) -> str:

@@ -1,4 +1,4 @@
-"""What operations return has in common: the version, whether a commit was made, what came and what went."""
+"""Results of operations: the version, whether a commit was made, files and rows added and removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qbeast_core.html import html_of
 from qbeast_core.plain_text import in_lines, shortened
 
 _FEW: Final = 8
-_MOST_CHARACTERS: Final = 100
+_MAX_CHARACTERS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -26,7 +26,7 @@ class Result:
     committed : bool
         Whether it made a version. False: there was nothing to do, or it was a dry run.
     dry_run : bool
-        Whether it was only asked what it would do.
+        Whether it changed nothing and the facts are those of a real run.
     """
 
     version: int
@@ -52,7 +52,7 @@ class Result:
         )
 
     def _facts(self) -> dict[str, str]:
-        """Return what is printed: what differs from the usual."""
+        """Return the printed facts: those that differ from the default."""
         given = ((one.name, getattr(self, one.name), one.default) for one in fields(self) if one.repr)
         names = [name for name, value, usual in given if usual is MISSING or value != usual]
         return {name: _words(getattr(self, name)) for name in (*names, *self.derived)}
@@ -124,7 +124,7 @@ class RewriteResult(FilesResult):
 
 
 def _words(value: object) -> str:
-    """Spell a value for people: numbers in groups of three digits, no quotes."""
+    """Format a value for people: numbers in groups of three digits, no quotes."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "not known"}[value]
     if isinstance(value, int | float):
@@ -133,7 +133,7 @@ def _words(value: object) -> str:
         return ", ".join(f"{name}: {_words(one)}" for name, one in value.items())
     if isinstance(value, tuple):
         listed = ", ".join(map(_words, value[:_FEW]))
-        few = len(value) <= _FEW and len(listed) <= _MOST_CHARACTERS
+        few = len(value) <= _FEW and len(listed) <= _MAX_CHARACTERS
         return listed if few else f"{len(value):,}, from {_words(value[0])} to {_words(value[-1])}"
     return str(shortened(value))
 

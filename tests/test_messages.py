@@ -100,7 +100,7 @@ WRITES = {
     "txn": Wrong(lambda t: write_table(ROWS, t.new, ["id"], txn=("a", "1")), INPUT, ("(application id, version)",), argument="txn"),
     "metadata": Wrong(lambda t: write_table(ROWS, t.new, ["id"], commit_metadata=["a"]), INPUT, ("texts to texts",)),
     "stats": Wrong(lambda t: write_table(ROWS, t.new, ["id"], column_stats={"idd_min": 0}), INPUT, ("'idd_min'", "Did you mean 'id_min'?"), argument="column_stats"),
-    "stats text": Wrong(lambda t: write_table(ROWS, t.new, ["id"], column_stats="{"), INPUT, ("no JSON",)),
+    "stats text": Wrong(lambda t: write_table(ROWS, t.new, ["id"], column_stats="{"), INPUT, ("`column_stats` is not JSON",)),
     "stats swapped": Wrong(lambda t: write_table(ROWS, t.new, ["id"], column_stats={"id_min": 9, "id_max": 0}), INPUT, ("above",)),
     "dialect": Wrong(lambda t: write_table(ROWS, t.new, ["id"], dialect="jvm"), INPUT, ('"qbeast-spark"',), argument="dialect"),
     "engine": Wrong(lambda t: write_table(ROWS, t.new, ["id"], engine="spark"), INPUT, ('"spill"',), argument="engine"),

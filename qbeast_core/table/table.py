@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, invalid_argument
+from qbeast_core.errors import InvalidInputError, invalid_argument, unknown_columns
 from qbeast_core.forked import FORKED, is_forked, refuse_forked
 from qbeast_core.html import html_of
 from qbeast_core.io.pages import PageReader
@@ -26,7 +26,6 @@ from qbeast_core.query.sql.statement import refuse_statement
 from qbeast_core.runtime import now_ms
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
-from qbeast_core.suggestions import did_you_mean
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.index.carried import counts_of
@@ -429,11 +428,7 @@ class Table:
         """
         unknown = [name for name in columns or [] if name not in self.schema]
         if unknown:
-            message = (
-                f"`columns` names no such column(s): {unknown}; the table has {list(self.schema)}; nothing was read."
-                f"{did_you_mean(unknown, self.schema)}"
-            )
-            raise InvalidInputError(message, argument="columns", value=unknown, known=self.schema)
+            unknown_columns("columns", unknown, self.schema, "nothing was read")
         return explain(self._reader, where, sample, None if columns is None else list(columns))
 
     def estimate(

@@ -8,8 +8,7 @@ from typing import cast
 import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, invalid_argument
-from qbeast_core.suggestions import did_you_mean
+from qbeast_core.errors import invalid_argument, unknown_columns
 from qbeast_core.table.data.expressions import Value, value_of
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -26,11 +25,7 @@ def assignments_of(
     schema = snapshot.schema
     unknown = [name for name in given if name not in schema]
     if unknown:
-        message = (
-            f"`{argument}` names column(s) {unknown} that the table does not have: {list(schema)}. Nothing was "
-            f"changed.{did_you_mean(unknown, schema)}"
-        )
-        raise InvalidInputError(message, argument=argument, value=unknown, known=schema)
+        unknown_columns(argument, unknown, schema, "nothing was changed")
     values = [
         value_of(value, seen, schema[name], column=name, argument=argument) for name, value in given.items()
     ]

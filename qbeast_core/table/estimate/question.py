@@ -13,12 +13,11 @@ from typing import Any, Final, NoReturn, cast
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, unknown_columns
 from qbeast_core.estimate.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
 from qbeast_core.estimate.batch import Lookup
 from qbeast_core.estimate.rules import Target
 from qbeast_core.query.fractions import Sample, Share, sample_to_weights, share_of
-from qbeast_core.suggestions import did_you_mean
 from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import EngineChoice
@@ -180,13 +179,8 @@ def _expressions(given: object, argument_name: str, schema: pl.Schema) -> dict[s
     for expr in found.values():
         unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
         if unknown:
-            _refuse_unknown(unknown, argument_name, schema)
+            unknown_columns(argument_name, unknown, schema, _NOTHING)
     return found
-
-
-def _refuse_unknown(unknown: list[str], argument_name: str, schema: pl.Schema) -> NoReturn:
-    guess = did_you_mean(unknown, schema)
-    _refuse(argument_name, f"names no such column(s): {unknown}; there are {list(schema)}", cure=guess)
 
 
 def _names(argument_name: str, given: object) -> list[str]:
@@ -244,7 +238,7 @@ def _reading(text: str, argument_name: str, schema: pl.Schema) -> Generator[None
     except InvalidSqlError as error:
         _refuse(argument_name, f"asks for {text!r}, which cannot be read as SQL: {error}")
     except UnknownColumnError as error:
-        _refuse_unknown([error.name], argument_name, schema)
+        unknown_columns(argument_name, [error.name], schema, _NOTHING)
 
 
 def _conditions(given: Predicate | None, schema: pl.Schema, own: frozenset[str]) -> tuple[pl.Expr, ...]:

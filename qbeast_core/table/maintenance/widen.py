@@ -10,10 +10,9 @@ import numpy as np
 import orjson
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, InvalidInputError, UnsupportedTableError
+from qbeast_core.errors import CommitConflictError, UnsupportedTableError, unknown_columns
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.type_names import TypeLike
-from qbeast_core.suggestions import did_you_mean
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.maintenance.metadata import publish_metadata, types_of
 from qbeast_core.table.read.reader import Reader
@@ -101,11 +100,7 @@ def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
     fields = {field["name"]: field for field in whole["fields"]}
     unknown = [name for name in wanted if name not in fields]
     if unknown:
-        message = (
-            f"`columns` names no such column(s): {unknown}; nothing was changed. {snapshot.uri!r} has {list(fields)}."
-            f"{did_you_mean(unknown, fields)}"
-        )
-        raise InvalidInputError(message, argument="columns", value=unknown, known=fields)
+        unknown_columns("columns", unknown, fields, "nothing was changed")
     for name, dtype in wanted.items():
         if dtype != snapshot.schema[name]:
             _check_wider(snapshot, name, dtype)

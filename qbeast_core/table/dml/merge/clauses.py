@@ -8,8 +8,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, invalid_argument
-from qbeast_core.suggestions import did_you_mean
+from qbeast_core.errors import InvalidInputError, invalid_argument, unknown_columns
 from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of
 
 # What becomes of rows that match one of the source.
@@ -100,11 +99,7 @@ class Clauses:
             )
         unknown = [name for name in keys if name not in schema]
         if unknown:
-            message = (
-                f"`on` names column(s) {unknown} that the table does not have: {list(schema)}; nothing was changed."
-                f"{did_you_mean(map(str, unknown), schema)}"
-            )
-            raise InvalidInputError(message, argument="on", value=unknown, known=schema)
+            unknown_columns("on", unknown, schema, "nothing was changed")
         nested = [name for name in keys if schema[name].is_nested()]
         if nested:
             _refuse("on", f"rows cannot be matched by the nested column(s) {nested}")
