@@ -70,7 +70,7 @@ def small_appends(scratch: Path) -> list[Figure]:
     again = opened.scan(sample=0.01).select("l_orderkey", "l_linenumber").collect()
     assert rows.sort(pl.all()).equals(again.sort(pl.all())), "the sample holds the same rows"
     assert opened.scan().select(pl.len()).collect().item() == data.lineitem_rows()
-    assert not opened.optimize().optimized
+    assert not opened.optimize().committed
     note = f"{result.files_removed} files, {result.rows:,} rows in {seconds:.2f} s"
     share = result.bytes / measure.folder_bytes(rivals.data_files(folder))
     return [

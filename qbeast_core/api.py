@@ -15,7 +15,6 @@ from qbeast_core.io.location import resolve_location
 from qbeast_core.opened import open_version
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.fractions import Sample, Share
-from qbeast_core.renamed import renamed
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
@@ -324,7 +323,6 @@ def scan_table(
     )
 
 
-@renamed(filter="where")
 def read_table(
     path: str | os.PathLike[str],
     *,

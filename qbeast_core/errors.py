@@ -1,4 +1,4 @@
-"""Every error and warning qbeast raises on purpose.
+"""The errors and warnings of qbeast.
 
 ::
 
@@ -15,7 +15,7 @@
     ├── DamagedFileError         (also a ValueError)         bytes of a file are not what its format says
     ├── VersionNotFoundError     (also a LookupError)        no such version or no version that old
     ├── CommitConflictError                                  another writer's change forbids ours
-    ├── CommitUnknownError                                   nobody can tell whether the commit landed
+    ├── CommitUnknownError                                   it is unknown whether the commit landed
     ├── StorageError             (also an OSError)           the store refused a read or a write
     ├── MissingDependencyError   (also a RuntimeError)       a program or package is not installed
     └── SessionLostError         (also a RuntimeError)       the Spark session ended before the commit
@@ -29,18 +29,18 @@
     └── LostValuesWarning                                    a foreign file holds less than was written
 
 Catch `QbeastError` to catch them all. Codes never change and are listed in docs/errors.md; facts are attributes; errors
-survive pickling. What a message advises is in `hint` and `hints` too: argument, value, alternatives.
-`changed` tells whether anything was changed nevertheless.
+survive pickling. `argument`, `value` and `known` name the invalid argument, its value and the values that it accepts.
+`changed` says whether the call changed the table before it failed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
-from qbeast_core.hints import Hint, Message, refusal
 from qbeast_core.plain_text import for_people, without_secrets
+from qbeast_core.suggestions import did_you_mean, nearest, similar
 
 __all__ = [
     "AddedColumnWarning",
@@ -68,9 +68,13 @@ __all__ = [
     "UnsupportedTableError",
     "VersionNotFoundError",
     "changed_before",
-    "refuse",
+    "invalid_argument",
     "shown_cause",
+    "unknown_columns",
 ]
+
+
+_MAX_CHARACTERS: Final = 80
 
 
 def shown_cause(error: BaseException) -> BaseException | None:
@@ -110,30 +114,12 @@ def _rebuild(cls: type[QbeastError], args: tuple[Any, ...], state: dict[str, Any
 
 
 class _Shown:
-    """What errors and warnings have in common: messages that may be shown to people, with hints in them."""
+    """Errors and warnings, whose messages may be shown to people."""
 
     args: tuple[Any, ...]
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*map(_shown, args))
-
-    @property
-    def hints(self) -> tuple[Hint, ...]:
-        """What the message advises: arguments and calls, by name and value."""
-        message = self.args[0] if self.args else ""
-        parts = message.parts if isinstance(message, Message) else ()
-        return tuple(part for part in parts if isinstance(part, Hint))
-
-    @property
-    def hint(self) -> Hint | None:
-        """The first of `hints`: the argument that is wrong, what it was given and what it takes, or the cure."""
-        return next(iter(self.hints), None)
-
-
-def _shown(arg: object) -> object:
-    if isinstance(arg, Message):
-        return arg.for_people()
-    return for_people(arg) if isinstance(arg, str) else arg
+        super().__init__(*(for_people(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class QbeastError(_Shown, Exception):
@@ -153,16 +139,25 @@ class QbeastError(_Shown, Exception):
     deletes files one by one, and some of that was done; a second call goes on from there.
     """
 
+    argument: str | None = None
+    """The argument that is invalid, or that can help; None if the error is not about an argument."""
+
+    value: object = None
+    """The value of `argument`, if that value is invalid."""
+
+    known: tuple[object, ...] = ()
+    """Values that `argument` accepts, the most similar first; empty if they cannot be listed."""
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without calling ``__init__``, so that errors survive leaving a worker process."""
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
 class _PathError(QbeastError):
-    """An error that is about a place."""
+    """An error about a path."""
 
-    def __init__(self, message: str, *, path: str) -> None:
-        self.path = path
+    def __init__(self, message: str, *, path: str, argument: str | None = None) -> None:
+        self.path, self.argument = path, argument
         super().__init__(message)
 
 
@@ -171,25 +166,62 @@ class InvalidInputError(QbeastError, ValueError):
 
     code = "invalid-input"
 
-    def __init__(self, message: str, *, argument: str | None = None) -> None:
-        self.argument = argument
+    def __init__(
+        self, message: str, *, argument: str | None = None, value: object = None, known: Iterable[object] = ()
+    ) -> None:
+        self.argument, self.value, self.known = argument, value, nearest(value, known)
         super().__init__(message)
 
 
-def refuse(
-    argument: str, problem: str, outcome: str, *, given: object = None, known: Iterable[object] = ()
+def invalid_argument(
+    argument: str,
+    problem: str,
+    outcome: str,
+    *,
+    value: object = None,
+    known: Iterable[object] = (),
+    cure: str = "",
 ) -> NoReturn:
-    """Raise the error about an argument that cannot be what it was given; see `qbeast_core.hints.refusal`.
+    """Raise `InvalidInputError` for the value of an argument; by default it suggests a known value that is similar.
 
-    Examples
-    --------
-    >>> try:
-    ...     refuse("mode", "must be one of two", "nothing was written", given="apend", known=["error", "append"])
-    ... except InvalidInputError as error:
-    ...     error.hint.argument, error.hint.value, error.hint.alternatives, error.changed
-    ('mode', 'apend', ('append', 'error'), False)
+    >>> invalid_argument("mode", "must be one of two", "nothing was written", value="apend", known=["append"])
+    Traceback (most recent call last):
+    ...
+    qbeast_core.errors.InvalidInputError: `mode` must be one of two, not 'apend'; nothing was written. Did you mean...
     """
-    raise InvalidInputError(refusal(argument, problem, outcome, given=given, known=known), argument=argument)
+    known = tuple(known)
+    guesses = similar(value, known) if isinstance(value, str) else []
+    cure = cure or (f'Did you mean {argument}="{guesses[0]}"?' if guesses else "")
+    message = f"`{argument}` {problem}, not {_brief(value)}; {outcome}{cure and f'. {cure}'}"
+    raise InvalidInputError(message, argument=argument, value=value, known=known)
+
+
+def unknown_columns(argument: str, unknown: Sequence[str], known: Iterable[str], outcome: str) -> NoReturn:
+    """Raise `InvalidInputError` for names that are not names of columns; it suggests similar ones.
+
+    >>> unknown_columns("on", ["idd"], ["id"], "nothing was changed")
+    Traceback (most recent call last):
+    ...
+    qbeast_core.errors.InvalidInputError: `on` names no such column(s): ['idd']; there are ['id']; nothing was...
+    """
+    columns = list(known)
+    names = f"`{argument}` names no such column(s): {unknown}; there are {columns}"
+    message = f"{names}; {outcome}.{did_you_mean(map(str, unknown), columns)}"
+    raise InvalidInputError(message, argument=argument, value=unknown, known=columns)
+
+
+def _brief(value: object) -> str:
+    """Return the start of a value's `repr`, or only its type if it may be large.
+
+    >>> _brief("apend"), _brief(2), _brief(range(9).__iter__())
+    ("'apend'", '2', 'a range_iterator')
+    """
+    if isinstance(value, type):
+        return f"a {value.__qualname__}"
+    if value is None or isinstance(value, str | bytes | int | float | list | tuple | dict | set):
+        text = repr(value)
+        return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
+    return f"a {type(value).__qualname__}"
 
 
 class InputChangedError(InvalidInputError):
@@ -208,9 +240,11 @@ class InvalidColumnsError(InvalidInputError):
 
     code = "invalid-columns"
 
-    def __init__(self, message: str, *, columns: Sequence[str] = ()) -> None:
+    def __init__(
+        self, message: str, *, columns: Sequence[str] = (), value: object = None, known: Iterable[object] = ()
+    ) -> None:
         self.columns = tuple(columns)
-        super().__init__(message, argument="columns")
+        super().__init__(message, argument="columns", value=value, known=known)
 
 
 class SchemaMismatchError(InvalidInputError):
@@ -218,9 +252,9 @@ class SchemaMismatchError(InvalidInputError):
 
     code = "schema-mismatch"
 
-    def __init__(self, message: str, *, problems: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, *, problems: Sequence[str] = (), argument: str = "df") -> None:
         self.problems = tuple(problems)
-        super().__init__(message, argument="df")
+        super().__init__(message, argument=argument)
 
 
 class InvalidMetadataError(QbeastError, ValueError):
@@ -252,9 +286,9 @@ class UnsupportedTableError(_PathError):
 
     code = "unsupported-table"
 
-    def __init__(self, message: str, *, path: str, feature: str) -> None:
+    def __init__(self, message: str, *, path: str, feature: str, argument: str | None = None) -> None:
         self.feature = feature
-        super().__init__(message, path=path)
+        super().__init__(message, path=path, argument=argument)
 
 
 class DamagedFileError(_PathError, ValueError):

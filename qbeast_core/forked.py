@@ -1,4 +1,4 @@
-"""A process that was forked from one that used the library is told so: else it would wait for threads that it lacks."""
+"""A process forked from one that used the library raises: it would wait for ever for threads that it lacks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ FORKED: Final = (
 
 
 class _Process:
-    """What is known of this process."""
+    """State of this process."""
 
     used = False
-    is_lame = False
+    is_broken = False
 
     def forked(self) -> None:
-        self.is_lame = self.used
+        self.is_broken = self.used
 
 
 _PROCESS: Final = _Process()
@@ -30,12 +30,12 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
 
 
 def is_forked() -> bool:
-    """Tell whether this process was forked from one that had come to `refuse_forked`."""
-    return _PROCESS.is_lame
+    """Return whether this process was forked from one that had called `refuse_forked`."""
+    return _PROCESS.is_broken
 
 
 def refuse_forked(uri: str) -> None:
-    """Raise in a process that was forked from one that had come here."""
+    """Raise in a process that was forked from one that had called this function."""
     if is_forked():
         msg = f"{uri} cannot be used here: {FORKED}. Nothing was read or changed."
         raise StorageError(msg, path=uri)

@@ -1,4 +1,4 @@
-"""What notebooks show: facts as a small table, a share as a bar, frames as Polars draws them."""
+"""HTML for notebooks: facts as a small table, a share as a bar, frames as Polars draws them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 
 import polars as pl
 
-# Of a text in a frame, where Polars shows 30: reasons and types are whole.
-_MOST_CHARACTERS: Final = 120
+# Of a text in a frame: Polars shows 30, too few for reasons and types.
+_MAX_CHARACTERS: Final = 120
 
 
 def html_of(title: str, facts: Mapping[str, str], *frames: pl.DataFrame) -> str:
@@ -40,6 +40,6 @@ def bar(share: float) -> str:
 def _drawn(frame: pl.DataFrame) -> str:
     draw: Callable[[], str] = getattr(frame, "_repr_html_")  # noqa: B009 -- what notebooks ask for
     with pl.Config(
-        fmt_str_lengths=_MOST_CHARACTERS, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True
+        fmt_str_lengths=_MAX_CHARACTERS, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True
     ):
         return draw()

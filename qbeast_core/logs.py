@@ -1,4 +1,4 @@
-"""The logger ``qbeast``: what is read, planned, written, committed and tried again; silent until somebody listens.
+"""The logger ``qbeast``: reads, plans, writes, commits and retries; silent without a handler.
 
 Examples
 --------
@@ -13,8 +13,7 @@ from typing import Final
 
 from qbeast_core.plain_text import for_people
 
-# Messages are put together only where somebody listens, are one line each, and show no passwords of addresses
-# and no terminal codes.
+# Messages are one line each, without passwords of addresses and terminal codes.
 LOG: Final = logging.getLogger("qbeast")
 
 

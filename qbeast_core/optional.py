@@ -1,4 +1,4 @@
-"""Packages that qbeast does without until somebody asks for what needs them."""
+"""Packages that only some features need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EXTRAS: Final = {"click": "cli", "matplotlib": "plot", "pyspark": "spark", "ric
 
 
 def require(package: str, what: str) -> None:
-    """Raise, with the cure, where a package is not installed; nothing is imported.
+    """Raise `MissingDependencyError` if a package is not installed; nothing is imported.
 
     >>> require("polars", "everything")
     """

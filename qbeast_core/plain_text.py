@@ -1,4 +1,4 @@
-r"""Text for people, whatever other programs, tables and addresses put into it: no secrets, no codes for terminals.
+r"""Text for people from other programs, tables and addresses: no secrets, no codes for terminals.
 
 Examples
 --------
@@ -19,8 +19,8 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 HIDDEN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 _BREAKING: Final = re.compile(rf"[\t\n]|{HIDDEN.pattern}")
-_MOST_VALUES: Final = 8
-_MOST_CHARACTERS: Final = 100
+_MAX_VALUES: Final = 8
+_MAX_CHARACTERS: Final = 100
 _ADDRESS: Final = re.compile(
     r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)"
     r"(?:(?P<user>[^\s/?#'\"<>]*:[^\s/?#'\"<>]*|[^\s/?#'\"<>@]*)@)?"
@@ -30,7 +30,7 @@ _ADDRESS: Final = re.compile(
 
 
 class _AsItIs(str):
-    """Text that stands in a `repr` without quotes."""
+    """Text whose `repr` has no quotes."""
 
     __slots__ = ()
 
@@ -39,34 +39,34 @@ class _AsItIs(str):
 
 
 def shortened(value: object) -> object:
-    """Return what the `repr` of a value shows of one that it has: a long tuple or text in short, others as they are.
+    """Return a value for a `repr`: a long tuple or text shortened, others as they are.
 
     >>> shortened((1, 2)), shortened(tuple(range(1000)))
     ((1, 2), <1,000 values from 0 to 999>)
     """
-    if isinstance(value, tuple) and len(value) > _MOST_VALUES:
+    if isinstance(value, tuple) and len(value) > _MAX_VALUES:
         return _AsItIs(f"<{len(value):,} values from {reprlib.repr(value[0])} to {reprlib.repr(value[-1])}>")
-    return _AsItIs(reprlib.repr(value)) if isinstance(value, str) and len(value) > _MOST_CHARACTERS else value
+    return _AsItIs(reprlib.repr(value)) if isinstance(value, str) and len(value) > _MAX_CHARACTERS else value
 
 
 def visible(text: str) -> str:
-    r"""Return a text whose control characters, tab and line feed excepted, are spelled as Python spells them.
+    r"""Return a text with control characters, except tab and line feed, as escapes of Python.
 
-    Characters that turn the direction of writing count among them: they show another text than there is.
+    This includes characters that change the direction of writing: they would show another text.
 
     >>> visible("bell\x07 and \x1b[31mred\x1b[0m")
     'bell\\x07 and \\x1b[31mred\\x1b[0m'
     """
-    return HIDDEN.sub(_spelled, text)
+    return HIDDEN.sub(_escaped, text)
 
 
 def on_one_line(text: str) -> str:
-    r"""Return a text as `visible` does, with tabs and line feeds written as escapes too.
+    r"""Return a text as `visible` does, with tabs and line feeds as escapes too.
 
     >>> on_one_line("name = 'x\nINFO all is well'")
     "name = 'x\\nINFO all is well'"
     """
-    return _BREAKING.sub(_spelled, text)
+    return _BREAKING.sub(_escaped, text)
 
 
 def in_lines(lines: Iterable[str]) -> str:
@@ -90,7 +90,7 @@ def without_secrets(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    r"""Return the first line that says something: other libraries print their plans below it.
+    r"""Return the first line that is not empty: other libraries print their plans below it.
 
     >>> first_line("no such column\n\nResolved plan until failure: ...")
     'no such column'
@@ -106,12 +106,12 @@ def for_people(text: str) -> str:
     return on_one_line(_COLOURS.sub("", without_secrets(text)))
 
 
-def _masked(found: re.Match[str]) -> str:
-    user = found["user"]
-    secret = user is not None and (":" in user or found["scheme"].lower() in ("http://", "https://"))
+def _masked(match: re.Match[str]) -> str:
+    user = match["user"]
+    secret = user is not None and (":" in user or match["scheme"].lower() in ("http://", "https://"))
     shown = "" if user is None else "***@" if secret else f"{user}@"
-    return f"{found['scheme']}{shown}{found['rest']}{'' if found['query'] is None else '?***'}"
+    return f"{match['scheme']}{shown}{match['rest']}{'' if match['query'] is None else '?***'}"
 
 
-def _spelled(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")

@@ -1,4 +1,4 @@
-"""How far an operation is: told to a callback of the caller's, or drawn as a bar in terminals and notebooks."""
+"""Progress of an operation: passed to a callback, or drawn as a bar in terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from qbeast_core.runtime import Progress, ProgressCallback, ProgressStage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# A callback; True: a bar where somebody looks; None or False: nothing.
+# A callback; True: a bar in terminals and notebooks; None or False: nothing.
 ProgressLike: TypeAlias = ProgressCallback | bool | None
 
-_Given = ParamSpec("_Given")
-_Answer = TypeVar("_Answer")
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
 
 _STAGES: Final[Mapping[ProgressStage, str]] = {
     "read": "reading",
@@ -32,19 +32,19 @@ _STAGES: Final[Mapping[ProgressStage, str]] = {
 }
 
 
-def shows_progress(doing: str) -> Callable[[Callable[_Given, _Answer]], Callable[_Given, _Answer]]:
-    """Let callers say ``progress=True``: a bar is drawn while the call runs, and goes when it ends, however it ends.
+def shows_progress(doing: str) -> Callable[[Callable[_Params, _Result]], Callable[_Params, _Result]]:
+    """Accept ``progress=True``: draw a bar while the call runs, and remove it when the call ends.
 
     It is drawn by rich where the standard error is a terminal, as the command line draws its own, and as HTML in
-    notebooks, without widgets. Elsewhere nobody looks, and nothing is drawn.
+    notebooks, without widgets. Elsewhere nothing is drawn.
     """
 
-    def decorate(call: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+    def decorate(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
         @wraps(call)
-        def drawn(*args: _Given.args, **kwargs: _Given.kwargs) -> _Answer:
+        def drawn(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
             if not isinstance(kwargs.get("progress"), bool):
                 return call(*args, **kwargs)
-            shown, rest = cast("Callable[..., _Answer]", call), {**kwargs}
+            shown, rest = cast("Callable[..., _Result]", call), {**kwargs}
             with _bar(doing) if rest.pop("progress") else nullcontext() as report:
                 return shown(*args, **rest, progress=report)
 
@@ -54,7 +54,7 @@ def shows_progress(doing: str) -> Callable[[Callable[_Given, _Answer]], Callable
 
 
 def callback_of(progress: ProgressLike) -> ProgressCallback | None:
-    """Return the callback that a function that `shows_progress` was given.
+    """Return the callback of a function decorated by `shows_progress`.
 
     >>> callback_of(print) is print, callback_of(None)
     (True, None)
@@ -74,9 +74,9 @@ def _bar(doing: str) -> Generator[ProgressCallback | None]:
 
 @contextmanager
 def terminal_bar(doing: str) -> Generator[ProgressCallback]:
-    """Draw a bar on the standard error; nothing of it stays on the screen."""
+    """Draw a bar on the standard error, and remove it at the end."""
     require("rich", "a progress bar")
-    from rich import progress as bars  # noqa: PLC0415 - slow to load, and of use on terminals alone
+    from rich import progress as bars  # noqa: PLC0415 - slow to load, only for terminals
     from rich.console import Console  # noqa: PLC0415 - the same
 
     columns = (
@@ -102,7 +102,7 @@ def terminal_bar(doing: str) -> Generator[ProgressCallback]:
 
 
 class _Shown:
-    """A step as a notebook shows it."""
+    """A step, shown in a notebook."""
 
     def __init__(self, doing: str, step: Progress | None = None) -> None:
         self.text = doing if step is None else f"{doing}: {_STAGES[step.stage]}, {_count(step)}"
@@ -127,7 +127,7 @@ def _notebook_bar(display: Callable[..., object], doing: str) -> ProgressCallbac
 
 
 def _notebook_display() -> Callable[..., object] | None:
-    """Return what shows values in a notebook's cell; None outside of notebooks, IPython in a terminal among them."""
+    """Return the function that shows values in a cell; None outside of notebooks, also in IPython in a terminal."""
     shell = sys.modules.get("IPython")
     found = None if shell is None else shell.get_ipython()
     if found is None or not hasattr(found, "kernel"):

@@ -1,4 +1,4 @@
-"""What operations return has in common: the version, whether a commit was made, what came and what went."""
+"""Results of operations: the version, whether a commit was made, files and rows added and removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qbeast_core.html import html_of
 from qbeast_core.plain_text import in_lines, shortened
 
 _FEW: Final = 8
-_MOST_CHARACTERS: Final = 100
+_MAX_CHARACTERS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -26,18 +26,15 @@ class Result:
     committed : bool
         Whether it made a version. False: there was nothing to do, or it was a dry run.
     dry_run : bool
-        Whether it was only asked what it would do.
+        Whether it changed nothing and the facts are those of a real run.
     """
 
     version: int
     committed: bool
     dry_run: bool = False
 
-    also: ClassVar[tuple[str, ...]] = ()
-    """Names of properties that `to_dict` gives besides."""
-
-    told: ClassVar[tuple[str, ...]] = ()
-    """Names of properties that are printed besides."""
+    # Names of properties that are printed and converted like fields.
+    derived: ClassVar[tuple[str, ...]] = ()
 
     def __repr__(self) -> str:
         facts = self._facts()
@@ -55,20 +52,20 @@ class Result:
         )
 
     def _facts(self) -> dict[str, str]:
-        """Return what is printed: what differs from the usual."""
+        """Return the printed facts: those that differ from the default."""
         given = ((one.name, getattr(self, one.name), one.default) for one in fields(self) if one.repr)
         names = [name for name, value, usual in given if usual is MISSING or value != usual]
-        return {name: _words(getattr(self, name)) for name in (*names, *self.told)}
+        return {name: _words(getattr(self, name)) for name in (*names, *self.derived)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all that is told, under older names too, as plain values; frames are lists of dicts.
+        """Return everything as plain values; frames are lists of dicts.
 
         Examples
         --------
         >>> Result(version=3, committed=True).to_dict()
         {'version': 3, 'committed': True, 'dry_run': False}
         """
-        names = dict.fromkeys([*(one.name for one in fields(self)), *self.also])
+        names = [*(one.name for one in fields(self)), *self.derived]
         return {name: _plain(getattr(self, name)) for name in names}
 
 
@@ -90,18 +87,6 @@ class FilesResult(Result):
     bytes: int
     engine: Literal["memory", "spill", "spark"] = "memory"
     spilled_bytes: int = 0
-
-    also: ClassVar[tuple[str, ...]] = ("files_added", "bytes_added")
-
-    @property
-    def files_added(self) -> int:
-        """Data files written; `files` says the same."""
-        return self.files
-
-    @property
-    def bytes_added(self) -> int:
-        """Their bytes; `bytes` says the same."""
-        return self.bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -125,7 +110,7 @@ class RewriteResult(FilesResult):
     new_revision: bool
     attempts: int
 
-    also: ClassVar[tuple[str, ...]] = (*FilesResult.also, "files_removed", "bytes_removed")
+    derived: ClassVar[tuple[str, ...]] = ("files_removed", "bytes_removed")
 
     @property
     def files_removed(self) -> int:
@@ -139,7 +124,7 @@ class RewriteResult(FilesResult):
 
 
 def _words(value: object) -> str:
-    """Spell a value for people: numbers in groups of three digits, no quotes."""
+    """Format a value for people: numbers in groups of three digits, no quotes."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "not known"}[value]
     if isinstance(value, int | float):
@@ -148,7 +133,7 @@ def _words(value: object) -> str:
         return ", ".join(f"{name}: {_words(one)}" for name, one in value.items())
     if isinstance(value, tuple):
         listed = ", ".join(map(_words, value[:_FEW]))
-        few = len(value) <= _FEW and len(listed) <= _MOST_CHARACTERS
+        few = len(value) <= _FEW and len(listed) <= _MAX_CHARACTERS
         return listed if few else f"{len(value):,}, from {_words(value[0])} to {_words(value[-1])}"
     return str(shortened(value))
 

@@ -73,7 +73,7 @@ def optimize_table(
     ...     sales = pl.DataFrame({"user": range(first, first + 1000)})
     ...     written = qbeast.write_table(sales, "sales", columns=["user"], mode="append")
     >>> result = bridge.optimize_table(spark, "sales", full=True)
-    >>> result.optimized, result.rows
+    >>> result.committed, result.rows
     (True, 2000)
     """
     options = OptimizeOptions(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qbeast_core.errors import InvalidInputError, refuse
+from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.frames import is_spark_frame
@@ -111,7 +111,7 @@ def write_frame(
     """Write as `write_table` does, with options that were made already; `qbeast.write_table` enters here."""
     if not is_spark_frame(df):
         what = "must be a Spark DataFrame; qbeast.write_table takes frames of all kinds; it is called as (df, path)"
-        refuse("df", what, "nothing was written", given=df)
+        invalid_argument("df", what, "nothing was written", value=df)
     if df.isStreaming:
         msg = (
             'df is a stream; nothing was written. Use writeStream.format("qbeast"), or write in foreachBatch.'

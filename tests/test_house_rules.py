@@ -28,7 +28,6 @@ WHOLE = {"qbeast_core/table/table.py"}  # one public class: its length is docstr
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 BY_NAME = (
     "qbeast_core/cli/commands/",
-    "qbeast_core/cli/jobs/",
     "qbeast_spark_bridge/write.py",
 )  # imported by name, when they are needed
 

@@ -1,4 +1,4 @@
-"""What operations return says the same in the same words, and is JSON."""
+"""What operations return uses the same names everywhere and converts to JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import qbeast
 from qbeast_core.cli.as_json import to_json
 from qbeast_core.results import Result
 
-COMMITTING = {
+RESULTS = {
     "WriteResult",
     "OptimizeResult",
     "ChangeResult",
@@ -60,19 +60,22 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, Result]]:
 
 
 def test_committed_says_whether_a_version_was_made(told: list[tuple[int, Result]]) -> None:
-    assert {type(result).__name__ for _, result in told} >= COMMITTING | {"VacuumResult"}
+    assert {type(result).__name__ for _, result in told} >= {*RESULTS, "VacuumResult"}
     for before, result in told:
         assert result.version == before + result.committed, result
         assert not (result.committed and result.dry_run)
-    assert {type(result).__name__ for _, result in told if result.committed} >= (
-        COMMITTING - {"RepairResult", "UpgradeResult"}
-    )
+    assert {type(result).__name__ for _, result in told if result.committed} >= RESULTS - {
+        "RepairResult",
+        "UpgradeResult",
+    }
 
 
-def test_vacuum_deletes_unless_dry_run(told: list[tuple[int, Result]]) -> None:
+def test_derived_facts_are_in_the_dictionary(told: list[tuple[int, Result]]) -> None:
     for _, result in told:
         if isinstance(result, qbeast.VacuumResult):
-            assert result.deleted is not result.dry_run
+            assert result.to_dict()["deleted"] is result.deleted is not result.dry_run
+        if isinstance(result, qbeast.OptimizeResult):
+            assert result.to_dict()["files_removed"] == result.files_removed == result.plan.height
 
 
 IN_LINES = {"Progress", "ScanTask"}

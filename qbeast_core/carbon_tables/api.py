@@ -11,7 +11,6 @@ import polars as pl
 from qbeast_core.carbon_tables.importing import ImportResult, WhichSegments, import_table
 from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, OpenOptions, open_carbon_table
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.renamed import renamed
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.engine.choice import EngineChoice, EngineName
@@ -129,7 +128,6 @@ def scan_carbondata(
     return opened.scan()
 
 
-@renamed(filter="where")
 def read_carbondata(
     path: str | os.PathLike[str],
     *,

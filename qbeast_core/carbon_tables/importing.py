@@ -14,7 +14,7 @@ from qbeast_core.carbon_tables.table import CarbonTable
 from qbeast_core.carbondata.metadata.history import replayed_loads
 from qbeast_core.carbondata.metadata.snapshot import Segment
 from qbeast_core.carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
-from qbeast_core.errors import InvalidColumnsError, changed_before, refuse
+from qbeast_core.errors import InvalidColumnsError, changed_before, invalid_argument
 from qbeast_core.table.engine.protocol import Engine, Source
 from qbeast_core.table.engine.stream import within
 from qbeast_core.table.write.options import WriteOptions
@@ -61,8 +61,6 @@ class ImportResult(WriteResult):
     segments: tuple[str, ...]
     left_out: tuple[dict[str, str], ...] = ()
 
-    also: ClassVar[tuple[str, ...]] = WriteResult.also
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CarbonSource:
@@ -102,7 +100,7 @@ def import_table(
     source_of = source_of or _CarbonSource
     if segments not in ("current", "history"):
         what, known = 'must be "current" or "history"', ("current", "history")
-        refuse("segments", what, "nothing was written", given=segments, known=known)
+        invalid_argument("segments", what, "nothing was written", value=segments, known=known)
     options = replace(
         options,
         columns_if_none=_default_columns(table) if options.columns is None else None,

@@ -24,12 +24,11 @@ from qbeast_core.errors import (
     InvalidInputError,
     StorageError,
     UnsupportedTableError,
-    refuse,
+    invalid_argument,
 )
 from qbeast_core.html import html_of
 from qbeast_core.io.store import checked_options, map_files, open_store
 from qbeast_core.plain_text import in_lines
-from qbeast_core.renamed import renamed
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.read.scan import lazy_frame, pushed_down
 
@@ -186,14 +185,12 @@ class CarbonTable:
         """Scan lazily; see `qbeast.scan_carbondata`."""
         return lazy_frame(partial(_rows, self.reader), self.schema)
 
-    @renamed(filter="where")
     def read(self, columns: Sequence[str] | None = None, where: Predicate | None = None) -> pl.DataFrame:
         """Read into memory; see `qbeast.read_carbondata`."""
         condition = filter_of(where, self.schema)
         rows = self.scan() if condition is None else self.scan().filter(condition)
         return (rows if columns is None else rows.select(columns)).collect()
 
-    @renamed(filter="where")
     def explain(self, where: Predicate | None = None, columns: Sequence[str] | None = None) -> CarbonPlan:
         """Tell what a read opens: index files, footers and page headers are looked at, no row is read.
 
@@ -253,7 +250,7 @@ def open_carbon_table(path: str | os.PathLike[str], options: OpenOptions) -> Car
     """Open a table; see `qbeast.open_carbondata` for the options and what is raised."""
     if cast("str", options.on_unreadable) not in ("error", "skip-segment"):
         what, known = 'must be "error" or "skip-segment"', ("error", "skip-segment")
-        refuse("on_unreadable", what, "nothing was read", given=options.on_unreadable, known=known)
+        invalid_argument("on_unreadable", what, "nothing was read", value=options.on_unreadable, known=known)
     stores = Stores(
         open_store(path, options.storage_options),
         checked_options(options.storage_options),

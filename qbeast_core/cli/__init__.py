@@ -2,9 +2,9 @@
 
 ::
 
-    program     the commands by name, and what becomes of answers and errors
-    commands    arguments and options of each command; loads nothing heavy
-    jobs        what the commands do, with `import qbeast`; they return an `Answer`
+    program     the commands by name; prints their answers and errors
+    options     arguments and options that commands share
+    commands    the commands: each loads the library when it runs, and returns an `Answer`
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MISSING_DEPENDENCY: Final = 11  # as in exits.py, which needs click
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave the interpreter with its exit code."""
     try:
-        from qbeast_core.cli.program import program  # noqa: PLC0415 - what is missing is told, in one line
+        from qbeast_core.cli.program import program  # noqa: PLC0415 - a missing package is reported in one line
     except ModuleNotFoundError as error:
         if error.name not in _NEEDED:
             raise

@@ -1,4 +1,4 @@
-"""How a command ends: exit codes, errors as one line, interruptions."""
+"""How a command ends: exit codes, errors, interruptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from qbeast_core.cli.answer import Settings
-from qbeast_core.cli.wording import hint_facts, one_line, spoken
+from qbeast_core.cli.options import option_of
 from qbeast_core.errors import QbeastError
 from qbeast_core.plain_text import for_people
 
@@ -52,7 +52,7 @@ _OF_COMMANDS: Final = ("--traceback", "--storage-option")
 def exit_code_of(error: QbeastError) -> int:
     """Return the exit code of an error: that of its own code, or of the nearest class above it.
 
-    >>> exit_code_of(QbeastError("nothing is known of it"))
+    >>> exit_code_of(QbeastError("unknown"))
     13
     """
     codes = (getattr(kind, "code", "") for kind in type(error).__mro__)
@@ -61,9 +61,9 @@ def exit_code_of(error: QbeastError) -> int:
 
 @contextmanager
 def reported(settings: Settings) -> Generator[None]:
-    """Turn whatever goes wrong inside into one line on the standard error and an exit code, by click's `Exit`.
+    """Turn any error inside into a line on the standard error and an exit code, by click's `Exit`.
 
-    Nothing at all gets past it: a panic of a library written in Rust is no ``Exception``. With ``--json`` the standard
+    It catches everything: a panic of a library written in Rust is not an ``Exception``. With ``--json`` the standard
     output gets a document about the error.
     """
     try:
@@ -74,61 +74,73 @@ def reported(settings: Settings) -> Generator[None]:
         if settings.traceback:
             shown = "\n".join(map(for_people, "".join(traceback.format_exception(error)).split("\n")))
             click.echo(shown, err=True, nl=False)
-        code, exit_code, text = _described(error, settings)
+        code, exit_code, text = _described(error)
         message = for_people(text)
         if isinstance(error, BrokenPipeError):
-            _silence_stdout()  # as other tools do: nobody is there to read
+            _silence_stdout()  # as other tools do: there is no reader
         else:
             click.echo(f"{click.style('error:', fg='red')} {message}", err=True)
+            facts = _facts(error, settings)
+            option = str(facts.get("argument") or "")
+            if option not in message:
+                click.echo(f"{'option' if option.startswith('-') else 'argument'}: {option}", err=True)
             if settings.json:
-                from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
+                from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded only for JSON
 
-                facts = {"code": code, "message": message, "exit_code": exit_code, **_facts(error, settings)}
-                click.echo(to_json({"error": facts}))
+                outcome = {"code": code, "message": message, "exit_code": exit_code}
+                click.echo(to_json({"error": {**outcome, **facts}}))
         raise click.exceptions.Exit(exit_code) from error
 
 
 def _is_clicks_own(error: BaseException) -> bool:
-    """Tell ends that are none, such as that of ``--help``, from errors."""
+    """Return whether click ended the command itself, such as after ``--help``: not an error."""
     return isinstance(error, SystemExit | click.exceptions.Exit | click.exceptions.NoArgsIsHelpError)
 
 
 def _facts(error: BaseException, settings: Settings) -> dict[str, object]:
-    """Return what the library knows besides: whether anything was changed, and what it advises."""
+    """Return attributes of an error of the library; its argument is named as the command line does."""
     if not isinstance(error, QbeastError):
         return {}
-    return {"changed": error.changed, "hint": hint_facts(error.hint, settings.command)}
+    option = option_of(error.argument, settings.command)
+    return {"changed": error.changed, "argument": option, "value": error.value, "known": error.known}
 
 
-def _described(error: BaseException, settings: Settings) -> tuple[str, int, str]:
+def _described(error: BaseException) -> tuple[str, int, str]:
     """Return code, exit code and message of an error."""
     match error:
         case QbeastError():
-            return error.code, exit_code_of(error), spoken(error, settings.command)
+            return error.code, exit_code_of(error), str(error)
         case click.UsageError():
             code, text = "usage", _usage(error)
         case click.ClickException():
-            code, text = "usage", one_line(error.format_message())
+            code, text = "usage", _one_line(error.format_message())
         case KeyboardInterrupt() | click.Abort():
-            code, text = (
-                "interrupted",
-                f"interrupted: {_STILL_TRUE}; `qbeast history` shows the last one that is",
-            )
+            text = f"interrupted: {_STILL_TRUE}; `qbeast history` lists the finished ones"
+            code = "interrupted"
         case BrokenPipeError():
-            code, text = "broken-pipe", "whoever read the output went away"
+            code, text = "broken-pipe", "the reader of the output went away"
         case OSError():
             where = "" if error.filename is None else f" ({error.filename})"
-            code, text = "storage", f"{one_line(error.strerror or str(error))}{where}"
+            code, text = "storage", f"{_one_line(error.strerror or str(error))}{where}"
         case ModuleNotFoundError() if _package(error) in _CLI_MODULES:
             text = f"the command line needs {_package(error)}, which is not installed: pip install click rich"
             code = "missing-dependency"
         case MemoryError():
             code, text = "internal", f"there is not enough memory; {_STILL_TRUE}. Give fewer rows at a time."
         case _:
-            what = f"{type(error).__name__}: {one_line(str(error))}"
-            text = f"a fault of qbeast, or of a library below it: {what}; {_STILL_TRUE}. Report it with --traceback."
+            what = f"{type(error).__name__}: {_one_line(str(error))}"
+            text = f"a bug of qbeast, or of a library that it uses: {what}; {_STILL_TRUE}. Report it with --traceback."
             code = "internal"
     return code, EXIT_CODES[code], text
+
+
+def _one_line(text: str) -> str:
+    r"""Return a text without line breaks.
+
+    >>> _one_line("too many\n  rows ")
+    'too many rows'
+    """
+    return " ".join(text.split())
 
 
 def _package(error: ModuleNotFoundError) -> str:
@@ -139,14 +151,14 @@ def _usage(error: click.UsageError) -> str:
     path = error.ctx.command_path if error.ctx is not None else "qbeast"
     if isinstance(error, click.NoSuchOption) and error.option_name in _OF_COMMANDS and " " not in path:
         name = error.option_name
-        return f"{name} stands behind a command: `{path} COMMAND ... {name}`; see `{path} --help`"
+        return f"{name} follows the command: `{path} COMMAND ... {name}`; see `{path} --help`"
     arguments = _arguments(error.ctx)
-    usage = f"it is `{' '.join([path, *arguments])}`; see `{path} --help`"
+    usage = f"write `{' '.join([path, *arguments])}`; see `{path} --help`"
     if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
         return f"an argument is missing: {usage}"
     if isinstance(error, click.NoSuchOption) and error.option_name.removeprefix("--").upper() in arguments:
         return f"{error.option_name} is an argument, not an option: {usage}"
-    return f"{one_line(error.format_message()).rstrip('.')}; see `{path} --help`"
+    return f"{_one_line(error.format_message()).rstrip('.')}; see `{path} --help`"
 
 
 def _arguments(ctx: click.Context | None) -> list[str]:

@@ -69,7 +69,7 @@ class OutputFile:
         try:
             self._sink(rows, sys.stdout.buffer)
         except OSError as error:
-            if error.errno is None and "os error 32" in str(error):  # as Polars spells it
+            if error.errno is None and "os error 32" in str(error):  # as Polars writes it
                 raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
             raise
 
@@ -92,7 +92,7 @@ def fresh_file(name: str, *, overwrite: bool) -> Path:
         msg = f"{name!r} is a folder; nothing was written. Name a file."
         raise InvalidInputError(msg, argument="output")
     if path.exists() and not overwrite:
-        msg = f"there is a file {name!r}; nothing was written. Say --overwrite, or choose another name."
+        msg = f"there is a file {name!r}; nothing was written. Give --overwrite, or choose another name."
         raise InvalidInputError(msg, argument="output")
     return path
 
@@ -100,6 +100,6 @@ def fresh_file(name: str, *, overwrite: bool) -> Path:
 def _format_of(name: str) -> FileFormat:
     found = ENDINGS.get(Path(name).suffix.lower())
     if found is None:
-        msg = f"{name!r} tells no format; nothing was written. Say --format parquet, csv or jsonl."
+        msg = f"{name!r} has no known ending; nothing was written. Give --format parquet, csv or jsonl."
         raise InvalidInputError(msg, argument="format")
     return found

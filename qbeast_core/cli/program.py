@@ -9,9 +9,9 @@ from typing import Any, Final
 import click
 
 from qbeast_core.cli.answer import Answer, Settings, print_answer
-from qbeast_core.cli.commands.parameters import json_option
 from qbeast_core.cli.exits import reported
-from qbeast_core.hints import did_you_mean
+from qbeast_core.cli.options import json_option
+from qbeast_core.suggestions import did_you_mean
 
 # As `qbeast --help` lists them: group -> name -> module below qbeast_core.cli.commands.
 _GROUPS: Final = {
@@ -50,8 +50,10 @@ _ELSEWHERE: Final = {
     "head": "show",
     "help": "--help",
     "info": "show",
+    "files": "explain --files",
     "insert": "append",
     "log": "history",
+    "ls": "explain --files",
     "query": "sql",
     "read": "show",
     "schema": "show --schema",

@@ -1,4 +1,4 @@
-"""The rows that a write is given: files, folders, patterns, Delta tables, the standard input; read lazily."""
+"""The rows of a write: files, folders, patterns, Delta tables, the standard input; read lazily."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _NOTHING: Final = "; nothing was written"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """How sources are to be read."""
+    """How to read sources."""
 
     # Of all sources; None goes by their names.
     file_format: SourceFormat | None = None
     # Of columns of CSV and JSON lines; those of other columns are found by reading all values.
     types: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
-    # The same, where a source has such a column: what an append knows from its table.
+    # The same, where a source has such a column: the types of the table in an append.
     expected: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
     separator: str = ","
     # Texts that mean null in CSV.
@@ -113,7 +113,7 @@ def _read_folder(path: Path, options: SourceOptions) -> pl.LazyFrame:
 
 
 def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.LazyFrame:
-    """Read paths that are meant literally, an address, or bytes."""
+    """Read literal paths, an address, or bytes."""
     store = None if options.storage_options is None else dict(options.storage_options)
     patterns = isinstance(where, str)  # an address; paths have been expanded
     if options.types and file_format in ("parquet", "delta"):
@@ -144,7 +144,7 @@ def _scan_json(where: Any, options: SourceOptions, store: dict[str, str] | None)
     lines = partial(pl.scan_ndjson, where, infer_schema_length=None, storage_options=store)
     if not _types(options):
         return lines()
-    names = set(lines().collect_schema())  # Polars refuses to be told of columns that are not there
+    names = set(lines().collect_schema())  # Polars rejects types of columns that are not there
     wanted = {name: dtype for name, dtype in _types(options).items() if name in names}
     carried = {name: _carrier(dtype) for name, dtype in wanted.items()}
     return lines(schema_overrides=carried).with_columns(
@@ -209,7 +209,7 @@ def _carrier(dtype: pl.DataType) -> pl.DataType:
 def _format_asked(options: SourceOptions) -> SourceFormat:
     found = options.file_format
     if found is None or found == "delta":
-        msg = f"the standard input does not tell its format{_NOTHING}. Say --format csv, jsonl or parquet."
+        msg = f"the standard input needs a format{_NOTHING}. Give --format csv, jsonl or parquet."
         raise InvalidInputError(msg, argument="format")
     return found
 
@@ -223,8 +223,8 @@ def _format_of(source: str) -> SourceFormat:
     found = _known(source)
     if found is None:
         msg = (
-            f"the name of {source!r} tells no format{_NOTHING}. Say --format parquet, csv, jsonl (one JSON object a "
-            "line) or delta."
+            f"{source!r} has no known ending{_NOTHING}. Give --format parquet, csv, jsonl (one JSON object a line) or "
+            "delta."
         )
         raise InvalidInputError(msg, argument="format")
     return found

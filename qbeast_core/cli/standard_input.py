@@ -1,4 +1,4 @@
-"""The standard input as a source: held where it is small, else kept in a temporary file, for rows are read twice."""
+"""The standard input as a source: in memory if it is small, else in a temporary file, because rows are read twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 @contextmanager
 def standard_input(choice: EngineChoice) -> Generator[StandardInput]:
-    """Give what reads the standard input; its temporary file is gone afterwards."""
+    """Yield the function that reads the standard input; its temporary file is removed at the end."""
     with ExitStack() as stack:
 
         def read() -> io.BytesIO | Path:

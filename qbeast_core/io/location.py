@@ -9,7 +9,6 @@ from typing import Final, cast
 from urllib.parse import unquote
 
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
-from qbeast_core.hints import Hint, Message, argument, named
 from qbeast_core.spec.file_path import FilePath
 
 # How addresses of tables begin.
@@ -79,15 +78,15 @@ def locate_file(root: str, path: str, *, allow_absolute: bool) -> str:
     if own and allow_absolute:
         return path
     article, told = ("an", "absolute path") if own else ("a", "path that leads out of the table")
-    cure: tuple[str | Hint, ...] = (
-        "qbeast never follows it. Copy the file into the table's folder with the tool that wrote it.",
-    )
+    cure = "qbeast never follows it. Copy the file into the table's folder with the tool that wrote it."
     if own:
-        trusted = "If you trust whoever wrote the table (a shallow clone has such paths), open it with "
-        cure = (trusted, argument(allow_absolute_paths=True), ".")
-    said = f"the log of {root!r} names a file by {article} {told}: {path!r}. It was not opened. "
-    message = Message(said, *cure)
-    raise UnsupportedTableError(message, path=root, feature=told)
+        cure = (
+            "If you trust the writer of the table (a shallow clone has such paths), open it with "
+            "allow_absolute_paths=True."
+        )
+    message = f"the log of {root!r} names a file by {article} {told}: {path!r}. It was not opened. {cure}"
+    option = "allow_absolute_paths" if own else None
+    raise UnsupportedTableError(message, path=root, feature=told, argument=option)
 
 
 def refuse_link_out(root: str, path: str) -> None:
@@ -97,12 +96,11 @@ def refuse_link_out(root: str, path: str) -> None:
     if real == named or Path(real).is_relative_to(os.path.realpath(root)):
         return
     feature = "symbolic link that leads out of the table"
-    message = Message(
+    message = (
         f"{path!r} of {root!r} lies behind a {feature}, at {real!r}. It was not opened. If you trust the writer of the "
-        "link, open the table with ",
-        *(argument(allow_absolute_paths=True), "."),
+        "link, open the table with allow_absolute_paths=True."
     )
-    raise UnsupportedTableError(message, path=root, feature=feature)
+    raise UnsupportedTableError(message, path=root, feature=feature, argument="allow_absolute_paths")
 
 
 def _resolve_folder(text: str) -> str:
@@ -140,13 +138,12 @@ def _resolve_address(scheme: str, rest: str) -> str:
     host, _, path = rest.partition("/")
     shown = repr(f"{scheme}://{re.split(r'[?#]', rest)[0].rpartition('@')[2]}")  # the rest may be a secret
     if ":" in host.rpartition("@")[0]:
-        raise _refused(shown, "it holds a password", "give credentials in ", named("storage_options"))
+        raise _refused(shown, "it holds a password", "give credentials in `storage_options`")
     if not host and scheme != "memory":
         raise _refused(shown, "it names no bucket", f"write {scheme}://bucket/folder")
     if any(mark in rest for mark in _CUT):
         cause = "it holds a # or ?, where some libraries cut it off and others do not"
-        options = named("storage_options")
-        raise _refused(shown, cause, "choose a name without, and give what follows a ? in ", options)
+        raise _refused(shown, cause, "choose a name without, and give what follows a ? in `storage_options`")
     if any(mark in rest for mark in _BROKEN) or _ESCAPE.search(rest):
         cause = (
             f"it holds one of {_BROKEN} or a % and two hexadecimal digits, which libraries read differently"
@@ -181,6 +178,6 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _refused(shown: str, cause: str, *cure: str | Hint) -> InvalidInputError:
-    told = f"{shown} cannot be the place of a table: {cause}. Nothing was read or written; "
-    return InvalidInputError(Message(told, *cure, "."), argument="path")
+def _refused(shown: str, cause: str, cure: str) -> InvalidInputError:
+    message = f"{shown} cannot be the path of a table: {cause}. Nothing was read or written; {cure}."
+    return InvalidInputError(message, argument="path")

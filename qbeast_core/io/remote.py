@@ -15,7 +15,6 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
 from qbeast_core.errors import InvalidInputError, StorageError, shown_cause
-from qbeast_core.hints import Message, named, refusal
 from qbeast_core.io.location import SCHEMES, is_address, locate_file, resolve_location
 from qbeast_core.io.s3_locking import LOCKING_SETTINGS, other_locking
 from qbeast_core.io.store import Entry, Range, merge_ranges, split_blocks
@@ -66,13 +65,13 @@ class RemoteStore:
         except (BaseError, TypeError, ValueError) as error:
             if self.uri.partition("://")[0].lower() not in SCHEMES:
                 kinds = ", ".join(f"{one}://" for one in SCHEMES)
-                raise InvalidInputError(
-                    refusal("path", f"must be a folder or begin with one of {kinds}", _NOTHING, given=uri),
-                    argument="path",
-                ) from None
+                message = f"`path` must be a folder or begin with one of {kinds}, not {uri!r}; {_NOTHING}"
+                raise InvalidInputError(message, argument="path") from None
             cause = str(error).splitlines()[0].rstrip(".")
-            text = f"cannot open {uri!r}: {cause}. Nothing was read or written. Check the address and "
-            message = Message(text, named("storage_options"), ".")
+            message = (
+                f"cannot open {uri!r}: {cause}. Nothing was read or written. Check the address and "
+                "`storage_options`."
+            )
             raise InvalidInputError(message, argument="storage_options") from shown_cause(error)
 
     def locate(self, path: str) -> str:
@@ -214,8 +213,9 @@ def _duration(name: str, value: str) -> timedelta:
 def _refuse_password(uri: str) -> None:
     """Raise where an address holds a password: it would be shown and logged wherever the table is named."""
     if urlsplit(uri).password is not None:
-        told = f"{uri!r} holds a password; nothing was read or written. Give credentials as "
-        message = Message(told, named("storage_options"), ".")
+        message = (
+            f"{uri!r} holds a password; nothing was read or written. Give credentials in `storage_options`."
+        )
         raise InvalidInputError(message, argument="path")
 
 

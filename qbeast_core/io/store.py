@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
-from qbeast_core.errors import refuse
+from qbeast_core.errors import invalid_argument
 from qbeast_core.io.location import is_address, resolve_location
 
 _REMOTE_READS: Final = 64  # an object store answers slowly, but many at once
@@ -120,12 +120,16 @@ def checked_options(storage_options: Mapping[str, str] | None) -> dict[str, str]
     """
     given = cast("object", storage_options)  # callers without a type checker pass anything
     if given is not None and not isinstance(given, Mapping):
-        refuse("storage_options", "must map texts to texts", "nothing was read or written", given=type(given))
+        invalid_argument(
+            "storage_options", "must map texts to texts", "nothing was read or written", value=type(given)
+        )
     options = dict(storage_options or {})
     wrong = [key for key, value in options.items() if not isinstance(cast("object", value), str)]
     if wrong:
         what = f"must map texts to texts, and {wrong[0]!r} maps to"
-        refuse("storage_options", what, "nothing was read or written", given=type(options[wrong[0]]))
+        invalid_argument(
+            "storage_options", what, "nothing was read or written", value=type(options[wrong[0]])
+        )
     return options
 
 

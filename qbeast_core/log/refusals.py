@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from qbeast_core.hints import Message, argument, call
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.spec.table_config import TableConfig
+from qbeast_core.suggestions import convert_call, delta_copy_call
 
 PARTITIONING: Final = "partitioning by"
 MAPPING_OF_NO_PROTOCOL: Final = "columnMapping that its protocol does not name"
@@ -55,7 +55,7 @@ _DELTALAKE: Final = frozenset(
 )
 
 
-def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "written"]) -> Message:
+def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "written"]) -> str:
     """Say that the newest revision of a table cannot be read, what still works, and the cure.
 
     >>> config = TableConfig.from_configuration({"qbeast.lastRevisionID": "one"})
@@ -63,22 +63,18 @@ def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "w
     True
     """
     if config.last_revision_id is None:
-        cure = Message(
-            call("convert_table", path, columns=[...]),
-            " begins a new index and moves no data; or go back to a version that can be read (Table.restore), or "
-            "replace the table with ",
-            argument(mode="overwrite"),
+        cure = (
+            f"{convert_call(path)} begins a new index and moves no data; or go back to a version that can be read "
+            '(Table.restore), or replace the table with mode="overwrite"'
         )
     else:
-        cure = Message(
-            call("Table.repair"),
-            f" goes back to revision {config.last_revision_id} and stages what cannot be placed; or go back to a "
-            "version that can be read (Table.restore)",
+        cure = (
+            f"Table.repair() goes back to revision {config.last_revision_id} and stages what cannot be placed; or go "
+            "back to a version that can be read (Table.restore)"
         )
-    return Message(
+    return (
         f"the newest revision of {path!r} is not known: {config.newest_fault} Nothing was {refused}; whole reads and "
-        "filters still return every row. ",
-        *(cure, "."),
+        f"filters still return every row. {cure}."
     )
 
 
@@ -89,10 +85,10 @@ def refusal(
     metadata: Metadata,
     *,
     path: str,
-) -> Message:
+) -> str:
     """Return why a table is refused, what works with it here, and what to do."""
     if list(features) == [APPEND_ONLY]:
-        return Message(
+        return (
             f"{path} takes appends alone ({APPEND_ONLY} is true); nothing was changed. Appends, optimize and reads "
             f"work. If its rows may be changed after all: Table.set_properties({{{APPEND_ONLY!r}: None}})."
         )
@@ -100,21 +96,21 @@ def refusal(
     cannot = "cannot be read by qbeast" if verb == "read" else "cannot be written in this way by qbeast"
     works = "" if verb == "read" else _works(set(features), metadata)
     before = f"{path} {cannot}: it uses {told}. Nothing was changed. {works}"
-    return Message(before, *_cure(features, protocol, path, start="Or " if works else ""))
+    return before + _cure(features, protocol, path, start="Or " if works else "")
 
 
-def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> Message:
+def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> str:
     """Return the call that copies a Delta table's rows into a new table.
 
     >>> "QueryBuilder" in copy_of(Protocol(min_reader_version=2, min_writer_version=5), "old")
     True
     """
     if _DELTALAKE.issuperset(protocol.reader_features or ()):
-        return Message(call("write_table", path, scan="scan_delta", columns=[*columns, ...]))
+        return delta_copy_call(path, columns=columns)
     spark = f'spark.read.format("delta").load({path!r})'
-    return Message(
-        f"qbeast_spark_bridge.write_table({spark}, new, {argument(columns=[*columns, ...])}), "
-        "where Spark with Delta reads it"
+    listed = ", ".join([*map(repr, columns), "..."])
+    return (
+        f"qbeast_spark_bridge.write_table({spark}, new, columns=[{listed}]), where Spark with Delta reads it"
     )
 
 
@@ -141,19 +137,19 @@ def _works(features: set[str], metadata: Metadata) -> str:
     return "Reads and samples work. " if indexed else ""
 
 
-def _cure(features: Sequence[str], protocol: Protocol, path: str, *, start: str) -> tuple[str, ...]:
-    """Return a sentence in parts; `start` is what it begins with, if anything."""
+def _cure(features: Sequence[str], protocol: Protocol, path: str, *, start: str) -> str:
+    """Return a sentence; `start` is what it begins with, if anything."""
     first = "copy" if start else "Copy"
     for feature in features:
         special = COPIES.get(feature.removesuffix("-preview"))
         if special is not None:
             cure = special.format(path=path)
-            return (f"{start}{cure[0].lower()}{cure[1:]}" if start else cure,)
+            return f"{start}{cure[0].lower()}{cure[1:]}" if start else cure
     partitions = next(
         (one.removeprefix(PARTITIONING) for one in features if one.startswith(PARTITIONING)), None
     )
     if partitions is None:
-        return f"{start}{first} it into a table without: ", copy_of(protocol, path), "."
+        return f"{start}{first} it into a table without: {copy_of(protocol, path)}."
     names = [name.strip() for name in partitions.split(", ")]
-    into = f"{start}{first} it into a new table, where an index on these columns does their work: "
-    return into, copy_of(protocol, path, columns=names), "."
+    copy = copy_of(protocol, path, columns=names)
+    return f"{start}{first} it into a new table, where an index on these columns does their work: {copy}."

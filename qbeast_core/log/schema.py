@@ -10,7 +10,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
-from qbeast_core.hints import IMPORTS_OF_DELTA, rows_of_delta
+from qbeast_core.suggestions import delta_copy_call
 
 _DeltaType: TypeAlias = str | dict[str, Any]
 
@@ -157,8 +157,7 @@ class _UnknownTypeError(Exception):
 def _refused(name: str, dtype: str, path: str) -> UnsupportedTableError:
     message = (
         f"column {name!r} of {path} holds values of type {dtype}, which qbeast does not support. Nothing was changed. "
-        f"Copy the others into a new table: {IMPORTS_OF_DELTA}"
-        f"qbeast.write_table({rows_of_delta(path, without=name)}, new, columns=[...])."
+        f"Copy the other columns into a new table: {delta_copy_call(path, without=name)}."
     )
     return UnsupportedTableError(message, path=path, feature=dtype)
 

@@ -7,8 +7,7 @@ from decimal import Decimal, InvalidOperation
 from numbers import Real
 from typing import Final, TypeAlias, cast
 
-from qbeast_core.errors import InvalidInputError, refuse
-from qbeast_core.hints import Hint, Message, argument, refusal
+from qbeast_core.errors import invalid_argument
 from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, fraction_to_weight, weight_to_fraction
 
@@ -32,13 +31,11 @@ def share_of(
     (0.05, 0.007)
     """
     found = _number(given)
-    if found is not None and (0.0 < found < 1.0 or (zero and found == 0.0) or (one and found == 1.0)):
-        return found
-    ends = "" if zero else ", above 0" if one else ", without both"
-    message = refusal(
-        name, f"must be a fraction between 0 and 1{ends}, or a text such as '5%'", outcome, given=given
-    )
-    raise InvalidInputError(Message(message, *_percent(name, [given])), argument=name)
+    if found is None or not (0.0 < found < 1.0 or (zero and found == 0.0) or (one and found == 1.0)):
+        ends = "" if zero else ", above 0" if one else ", without both"
+        problem = f"must be a fraction between 0 and 1{ends}, or a text such as '5%'"
+        invalid_argument(name, problem, outcome, value=given, cure=_percent(name, [given]))
+    return found
 
 
 def fractions_of(sample: object) -> tuple[float, float]:
@@ -53,11 +50,12 @@ def fractions_of(sample: object) -> tuple[float, float]:
     bounds = whole + [one for one in map(_number, given) if one is not None]
     if len(bounds) != 2 or not all(0.0 <= bound <= 1.0 for bound in bounds):
         problem = "must be a fraction between 0 and 1, a pair (from, to) of such, or a text such as '1%' or '10%:20%'"
-        message = refusal("sample", problem, _UNREAD, given=sample)
-        raise InvalidInputError(Message(message, *_percent("sample", given)), argument="sample")
+        invalid_argument("sample", problem, _UNREAD, value=sample, cure=_percent("sample", given))
     start, end = bounds
     if start > end:
-        refuse("sample", f"must rise: its start {start} is above its end {end}", _UNREAD, given=sample)
+        invalid_argument(
+            "sample", f"must rise: its start {start} is above its end {end}", _UNREAD, value=sample
+        )
     return start, end
 
 
@@ -95,16 +93,16 @@ def _number(given: object) -> float | None:
     return None if isinstance(given, bool) or not isinstance(given, Real) else float(given)
 
 
-def _percent(name: str, given: Sequence[object]) -> tuple[str | Hint, ...]:
+def _percent(name: str, given: Sequence[object]) -> str:
     """Return the cure where numbers without a sign look like percent."""
     numbers = [None if isinstance(one, str) and "%" in one else _number(one) for one in given]
     shares = [one for one in numbers if one is not None and 0.0 <= one < _MOST_PERCENT]
     if not shares or len(shares) < len(given) or max(shares) <= 1.0:
-        return ()
+        return ""
     shown = [f"{one:.15g}" for one in shares]
     texts = [f"{one}%" for one in shown]
-    cure = argument(**{name: _number(texts[0]) if len(texts) == 1 else ":".join(texts)})
-    return (f". For {' % to '.join(shown)} % write ", cure, ".")
+    cure = f"{_number(texts[0]):g}" if len(texts) == 1 else f'"{":".join(texts)}"'
+    return f"For {' % to '.join(shown)} % write {name}={cure}."
 
 
 def _edge(fraction: float) -> int:

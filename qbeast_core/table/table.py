@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, refuse
+from qbeast_core.errors import InvalidInputError, invalid_argument, unknown_columns
 from qbeast_core.forked import FORKED, is_forked, refuse_forked
-from qbeast_core.hints import Message, did_you_mean, named
 from qbeast_core.html import html_of
 from qbeast_core.io.pages import PageReader
 from qbeast_core.optional import require
@@ -24,7 +23,6 @@ from qbeast_core.plain_text import first_line, on_one_line
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.fractions import Sample, Share
 from qbeast_core.query.sql.statement import refuse_statement
-from qbeast_core.renamed import renamed
 from qbeast_core.runtime import now_ms
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
@@ -280,7 +278,7 @@ class Table:
         [998, 999]
         """
         if isinstance(rows, bool) or not isinstance(cast("object", rows), int) or rows < 0:
-            refuse("rows", "must be a whole number, 0 or more", _UNREAD, given=rows)
+            invalid_argument("rows", "must be a whole number, 0 or more", _UNREAD, value=rows)
         with evaluating(where, "where", _UNREAD):
             return self._rows(columns, where, sample).head(rows).collect()
 
@@ -359,7 +357,7 @@ class Table:
         Raises
         ------
         InvalidInputError
-            It is no query that Polars understands.
+            It is not a query that Polars understands.
 
         Examples
         --------
@@ -376,7 +374,10 @@ class Table:
             why = first_line(str(error)).rstrip(".")
             taken = [name for name in self.columns if why.endswith(f"unsupported function {name!r}")]
             why += "".join(f'. The column stands in double quotes: "{name}"' for name in taken)
-            msg = f"{query!r} is no query that Polars understands: {why}. The table is called self. Nothing was read."
+            msg = (
+                f"{query!r} is not a query that Polars understands: {why}. The table is called self. Nothing was "
+                "read."
+            )
             raise InvalidInputError(msg, argument="query") from error
         return answer
 
@@ -387,7 +388,6 @@ class Table:
         rows = self.scan(where=where, sample=sample)
         return rows if columns is None else rows.select(self._reader.names_of(columns))
 
-    @renamed(predicate="where")
     def explain(
         self,
         where: Predicate | None = None,
@@ -428,11 +428,7 @@ class Table:
         """
         unknown = [name for name in columns or [] if name not in self.schema]
         if unknown:
-            what = (
-                f" names no such column(s): {unknown}; the table has {list(self.schema)}; nothing was read."
-            )
-            told = Message(named("columns", unknown, self.schema), what + did_you_mean(unknown, self.schema))
-            raise InvalidInputError(told, argument="columns")
+            unknown_columns("columns", unknown, self.schema, "nothing was read")
         return explain(self._reader, where, sample, None if columns is None else list(columns))
 
     def estimate(
@@ -598,7 +594,6 @@ class Table:
         )
         return rounds(self._reader, question_of(asked, self.schema), progressive=True)
 
-    @renamed(predicate="where")
     def scan_tasks(
         self,
         where: Predicate | None = None,
@@ -655,7 +650,6 @@ class Table:
         warn_if_empty(self._reader, sample, plan if asked is None else None)
         return scan_tasks(self._reader, plan, columns, task_bytes=task_bytes)
 
-    @renamed(predicate="where")
     def files(self, where: Predicate | None = None, sample: Sample | None = None) -> pl.DataFrame:
         """Return the data files that a read opens: a list that any engine can take.
 
@@ -860,7 +854,6 @@ class Table:
             self._move_to(made)
         return result
 
-    @renamed(predicate="where")
     def plot(
         self,
         kind: PlotKind = "tree",
@@ -1019,7 +1012,7 @@ class Table:
         >>> result = table.optimize()
         >>> result.files_removed, result.files, table.version == result.version
         (5, 1, True)
-        >>> table.optimize().optimized
+        >>> table.optimize().committed
         False
         """
         from qbeast_core.table.engine.choice import EngineChoice
@@ -1045,7 +1038,6 @@ class Table:
             self._move_to(newest)
         return result
 
-    @renamed(predicate="where")
     @shows_progress("deleting")
     def delete(
         self,
@@ -1120,7 +1112,6 @@ class Table:
         options = _options(dry_run, txn, commit_metadata, progress)
         return self._run(Delete(where), EngineChoice(engine, memory_bytes, spill_dir), options)
 
-    @renamed(predicate="where")
     @shows_progress("updating")
     def update(
         self,
@@ -1459,7 +1450,7 @@ class Table:
         from qbeast_core.table.maintenance.restore import restore
 
         if cast("object", version) is None:
-            refuse("version", "must be a number or a time", "nothing was changed", given=version)
+            invalid_argument("version", "must be a number or a time", "nothing was changed", value=version)
         number, moment = travel(version)
         newest = self._newest()
         options = newest.storage_options

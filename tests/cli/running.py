@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,10 @@ def said(*arguments: str | Path, code: int = 0, given: bytes | None = None) -> A
 
 
 def complaint(*arguments: str | Path, code: int) -> str:
-    """Return the one line that a command complains in."""
+    """Return the line of the error that a command reports; a line with the option may follow."""
     result = run(*arguments, code=code)
     assert result.stdout == ""
     line, rest = result.stderr.split("\n", 1)
-    assert rest == "", f"more than a line: {rest}"
+    assert re.fullmatch(r"((option|argument): \S+\n)?", rest), f"more than the error and its option: {rest}"
     assert line.startswith("error: ")
     return line

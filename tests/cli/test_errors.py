@@ -17,12 +17,11 @@ from click.testing import CliRunner
 
 import qbeast
 from qbeast_core import errors
+from qbeast_core.cli.commands import inspect as inspect_commands
 from qbeast_core.cli.exits import EXIT_CODES, FAULTS, exit_code_of
-from qbeast_core.cli.jobs import inspect as inspect_jobs
+from qbeast_core.cli.options import option_of
 from qbeast_core.cli.program import program
-from qbeast_core.cli.wording import spoken
 from qbeast_core.errors import QbeastError
-from qbeast_core.hints import Message, argument, call
 from tests.cli.running import complaint, run, said
 from tests.helpers.snippets import ROOT
 
@@ -88,7 +87,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (
         ["restore", "TABLE", "--version", "0"],
         2,
-        "an argument, not an option: it is `qbeast restore TABLE VERSION`",
+        "an argument, not an option: write `qbeast restore TABLE VERSION`",
     ),
     (["--traceback", "show", "TABLE"], 2, "`qbeast COMMAND ... --traceback`"),
     (["--frobnicate"], 2, "qbeast --help"),
@@ -97,51 +96,54 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["show", "TABLE", "--limit", "many"], 2, "many"),
     (["show", "TABLE", "--limit", "-1"], 2, "-1"),
     (["show", "TABLE", "--select", "nope"], 2, "['nope']"),
-    (["show", "TABLE", "--select", '"a'], 2, "no list of names"),
-    (["show", "TABLE", "--version", "77"], 4, "qbeast history"),
+    (["show", "TABLE", "--select", '"a'], 2, "not a list of names"),
+    (["show", "TABLE", "--version", "77"], 4, "Table.history() lists them"),
     (["show", "TABLE", "--version", "yesterday"], 2, "ISO 8601"),
     (["show", "TABLE", "--storage-option", "hunter2"], 2, "key=value"),
     (["sample", "TABLE", "much"], 2, "10%:20%"),
     (["sample", "TABLE", "1:2:3"], 2, "10%:20%"),
     (["sample", "TABLE", "2"], 2, "between 0 and 1"),
-    (["sample", "TABLE", "10"], 2, "For 10 % write FRACTION 0.1."),
-    (["optimize", "TABLE", "--fraction", "10"], 2, "For 10 % write --fraction 0.1."),
+    (["sample", "TABLE", "10"], 2, "For 10 % write sample=0.1."),
+    (["optimize", "TABLE", "--fraction", "10"], 2, "For 10 % write fraction=0.1."),
     (["explain", "TABLE", "--select", "nope"], 2, "['nope']"),
-    (["explain", "TABLE", "--where", "prise < 1"], 2, "--where names no such column(s): ['prise']"),
+    (["explain", "TABLE", "--where", "prise < 1"], 2, "`where` names no such column(s): ['prise']"),
     (["explain", "TABLE", "--where", "1 < price < 3"], 2, "join comparisons by AND"),
-    (["sql", "TABLE", "DELETE FROM self"], 2, "`qbeast delete` does it"),
-    (["estimate", "TABLE", "avg(prise)", "--error", "1%"], 2, "AGGREGATE... names no such column(s)"),
-    (["estimate", "TABLE", "avg(price)"], 2, "--absolute for each answer; or --sample 0.01"),
-    (["update", "TABLE", "--all", "--set", "prise=1"], 2, "--set names column(s) ['prise']"),
-    (["merge", "PLAIN", "TABLE", "--on", "idd"], 2, "--on names column(s) ['idd']"),
+    (["sql", "TABLE", "DELETE FROM self"], 2, "Use Table.delete()."),
+    (["estimate", "TABLE", "avg(prise)", "--error", "1%"], 2, "`aggregates` names no such column(s)"),
+    (["estimate", "TABLE", "avg(price)"], 2, "`absolute` for each answer; or sample=0.01"),
+    (["update", "TABLE", "--all", "--set", "prise=1"], 2, "`assignments` names no such column(s): ['prise']"),
+    (["merge", "PLAIN", "TABLE", "--on", "idd"], 2, "`on` names no such column(s): ['idd']"),
     (["widen-columns", "TABLE", "prise=double"], 2, "Did you mean 'price'?"),
     (["switch-dialect", "TABLE", "jvm"], 2, "qbeast-spark"),
     (["suggest", "FILE"], 2, "--format"),
-    (["write", "PLAIN", "new", "-c", "id", "--memory", "1"], 2, "--memory must be"),
+    (["write", "PLAIN", "new", "-c", "id", "--memory", "1"], 2, "`memory_bytes` must be"),
     (["metrics", "TABLE", "--revision", "9"], 2, "9"),
     (["plot", "TABLE", "cloud"], 2, "fraction"),
-    (["optimize", "TABLE", "--file", "nope.parquet"], 2, "qbeast explain --files"),
+    (["optimize", "TABLE", "--file", "nope.parquet"], 2, "Table.files() lists them"),
     (["restore", "TABLE"], 2, "VERSION"),
     (["vacuum", "TABLE", "--retention-hours", "-1"], 2, "-1"),
-    (["convert", "TABLE", "-c", "brand"], 2, "--mode overwrite"),
+    (["convert", "TABLE", "-c", "brand"], 2, 'mode="overwrite"'),
     (["convert", "TABLE"], 2, "--columns"),
-    (["write", "PLAIN", "TABLE", "-c", "id"], 5, "qbeast append"),
-    (["write", "PLAIN", "new"], 2, "--columns a,b:quantiles"),
+    (["write", "PLAIN", "TABLE", "-c", "id"], 5, 'mode="append"'),
+    (["write", "PLAIN", "new"], 2, "columns=['a', 'b:quantiles']"),
     (["write", "PLAIN", "new", "-c", "nope"], 2, "['nope']"),
     (
         ["write", "PLAIN", "new", "-c", "id:nope"],
         2,
-        "'nope' is no kind of index: there are linear, quantiles, hash",
+        "'nope' is not a kind of index: there are linear, quantiles, hash",
     ),
     (["write", "PLAIN", "new", "-c", "id", "--txn", "x"], 2, "APPLICATION:VERSION"),
     (["write", "PLAIN", "new", "-c", "id", "--cube-size", "0"], 2, "from 1 to"),
     (["append", "PLAIN", "TABLE", "-c", "brand"], 2, "brand"),
     (["append", "PLAIN", "PLAIN"], 6, "onvert"),
-    (["show", "PLAIN"], 6, "`qbeast convert "),
-    (["show", "nothing"], 4, "`qbeast write SOURCE "),
+    (["show", "PLAIN"], 6, "qbeast.convert_table("),
+    (["show", "nothing"], 4, "qbeast.write_table("),
     (["check", "FILE"], 4, "is a file"),
     (["upgrade", "nothing"], 4, "nothing"),
     (["completion", "tcsh"], 2, "bash"),
+    (["ls", "TABLE"], 2, "Did you mean `qbeast explain --files`?"),
+    (["help"], 2, "Did you mean `qbeast --help`?"),
+    (["version"], 2, "Did you mean `qbeast --version`?"),
 ]
 
 
@@ -164,10 +166,9 @@ def test_machines_get_one_document_about_the_error(sales: Path) -> None:
     result = run("show", sales, "--version", "77", "--json", code=4)
     error = json.loads(result.stdout)["error"]
     assert (error["code"], error["exit_code"], error["changed"]) == ("version-not-found", 4, False)
-    assert error["hint"]["text"] == "`qbeast history`"
     assert result.stderr == f"error: {error['message']}\n"
-    hint = said("explain", sales, "--where", "prise < 1", code=2)["error"]["hint"]
-    assert (hint["argument"], hint["value"], hint["alternatives"][0]) == ("--where", "prise < 1", "price")
+    error = said("explain", sales, "--where", "prise < 1", code=2)["error"]
+    assert (error["argument"], error["value"], error["known"][0]) == ("--where", "prise < 1", "price")
     assert said("show", sales, "--json", "--limit", "x", code=2)["error"]["code"] == "usage"
 
 
@@ -206,7 +207,7 @@ def test_nothing_gets_past_the_door(
     def fail(*_: Any, **__: Any) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(inspect_jobs, "check", fail)
+    monkeypatch.setattr(inspect_commands.check, "callback", fail)
     assert words in complaint("check", sales, code=code)
 
 
@@ -218,32 +219,33 @@ def test_without_a_command_the_help_is_shown() -> None:
     assert run("--version").stdout == f"qbeast {qbeast.__version__}\n"
 
 
-def test_messages_speak_of_options() -> None:
-    for hint, in_python, wanted in (
-        (argument(mode="overwrite"), 'mode="overwrite"', "--mode overwrite"),
-        (
-            argument(mode=("append", "ignore")),
-            'mode="append" or "ignore"',
-            "`qbeast append` or --mode ignore",
-        ),
-        (argument(schema_mode="merge"), 'schema_mode="merge"', "--schema-mode merge"),
-        (argument(allow_short_retention=True), "allow_short_retention=True", "--allow-short-retention"),
-        (argument(retention_hours=1.5), "retention_hours=1.5", "--retention-hours 1.5"),
-        (argument(files=None, fold=None), "`files`, `fold`", "--file, --fold"),
-        (
-            call("upgrade_table", "t", replicated="drop"),
-            "qbeast.upgrade_table('t', replicated=\"drop\")",
-            "`qbeast upgrade t --replicated drop`",
-        ),
-        (call("Table.switch_dialect"), "Table.switch_dialect()", "`qbeast switch-dialect`"),
-        (call("Table.scan_tasks"), "Table.scan_tasks()", "Table.scan_tasks() in Python"),
-        (argument(external_paths={"a": "b"}), "external_paths={'a': 'b'}", "--external-paths a=b"),
-    ):
-        error = QbeastError(Message("Cure: ", hint, "."))
-        assert (str(error), error.hints) == (f"Cure: {in_python}.", (hint,))
-        assert spoken(error) == f"Cure: {wanted}."
-        again = pickle.loads(pickle.dumps(error))  # noqa: S301 - made a moment ago
-        assert (str(again), again.hints, spoken(again)) == (str(error), (hint,), spoken(error))
+@pytest.mark.parametrize(
+    ("name", "argument", "option"),
+    [
+        ("write", "memory_bytes", "--memory"),
+        ("write", "schema_mode", "--schema-mode"),
+        ("write", "df", "SOURCE..."),
+        ("write", "nowhere", None),
+        ("write", None, None),
+        ("show", "columns", "--select"),
+        ("update", "assignments", "--set"),
+        ("merge", "update", "--set"),
+        ("merge", "insert", "--insert"),
+        ("restore", "version", "VERSION"),
+        ("show", "path", "TABLE"),
+    ],
+)
+def test_an_argument_in_python_has_an_option(name: str, argument: str | None, option: str | None) -> None:
+    command = program.get_command(click.Context(program), name)
+    assert option_of(argument, command) == option
+
+
+def test_an_error_names_the_option_of_its_argument(sales: Path) -> None:
+    result = run("explain", sales, "--where", "prise < 1", code=2)
+    assert result.stderr.endswith("\noption: --where\n")
+    error = qbeast.InvalidInputError("x", argument="mode", value="apend", known=("error", "append"))
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - made a moment ago
+    assert (again.argument, again.value, again.known) == ("mode", "apend", ("append", "error"))
 
 
 def test_the_commands_leave_the_filters_of_warnings_alone(sales: Path) -> None:

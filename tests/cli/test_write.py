@@ -111,8 +111,7 @@ def test_every_kind_of_source_becomes_the_same_table(
         "write", sources[0], *sources[1:], "out", "--columns", "id,price:linear", "--cube-size", "300"
     )
     by_hand = qbeast.write_table(ROWS, "hand", columns=["id", "price:linear"], cube_size=300)
-    sizes = {name: result[name] for name in ("bytes", "bytes_added")}
-    assert result == {"table": "out", **by_hand.to_dict(), **sizes}
+    assert result == {"table": "out", **by_hand.to_dict(), "bytes": result["bytes"]}
     assert_frame_equal(qbeast.read_table("out").sort("id"), ROWS)
     assert_frame_equal(
         qbeast.read_table("out", sample=0.1).sort("id"), qbeast.read_table("hand", sample=0.1).sort("id")
@@ -223,14 +222,7 @@ def test_a_dry_run_says_what_the_write_then_does(mine: Path, tmp_path: Path) -> 
         assert "2,000 rows" in text
         assert sorted(tmp_path.rglob("*")) == before
         done = said(*command)
-        shared = set(done) - {
-            "version",
-            "dry_run",
-            "committed",
-            "bytes",
-            "bytes_added",
-            "attempts",
-        }
+        shared = set(done) - {"version", "dry_run", "committed", "bytes", "attempts"}
         assert len(shared) >= 8
         assert {key: planned[key] for key in shared} == {key: done[key] for key in shared}
         assert (planned["version"], planned["dry_run"], planned["committed"]) == (
@@ -298,12 +290,12 @@ def test_sources_that_are_not_there_or_do_not_fit_together(tmp_path: Path) -> No
     assert said("write", mixed, *out, "--format", "jsonl")["rows"] == 1
 
 
-def test_a_partitioned_delta_table_is_refused_with_a_command_that_copies_it(tmp_path: Path) -> None:
+def test_a_partitioned_delta_table_is_refused_with_a_call_that_copies_it(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     rows = pl.DataFrame({"id": [1, 2, 3], "day": ["a", "b", "a"]})
     rows.write_delta(old, delta_write_options={"partition_by": ["day"]})
     told = complaint("convert", old, "-c", "id", code=7)
-    assert f"`qbeast write {old} new --columns day,...`" in told
+    assert "new, columns=['day', ...])" in told
     run("write", old, new, "--columns", "day,id")
     assert qbeast.read_table(new).select(rows.columns).sort("id").equals(rows)
 
@@ -318,7 +310,7 @@ def test_rows_larger_than_the_memory_go_through_temporary_files(tmp_path: Path) 
     told = said("write", tmp_path / "rows", tmp_path / "t", "-c", "id", *limits)
     assert (told["engine"], told["rows"], told["spilled_bytes"] > 0) == ("spill", 200_000, True)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["rows", "t"]
-    assert "is no size" in complaint("append", "rows", "t", "--memory", "much", code=2)
+    assert "is not a size" in complaint("append", "rows", "t", "--memory", "much", code=2)
     assert said("optimize", tmp_path / "t", "--full", *limits)["engine"] == "spill"
     text = run("append", tmp_path / "rows", tmp_path / "t", *limits).stdout
     assert "went through temporary files" in text
@@ -334,7 +326,7 @@ def test_columns_are_suggested_and_the_suggestion_can_be_pasted(tmp_path: Path) 
     facts = said("suggest", tmp_path / "rows.csv", "--where", "price < 10")
     assert facts["columns"][0] == "price"
     assert {one["column"] for one in facts["reasons"]} >= {"id", "price"}
-    assert "`qbeast suggest SOURCE` proposes" in complaint(
+    assert "qbeast.suggest_columns(rows) proposes" in complaint(
         "write", tmp_path / "rows.csv", tmp_path / "t", code=2
     )
     assert "qbeast suggest --help" in complaint("suggest", tmp_path / "rows.csv", "--most", "9", code=2)

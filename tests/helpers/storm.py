@@ -160,7 +160,7 @@ class _Writer:
         if event.kind == "optimize":
             done = table.optimize()
             self.ledger.attempts += done.attempts
-            return done.version if done.optimized else None
+            return done.version if done.committed else None
         if event.kind == "delete":
             changed = table.delete(mine(event))
         elif event.kind == "update":
@@ -168,7 +168,7 @@ class _Writer:
         else:
             changed = table.merge(_source(event), "row")
         self.ledger.attempts += changed.attempts
-        return changed.version if changed.changed else None
+        return changed.version if changed.committed else None
 
     def look_later(self, error: qbeast.CommitUnknownError) -> int | None:
         """Find out what the store could not tell."""

@@ -217,7 +217,7 @@ def test_history_and_detail_are_those_of_a_delta_table(spark: SparkSession, tmp_
     qbeast.write_table(rows_from(0), tmp_path, columns=["row", "a"], commit_metadata={"why": "so"})
     qbeast.write_table(rows_from(400), tmp_path, mode="append")
     opened = qbeast.open_table(tmp_path)
-    assert opened.optimize(full=True).optimized
+    assert opened.optimize(full=True).committed
     opened.set_properties({"owner": "us"})
     opened.restore(1)
     history = table.sql("describe history {t}")

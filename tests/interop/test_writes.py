@@ -152,7 +152,7 @@ def test_what_spark_did_is_read_and_an_optimize_indexes_it(
     opened.optimize()
     assert_right(table, model)
     assert opened.files()["revision_id"].null_count() == 0
-    assert not opened.optimize().optimized
+    assert not opened.optimize().committed
     more = append_ours(table, model)
     assert_right(table, delete(table, more))
 
@@ -211,7 +211,7 @@ def test_a_stream_of_spark_gets_appended_rows_once_and_none_from_an_optimize(
 
     catch_up()
     opened = qbeast.open_table(path)
-    assert opened.optimize(full=True).optimized
+    assert opened.optimize(full=True).committed
     opened.set_properties({"owner": "us"})
     catch_up()
     qbeast.write_table(rows_from(400), path, mode="append")

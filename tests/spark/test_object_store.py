@@ -45,5 +45,5 @@ def test_options_of_the_store_reach_the_workers(
     assert len(found) > 0
 
     result = bridge.optimize_table(spark, address, full=True, storage_options=options)
-    assert (result.rows, result.optimized) == (3_000, True)
+    assert (result.rows, result.committed) == (3_000, True)
     assert sorted(qbeast.read_table(address, storage_options=options)["key"]) == list(range(3_000))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 COLUMNS = ["row:linear", "a:linear"]
-COMPARED = ("rows", "files", "cubes", "revision_id", "new_revision", "commits", "optimized", "files_removed")
+COMPARED = ("rows", "files", "cubes", "revision_id", "new_revision", "commits", "committed", "files_removed")
 few = settings(phases=[Phase.explicit, Phase.reuse, Phase.generate], deadline=None)
 
 
@@ -69,7 +69,7 @@ def both(spark: SparkSession, path: Path, twin: Path, **options: Any) -> qbeast.
     with small_files(file_rows=900), many_tasks():
         result = bridge.optimize_table(spark, path, **options)
         wanted = qbeast.open_table(twin).optimize(**twins)
-    assert live - set(read_log(path).adds) == (set(result.plan["path"]) if result.optimized else set())
+    assert live - set(read_log(path).adds) == (set(result.plan["path"]) if result.committed else set())
     assert {name: getattr(result, name) for name in COMPARED} == {
         name: getattr(wanted, name) for name in COMPARED
     }
@@ -105,10 +105,10 @@ def test_every_form_does_with_spark_what_it_does_here(spark: SparkSession, tmp_p
     assert both(spark, path, twin, revision=1, full=True).revision_id == 1
     # What is staged begins a revision; the rows of older ones stay where they are.
     assert both(spark, path, twin, revision=0).new_revision
-    assert both(spark, path, twin, files=sorted(read_log(path).adds)[:2]).optimized
-    assert both(spark, path, twin, all_revisions=True, full=True, fraction=0.5).optimized
-    assert both(spark, path, twin, fold=True, full=True).optimized
-    assert not both(spark, path, twin).optimized
+    assert both(spark, path, twin, files=sorted(read_log(path).adds)[:2]).committed
+    assert both(spark, path, twin, all_revisions=True, full=True, fraction=0.5).committed
+    assert both(spark, path, twin, fold=True, full=True).committed
+    assert not both(spark, path, twin).committed
     table = qbeast.open_table(path)
     assert_same_rows(table.scan().collect(), everything)
     assert table.files()["revision_id"].n_unique() == 1
@@ -176,7 +176,7 @@ def test_a_concurrent_append_survives(spark: SparkSession, tmp_path: Path) -> No
     result = optimize_beside(
         spark, tmp_path / "t", lambda: qbeast.write_table(more, tmp_path / "t", mode="append")
     )
-    assert (result.optimized, result.version) == (True, 5 + result.commits)
+    assert (result.committed, result.version) == (True, 5 + result.commits)
     assert_same_rows(qbeast.read_table(tmp_path / "t"), pl.concat([everything, more]))
     check_invariants(tmp_path / "t")
 
@@ -212,7 +212,7 @@ def test_options_that_cannot_be_meant_are_refused_and_shape_is_kept(
     with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
         bridge.optimize_table(spark, tmp_path / "t", revision=1, fold=True)
     result = bridge.optimize_table(spark, tmp_path / "t")
-    assert (result.optimized, result.version) == (False, 0)
+    assert (result.committed, result.version) == (False, 0)
     assert "in shape" in repr(result)
 
 
@@ -236,7 +236,7 @@ def test_tables_of_the_jvm_stay_tables_of_the_jvm(
 ) -> None:
     path = copy_of(golden, tmp_path)
     result = bridge.optimize_table(spark, path, fold=True, full=True)
-    assert result.optimized
+    assert result.committed
     assert_sound_after(path, result)
     table = qbeast.open_table(path)
     assert rows_of(golden, table.scan()).equals(golden.expected)

@@ -34,7 +34,7 @@ def test_small_appends_leave_a_file_each_and_one_optimize_joins_them(tmp_path: P
     result = table.optimize()
     assert (result.files_removed, result.rows, result.files) == (10, 5000, 1)
     assert amplification(table, 0.05) < before / 1.5
-    assert not table.optimize().optimized
+    assert not table.optimize().committed
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_a_life_of_appends_and_optimizes_writes_each_byte_at_most_three_times(
         if number % 10 == 0:
             table = qbeast.open_table(tmp_path / "t")
             written += table.optimize().bytes
-            assert not table.optimize().optimized
+            assert not table.optimize().committed
     assert written <= 3 * asked
     table = qbeast.open_table(tmp_path / "t")
     assert table.scan().select(pl.col("id").n_unique()).collect().item() == total

@@ -94,7 +94,7 @@ def test_nothing_is_written_where_the_place_is_in_doubt(here: Path, path: str) -
         lambda: qbeast.open_table(path),
         lambda: qbeast.scan_table(path),
     ):
-        with pytest.raises(qbeast.InvalidInputError, match="cannot be the place of a table") as caught:
+        with pytest.raises(qbeast.InvalidInputError, match="cannot be the path of a table") as caught:
             call()
         assert caught.value.argument == "path"
     assert not list((here / "work").iterdir())

@@ -452,5 +452,7 @@ def test_in_commit_timestamps_of_the_preview_are_kept(tmp_path: Path) -> None:
 def test_a_table_is_opened_and_not_made(tmp_path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match=r"qbeast\.open_table\(path\); got 'lineitem'"):
         qbeast.Table("lineitem")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
-    with pytest.raises(qbeast.InvalidColumnsError, match=r"'lineer' is no kind of index: there are .*linear"):
+    with pytest.raises(
+        qbeast.InvalidColumnsError, match=r"'lineer' is not a kind of index: there are .*linear"
+    ):
         qbeast.write_table(ROWS, tmp_path / "t", columns=["x:lineer"])

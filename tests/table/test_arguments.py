@@ -1,4 +1,4 @@
-"""One name and one meaning for conditions and samples, whatever is asked; old names work a version longer."""
+"""Conditions and samples have one name and one meaning in every call."""
 
 from __future__ import annotations
 
@@ -62,23 +62,6 @@ def test_a_sample_is_a_fraction_a_pair_or_a_text(path: Path, name: str) -> None:
     for wrong in ("much", "101%", "1:2:3", "", "20%:10%", "nan", "%"):
         with pytest.raises(qbeast.InvalidInputError, match="sample"):
             ask(path, sample=wrong)
-
-
-def test_old_names_work_with_a_warning(path: Path) -> None:
-    table = qbeast.open_table(path)
-    asked: dict[str, Callable[..., Any]] = {
-        "predicate": lambda **asked: table.explain(**asked).rows_opened,
-        "filter": lambda **asked: qbeast.read_table(path, **asked).height,
-    }
-    changes = [table.delete, lambda **asked: table.update(assignments={"x": 1}, **asked)]
-    for change in changes:
-        with pytest.warns(DeprecationWarning, match="where="):
-            assert change(predicate="id < 0", dry_run=True).rows_deleted == 0
-    for old, ask in asked.items():
-        with pytest.warns(DeprecationWarning, match=rf"\({old}=...\) is called where= now"):
-            assert ask(**{old: LOW}) == ask(where=LOW)
-        with pytest.raises(TypeError, match=old):
-            ask(where=LOW, **{old: LOW})
 
 
 def test_a_new_table_without_columns_is_told_who_proposes_some(tmp_path: Path) -> None:

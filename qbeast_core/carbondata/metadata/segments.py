@@ -15,7 +15,6 @@ from qbeast_core.carbondata.metadata.json_files import Load, Location, UpdatedBl
 from qbeast_core.carbondata.stored_file import StoredFile, must_exist, read_file
 from qbeast_core.carbondata.structs.index_file import BlockIndex, read_index_file, read_merged_index_file
 from qbeast_core.errors import DamagedFileError, UnsupportedTableError
-from qbeast_core.hints import Message, argument
 from qbeast_core.io.store import Store, open_store
 
 _CARBON: Final = "columnar_v3"
@@ -93,13 +92,14 @@ class Stores:
             return Folder.of(self.table, path.strip("/"))
         moved_to = self.external.get(path, self.external.get(path.rstrip("/")))
         if moved_to is None and not self.allow_absolute_paths:
-            message = Message(
-                f"{self.table.uri!r} has rows in {path!r}, outside of its folder. They were not read. If you trust "
-                "the writer of the table, open it with ",
-                *(argument(allow_absolute_paths=True), ", or name the present folder with "),
-                *(argument(external_paths={path: "/its/folder"}), "."),
+            message = (
+                f"{self.table.uri!r} has rows in {folder!r}, outside of its folder. They were not read. If you trust "
+                "the writer of the table, open it with allow_absolute_paths=True, or name the present folder with "
+                f"external_paths={ {folder: '/its/folder'}!r}."
             )
-            raise UnsupportedTableError(message, path=self.table.uri, feature="external segment")
+            raise UnsupportedTableError(
+                message, path=self.table.uri, feature="external segment", argument="allow_absolute_paths"
+            )
         return Folder.of(open_store(moved_to or path, self.storage_options), "")
 
 

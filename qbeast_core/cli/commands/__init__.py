@@ -1,1 +1,1 @@
-"""Arguments and options of the commands; the work is in `jobs`, loaded when a command runs."""
+"""The commands; they load the library when they run."""

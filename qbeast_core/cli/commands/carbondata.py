@@ -2,71 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from qbeast_core.cli.commands.parameters import (
+from qbeast_core.cli.answer import Answer, answer_of
+from qbeast_core.cli.opening import working
+from qbeast_core.cli.options import (
     absolute_paths_option,
-    as_mapping,
+    choice_option,
     columns_option,
     command,
     commit_metadata_option,
     dialect_option,
     dry_run_option,
     memory_option,
+    pairs_option,
     spill_dir_option,
     table_argument,
 )
 
-import_carbondata = command(
-    "carbondata.import_carbondata",
-    """Write the rows of a table of Apache CarbonData, SOURCE, to a new table; no JVM is needed.
+if TYPE_CHECKING:
+    pass
 
-    SOURCE is the folder of a CarbonData table, or of *.carbondata files; it stays as it is.
-    """,
+
+@command(
     click.argument("source", type=click.Path()),
     table_argument,
     columns_option("Columns to index; by default the sort columns of SOURCE, or its first three dimensions."),
-    click.option(
+    choice_option(
         "--segments",
-        type=click.Choice(("current", "history")),
-        default="current",
-        show_default=True,
-        help="The rows as they are in one commit, or a commit for each load.",
+        choices=("current", "history"),
+        text="The rows as they are in one commit, or a commit for each load.",
     ),
-    click.option(
+    choice_option(
         "--mode",
-        type=click.Choice(("error", "append", "overwrite", "ignore")),
-        default="error",
-        show_default=True,
-        help="What to do where there is a table.",
+        choices=("error", "append", "overwrite", "ignore"),
+        text="What to do where there is a table.",
     ),
     click.option("--cube-size", metavar="ROWS", type=int, help="Rows a cube aims to hold."),
-    click.option(
+    choice_option(
         "--on-unreadable",
-        type=click.Choice(("error", "skip-segment")),
-        default="error",
-        show_default=True,
-        help="What to do about a segment that cannot be read.",
+        choices=("error", "skip-segment"),
+        text="What to do about a segment that cannot be read.",
     ),
-    click.option(
-        *("--external-path", "external_paths"),
+    pairs_option(
+        "--external-path",
+        "external_paths",
         metavar="OLD=NEW",
-        multiple=True,
-        callback=as_mapping,
-        help="Where the folder OLD of an added segment lies now; may be repeated.",
+        text="Where the folder OLD of an added segment lies now; may be repeated.",
     ),
     absolute_paths_option,
-    click.option(
-        *("--writer-setting", "writer_settings"),
+    pairs_option(
+        "--writer-setting",
+        "writer_settings",
         metavar="NAME=VALUE",
-        multiple=True,
-        callback=as_mapping,
-        help="What carbon.properties of SOURCE's writer said of carbon.timegranularity or carbon.cutOffTimestamp.",
+        text="What carbon.properties of SOURCE's writer said of carbon.timegranularity or carbon.cutOffTimestamp.",
     ),
-    dialect_option("How the new table spells its index."),
+    dialect_option("The dialect of the index of the new table."),
     commit_metadata_option,
     memory_option,
     spill_dir_option,
     dry_run_option,
     short_help="Write the rows of a CarbonData table to a new table.",
 )
+def import_carbondata(
+    source: str,
+    table: str,
+    columns: Sequence[str] | None,
+    *,
+    storage_options: Mapping[str, str] | None,
+    **options: Any,
+) -> Answer:
+    """Write the rows of a table of Apache CarbonData, SOURCE, to a new table; no JVM is needed.
+
+    SOURCE is the folder of a CarbonData table, or of *.carbondata files; it stays as it is.
+    """
+    import qbeast
+
+    with working("importing") as progress:
+        result = qbeast.import_carbondata(
+            source, table, columns, storage_options=storage_options, progress=progress, **options
+        )
+    answer = answer_of(result, source=source, table=table)
+    left_out = tuple(f"left out: {one['reason']}" for one in result.left_out)
+    return replace(answer, parts=answer.parts + left_out)

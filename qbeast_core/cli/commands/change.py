@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from qbeast_core.cli.commands.parameters import (
-    as_mapping,
+from qbeast_core.cli.answer import Answer
+from qbeast_core.cli.commands.write import reading_options, rows_of_sources, sources_and_table, txn_option
+from qbeast_core.cli.opening import on_table
+from qbeast_core.cli.options import (
     as_names,
+    choice_option,
     command,
     commit_metadata_option,
     dry_run_option,
     memory_option,
+    pairs_option,
     spill_dir_option,
     table_argument,
     together,
     where_option,
 )
-from qbeast_core.cli.commands.write import reading_options, sources_and_table, txn_option
+
+if TYPE_CHECKING:
+    import qbeast
+    from qbeast_core.runtime import ProgressCallback
+    from qbeast_core.table.dml.change import ChangeResult
 
 _which_rows: Final = together(where_option, click.option("--all", "all_rows", is_flag=True, help="All rows."))
 _changing: Final = together(
@@ -27,73 +35,116 @@ _changing: Final = together(
 )
 
 
-def _values(name: str, text: str) -> Callable[[Any], Any]:
-    return click.option(name, metavar="NAME=SQL", multiple=True, callback=as_mapping, help=text)
+def _values(option: str, name: str, text: str) -> Callable[[Any], Any]:
+    return pairs_option(option, name, metavar="NAME=SQL", text=text)
 
 
-delete = command(
-    "change.delete",
-    "Delete rows, in one commit; the index is kept.",
+@command(table_argument, _which_rows, _changing, short_help="Delete rows, in one commit.")
+@on_table("deleting")
+def delete(
+    table: qbeast.Table,
+    progress: ProgressCallback | None,
+    *,
+    where: str | None,
+    all_rows: bool,
+    **options: Any,
+) -> Answer:
+    """Delete rows, in one commit; the index is kept."""
+    return _answer(table.delete(_rows(where, all_rows=all_rows), progress=progress, **options))
+
+
+@command(
     table_argument,
     _which_rows,
-    _changing,
-    short_help="Delete rows, in one commit.",
-)
-
-update = command(
-    "change.update",
-    "Give columns of some rows other values, in one commit; the index is kept.",
-    table_argument,
-    _which_rows,
-    _values("--set", "A column and its value in SQL: price=price*0.9, brand='other'; may be repeated."),
+    _values(
+        "--set",
+        "assignments",
+        "A column and its value in SQL: price=price*0.9, brand='other'; may be repeated.",
+    ),
     _changing,
     short_help="Change values of rows, in one commit.",
 )
+@on_table("updating")
+def update(
+    table: qbeast.Table,
+    progress: ProgressCallback | None,
+    *,
+    where: str | None,
+    all_rows: bool,
+    assignments: Mapping[str, str] | None,
+    **options: Any,
+) -> Answer:
+    """Give columns of some rows other values, in one commit; the index is kept."""
+    from qbeast_core.errors import InvalidInputError
 
-merge = command(
-    "change.merge",
-    """Merge SOURCEs into a table, in one commit: replace the rows that it has, insert the others.
+    rows = _rows(where, all_rows=all_rows)
+    if not assignments:
+        msg = "give the values to set: --set NAME=SQL; nothing was changed"
+        raise InvalidInputError(msg, argument="assignments")
+    return _answer(table.update(rows, assignments, progress=progress, **options))
 
-    Columns of CSV and JSON are read with the types that the table has. In conditions and values plain names are columns
-    of the table, and source.price is a column of the SOURCE.
-    """,
+
+@command(
     sources_and_table,
     click.option(
         "--on", metavar="NAMES", multiple=True, required=True, callback=as_names, help="Columns to match by."
     ),
-    click.option(
+    choice_option(
         "--when-matched",
-        type=click.Choice(("update", "delete", "ignore")),
-        default="update",
-        show_default=True,
-        help="What becomes of rows of the table with a match.",
+        choices=("update", "delete", "ignore"),
+        text="What becomes of rows of the table with a match.",
     ),
     click.option("--matched-if", metavar="SQL", help="Only of those for which this holds."),
     click.option("--delete-if", metavar="SQL", help="Of rows with a match, those to delete instead."),
-    _values("--set", "What a column of a match is set to; by default all, to those of the SOURCE."),
-    _values("--insert", "What a column of a new row is set to; by default all, to those of the SOURCE."),
-    click.option(
+    _values("--set", "update", "What a column of a match is set to; by default all, to those of the SOURCE."),
+    _values(
+        "--insert", "insert", "What a column of a new row is set to; by default all, to those of the SOURCE."
+    ),
+    choice_option(
         "--when-not-matched",
-        type=click.Choice(("insert", "ignore")),
-        default="insert",
-        show_default=True,
-        help="What becomes of rows of the SOURCE without a match.",
+        choices=("insert", "ignore"),
+        text="What becomes of rows of the SOURCE without a match.",
     ),
     click.option("--not-matched-if", metavar="SQL", help="Only of those for which this holds."),
-    click.option(
+    choice_option(
         "--when-not-matched-by-source",
-        type=click.Choice(("ignore", "delete")),
-        default="ignore",
-        show_default=True,
-        help="What becomes of rows of the table without a match.",
+        choices=("ignore", "delete"),
+        text="What becomes of rows of the table without a match.",
     ),
     click.option("--not-matched-by-source-if", metavar="SQL", help="Only of those for which this holds."),
-    click.option(
+    choice_option(
         "--schema-mode",
-        type=click.Choice(("merge",)),
-        help="merge: the SOURCE may lack columns (null in new rows) or bring new ones.",
+        choices=("merge",),
+        text="merge: the SOURCE may lack columns (null in new rows) or bring new ones.",
+        optional=True,
     ),
     reading_options,
     _changing,
     short_help="Merge files into a table, in one commit.",
 )
+@on_table("merging")
+def merge(
+    table: qbeast.Table, progress: ProgressCallback | None, *, sources: Sequence[str], **options: Any
+) -> Answer:
+    """Merge SOURCEs into a table, in one commit: replace the rows that it has, insert the others.
+
+    Columns of CSV and JSON are read with the types that the table has. In conditions and values plain names are columns
+    of the table, and source.price is a column of the SOURCE.
+    """
+    options["storage_options"] = click.get_current_context().params["storage_options"]  # of the sources too
+    with rows_of_sources(sources, options, expected=table.schema) as rows:
+        del options["storage_options"]
+        return _answer(table.merge(rows, progress=progress, **options))
+
+
+def _rows(where: str | None, *, all_rows: bool) -> str | Literal[True]:
+    from qbeast_core.errors import InvalidInputError
+
+    if (where is None) is not all_rows:
+        msg = "choose rows: --where SQL, or --all; nothing was changed"
+        raise InvalidInputError(msg, argument="where")
+    return True if where is None else where
+
+
+def _answer(result: ChangeResult) -> Answer:
+    return Answer(parts=(repr(result).removeprefix("ChangeResult: "),), data=result.to_dict())

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from qbeast_core.cli.answer import Answer
-from qbeast_core.cli.commands.parameters import json_option
+from qbeast_core.cli.options import json_option
 
 _VARIABLE: Final = "_QBEAST_COMPLETE"
 _HELP: Final = """Print what makes a shell complete commands, options and paths.

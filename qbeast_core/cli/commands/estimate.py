@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
 import click
 
-from qbeast_core.cli.commands.parameters import (
+from qbeast_core.cli.answer import Answer, facts_of
+from qbeast_core.cli.opening import on_table
+from qbeast_core.cli.options import (
     absolute_paths_option,
     as_mapping,
     command,
@@ -14,6 +20,10 @@ from qbeast_core.cli.commands.parameters import (
     version_option,
     where_option,
 )
+
+if TYPE_CHECKING:
+    import qbeast
+    from qbeast_core.runtime import ProgressCallback
 
 
 def _as_numbers(
@@ -31,13 +41,11 @@ def _as_list(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str,
     return list(texts) or None
 
 
-estimate = command(
-    "estimate.estimate",
-    """Answer aggregates to a promised error, from as small a sample as that takes.
+# A name and an aggregate: no aggregate begins with a name and a sign of equality.
+_NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
 
-    AGGREGATE is SQL such as "avg(dep_delay)" or "count(*) FILTER (WHERE distance > 1500)", perhaps with a name before
-    it: "delay=avg(dep_delay)". One AGGREGATE may be a query: "SELECT carrier, avg(dep_delay) GROUP BY carrier".
-    """,
+
+@command(
     table_argument,
     click.argument("aggregates", metavar="AGGREGATE...", nargs=-1, required=True),
     click.option(
@@ -49,9 +57,7 @@ estimate = command(
     ),
     where_option,
     click.option(
-        "--error",
-        metavar="FRACTION",
-        help="How far an answer may be off, as a fraction of it: 0.02 or 2%.",
+        "--error", metavar="FRACTION", help="How far an answer may be off, as a fraction of it: 0.02 or 2%."
     ),
     click.option(
         "--absolute",
@@ -90,3 +96,35 @@ estimate = command(
     absolute_paths_option,
     short_help="Answer aggregates to a promised error.",
 )
+@on_table("estimating")
+def estimate(
+    table: qbeast.Table, _progress: ProgressCallback | None, *, aggregates: Sequence[str], **options: Any
+) -> Answer:
+    """Answer aggregates to a promised error, from as small a sample as that takes.
+
+    AGGREGATE is SQL such as "avg(dep_delay)" or "count(*) FILTER (WHERE distance > 1500)", perhaps with a name before
+    it: "delay=avg(dep_delay)". One AGGREGATE may be a query: "SELECT carrier, avg(dep_delay) GROUP BY carrier".
+    """
+    from qbeast_core.cli.tables import frame_table, remark
+
+    found = table.estimate(_named(aggregates), **options)
+    names = ("met", "complete", "confidence", "fraction", "rows_read", "bytes_opened", "bytes_total")
+    facts = {**facts_of(found, *names, "design_effect", "notes"), "rows": found.frame.to_dicts()}
+    return Answer(parts=(*frame_table(found.frame), *map(remark, (found.summary, *found.notes))), data=facts)
+
+
+def _named(texts: Sequence[str]) -> list[str] | dict[str, str] | str:
+    """Return aggregates by name where one is given before a sign of equality; else as they are, a query by itself."""
+    from qbeast_core.errors import InvalidInputError
+
+    matches = [_NAMED.fullmatch(text) for text in texts]
+    if len(texts) == 1 and matches[0] is None:
+        return texts[0]
+    asked: dict[str, str] = {}
+    for text, match in zip(texts, matches, strict=True):
+        name, aggregate = (match[1], match[2]) if match else (text, text)
+        if name in asked:
+            msg = f"two aggregates are called {name!r}; nothing was read"
+            raise InvalidInputError(msg, argument="aggregates")
+        asked[name] = aggregate
+    return asked if any(matches) else list(texts)

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qbeast_core.cli.commands.parameters import (
-    as_mapping,
+from qbeast_core.cli.answer import Answer, Part, facts_of
+from qbeast_core.cli.opening import working
+from qbeast_core.cli.options import (
+    choice_option,
     columns_option,
     command,
     commit_metadata_option,
     dialect_option,
     dry_run_option,
     memory_option,
+    pairs_option,
     spill_dir_option,
     table_argument,
     together,
 )
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from qbeast_core.table.write.target import Mode
+    from qbeast_core.table.write.write import WriteResult
 
 _FORMATS: Final = ("parquet", "csv", "jsonl", "delta")
 
@@ -27,7 +38,7 @@ def _transaction(_ctx: click.Context, parameter: click.Parameter, text: str | No
         return None
     application, _, version = text.rpartition(":")
     if not application or not version.isdecimal():
-        msg = f"{text!r} is no APPLICATION:VERSION"
+        msg = f"{text!r} is not APPLICATION:VERSION"
         raise click.BadParameter(msg, param=parameter)
     return application, int(version)
 
@@ -43,17 +54,18 @@ _columns = columns_option(
 )
 
 reading_options = together(
-    click.option(
-        *("--format", "file_format"),
-        type=click.Choice(_FORMATS),
-        help="Of the sources, if their names do not tell.",
+    choice_option(
+        "--format",
+        "file_format",
+        choices=_FORMATS,
+        text="Of the sources, if their names do not tell.",
+        optional=True,
     ),
-    click.option(
-        *("--type", "types"),
+    pairs_option(
+        "--type",
+        "types",
         metavar="NAME=TYPE",
-        multiple=True,
-        callback=as_mapping,
-        help="Type of a column of CSV or JSON, by Delta's names: zip=string, paid=decimal(9,2) ...",
+        text="Type of a column of CSV or JSON, by Delta's names: zip=string, paid=decimal(9,2) ...",
     ),
     click.option("--separator", default=",", show_default=True, help="Between the fields of CSV."),
     click.option(
@@ -87,13 +99,7 @@ _writing = together(
 )
 
 
-suggest = command(
-    "write.suggest",
-    """Propose columns to index, with reasons; nothing is written.
-
-    SOURCEs are as for `qbeast write`; their rows are held in memory. A WHERE is a condition that will be asked, each as
-    often as it is given.
-    """,
+@command(
     _sources,
     click.option(
         "--where",
@@ -113,49 +119,153 @@ suggest = command(
     spill_dir_option,
     short_help="Propose columns to index.",
 )
+def suggest(
+    sources: Sequence[str], *, queries: Sequence[str], most: int, table_rows: int | None, **options: Any
+) -> Answer:
+    """Propose columns to index, with reasons; nothing is written.
 
-write = command(
-    "write.write",
-    """Write SOURCEs to a new table, organised by the indexed columns, in one commit.
+    SOURCEs are as for `qbeast write`; their rows are held in memory. A WHERE is a condition that will be asked, each as
+    often as it is given.
+    """
+    import qbeast
+    from qbeast_core.cli.tables import remark
+    from qbeast_core.cli.tables import table as drawn
 
-    A SOURCE is a file, a folder or a pattern of Parquet, CSV or JSON lines, a Delta table, or - for the standard
-    input (with --format).
-    """,
+    with working("reading"), rows_of_sources(sources, options) as rows:
+        found = qbeast.suggest_columns(rows, list(queries) or None, most=most, table_rows=table_rows)
+    facts = {**facts_of(found, "columns", "design_effect", "opened"), "reasons": found.frame.to_dicts()}
+    reasons = drawn(("column", "why"), found.frame.select("column", "reason").rows())
+    effect = remark(f"design effect of samples {found.design_effect:.2f}")
+    return Answer(parts=(f"--columns {','.join(found.columns)}", reasons, effect), data=facts)
+
+
+@command(
     sources_and_table,
     _columns,
-    click.option(
-        "--mode",
-        type=click.Choice(("error", "overwrite", "ignore")),
-        default="error",
-        show_default=True,
-        help="What to do where there is a table.",
+    choice_option(
+        "--mode", choices=("error", "overwrite", "ignore"), text="What to do where there is a table."
     ),
-    click.option(
+    choice_option(
         "--schema-mode",
-        type=click.Choice(("merge", "overwrite")),
-        help="How --mode overwrite treats other columns.",
+        choices=("merge", "overwrite"),
+        text="How --mode overwrite treats other columns.",
+        optional=True,
     ),
-    dialect_option("How a new table spells its index: qbeast-spark is for readers on the JVM."),
+    dialect_option("The dialect of the index of a new table: qbeast-spark is for readers on the JVM."),
     reading_options,
     _writing,
     short_help="Write files to a new table, in one commit.",
 )
+def write(sources: Sequence[str], table: str, **options: Any) -> Answer:
+    """Write SOURCEs to a new table, organised by the indexed columns, in one commit.
 
-append = command(
-    "write.append",
-    """Append SOURCEs to a table, indexed as it is, in one commit.
+    A SOURCE is a file, a folder or a pattern of Parquet, CSV or JSON lines, a Delta table, or - for the standard
+    input (with --format).
+    """
+    return _write(sources, table, **options)
 
-    Columns of CSV and JSON are read with the types that the table has. SOURCEs are as for `qbeast write`. Where
-    there is no table one is made if --columns are given.
-    """,
+
+@command(
     sources_and_table,
     _columns,
-    click.option(
+    choice_option(
         "--schema-mode",
-        type=click.Choice(("merge",)),
-        help="merge: rows may lack columns (null) or bring new ones.",
+        choices=("merge",),
+        text="merge: rows may lack columns (null) or bring new ones.",
+        optional=True,
     ),
     reading_options,
     _writing,
     short_help="Append files to a table, in one commit.",
 )
+def append(sources: Sequence[str], table: str, **options: Any) -> Answer:
+    """Append SOURCEs to a table, indexed as it is, in one commit.
+
+    Columns of CSV and JSON are read with the types that the table has. SOURCEs are as for `qbeast write`. Where
+    there is no table one is made if --columns are given.
+    """
+    return _write(sources, table, mode="append", **options)
+
+
+def _write(sources: Sequence[str], table: str, *, mode: Mode, dry_run: bool, **options: Any) -> Answer:
+    import qbeast
+
+    expected = _types_of(table, mode, options["columns"], options["storage_options"])
+    with working("writing") as progress, rows_of_sources(sources, options, expected=expected) as rows:
+        result = qbeast.write_table(rows, table, **options, mode=mode, dry_run=dry_run, progress=progress)
+    parts = _planned_text(result) if dry_run else _result_text(result)
+    return Answer(parts=parts, data={"table": table, **result.to_dict()})
+
+
+def _types_of(
+    table: str, mode: Mode, columns: Sequence[str] | None, storage_options: Mapping[str, str] | None
+) -> Mapping[str, pl.DataType]:
+    """Return the types that an append brings text into; none where the table is still to be made."""
+    import qbeast
+
+    if mode != "append":
+        return {}
+    try:
+        return dict(qbeast.open_table(table, storage_options=storage_options).schema)
+    except qbeast.TableNotFoundError:
+        if columns is None:
+            raise
+        return {}
+
+
+@contextmanager
+def rows_of_sources(
+    sources: Sequence[str], options: dict[str, Any], *, expected: Mapping[str, pl.DataType] | None = None
+) -> Generator[pl.LazyFrame]:
+    """Yield the rows of all sources, read by options that this removes; reports what Polars cannot read."""
+    import polars as pl
+
+    from qbeast_core.cli.sources import SourceOptions, read_sources, types_by_name
+    from qbeast_core.cli.standard_input import standard_input
+    from qbeast_core.errors import InvalidInputError
+    from qbeast_core.plain_text import first_line
+    from qbeast_core.table.engine.choice import EngineChoice
+
+    reading = SourceOptions(
+        types=types_by_name(options.pop("types") or {}),
+        expected=expected or {},
+        storage_options=options["storage_options"],
+        **{name: options.pop(name) for name in ("file_format", "separator", "null_values")},
+    )
+    choice = EngineChoice(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
+    try:
+        with standard_input(choice) as stdin:
+            yield read_sources(sources, reading, stdin)
+    except pl.exceptions.PolarsError as error:
+        msg = (
+            f"the sources cannot be read as rows: {first_line(str(error))}; nothing was written. Check --format, "
+            "--separator, --null-value and --type."
+        )
+        raise InvalidInputError(msg, argument="sources") from error
+
+
+def _result_text(result: WriteResult) -> tuple[Part, ...]:
+    from qbeast_core.cli.tables import size_text
+
+    if not result.committed:
+        return (f"nothing was written: version {result.version} stays as it is",)
+    what = f"version {result.version}: {result.rows:,} rows in {result.files:,} file(s), {size_text(result.bytes)}"
+    if result.spilled_bytes:
+        what += f"; {size_text(result.spilled_bytes)} went through temporary files"
+    return what, _index_text(result)
+
+
+def _planned_text(planned: WriteResult) -> tuple[Part, ...]:
+    if planned.skipped:
+        return (f"a dry run: nothing would be written, version {planned.version} stays as it is",)
+    where = "a new table" if planned.version < 0 else f"version {planned.version + 1}"
+    return (
+        f"a dry run: {where} would get {planned.rows:,} rows in {planned.files:,} file(s); nothing was written",
+        _index_text(planned),
+    )
+
+
+def _index_text(outcome: WriteResult) -> str:
+    kinds = ", ".join(f"{name}:{kind}" for name, kind in outcome.transformers.items())
+    new = "new revision" if outcome.new_revision else "revision"
+    return f"{new} {outcome.revision_id}, indexed by {kinds}; {outcome.cubes:,} cubes of {outcome.cube_size:,} rows"

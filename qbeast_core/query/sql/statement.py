@@ -6,19 +6,18 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from qbeast_core.errors import InvalidInputError, refuse
-from qbeast_core.hints import Hint, Message, call, named
+from qbeast_core.errors import InvalidInputError, invalid_argument
 
 _FIRST_WORD: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(\w+)", re.DOTALL)
-_CALLS: Final[Mapping[str, Hint]] = {
-    "ALTER": call("Table.add_columns"),
-    "CREATE": call("write_table"),
-    "DELETE": call("Table.delete"),
-    "DROP": call("Table.delete"),
-    "INSERT": call("write_table"),
-    "MERGE": call("Table.merge"),
-    "TRUNCATE": call("Table.delete"),
-    "UPDATE": call("Table.update"),
+_CALLS: Final[Mapping[str, str]] = {
+    "ALTER": "Table.add_columns()",
+    "CREATE": "qbeast.write_table()",
+    "DELETE": "Table.delete()",
+    "DROP": "Table.delete()",
+    "INSERT": "qbeast.write_table()",
+    "MERGE": "Table.merge()",
+    "TRUNCATE": "Table.delete()",
+    "UPDATE": "Table.update()",
 }
 
 
@@ -28,13 +27,13 @@ def refuse_statement(query: object) -> None:
     >>> refuse_statement("DELETE FROM self WHERE price < 1")
     Traceback (most recent call last):
     ...
-    qbeast_core.errors.InvalidInputError: `query` asks and changes nothing, and DELETE is a change...
+    qbeast_core.errors.InvalidInputError: `query` can only read, and DELETE is a change...
     """
     if not isinstance(query, str):
-        refuse(
-            "query", 'must be the text of a query, "SELECT ... FROM self"', "nothing was read", given=query
+        invalid_argument(
+            "query", 'must be the text of a query, "SELECT ... FROM self"', "nothing was read", value=query
         )
     first = (_FIRST_WORD.match(query) or [""] * 2)[1].upper()
     if first in _CALLS:
-        what = f" asks and changes nothing, and {first} is a change; nothing was changed. "
-        raise InvalidInputError(Message(named("query"), what, _CALLS[first], " does it."), argument="query")
+        what = f"`query` can only read, and {first} is a change; nothing was changed. Use {_CALLS[first]}."
+        raise InvalidInputError(what, argument="query")

@@ -14,8 +14,8 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.hints import Message, did_you_mean, named, nearest
 from qbeast_core.plain_text import first_line
+from qbeast_core.suggestions import did_you_mean, nearest
 
 # A boolean Polars expression, or the text of an SQL condition.
 Predicate: TypeAlias = pl.Expr | str
@@ -143,9 +143,8 @@ class _Asked:
         given: object = None,
         known: Iterable[object] = (),
     ) -> NoReturn:
-        told = f" {what}; {self.outcome}{'.' if cure else ''}{cure}"
-        msg = Message(named(self.argument, given, known), told)
-        raise InvalidInputError(msg, argument=self.argument) from cause
+        message = f"`{self.argument}` {what}; {self.outcome}{'.' if cure else ''}{cure}"
+        raise InvalidInputError(message, argument=self.argument, value=given, known=known) from cause
 
     @contextmanager
     def understanding(self, given: object) -> Generator[None]:

@@ -8,7 +8,6 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
-from qbeast_core.hints import Message, argument
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import Revision
 from qbeast_core.tree.columns import data_type_of
@@ -72,10 +71,9 @@ def refuse_taken_name(uri: str, schema_json: str) -> None:
     name = taken_name(schema_json)
     if name is None:
         return
-    message = Message(
+    message = (
         f"another writer added a column {name!r} to {uri!r}: {WEIGHT_COLUMN} is the name of a column of qbeast's own, "
         "so no read shows it. Nothing was written. Rename it or drop it with the program that added it, or replace the "
-        "table with ",
-        *(argument(mode="overwrite", schema_mode="overwrite"), "."),
+        'table with mode="overwrite", schema_mode="overwrite".'
     )
     raise InvalidInputError(message)

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from qbeast_core.hints import SCANS, Message, call
+from qbeast_core.suggestions import SCANS, convert_call, copy_call, write_call
 
 # The folder that makes a table of the one that it is in.
 LOG_DIRECTORY: Final = "_delta_log"
@@ -22,30 +22,30 @@ def found_instead(uri: str, root: Path) -> str:
     if root.is_file():
         what = f"{uri} is a file, not a table (give the directory of the table)"
         _, scan = SCANS.get(root.suffix.lower(), ("", None))
-        copy = call("write_table", uri, scan=scan, columns=[...])
-        return what if scan is None else Message(f"{what}: ", copy, " makes a table of it elsewhere")
+        return (
+            what
+            if scan is None
+            else f"{what}: {copy_call(f'pl.{scan}({uri!r})')} makes a table of it elsewhere"
+        )
     if not root.is_dir():
-        new = call("write_table", uri, rows=True, columns=[...])
-        return Message(f"there is no table at {uri}: nothing is there. ", new, " would make one.")
+        return f"there is no table at {uri}: nothing is there. {write_call(uri)} would make one."
     no_table = f"but no Delta table (it holds no {LOG_DIRECTORY})"
     with os.scandir(root) as entries:
         seen = [one for one in islice(entries, _LOOKED_AT) if not one.name.startswith(("_", "."))]
     kinds = Counter(Path(one.name).suffix.lower() for one in seen if one.is_file())
     hive = list(dict.fromkeys(one.name.partition("=")[0] for one in seen if "=" in one.name and one.is_dir()))
     if kinds[".parquet"]:
-        convert = call("convert_table", uri, columns=[...])
-        what = f"{uri} is a directory of Parquet files, {no_table}: "
-        return Message(what, convert, " makes it one and moves no data")
+        what = f"{uri} is a directory of Parquet files, {no_table}"
+        return f"{what}: {convert_call(uri)} makes it one and moves no data"
     if hive:
         return f"{uri} is a directory of partitions, {no_table}: {hive_copy(uri, hive)} makes one of Parquet files"
     suffix = next((suffix for suffix, _ in kinds.most_common() if suffix in SCANS), None)
     if suffix is not None:
         what, scan = SCANS[suffix]
         files = f"{uri.rstrip('/')}/*{suffix}"
-        copy = call("write_table", files, scan=scan, columns=[...])
-        return Message(f"{uri} is a directory of {what} files, {no_table}: ", copy, " makes one elsewhere")
-    new = call("write_table", uri, rows=True, columns=[...])
-    return Message(f"{uri} is a directory, {no_table}; if it is empty, ", new, " makes one there")
+        copy = copy_call(f"pl.{scan}({files!r})")
+        return f"{uri} is a directory of {what} files, {no_table}: {copy} makes one elsewhere"
+    return f"{uri} is a directory, {no_table}; if it is empty, {write_call(uri)} makes one there"
 
 
 def log_instead(uri: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_check
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.hints import SCANS, Message, named
+from qbeast_core.suggestions import SCANS
 from qbeast_core.table.data.column_names import refuse_names
 
 _WIDER: Final[dict[pl.DataType, pl.DataType]] = {
@@ -90,11 +90,11 @@ def _collect(data: object) -> pl.DataFrame:
     if isinstance(data, ArrowStream) and not isinstance(data, pl.Series):
         return _from_stream(data)
     kind = f"{type(data).__module__}.{type(data).__name__}"
-    problem = (
-        "must be rows: a Polars or pandas frame, or anything with __arrow_c_stream__ (pyarrow Table, "
-        f"RecordBatchReader, DuckDB relation), not a {kind}; nothing was changed"
+    message = (
+        "`df` must be rows: a Polars or pandas frame, or anything with __arrow_c_stream__ (pyarrow Table, "
+        f"RecordBatchReader, DuckDB relation), not a {kind}; nothing was changed{_made_rows(data)}"
     )
-    raise InvalidInputError(Message(named("df", kind), f" {problem}{_made_rows(data)}"), argument="df")
+    raise InvalidInputError(message, argument="df", value=kind)
 
 
 def _made_rows(data: object) -> str:

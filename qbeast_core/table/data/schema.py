@@ -8,7 +8,6 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import SchemaMismatchError
-from qbeast_core.hints import Hint, Message, argument
 from qbeast_core.log.schema import schema_to_delta
 
 SchemaMode: TypeAlias = Literal["merge", "overwrite"]
@@ -43,18 +42,16 @@ def fit_frame(
         columns.append(column)
     if problems:
         named = not merge and any(name not in given for name in schema) | bool(new)
-        cure: tuple[str | Hint, ...] = (" Cast or fill them.",)
+        option, cure = "df", "Cast or fill them."
         if replaces:
-            cure = (
-                " With ",
-                argument(schema_mode="overwrite"),
-                " the columns of the table are replaced too.",
+            option, cure = (
+                "schema_mode",
+                'With schema_mode="overwrite" the columns of the table are replaced too.',
             )
         elif named:
-            cure = (" With ", argument(schema_mode="merge"), " columns may be new or missing.")
-        what = f"the rows do not fit the table: {'; '.join(problems)}. Nothing was written."
-        msg = Message(what, *cure)
-        raise SchemaMismatchError(msg, problems=problems)
+            option, cure = "schema_mode", 'With schema_mode="merge" columns may be new or missing.'
+        msg = f"the rows do not fit the table: {'; '.join(problems)}. Nothing was written. {cure}"
+        raise SchemaMismatchError(msg, problems=problems, argument=option)
     return frame.select(*columns, *new)
 
 

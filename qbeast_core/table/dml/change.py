@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, UnsupportedTableError, refuse
+from qbeast_core.errors import CommitConflictError, UnsupportedTableError, invalid_argument
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
 from qbeast_core.logs import LOG
 from qbeast_core.results import RewriteResult
@@ -83,10 +83,12 @@ class RowsMeant:
     def __post_init__(self) -> None:
         given = cast("object", self.predicate)
         if given is None or given is False:
-            refuse("where", "must be a condition, or True for all rows", "nothing was changed", given=given)
+            invalid_argument(
+                "where", "must be a condition, or True for all rows", "nothing was changed", value=given
+            )
         if isinstance(given, Mapping):
             problem = "must be a condition, or True for all rows, and comes before the values: update(where, values)"
-            refuse("where", problem, "nothing was changed", given=given)
+            invalid_argument("where", problem, "nothing was changed", value=given)
 
     def condition(self, reader: Reader) -> Condition:
         """Understand the condition on a version."""
@@ -238,13 +240,6 @@ class ChangeResult(RewriteResult):
     rows_updated: int
     rows_inserted: int
     rows_copied: int
-
-    also: ClassVar[tuple[str, ...]] = (*RewriteResult.also, "changed")
-
-    @property
-    def changed(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
 
     def __repr__(self) -> str:
         """Say it in a few lines."""

@@ -8,8 +8,7 @@ from typing import cast
 import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, refuse
-from qbeast_core.hints import Message, did_you_mean, named
+from qbeast_core.errors import invalid_argument, unknown_columns
 from qbeast_core.table.data.expressions import Value, value_of
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -20,13 +19,13 @@ def assignments_of(
 ) -> Assignments:
     """Understand values for columns, or refuse them before anything is read."""
     if not isinstance(cast("object", given), Mapping) or not given:
-        refuse(argument, "must map columns to values, at least one", "nothing was changed", given=given)
+        invalid_argument(
+            argument, "must map columns to values, at least one", "nothing was changed", value=given
+        )
     schema = snapshot.schema
     unknown = [name for name in given if name not in schema]
     if unknown:
-        guess = did_you_mean(unknown, schema)
-        what = f" names column(s) {unknown} that the table does not have: {list(schema)}. Nothing was changed.{guess}"
-        raise InvalidInputError(Message(named(argument, unknown, schema), what), argument=argument)
+        unknown_columns(argument, unknown, schema, "nothing was changed")
     values = [
         value_of(value, seen, schema[name], column=name, argument=argument) for name, value in given.items()
     ]

@@ -72,6 +72,6 @@ def bytes_of_text(text: str, *, argument: str, outcome: str = "nothing was writt
     """
     found = _SIZE.fullmatch(text)
     if found is None:
-        msg = f"{argument} is no size: {text!r}; {outcome}. Say 2GiB, 512MB or a number of bytes."
+        msg = f"{argument} is not a size: {text!r}; {outcome}. Give 2GiB, 512MB or a number of bytes."
         raise InvalidInputError(msg, argument=argument)
     return int(float(found[1]) * (1 << _UNITS[found[2].lower()]))

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias, TypeVar, cast
 
 import polars as pl
 
-from qbeast_core.errors import refuse
+from qbeast_core.errors import invalid_argument
 from qbeast_core.logs import LOG
 from qbeast_core.results import FilesResult
 from qbeast_core.runtime import Progress, ProgressCallback
@@ -55,9 +55,9 @@ class EngineChoice:
         """Return the memory there is."""
         if self.engine not in ("auto", "memory", "spill"):
             what = 'must be "auto", "memory" or "spill"'
-            refuse("engine", what, outcome, given=self.engine, known=("auto", "memory", "spill"))
+            invalid_argument("engine", what, outcome, value=self.engine, known=("auto", "memory", "spill"))
         if not isinstance(cast("object", self.spill_dir), str | os.PathLike | None):
-            refuse("spill_dir", "must be a folder", outcome, given=self.spill_dir)
+            invalid_argument("spill_dir", "must be a folder", outcome, value=self.spill_dir)
         told = os.environ.get(_MEMORY_VARIABLE)
         size = cast("object", self.memory_bytes)  # callers without a type checker pass anything
         if size is None and told:
@@ -66,7 +66,7 @@ class EngineChoice:
             return Budget.of()
         if isinstance(size, bool) or not isinstance(size, int) or size < LEAST_BYTES:
             what = f"must be a whole number of bytes, at least {LEAST_BYTES:,} (4 MiB)"
-            refuse("memory_bytes", what, outcome, given=size)
+            invalid_argument("memory_bytes", what, outcome, value=size)
         return Budget.of(size)
 
     @property

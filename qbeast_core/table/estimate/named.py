@@ -8,7 +8,6 @@ from typing import NoReturn, TypeAlias, cast
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.hints import Message, argument
 
 # Expressions or SQL texts: one, several in a list, or several by name.
 Expressions: TypeAlias = pl.Expr | str | Sequence[pl.Expr | str] | Mapping[str, pl.Expr | str]
@@ -63,4 +62,5 @@ def _name_of(one: pl.Expr, name: str) -> str:
 
 
 def _refuse(name: str, what: str) -> NoReturn:
-    raise InvalidInputError(Message(argument(**{name: None}), f" {what}; nothing was read"), argument=name)
+    msg = f"`{name}` {what}; nothing was read"
+    raise InvalidInputError(msg, argument=name)

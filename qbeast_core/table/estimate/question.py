@@ -13,11 +13,10 @@ from typing import Any, Final, NoReturn, cast
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, unknown_columns
 from qbeast_core.estimate.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
 from qbeast_core.estimate.batch import Lookup
 from qbeast_core.estimate.rules import Target
-from qbeast_core.hints import Hint, Message, argument, did_you_mean
 from qbeast_core.query.fractions import Sample, Share, sample_to_weights, share_of
 from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
@@ -156,9 +155,9 @@ def _columns(
     return list(dict.fromkeys(named))
 
 
-def _refuse(name: str, *what: str | Hint, cure: str = "") -> NoReturn:
-    told = Message(argument(**{name: None}), " ", *what, f"; {_NOTHING}{cure and '.'}{cure}")
-    raise InvalidInputError(told, argument=name)
+def _refuse(name: str, what: str, cure: str = "") -> NoReturn:
+    msg = f"`{name}` {what}; {_NOTHING}{cure and '.'}{cure}"
+    raise InvalidInputError(msg, argument=name)
 
 
 def _aggregates(asked: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str]) -> Aggregates:
@@ -180,13 +179,8 @@ def _expressions(given: object, argument_name: str, schema: pl.Schema) -> dict[s
     for expr in found.values():
         unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
         if unknown:
-            _refuse_unknown(unknown, argument_name, schema)
+            unknown_columns(argument_name, unknown, schema, _NOTHING)
     return found
-
-
-def _refuse_unknown(unknown: list[str], argument_name: str, schema: pl.Schema) -> NoReturn:
-    guess = did_you_mean(unknown, schema)
-    _refuse(argument_name, f"names no such column(s): {unknown}; there are {list(schema)}", cure=guess)
 
 
 def _names(argument_name: str, given: object) -> list[str]:
@@ -244,7 +238,7 @@ def _reading(text: str, argument_name: str, schema: pl.Schema) -> Generator[None
     except InvalidSqlError as error:
         _refuse(argument_name, f"asks for {text!r}, which cannot be read as SQL: {error}")
     except UnknownColumnError as error:
-        _refuse_unknown([error.name], argument_name, schema)
+        unknown_columns(argument_name, [error.name], schema, _NOTHING)
 
 
 def _conditions(given: Predicate | None, schema: pl.Schema, own: frozenset[str]) -> tuple[pl.Expr, ...]:
@@ -306,9 +300,8 @@ def _targets(asked: Asked, names: Sequence[str]) -> dict[str, Target]:
     if asked.error is None and set(absolute) != set(names):
         _refuse(
             "error",
-            "must be given: how far an answer may be off, as a share of it (0.02), or ",
-            *(argument(absolute=None), " for each answer; or ", argument(sample=0.01)),
-            ", for intervals of what that much gives",
+            "must be given: how far an answer may be off, as a share of it (0.02), or `absolute` for each answer; or "
+            "sample=0.01, for intervals from that much",
         )
     relative = None if asked.error is None else share_of(asked.error, "error")
     return {

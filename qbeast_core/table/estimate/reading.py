@@ -13,7 +13,6 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.estimate.batch import RowSums
 from qbeast_core.estimate.sums import WEIGHT, Parts, Sums
-from qbeast_core.hints import Message, argument
 from qbeast_core.query.counting import RowCount, count_rows
 from qbeast_core.query.drawn import apart, draw
 from qbeast_core.query.fractions import Sample
@@ -294,10 +293,9 @@ class Reading:
         }
         what = " and ".join(what for what, cure in reasons.items() if cure)
         cures = ", or ".join(cure for cure in reasons.values() if cure)
-        message = Message(
-            f"after {self.rows_read:,} rows what is held of {what} takes {held:,} bytes, more than the {most:,} ",
-            "allowed; no answer was made. Allow more with ",
-            *(argument(memory_bytes=None), f", or ask {cures}"),
+        message = (
+            f"after {self.rows_read:,} rows the {what} in memory take {held:,} bytes, more than the {most:,} allowed; "
+            f"no answer was made. Allow more with `memory_bytes`, or ask {cures}"
         )
         raise InvalidInputError(message, argument="memory_bytes")
 

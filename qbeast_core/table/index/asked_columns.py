@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
-from qbeast_core.hints import Message, argument, refusal
 
 # Names, `"name:kind"`, pairs of name and kind or plain `pl.col` in a list; or kinds by name, None: any.
 IndexColumns: TypeAlias = Sequence[str | tuple[str, str | None] | pl.Expr] | Mapping[str, str | None]
@@ -26,12 +26,12 @@ def column_texts(columns: IndexColumns) -> list[str]:
     listed: list[object] = list(cast("Iterable[object]", pairs)) if ordered else []
     texts = [text for one in listed if (text := _column_text(one)) is not None]
     if not ordered or len(texts) < len(listed):
-        what = "must be a list of names, 'a' or 'a:hash', or map names to kinds"
         split = [name.strip() for name in given.split(",")] if isinstance(given, str) else []
-        cure = (". Did you mean ", argument(columns=split), "?") if any(split) else ()
-        raise InvalidColumnsError(
-            Message(refusal("columns", what, "nothing was written", given=given), *cure)
+        message = (
+            "`columns` must be a list of names, 'a' or 'a:hash', or map names to kinds, not "
+            f"{reprlib.repr(given)}; nothing was written.{f' Did you mean columns={split}?' if any(split) else ''}"
         )
+        raise InvalidColumnsError(message, value=given)
     return texts
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
-from qbeast_core.hints import Message, argument, call, did_you_mean, named
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.fitting import texts_changed
 from qbeast_core.space.arrays import BoolArray, F64Array
@@ -21,6 +20,7 @@ from qbeast_core.spec.column_spec import KINDS, ColumnKind, ColumnSpec, parse_co
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.spec.transformation import QuantilesTransformation
+from qbeast_core.suggestions import did_you_mean
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.index.asked_columns import IndexColumns, column_texts
 from qbeast_core.table.index.state import IndexState
@@ -211,16 +211,11 @@ def resolve_specs(columns: IndexColumns | None, current: Revision | None) -> tup
     """Return the columns to index: those asked for, checked against those of the table."""
     if columns is None:
         if current is None:
-            listed = argument(columns=["a", "b:quantiles"])
-            raise InvalidColumnsError(
-                Message(
-                    "a new table needs columns to index; nothing was written. Pass ",
-                    listed,
-                    ", or columns that ",
-                    call("suggest_columns", rows=True),
-                    " proposes, with its reasons.",
-                )
+            msg = (
+                "a new table needs columns to index; nothing was written. Pass columns=['a', 'b:quantiles'], or "
+                "columns that qbeast.suggest_columns(rows) proposes, with its reasons."
             )
+            raise InvalidColumnsError(msg)
         return tuple(ColumnSpec(name) for name in current.columns)
     specs = tuple(parse_column_spec(text) for text in column_texts(columns))
     names = [spec.name for spec in specs]
@@ -232,10 +227,9 @@ def resolve_specs(columns: IndexColumns | None, current: Revision | None) -> tup
         msg = f"columns to index named twice: {twice}; nothing was written. Name each once."
         raise InvalidColumnsError(msg, columns=twice)
     if current is not None and tuple(names) != current.columns:
-        msg = Message(
+        msg = (
             f"the table is indexed by {list(current.columns)}, not by {names}; nothing was written. Append with its "
-            "own columns in that order (or leave ",
-            *(argument(columns=None), " out), or use ", argument(mode="overwrite"), "."),
+            'own columns in that order (or leave `columns` out), or use mode="overwrite".'
         )
         raise InvalidColumnsError(msg, columns=names)
     return specs
@@ -248,16 +242,14 @@ def check_columns(specs: Sequence[ColumnSpec], schema: pl.Schema, dialect: Block
         misspelled = [name.rpartition(":") for name in unknown if name.rpartition(":")[0] in schema]
         if misspelled:
             _, _, kind = misspelled[0]
-            guess = (
-                f" {kind!r} is no kind of index: there are {', '.join(KINDS)}.{did_you_mean([kind], KINDS)}"
-            )
+            guess = f" {kind!r} is not a kind of index: there are {', '.join(KINDS)}.{did_you_mean([kind], KINDS)}"
         else:
             guess = did_you_mean(unknown, schema)
-        told = Message(
-            named("columns", unknown, schema),
-            f" names no such column(s): {unknown}; nothing was written. The rows have {list(schema)}.{guess}",
+        message = (
+            f"`columns` names no such column(s): {unknown}; nothing was written. The rows have {list(schema)}."
+            f"{guess}"
         )
-        raise InvalidColumnsError(told, columns=unknown)
+        raise InvalidColumnsError(message, columns=unknown, value=unknown, known=schema)
     for spec in specs:
         data_type_of(spec.name, schema[spec.name])
         if dialect == "qbeast-spark" and schema[spec.name] in _UNKNOWN_TO_JVM:

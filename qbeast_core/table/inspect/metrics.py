@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from qbeast_core.errors import refuse
+from qbeast_core.errors import invalid_argument
 from qbeast_core.html import html_of
 from qbeast_core.plain_text import in_lines
 from qbeast_core.query.live_blocks import characters_per_level
@@ -277,7 +277,7 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
     numbers = sorted({*known, *files["revision"].unique()})
     if revision is not None and revision not in numbers:
         what = f"must be one of the table's, {numbers}"
-        refuse("revision", what, "nothing was read", given=revision, known=numbers)
+        invalid_argument("revision", what, "nothing was read", value=revision, known=numbers)
     counted = _count_blocks(blocks, files, known)
     return Metrics(
         version=snapshot.version,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, refuse
+from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.optional import require
 from qbeast_core.query.fractions import Sample
 from qbeast_core.query.intervals import reach
@@ -47,7 +47,9 @@ def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
     """Draw a picture of the version that a reader shows; see `Table.plot`."""
     if kind not in get_args(PlotKind):
         known = get_args(PlotKind)
-        refuse("kind", f"must be one of {', '.join(known)}", "nothing was drawn", given=kind, known=known)
+        invalid_argument(
+            "kind", f"must be one of {', '.join(known)}", "nothing was drawn", value=kind, known=known
+        )
     require("matplotlib", "drawing")
     axes = options.axes if options.axes is not None else _new_axes(kind)
     match kind:
@@ -109,7 +111,7 @@ def _fraction(reader: Reader, axes: Axes, options: PlotOptions) -> None:
 
     fractions = sorted(_FRACTIONS if options.fractions is None else options.fractions)
     if not fractions or fractions[0] <= 0:
-        refuse("fractions", "must be above 0, one at least", "nothing was drawn", given=fractions)
+        invalid_argument("fractions", "must be above 0, one at least", "nothing was drawn", value=fractions)
     columns = None if options.columns is None else list(options.columns)
     plans = [explain(reader, options.predicate, fraction, columns) for fraction in fractions]
     what = f"{plans[0].rows_total:,} rows" + (
@@ -132,7 +134,7 @@ def _revision(reader: Reader, number: int | None) -> Revision:
         return revisions[max(live)] if live else reader.latest
     if number not in revisions:
         what = f"must be one of the table's, {list(revisions)}"
-        refuse("revision", what, "nothing was read", given=number, known=list(revisions))
+        invalid_argument("revision", what, "nothing was read", value=number, known=list(revisions))
     return revisions[number]
 
 

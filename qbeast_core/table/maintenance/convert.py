@@ -16,7 +16,6 @@ from qbeast_core.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from qbeast_core.hints import Message, argument, call
 from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.log.actions import Metadata
@@ -161,16 +160,15 @@ def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options
     indexed = config.column_specs or (latest.columns if latest is not None else ())
     requested = [str(spec) for spec in specs] if config.column_specs else [spec.name for spec in specs]
     if tuple(requested) != tuple(indexed):
-        msg = Message(
+        msg = (
             f"{snapshot.uri!r} is a qbeast table already, indexed by {list(indexed)}, not by {requested}; nothing was "
-            "changed. Only a write with ",
-            *(argument(mode="overwrite"), " can index other columns."),
+            'changed. Only a write with mode="overwrite" can index other columns.'
         )
         raise InvalidColumnsError(msg, columns=requested)
     if options.dialect not in (None, config.dialect) and config.column_specs:
-        msg = Message(
-            f"{snapshot.uri!r} is a qbeast table already, in dialect {config.dialect!r}; nothing was changed. Use ",
-            *(call("Table.switch_dialect"), "."),
+        msg = (
+            f"{snapshot.uri!r} is a qbeast table already, in dialect {config.dialect!r}; nothing was changed. Use "
+            "Table.switch_dialect()."
         )
         raise InvalidInputError(msg, argument="dialect")
 

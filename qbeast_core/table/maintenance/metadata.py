@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import polars as pl
 import pyarrow as pa
 
-from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, refuse
+from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, invalid_argument
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.properties import SETTABLE, expected_value
@@ -33,7 +33,9 @@ _RULE: Final = "delta.constraints."
 def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitOutcome:
     """Set and unset properties; see `Table.set_properties` for which, and for the errors."""
     if not isinstance(cast("object", properties), Mapping):
-        refuse("properties", "must map names to texts, or to None to unset them", _OUTCOME, given=properties)
+        invalid_argument(
+            "properties", "must map names to texts, or to None to unset them", _OUTCOME, value=properties
+        )
     for key, value in properties.items():
         _refuse_property(snapshot, key, value)
     configuration = dict(snapshot.metadata.configuration)
@@ -81,7 +83,7 @@ def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
     try:
         return pl.DataFrame(schema={name: type_of(given) for name, given in columns.items()}).schema
     except (pl.exceptions.PolarsError, pa.ArrowException, AttributeError, TypeError, ValueError):
-        refuse("columns", _TYPES, _OUTCOME, given=columns)
+        invalid_argument("columns", _TYPES, _OUTCOME, value=columns)
 
 
 def publish_metadata(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from qbeast_core.errors import (
     InvalidMetadataError,
     NotQbeastTableError,
     QbeastWarning,
 )
-from qbeast_core.hints import Message, argument, call
 from qbeast_core.io.location import resolve_location
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import FileChange, LiveFiles, retag
@@ -21,6 +20,7 @@ from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.block import Block, BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
+from qbeast_core.suggestions import convert_call
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot, read_live_files
 from qbeast_core.table.write.options import check_choice
@@ -55,13 +55,6 @@ class UpgradeResult(Result):
     kept_copies: int
     dropped_copies: int
 
-    also: ClassVar[tuple[str, ...]] = ("files_removed",)
-
-    @property
-    def files_removed(self) -> int:
-        """Files that this call took out of the table, or would; `dropped_copies` says the same."""
-        return self.dropped_copies
-
 
 def upgrade(
     uri: str,
@@ -75,9 +68,10 @@ def upgrade(
     uri = resolve_location(uri)
     snapshot = load_snapshot(uri, storage_options=storage_options)
     if not snapshot.config.is_indexed:
-        convert = call("convert_table", uri, columns=[...])
-        what = f"{uri!r} is a Delta table without Qbeast index; nothing was changed. Convert it instead: "
-        msg = Message(what, convert, ".")
+        msg = (
+            f"{uri!r} is a Delta table without Qbeast index; nothing was changed. Convert it instead: "
+            f"{convert_call(uri)}."
+        )
         raise NotQbeastTableError(msg, path=uri)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="files")
     configuration = snapshot.config.without(REPLICATED_SET_PREFIX).to_configuration()
@@ -95,13 +89,10 @@ def upgrade(
     )
     outcome = commit(snapshot.source.store, snapshot, intent)
     if plan.kept and replicated is None:
-        message = Message(
-            f"{plan.kept} file(s) of {uri!r} hold copies of rows that other files hold too. qbeast passes over them; "
-            "other readers of Delta tables return those rows twice. Pass ",
-            *(
-                argument(replicated="drop"),
-                ' to take the files out of the table, or "keep" to silence this warning.',
-            ),
+        message = (
+            f"{plan.kept} file(s) of {uri!r} hold copies of rows that other files hold too. qbeast skips them; other "
+            'readers of Delta tables return those rows twice. Use replicated="drop" to take the files out of the '
+            'table, or "keep" to silence this warning.'
         )
         warnings.warn(QbeastWarning(message), stacklevel=_CALLER)
     return _result(plan, outcome.version, committed=not outcome.already_applied, dry_run=False)

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, cast
 
-from qbeast_core.errors import InvalidInputError, changed_before, refuse
-from qbeast_core.hints import Message, argument
+from qbeast_core.errors import InvalidInputError, changed_before, invalid_argument
 from qbeast_core.io.store import map_files
 from qbeast_core.log.files.deletion_vector import file_paths, parse_vector
 from qbeast_core.log.files.replay import LogState, actions_of
@@ -61,23 +60,12 @@ class VacuumResult(Result):
     bytes: int
     retention_hours: float
 
-    told: ClassVar[tuple[str, ...]] = ("deleted",)
-    also: ClassVar[tuple[str, ...]] = ("deleted", "files_removed", "bytes_removed")
+    derived: ClassVar[tuple[str, ...]] = ("deleted",)
 
     @property
     def deleted(self) -> bool:
         """Whether the files are gone: False after a dry run."""
         return not self.dry_run
-
-    @property
-    def files_removed(self) -> int:
-        """How many files were deleted, or would be."""
-        return len(self.files)
-
-    @property
-    def bytes_removed(self) -> int:
-        """Their bytes; `bytes` says the same."""
-        return self.bytes
 
 
 def vacuum(
@@ -130,14 +118,14 @@ def _retention(snapshot: Snapshot, requested: float | None, *, allow_short: bool
         return minimum
     value = cast("object", requested)  # callers without a type checker pass anything
     if isinstance(value, bool) or not isinstance(value, float | int) or not 0 <= value < float("inf"):
-        refuse("retention_hours", "must be a number of hours, at least 0", "nothing was deleted", given=value)
+        invalid_argument(
+            "retention_hours", "must be a number of hours, at least 0", "nothing was deleted", value=value
+        )
     if requested < minimum and not allow_short:
-        msg = Message(
-            argument(retention_hours=float(requested)),
-            f" is less than the {minimum:g} hours that {snapshot.uri!r} promises to keep files: "
-            "readers of older versions, and writers at work right now, could lose theirs. Nothing was deleted. "
-            "Pass ",
-            *(argument(allow_short_retention=True), " only if there are none."),
+        msg = (
+            f"retention_hours={requested:g} is less than the {minimum:g} hours that {snapshot.uri!r} keeps files: "
+            "readers of older versions, and writers at work right now, could lose theirs. Nothing was deleted. Pass "
+            "allow_short_retention=True only if there are none."
         )
         raise InvalidInputError(msg, argument="retention_hours")
     return requested

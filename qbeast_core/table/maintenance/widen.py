@@ -10,8 +10,7 @@ import numpy as np
 import orjson
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, InvalidInputError, UnsupportedTableError
-from qbeast_core.hints import Hint, Message, call, did_you_mean, named
+from qbeast_core.errors import CommitConflictError, UnsupportedTableError, unknown_columns
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.type_names import TypeLike
 from qbeast_core.table.engine.protocol import Engine
@@ -58,10 +57,10 @@ def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) ->
     stored_anew = [name for name in wanted if _is_stored_anew(snapshot.schema[name], wide.schema[name])]
     indexed = sorted(set(stored_anew) & set(reader.indexed))
     if indexed:
-        msg = Message(
+        msg = (
             f"column(s) {indexed} are indexed: rows lie by the hash of their values as they are stored, which another "
-            "type would change. Nothing was changed. Cast them into a new table: ",
-            *(_copy(snapshot), "."),
+            "type would change. Nothing was changed. Cast them into a new table: "
+            f"{_copy(snapshot)}."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
     if not stored_anew or not snapshot.files.height:
@@ -103,12 +102,7 @@ def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
     fields = {field["name"]: field for field in whole["fields"]}
     unknown = [name for name in wanted if name not in fields]
     if unknown:
-        message = Message(
-            named("columns", unknown, fields),
-            f" names no such column(s): {unknown}; nothing was changed. {snapshot.uri!r} has {list(fields)}."
-            f"{did_you_mean(unknown, fields)}",
-        )
-        raise InvalidInputError(message, argument="columns")
+        unknown_columns("columns", unknown, fields, "nothing was changed")
     for name, dtype in wanted.items():
         if dtype != snapshot.schema[name]:
             _check_wider(snapshot, name, dtype)
@@ -121,19 +115,18 @@ def _check_wider(snapshot: Snapshot, name: str, dtype: pl.DataType) -> None:
     now = snapshot.schema[name]
     if any(now in widths and widths.get(dtype, 0) > widths[now] for widths in (_BYTES, _FLOATS)):
         return
-    msg = Message(
+    msg = (
         f"column {name!r} is {now} and cannot become {dtype}: integers become wider ones, Float32 becomes Float64. "
-        "Nothing was changed. Cast it into a new table: ",
-        *(_copy(snapshot), "."),
+        f"Nothing was changed. Cast it into a new table: {_copy(snapshot)}."
     )
     raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
 
 
-def _copy(snapshot: Snapshot) -> Hint:
-    """Advise the call that copies a table, indexed as it is."""
+def _copy(snapshot: Snapshot) -> str:
+    """Return the call that copies a table, indexed as it is."""
     latest = snapshot.config.latest
-    indexed = [...] if latest is None else list(latest.column_specs)
-    return call("write_table", snapshot.uri, scan="scan_table", columns=indexed)
+    indexed = "[...]" if latest is None else list(latest.column_specs)
+    return f"qbeast.write_table(qbeast.scan_table({snapshot.uri!r}), new, columns={indexed})"
 
 
 def _is_stored_anew(now: pl.DataType, wanted: pl.DataType) -> bool:

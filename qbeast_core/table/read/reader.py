@@ -14,13 +14,12 @@ import polars as pl
 
 from qbeast_core.errors import (
     CorruptTagWarning,
-    InvalidInputError,
     InvalidMetadataError,
     NotQbeastTableError,
     UnsupportedTableError,
+    invalid_argument,
 )
 from qbeast_core.forked import refuse_forked
-from qbeast_core.hints import Message, call, did_you_mean, refusal
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store
@@ -35,6 +34,7 @@ from qbeast_core.query.select import Matches, Selection, match
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
+from qbeast_core.suggestions import convert_call, did_you_mean
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.scan_task import RowFilter, TableFiles
@@ -64,10 +64,9 @@ class Reader:
 
     def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
         if not snapshot.config.is_indexed:
-            msg = Message(
-                f"{snapshot.uri!r} is a Delta table without Qbeast index. Convert it, which moves no data: ",
-                call("convert_table", snapshot.uri, columns=[...]),
-                "; or read it with another Delta engine.",
+            msg = (
+                f"{snapshot.uri!r} is a Delta table without Qbeast index. Convert it, which moves no data: "
+                f"{convert_call(snapshot.uri)}; or read it with another Delta engine."
             )
             raise NotQbeastTableError(msg, path=snapshot.uri)
         self.snapshot = snapshot
@@ -158,10 +157,9 @@ class Reader:
         table = build_block_table(files, self.snapshot.config.revisions, self.snapshot.schema, tags)
         if table.corrupt:
             shown = ", ".join(table.corrupt[:3])
-            message = Message(
+            message = (
                 f"the index tags of {len(table.corrupt)} file(s) of {self.snapshot.uri!r} cannot be read, or "
-                f"cannot be true ({shown}): these files are read whole. No row is lost; ",
-                *(call("Table.repair"), " mends them."),
+                f"cannot be true ({shown}): these files are read whole. No row is lost; Table.repair() repairs them."
             )
             warnings.warn(message, CorruptTagWarning, stacklevel=3)
         return table
@@ -169,10 +167,10 @@ class Reader:
     def _warn_of_settings(self) -> None:
         faults = self.snapshot.config.faults
         if faults:
-            message = Message(
+            message = (
                 f"settings of {self.snapshot.uri!r} cannot be read, or cannot be true ({', '.join(faults)}): files of "
-                "such revisions are read whole. No row is lost; ",
-                *(call("Table.check"), " tells why, ", call("Table.repair"), " mends what can be mended."),
+                "such revisions are read whole. No row is lost; Table.check() says why, Table.repair() repairs what it "
+                "can."
             )
             warnings.warn(message, CorruptTagWarning, stacklevel=4)
 
@@ -289,11 +287,9 @@ def different_names(columns: Sequence[str], known: Sequence[str]) -> list[str]:
     wrong = isinstance(columns, str) or unknown or len(texts) < len(listed)
     if wrong or not texts or len(set(texts)) < len(texts):
         what = f"must be different names of {list(known)}, at least one, in a list"
-        guess = did_you_mean(unknown, known)
-        told = refusal(
-            "columns", what, "nothing was read", given=columns if isinstance(columns, str) else listed
-        )
-        raise InvalidInputError(Message(told, f".{guess}" if guess else ""), argument="columns")
+        value = columns if isinstance(columns, str) else listed
+        guess = did_you_mean(unknown, known).strip()
+        invalid_argument("columns", what, "nothing was read", value=value, known=known, cure=guess)
     return texts
 
 

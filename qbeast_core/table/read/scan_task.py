@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import QbeastError, StorageError
-from qbeast_core.hints import Message, call
 from qbeast_core.io.page_plan import PageRequest
 from qbeast_core.io.pages import PageReader
 from qbeast_core.io.store import Store, open_store
@@ -207,10 +206,10 @@ def _refuse_missing(store: Store, paths: Iterable[str], cause: Exception) -> Non
         try:
             store.size(path)
         except FileNotFoundError:
-            message = Message(
+            message = (
                 f"{path!r} of {store.uri!r} is gone, and the table's log names it: a vacuum took it away from an old "
-                "version, or somebody else did. Load the table again, restore the file, or an older version; ",
-                *(call("Table.check"), " lists all that are missing."),
+                "version, or somebody else did. Load the table again, restore the file, or an older version; "
+                "Table.check() lists all missing files."
             )
             raise StorageError(message, path=path) from cause
 

@@ -7,8 +7,7 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, refuse
-from qbeast_core.hints import Message, argument
+from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.query.fractions import Sample, fraction_below
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
@@ -89,14 +88,10 @@ def fraction_of_matches(rows: int, most: int | None, lowest: LowestWeights) -> f
 def refuse_rows(rows: object, sample: Sample | None) -> None:
     """Raise unless rows are a whole number and stand alone."""
     if sample is not None:
-        msg = Message(
-            "give one of ",
-            argument(rows=None, sample=None),
-            ", which both say how much to read; nothing was read",
-        )
+        msg = "give one of `rows`, `sample`: each says how much to read; nothing was read"
         raise InvalidInputError(msg, argument="rows")
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
-        refuse("rows", "must be a whole number, 0 or more", _UNREAD, given=rows)
+        invalid_argument("rows", "must be a whole number, 0 or more", _UNREAD, value=rows)
 
 
 def _lowest(parts: Iterable[I32Array], rows: int) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from typing import Final, cast
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import refuse
+from qbeast_core.errors import invalid_argument
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import DrawnPages, FileParts, ScanTask
 
@@ -29,7 +29,9 @@ def scan_tasks(
     """Cut a read into tasks; see `Table.scan_tasks`."""
     asked = cast("object", task_bytes)  # callers without a type checker pass anything
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
-        refuse("task_bytes", "must be a number of bytes, 1 or more", "nothing was read", given=asked)
+        invalid_argument(
+            "task_bytes", "must be a number of bytes, 1 or more", "nothing was read", value=asked
+        )
     keep = reader.row_filter(plan, reader.names_of(columns))
     keep = replace(keep, schema=pl.Schema({name: keep.schema[name] for name in keep.needed}))
     return [

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, InvalidInputError, changed_before, refuse
-from qbeast_core.hints import Message, argument, call
+from qbeast_core.errors import CommitConflictError, InvalidInputError, changed_before, invalid_argument
 from qbeast_core.query.fractions import Share, share_of
 from qbeast_core.results import RewriteResult
 from qbeast_core.runtime import Progress, ProgressCallback
@@ -108,7 +107,7 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
     known = reader.snapshot.config.revisions
     if options.revision not in {*known, STAGING_REVISION_ID}:
         what = f"must be one of the table's, {sorted(known)}"
-        refuse("revision", what, "nothing was changed", given=options.revision, known=sorted(known))
+        invalid_argument("revision", what, "nothing was changed", value=options.revision, known=sorted(known))
     if options.revision == STAGING_REVISION_ID:
         return [Scope(**shared)]
     return [Scope(revision=options.revision, staged=False, **shared)]
@@ -127,12 +126,12 @@ def _check(options: OptimizeOptions) -> None:
     check_metadata(options.commit_metadata)
     given = [options.revision is not None, options.files is not None, options.all_revisions or options.fold]
     if sum(given) > 1 or (options.all_revisions and options.fold):
-        choices = argument(revision=None, files=None, all_revisions=None, fold=None)
-        msg = Message("give one of ", choices, "; nothing was changed")
+        msg = "give one of `revision`, `files`, `all_revisions`, `fold`; nothing was changed"
         raise InvalidInputError(msg, argument="revision")
     if options.redraw and (any(given) or options.fraction is not None):
-        what = " rewrites the whole table: leave out the options that choose files; nothing was changed"
-        msg = Message(argument(redraw=None), what)
+        msg = (
+            "`redraw` rewrites the whole table: leave out the options that choose files; nothing was changed"
+        )
         raise InvalidInputError(msg, argument="redraw")
 
 
@@ -143,8 +142,7 @@ def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset
     named = [os.fspath(file) for file in ([files] if isinstance(files, str) else files)]
     strange = [name for name in named if name not in known]
     if strange:
-        what = f"no live file(s) of the table: {strange[:3]}; nothing was changed. "
-        msg = Message(what, call("Table.files"), " lists them.")
+        msg = f"no live file(s) of the table: {strange[:3]}; nothing was changed. Table.files() lists them."
         raise InvalidInputError(msg, argument="files")
     return frozenset(known[name] for name in named)
 
@@ -264,13 +262,6 @@ class OptimizeResult(RewriteResult):
     rows: int
     cubes: int
     commits: int
-
-    also: ClassVar[tuple[str, ...]] = (*RewriteResult.also, "optimized")
-
-    @property
-    def optimized(self) -> bool:
-        """The older name of `committed`."""
-        return self.committed
 
     def __repr__(self) -> str:
         """Say it in a few lines."""

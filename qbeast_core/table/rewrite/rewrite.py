@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError
-from qbeast_core.hints import Message, call
 from qbeast_core.io.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile, Txn
 from qbeast_core.log.files.live_files import removes_of
@@ -153,9 +152,10 @@ def refuse_copies(state: IndexState) -> None:
     """Raise where a table holds copies of rows, which no rewrite may take for rows."""
     if state.has_copies:
         uri = state.snapshot.uri
-        what = f"{uri} holds copies of rows, as tables of before 0.6.0 do; nothing was changed. "
-        cure = call("upgrade_table", uri, replicated="drop")
-        msg = Message(what, "Bring it up to date first: ", cure, ".")
+        msg = (
+            f"{uri} holds copies of rows, as tables before 0.6.0 do; nothing was changed. Bring it up to date first: "
+            f'qbeast.upgrade_table({uri!r}, replicated="drop").'
+        )
         raise UnsupportedTableError(msg, path=uri, feature="replicated blocks")
 
 

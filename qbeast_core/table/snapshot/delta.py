@@ -26,12 +26,12 @@ from qbeast_core.errors import (
     shown_cause,
 )
 from qbeast_core.forked import FORKED
-from qbeast_core.hints import Message, call, named
 from qbeast_core.io.location import SCHEMES
 from qbeast_core.io.store import Store
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.protocol import check_readable
 from qbeast_core.log.refusals import COPIES, copy_of
+from qbeast_core.suggestions import write_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, log_instead
 from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log
 from qbeast_core.table.snapshot.log_files import LogFiles, commit_path
@@ -56,25 +56,18 @@ _GAP: Final = re.compile(
 _NO_BEGINNING: Final = re.compile(
     r"No (?:table metadata|protocol|table metadata or protocol) found in delta log"
 )
-_OPTIONS: Final = named("storage_options")
-_NO_CREDENTIALS: Final = Message(
-    "there are no credentials that can be used: give them in ", _OPTIONS, " or the environment"
+_NO_CREDENTIALS: Final = "there are no usable credentials: give them in `storage_options` or the environment"
+_PLAIN_HTTP: Final = (
+    "the endpoint is http, which has to be allowed: AWS_ALLOW_HTTP='true' in `storage_options`"
 )
-_PLAIN_HTTP: Final = Message(
-    "the endpoint is http, which has to be allowed: AWS_ALLOW_HTTP='true' in ", _OPTIONS
-)
-_NO_STORE: Final = Message(
-    *(
-        "the store cannot be reached: check the endpoint in ",
-        _OPTIONS,
-        " or the environment (AWS_ENDPOINT_URL, ",
-    ),
-    "a whole address like https://host:port), and the network",
+_NO_STORE: Final = (
+    "the store cannot be reached: check the endpoint in `storage_options` or the environment (AWS_ENDPOINT_URL, "
+    "a whole address like https://host:port), and the network"
 )
 _REFUSED: Final = "the store refuses these credentials: check them, and what they may do"
 _CAUSES: Final = (
     (r"Forked process detected", FORKED),
-    (r"api/token|169\.254\.169\.254|credential", _NO_CREDENTIALS),  # asked of where there is no such service
+    (r"api/token|169\.254\.169\.254|credential", _NO_CREDENTIALS),  # requested where there is no such service
     (r"URL scheme is not allowed", _PLAIN_HTTP),
     (r"dns error|Connection refused|tcp connect|builder error|Executor has crashed", _NO_STORE),
     (r"denied|Unauthorized|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|InvalidToken", _REFUSED),
@@ -252,8 +245,10 @@ def _open_version(store: Store, version: int, storage_options: Mapping[str, str]
             cause = error
     if newest is None:  # a table that cannot be read at all says so here
         newest = _open_newest(store, storage_options).version()
-    told = f"{store.uri} has no version {version} that can be read; the newest is {newest}. "
-    message = Message(told, call("Table.history"), " lists them.")
+    message = (
+        f"{store.uri} has no version {version} that can be read; the newest is {newest}. Table.history() lists "
+        "them."
+    )
     raise VersionNotFoundError(message, path=store.uri, version=version) from cause
 
 
@@ -298,8 +293,7 @@ def _nothing_there(uri: str, told: str) -> str:
     if found and scheme.lower() not in SCHEMES:
         kinds = ", ".join(f"{one}://" for one in SCHEMES)
         return f"there is no Delta table at {uri}: addresses begin with {kinds}. Nothing was changed."
-    new = call("write_table", uri, rows=True, columns=[...])
-    return log_instead(uri) or Message(f"there is no Delta table at {uri}: {told}. ", new, " would make one.")
+    return log_instead(uri) or f"there is no Delta table at {uri}: {told}. {write_call(uri)} would make one."
 
 
 def _translated(uri: str, error: BaseException) -> QbeastError:
@@ -313,8 +307,8 @@ def _translated(uri: str, error: BaseException) -> QbeastError:
     cause = next((why for pattern, why in causes if re.search(pattern, told, re.IGNORECASE)), None)
     if cause is not None:
         said = " ".join(told.split())
-        message = Message(f"the log of {uri} cannot be read: ", cause, f". Nothing was changed. ({said})")
-        return StorageError(message, path=uri)
+        message = f"the log of {uri} cannot be read: {cause}. Nothing was changed. ({said})"
+        return StorageError(message, path=uri, argument="storage_options" if "`" in cause else None)
     refused = _feature(told, uri)
     if refused is not None:
         return UnsupportedTableError(refused[0], path=uri, feature=refused[1])
@@ -336,8 +330,8 @@ def _damage(told: str) -> str | None:
     broken = _PROTOCOL.search(told)
     if broken is not None:
         return (
-            f"its protocol breaks the rules of Delta ({broken[1]}). Nothing was changed. Whoever wrote it has to "
-            "mend it"
+            f"its protocol breaks the rules of Delta ({broken[1]}). Nothing was changed. Its writer has to repair "
+            "it"
         )
     if _NO_BEGINNING.search(told):
         return (
@@ -359,8 +353,7 @@ def _feature(told: str, path: str) -> tuple[str, str] | None:
         return None
     found = _FEATURE.search(told)
     what = told if found is None else f"it uses {found[1]}, which neither qbeast nor deltalake knows"
-    copy = copy_of(_FUTURE, path)
-    message = Message(f"{path} cannot be read: {what}. Nothing was changed. Copy it with ", copy, ".")
+    message = f"{path} cannot be read: {what}. Nothing was changed. Copy it with {copy_of(_FUTURE, path)}."
     return message, told if found is None else found[1]
 
 

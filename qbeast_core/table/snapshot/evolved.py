@@ -8,7 +8,6 @@ from dataclasses import replace
 import polars as pl
 
 from qbeast_core.errors import AddedColumnWarning
-from qbeast_core.hints import Message, call
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.schema import schema_from_delta
 from qbeast_core.runtime import caller_stacklevel
@@ -33,9 +32,9 @@ def warn_of_added_columns(before: Snapshot, schema: pl.Schema) -> None:
     added = [name for name in schema if name not in before.schema]
     if not added or not before.files.height or dialect_of(before) != "qbeast-spark":
         return
-    message = Message(
+    message = (
         f"column(s) {added} were added to {before.uri!r}. qbeast-spark 0.7.1 optimizes files without looking at the "
-        "table's schema, and their values become null then. Do not optimize this table with it; ",
-        *(call("Table.optimize"), " keeps them."),
+        "table's schema, and their values become null then. Do not optimize this table with it; Table.optimize() keeps "
+        "them."
     )
     warnings.warn(message, AddedColumnWarning, stacklevel=caller_stacklevel())

@@ -20,7 +20,6 @@ from qbeast_core.errors import (
     VersionNotFoundError,
 )
 from qbeast_core.forked import refuse_forked
-from qbeast_core.hints import Message, call, refusal
 from qbeast_core.io.store import checked_options, open_store
 from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
 from qbeast_core.log.files.live_files import LiveFiles
@@ -266,8 +265,10 @@ def _refuse_too_young(snapshot: Snapshot, timestamp: datetime) -> None:
     oldest = snapshot.version == 0 or read_commit_info(snapshot.source.store, snapshot.version - 1) is None
     if oldest:
         when = timestamp.isoformat()
-        told = f"{snapshot.uri} has no version as old as {when}; its oldest is {snapshot.version}. "
-        message = Message(told, call("Table.history"), " lists them.")
+        message = (
+            f"{snapshot.uri} has no version as old as {when}; its oldest is {snapshot.version}. "
+            "Table.history() lists them."
+        )
         raise VersionNotFoundError(message, path=snapshot.uri, version=timestamp)
 
 
@@ -322,8 +323,11 @@ def travel(version: object) -> tuple[int | None, datetime | None]:
                     return int(version), None
         case _:
             pass
-    what = "must be a number of at least 0, a date, a datetime, or the text of one (ISO 8601)"
-    raise InvalidInputError(refusal("version", what, "nothing was read", given=version), argument="version")
+    msg = (
+        "`version` must be a number of at least 0, a date, a datetime, or the text of one (ISO 8601), not "
+        f"{version!r}; nothing was read"
+    )
+    raise InvalidInputError(msg, argument="version", value=version)
 
 
 def _zoned(moment: datetime) -> datetime:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, refuse
-from qbeast_core.hints import Message, argument, did_you_mean, named
+from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.suggestions import did_you_mean
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.target import Mode
@@ -97,10 +97,9 @@ def check_options(options: WriteOptions) -> None:
         isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= _MAX_ROWS
     ):
         what = f"must be a whole number of rows, from 1 to {_MAX_ROWS:,}"
-        refuse("cube_size", what, _OUTCOME, given=size)
+        invalid_argument("cube_size", what, _OUTCOME, value=size)
     if options.schema_mode == "overwrite" and options.mode == "append":
-        alone, both = argument(schema_mode="overwrite"), argument(mode="overwrite")
-        msg = Message(alone, " needs ", both, "; nothing was written")
+        msg = 'schema_mode="overwrite" needs mode="overwrite"; nothing was written'
         raise InvalidInputError(msg, argument="schema_mode")
     check_txn(options.txn)
     check_metadata(options.commit_metadata)
@@ -112,13 +111,13 @@ def check_choice(argument: str, value: object, choices: Sequence[str | None], ou
         texts = [choice for choice in choices if choice is not None]
         quoted = [f'"{text}"' for text in texts]
         listed = ", ".join(quoted[:-1])
-        refuse(argument, f"must be {listed} or {quoted[-1]}", outcome, given=value, known=texts)
+        invalid_argument(argument, f"must be {listed} or {quoted[-1]}", outcome, value=value, known=texts)
 
 
 def metadata_of(given: Mapping[str, str] | None) -> dict[str, str]:
     """Return `commit_metadata` as a call was given it, checked."""
     if given is not None and not isinstance(cast("object", given), Mapping):
-        refuse("commit_metadata", "must map texts to texts", _OUTCOME, given=given)
+        invalid_argument("commit_metadata", "must map texts to texts", _OUTCOME, value=given)
     metadata = dict(given or {})
     check_metadata(metadata)
     return metadata
@@ -128,18 +127,16 @@ def check_metadata(metadata: Mapping[Any, Any]) -> None:
     """Raise on metadata that would break the history: other engines read its known keys by type."""
     for key, value in metadata.items():
         if not _is_text(key) or not _is_text(value) or key in _OWN_KEYS:
-            msg = Message(
-                named("commit_metadata", key),
-                f" maps texts to texts, and may not use {sorted(_OWN_KEYS)}; got {_shown(key)}: "
-                f"{_shown(value)}. Nothing was written.",
+            msg = (
+                f"`commit_metadata` maps texts to texts, and may not use {sorted(_OWN_KEYS)}; got "
+                f"{reprlib.repr(key)}: {reprlib.repr(value)}. Nothing was written."
             )
-            raise InvalidInputError(msg, argument="commit_metadata")
+            raise InvalidInputError(msg, argument="commit_metadata", value=key)
     length = sum(len(key) + len(value) for key, value in metadata.items())
     if length > _MAX_CHARACTERS:
-        msg = Message(
-            named("commit_metadata"),
-            f" has {length:,} characters, more than {_MAX_CHARACTERS:,}, which every reader of the log "
-            "would read. Nothing was written. Store it elsewhere, and its address here.",
+        msg = (
+            f"`commit_metadata` has {length:,} characters, more than {_MAX_CHARACTERS:,}, which every reader of the "
+            "log would read. Nothing was written. Store it elsewhere, and its address here."
         )
         raise InvalidInputError(msg, argument="commit_metadata")
 
@@ -155,10 +152,6 @@ def _is_text(given: object) -> bool:
     return True
 
 
-def _shown(given: object) -> str:
-    return reprlib.repr(given)
-
-
 def parse_column_stats(
     stats: ColumnStats | None, schema: pl.Schema, indexed: Sequence[str]
 ) -> dict[str, ColumnBounds]:
@@ -171,12 +164,11 @@ def parse_column_stats(
     keys = {f"{name}{suffix}" for name in indexed for suffix in _SUFFIXES}
     unknown = sorted(set(given) - keys)
     if unknown:
-        msg = Message(
-            named("column_stats", unknown, sorted(keys)),
-            f" names {unknown}, which belong to no indexed column; nothing was written. Keys are one of "
-            f"{list(indexed)} followed by _min, _max or _quantiles.{did_you_mean(unknown, sorted(keys))}",
+        msg = (
+            f"`column_stats` names {unknown}, which belong to no indexed column; nothing was written. Keys are one of "
+            f"{list(indexed)} followed by _min, _max or _quantiles.{did_you_mean(unknown, sorted(keys))}"
         )
-        raise InvalidInputError(msg, argument="column_stats")
+        raise InvalidInputError(msg, argument="column_stats", value=unknown, known=sorted(keys))
     bounds_of = {name: _bounds(name, schema[name], given) for name in indexed}
     return {name: bounds for name, bounds in bounds_of.items() if bounds != ColumnBounds()}
 
@@ -192,7 +184,7 @@ def check_txn(txn: object) -> None:
         case _:
             pass
     what = "must be (application id, version), a text and a whole number below 2**63"
-    refuse("txn", what, _OUTCOME, given=txn)
+    invalid_argument("txn", what, _OUTCOME, value=txn)
 
 
 def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
@@ -206,7 +198,9 @@ def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
 def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
     if not isinstance(stats, str):
         if stats is not None and not isinstance(cast("object", stats), Mapping):
-            refuse("column_stats", "must be a mapping or the text of a JSON object", _OUTCOME, given=stats)
+            invalid_argument(
+                "column_stats", "must be a mapping or the text of a JSON object", _OUTCOME, value=stats
+            )
         return stats or {}
     try:
         parsed = json.loads(stats)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.hints import Message, named
 from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
@@ -133,14 +132,14 @@ def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:
     intent = WriteIntent(
         mode="overwrite" if options.mode == "overwrite" else "append", dialect=options.dialect
     )
-    dialect = found_dialect(intent, target.metadata, target.files)
-    if options.dialect not in (None, dialect):
-        problem = (
-            f"the table's blocks are in dialect {dialect!r}, not {options.dialect!r}; nothing was written. "
+    found = found_dialect(intent, target.metadata, target.files)
+    if options.dialect not in (None, found):
+        msg = (
+            f"the table uses the dialect {found!r}, not {options.dialect!r}; nothing was written. Append without "
+            "`dialect`."
         )
-        msg = Message(problem, "Append without ", named("dialect", options.dialect, [dialect]), ".")
-        raise InvalidInputError(msg, argument="dialect")
-    return dialect
+        raise InvalidInputError(msg, argument="dialect", value=options.dialect, known=[found])
+    return found
 
 
 def _metadata(target: Snapshot | None, schema_json: str, options: WriteOptions) -> Metadata:

@@ -10,7 +10,7 @@ from typing import Final, cast
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError, refuse
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError, invalid_argument
 from qbeast_core.html import html_of
 from qbeast_core.plain_text import in_lines
 from qbeast_core.query.nodes import Node, Unknown
@@ -151,9 +151,9 @@ def suggest_columns(
     ('price', 'day')
     """
     if not isinstance(cast("object", most), int) or not 1 <= most <= 8:
-        refuse("most", "must be a whole number from 1 to 8", "nothing was read", given=most)
+        invalid_argument("most", "must be a whole number from 1 to 8", "nothing was read", value=most)
     if isinstance(queries, str):
-        refuse("queries", "must be a list of conditions", "nothing was read", given=queries)
+        invalid_argument("queries", "must be a list of conditions", "nothing was read", value=queries)
     rows = to_frame(df)
     if rows.is_empty():
         msg = "there are no rows to look at; give some of those that are to be written"
@@ -161,7 +161,7 @@ def suggest_columns(
     total = rows.height if table_rows is None else table_rows
     if not isinstance(cast("object", total), int) or total < rows.height:
         problem = f"must be a whole number, at least that of the rows given, {rows.height}"
-        refuse("table_rows", problem, "nothing was written", given=table_rows)
+        invalid_argument("table_rows", problem, "nothing was written", value=table_rows)
     least = _USUAL_ROWS if table_rows is None else 0  # the rows may be a sample
     return _Suggestion(rows, total, queries, most, least=least).made()
 

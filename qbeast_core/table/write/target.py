@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import NotQbeastTableError, TableExistsError, TableNotFoundError
-from qbeast_core.hints import Message, argument, call
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.layout import WEIGHT_COLUMN
+from qbeast_core.suggestions import convert_call
 from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
 
@@ -26,20 +26,17 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
         _refuse_what_is_there(uri, storage_options, error)
         return None
     if mode == "error":
-        msg = Message(
-            f"a table is at {uri!r} already; nothing was written. Use ",
-            argument(mode=("append", "overwrite", "ignore")),
-            ", or choose another path.",
+        msg = (
+            f'a table is at {uri!r} already; nothing was written. Use mode="append", "overwrite" or "ignore", or '
+            "choose another path."
         )
-        raise TableExistsError(msg, path=uri)
+        raise TableExistsError(msg, path=uri, argument="mode")
     if mode == "ignore":
         return snapshot
     if mode == "append" and not snapshot.config.is_indexed:
-        msg = Message(
-            f"{uri!r} is a Delta table without Qbeast index; nothing was written. Convert it (",
-            call("convert_table", uri, columns=[...]),
-            "), or write to another path, or replace it with ",
-            *(argument(mode="overwrite"), "."),
+        msg = (
+            f"{uri!r} is a Delta table without Qbeast index; nothing was written. Convert it ({convert_call(uri)}), or "
+            'write to another path, or replace it with mode="overwrite".'
         )
         raise NotQbeastTableError(msg, path=uri)
     check_writable(snapshot.protocol, snapshot.metadata, mode=mode, path=uri)
@@ -68,10 +65,9 @@ def _refuse_what_is_there(
         )
         raise TableExistsError(msg, path=uri) from error
     if files or (root / "_delta_log").exists():
-        msg = Message(
-            f"{uri!r} holds files but no readable Delta table; nothing was written. Convert it to a table first (",
-            call("convert_table", uri, columns=[...]),
-            "), or choose an empty place.",
+        msg = (
+            f"{uri!r} holds files but no readable Delta table; nothing was written. Convert it to a table first "
+            f"({convert_call(uri)}), or choose an empty place."
         )
         raise TableExistsError(msg, path=uri) from error
 

@@ -46,7 +46,7 @@ def check_deletes(case: Case, conditions: list[pl.Expr], sample: Any) -> None:
                 continue
             left = left.join(kept, on=ROW, how="anti")
             assert result.rows_deleted == kept.height
-            assert result.changed == bool(kept.height)
+            assert result.committed == bool(kept.height)
             assert_same_rows(table.scan().collect(), left)
             assert_same_rows(table.scan(sample=sample).collect(), sampled(left, case.indexed, sample))
         check_invariants(path)
@@ -99,7 +99,7 @@ def test_a_null_condition_deletes_nothing(tmp_path: Path) -> None:
         pl.lit(value=False),
         "1 = 2",
     ):
-        assert not table.delete(condition).changed
+        assert not table.delete(condition).committed
     assert table.version == 1
     assert_same_rows(qbeast.read_table(tmp_path / "t"), rows)
 
@@ -113,7 +113,7 @@ def test_true_deletes_everything_and_reads_nothing(tmp_path: Path) -> None:
     assert (result.rows_deleted, result.files, result.new_revision) == (rows.height, 0, False)
     assert table.scan().collect().schema == rows.schema
     assert table.files().is_empty()
-    assert not table.delete(where=True).changed
+    assert not table.delete(where=True).committed
     qbeast.write_table(rows.head(10), tmp_path / "t", mode="append")
     check_invariants(tmp_path / "t")
 
@@ -129,7 +129,7 @@ def test_files_without_such_rows_stay_and_whole_files_go_without_a_rewrite(tmp_p
     part = pl.read_parquet(weights[1])[ROW].head(3)
     condition = pl.col(ROW).is_in([*whole, *part])
     asked = table.delete(condition, dry_run=True)
-    assert (asked.changed, asked.version, asked.rows_deleted) == (False, 0, len(whole) + 3)
+    assert (asked.committed, asked.version, asked.rows_deleted) == (False, 0, len(whole) + 3)
     assert dict(asked.plan.select("action", "matched").iter_rows()) == {"drop": len(whole), "rewrite": 3}
     with small_files(file_rows=50):
         result = table.delete(condition)

@@ -63,7 +63,7 @@ def test_whatever_came_first_the_rows_go(tmp_path: Path, how: str) -> None:
     }
     other, left = others[how]
     result = beside(path, other)
-    assert result.changed == (how != "another delete")
+    assert result.committed == (how != "another delete")
     check(path, left, may_stage=how in ("delete", "compact"))
 
 

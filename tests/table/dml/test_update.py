@@ -67,7 +67,7 @@ def check_updates(case: Case, asked: Updates, sample: Any) -> None:
                 continue
             rest = rows.join(kept, on=ROW, how="anti")
             rows = pl.concat([rest, kept.with_columns(**values)])
-            assert (result.rows_updated, result.changed) == (kept.height, bool(kept.height))
+            assert (result.rows_updated, result.committed) == (kept.height, bool(kept.height))
             assert_same_rows(table.scan().collect(), rows)
             assert_same_rows(table.scan(sample=sample).collect(), sampled(rows, case.indexed, sample))
         check_invariants(path)
@@ -112,7 +112,7 @@ def test_files_without_such_rows_stay_and_a_dry_run_names_the_others(tmp_path: P
         table = qbeast.open_table(tmp_path / "t")
         before = set(table.files()["path"])
         asked = table.update(f"{ROW} < 40", {"f": "0.5"}, dry_run=True)
-        assert (asked.changed, asked.rows_updated, table.version) == (False, 40, 0)
+        assert (asked.committed, asked.rows_updated, table.version) == (False, 40, 0)
         result = table.update(f"{ROW} < 40", {"f": "0.5"})
     assert result.plan.filter(pl.col("action") == "rewrite").equals(asked.plan)
     assert asked.plan["matched"].sum() == 40

@@ -83,7 +83,7 @@ def check(path: Path, wanted: pl.DataFrame) -> None:
 def test_rows_written_one_by_one_are_optimized_one_by_one(path: Path) -> None:
     sample = qbeast.read_table(path, sample=0.3)
     result, _ = optimize(read(path), OptimizeOptions(full=True), engine=ODD)
-    assert (result.optimized, result.rows) == (True, 240)
+    assert (result.committed, result.rows) == (True, 240)
     check(path, ROWS)
     assert_same_rows(qbeast.read_table(path, sample=0.3), sample)
 

@@ -312,7 +312,7 @@ def test_an_environment_that_names_no_size_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QBEAST_MEMORY_BYTES", "much")
-    with pytest.raises(qbeast.InvalidInputError, match="QBEAST_MEMORY_BYTES is no size: 'much'"):
+    with pytest.raises(qbeast.InvalidInputError, match="QBEAST_MEMORY_BYTES is not a size: 'much'"):
         qbeast.write_table(pl.DataFrame({"a": [1]}), tmp_path / "t", columns=["a"])
 
 

@@ -154,7 +154,7 @@ def test_sizes_are_read_as_people_write_them() -> None:
     sizes = [1, 4096, 4096, 3 << 19, 2 << 30, 1 << 40]
     assert [bytes_of_text(text, argument="memory_bytes") for text in texts] == sizes
     for text in ("", "GiB", "-1", "1e9", "2 GiBs"):
-        with pytest.raises(qbeast.InvalidInputError, match="is no size"):
+        with pytest.raises(qbeast.InvalidInputError, match="is not a size"):
             bytes_of_text(text, argument="memory_bytes")
 
 

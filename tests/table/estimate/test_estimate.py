@@ -423,7 +423,7 @@ def test_an_environment_without_a_budget_is_refused(
 ) -> None:
     monkeypatch.setenv("QBEAST_MEMORY_BYTES", "much")
     with pytest.raises(
-        qbeast.InvalidInputError, match="QBEAST_MEMORY_BYTES is no size: 'much'; nothing was read"
+        qbeast.InvalidInputError, match="QBEAST_MEMORY_BYTES is not a size: 'much'; nothing was read"
     ):
         table.estimate({"m": pl.col("x").mean()}, error=0.1)
 

@@ -14,7 +14,7 @@ from tests.golden.appends import copy_of
 from tests.golden.collection import find
 
 ROWS = pl.DataFrame({"id": range(900), "x": [i / 7 for i in range(900)]})
-SAID_OTHERWISE = {"version", "dry_run", "committed", "converted", "upgraded"}
+SAID_OTHERWISE = {"version", "dry_run", "committed"}
 
 
 def contents(path: Path) -> dict[str, bytes]:

@@ -68,8 +68,8 @@ def check_case(
             live = set(read_log(path).adds)
             result = take(path, options, seed + number)
             now = set(read_log(path).adds)
-            assert result.optimized == (live != now)
-            assert len(live - now) == (result.files_removed if result.optimized else 0)
+            assert result.committed == (live != now)
+            assert len(live - now) == (result.files_removed if result.committed else 0)
             assert len(now - live) == result.files
             check_invariants(path)
             check_same(path, case, case.rows, sample)

@@ -58,7 +58,7 @@ def test_files_without_index_are_indexed_with_the_newest_revision(tmp_path: Path
     assert (result.rows, result.new_revision, result.revision_id) == (2000, False, 1)
     check(tmp_path / "t", everything)
     assert_same_rows(table.scan(sample=0.2).collect(), before)
-    assert not table.optimize().optimized
+    assert not table.optimize().committed
 
 
 def test_rows_that_do_not_fit_bring_a_new_revision_in_the_same_commit(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_fraction_takes_the_oldest_files_first(tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path / "t")
     files = load_snapshot(tmp_path / "t").files.filter(pl.col("revision").is_null())
     oldest = files.sort("modification_time")["path"][0]
-    assert not table.optimize(revision=0, fraction=0.0).optimized
+    assert not table.optimize(revision=0, fraction=0.0).committed
     result = table.optimize(revision=0, fraction=0.4)
     assert result.plan["path"].to_list() == [oldest]
     assert table.optimize(revision=0).files_removed == 1
@@ -98,7 +98,7 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     files = sorted((tmp_path / "t").rglob("*"))
     table = qbeast.open_table(tmp_path / "t")
     result = table.optimize(dry_run=True)
-    assert (result.optimized, result.dry_run, result.commits, table.version) == (False, True, 0, 2)
+    assert (result.committed, result.dry_run, result.commits, table.version) == (False, True, 0, 2)
     assert sorted((tmp_path / "t").rglob("*")) == files
     assert "would rewrite\n  staged: 2 files, 2,000 rows" in repr(result)
 
@@ -132,7 +132,7 @@ def test_a_converted_table_gets_its_first_revision(name: str, tmp_path: Path) ->
     assert table.cube_size == 300
     assert None not in table.files()["revision_id"].to_list()
     assert '"cubeId"' in load_snapshot(path).files["blocks"][0]
-    assert not table.optimize().optimized
+    assert not table.optimize().committed
 
 
 def test_progress_history_and_report_tell_what_happened(tmp_path: Path) -> None:
@@ -192,4 +192,4 @@ def test_a_column_that_another_writer_widened_is_indexed_anew(tmp_path: Path) ->
     result = table.optimize()
     assert (result.new_revision, result.revision_id, table.cube_size) == (True, 2, 50)
     check(tmp_path / "t", rows(0, 400).vstack(wide))
-    assert not table.optimize().optimized
+    assert not table.optimize().committed

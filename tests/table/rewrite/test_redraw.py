@@ -97,7 +97,7 @@ def test_a_table_without_rows_keeps_no_value(tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path)
     table.delete(where=True)
     result = table.optimize(redraw=True)
-    assert (result.optimized, result.rows) == (True, 0)
+    assert (result.committed, result.rows) == (True, 0)
     assert "nothing was changed" not in repr(result)
     texts, numbers = drawn(table)
     assert (texts - {"", "\0"}, numbers - {0.0, 1.0}) == (set(), set())

@@ -62,7 +62,7 @@ def test_messages_are_sorted_by_what_the_user_can_do(told: str, expected: type[E
         ),
         (
             "Kernel error -> Operation not supported: an error occurred while loading credentials, no IMDS token",
-            "no credentials that can be used",
+            "no usable credentials",
         ),
         ("Generic S3 error ... 403 Forbidden: InvalidAccessKeyId", "refuses these credentials"),
     ],

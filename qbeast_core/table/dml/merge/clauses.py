@@ -8,8 +8,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, refuse
-from qbeast_core.hints import Message, did_you_mean, named
+from qbeast_core.errors import InvalidInputError, invalid_argument, unknown_columns
 from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of
 
 # What becomes of rows that match one of the source.
@@ -95,12 +94,12 @@ class Clauses:
     def _check_names(self, schema: pl.Schema) -> None:
         keys = self.keys
         if not keys or len(set(keys)) < len(keys):
-            refuse("on", "must name one column or several, each once", "nothing was changed", given=self.on)
+            invalid_argument(
+                "on", "must name one column or several, each once", "nothing was changed", value=self.on
+            )
         unknown = [name for name in keys if name not in schema]
         if unknown:
-            what = f" names column(s) {unknown} that the table does not have: {list(schema)}; nothing was changed."
-            guess = did_you_mean(map(str, unknown), schema)
-            raise InvalidInputError(Message(named("on", unknown, schema), f"{what}{guess}"), argument="on")
+            unknown_columns("on", unknown, schema, "nothing was changed")
         nested = [name for name in keys if schema[name].is_nested()]
         if nested:
             _refuse("on", f"rows cannot be matched by the nested column(s) {nested}")
@@ -171,8 +170,11 @@ def _clause(action: str, condition: Predicate | None) -> dict[str, str]:
 def _check_choice(argument: str, value: object, choices: object) -> None:
     known = cast("tuple[str, ...]", get_args(choices))
     if value not in known:
-        refuse(argument, f"must be one of {list(known)}", "nothing was changed", given=value, known=known)
+        invalid_argument(
+            argument, f"must be one of {list(known)}", "nothing was changed", value=value, known=known
+        )
 
 
 def _refuse(argument: str, what: str) -> None:
-    raise InvalidInputError(Message(named(argument), f": {what}; nothing was changed"), argument=argument)
+    msg = f"`{argument}`: {what}; nothing was changed"
+    raise InvalidInputError(msg, argument=argument)

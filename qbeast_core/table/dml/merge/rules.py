@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from qbeast_core.errors import SchemaMismatchError
-from qbeast_core.hints import Message, argument
 from qbeast_core.io.store import open_store
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
@@ -95,15 +94,10 @@ def _fitted(
     try:
         fitted = fit_frame(given, schema_json, wanted, merge=merge)
     except SchemaMismatchError as error:
-        brings = (
-            ()
-            if merge
-            else ("; or give ", argument(schema_mode="merge"), " for columns that are new or missing")
-        )
-        msg = Message(
-            f"the source does not fit the table: {'; '.join(error.problems)}. Nothing was changed. Where it has other "
-            "columns, say with ",
-            *(argument(update=None), " and ", argument(insert=None), " what is set to what", *brings, "."),
+        or_merge = "" if merge else '; or give schema_mode="merge" for columns that are new or missing'
+        msg = (
+            f"the source does not fit the table: {'; '.join(error.problems)}. Nothing was changed. If it has other "
+            f"columns, set columns with `update` and `insert`{or_merge}."
         )
         raise SchemaMismatchError(msg, problems=error.problems) from error
     return rows.with_columns(fitted.get_columns())

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from qbeast_core.errors import StorageError
-from qbeast_core.hints import Message, argument
 from qbeast_core.io.temporary_folder import TemporaryFolder
 
 _PREFIX: Final = "qbeast-spill-"
@@ -29,9 +28,11 @@ class SpillFolder:
         with self.writing():  # a folder of another user's may hide what is in it
             is_there = self.parent.is_dir()
         if not is_there:
-            told = f"there is no folder {str(self.parent)!r} to spill rows to; nothing was written. Make it, or name "
-            msg = Message(told, "another one with ", argument(spill_dir=None), ".")
-            raise StorageError(msg, path=str(self.parent))
+            msg = (
+                f"there is no folder {str(self.parent)!r} to spill rows to; nothing was written. Make it, or name "
+                "another one with `spill_dir`."
+            )
+            raise StorageError(msg, path=str(self.parent), argument="spill_dir")
         with self.writing():
             self._folder = TemporaryFolder(self.parent, _PREFIX)
         self.path = self._folder.path
@@ -54,10 +55,9 @@ class SpillFolder:
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
             what = "has no room left" if full else f"cannot be used: {error.strerror or error}"
-            msg = Message(
+            msg = (
                 f"the folder for rows that do not fit in memory, {str(self.parent)!r}, {what}. Nothing was committed, "
-                "and what was written there is removed. Name another one with ",
-                *(argument(spill_dir=None), " (with room for the rows twice), or give more memory with "),
-                *(argument(memory_bytes=None), "."),
+                "and what was written there is removed. Name another one with `spill_dir` (with room for the rows "
+                "twice), or give more memory with `memory_bytes`."
             )
-            raise StorageError(msg, path=str(self.parent)) from error
+            raise StorageError(msg, path=str(self.parent), argument="spill_dir") from error

@@ -33,7 +33,7 @@ def test_a_source_is_whatever_a_write_takes(tmp_path: Path, kind: str) -> None:
     result = qbeast.open_table(tmp_path / "t").merge(given[kind], ROW)
     assert (result.rows_updated, result.rows_inserted, result.rows_deleted) == (1, 1, 0)
     assert_same_rows(qbeast.read_table(tmp_path / "t"), pl.concat([rows.filter(pl.col(ROW) != 5), source]))
-    assert not qbeast.open_table(tmp_path / "t").merge(source.clear(), ROW).changed
+    assert not qbeast.open_table(tmp_path / "t").merge(source.clear(), ROW).committed
 
 
 def test_files_that_cannot_hold_matches_are_not_read(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_several_matches_that_would_change_a_row_are_refused(tmp_path: Path) -> 
     new = pl.concat([spread(2, 5000)] * 2)
     assert table.merge(new, ROW, matched_if=f"source.{ROW} > 99").rows_inserted == 4
     assert table.merge(twice, ROW, when_matched="delete", when_not_matched="ignore").rows_deleted == 3
-    assert not table.merge(new, ROW, when_matched="ignore").changed
+    assert not table.merge(new, ROW, when_matched="ignore").committed
 
 
 def test_null_keys_match_nothing_and_are_inserted(tmp_path: Path) -> None:

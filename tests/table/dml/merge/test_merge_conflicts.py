@@ -35,7 +35,7 @@ def test_two_merges_of_the_same_new_keys_insert_them_once(tmp_path: Path) -> Non
         return opened.merge(new, "row", when_matched="ignore")
 
     result = beside(path, lambda: qbeast.open_table(path).merge(new, "row"), merge)
-    assert not result.changed
+    assert not result.committed
     check(path, pl.concat([everything, new]))
 
 

@@ -1,10 +1,9 @@
-"""How a command is made, and the arguments and options that commands share."""
+"""Make commands of functions; the arguments and options that commands share."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
-from importlib import import_module
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
@@ -13,19 +12,37 @@ from qbeast_core.cli.answer import Answer, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Parameters of commands with another name than the argument in Python.
+_PARAMETERS: Final = {"columns": "select", "df": "sources", "path": "table", "version": "older"}
+
 
 def command(
-    job: str, text: str, *parameters: Callable[[Any], Any], short_help: str | None = None
-) -> click.Command:
-    """Return a command that opens a table, with the options of all of these."""
-    module, _, name = job.partition(".")
+    *parameters: Callable[[Any], Any], short_help: str | None = None
+) -> Callable[[Callable[..., Answer]], click.Command]:
+    """Make a command of a function; its docstring is the help text. It gets the options of all commands too."""
 
-    def run(**options: Any) -> Answer:
-        answer: Answer = getattr(import_module(f"qbeast_core.cli.jobs.{module}"), name)(**options)
-        return answer
+    def decorate(function: Callable[..., Answer]) -> click.Command:
+        made = click.command(function.__name__.replace("_", "-"), short_help=short_help)
+        return made(together(*parameters, _common)(function))
 
-    made = click.command(name.replace("_", "-"), help=text, short_help=short_help or text)
-    return made(together(*parameters, _common)(run))
+    return decorate
+
+
+def option_of(argument: str | None, command: click.Command | None) -> str | None:
+    """Return the option or argument of a command for an argument in Python; None if it has none.
+
+    >>> option_of("memory_bytes", click.Command("write", params=[click.Option(["--memory", "memory_bytes"])]))
+    '--memory'
+    """
+    if argument is None or command is None:
+        return None
+    by_name = {one.name or "": one for one in command.params}
+    found = by_name.get(argument) or by_name.get(_PARAMETERS.get(argument, ""))
+    if found is None:
+        return None
+    if isinstance(found, click.Option):
+        return max(found.opts, key=len)
+    return found.make_metavar(click.Context(command))
 
 
 def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -37,6 +54,17 @@ def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
         return function
 
     return decorate
+
+
+def choice_option(*names: str, choices: Sequence[str], text: str, optional: bool = False) -> Callable[[F], F]:
+    """Return an option with some values; the first one is the default unless it is `optional`."""
+    default: dict[str, Any] = {} if optional else {"default": choices[0], "show_default": True}
+    return click.option(*names, type=click.Choice(choices), help=text, **default)
+
+
+def pairs_option(*names: str, metavar: str = "KEY=VALUE", text: str) -> Callable[[F], F]:
+    """Return an option that is given as often as needed, for a dictionary."""
+    return click.option(*names, metavar=metavar, multiple=True, callback=as_mapping, help=text)
 
 
 def as_fraction(
@@ -82,7 +110,7 @@ def _as_bytes(_ctx: click.Context, parameter: click.Parameter, text: str | None)
     try:
         return None if text is None else bytes_of_text(text, argument="--memory")
     except InvalidInputError:
-        msg = f"{text!r} is no size: say 2GiB, 512MB or a number of bytes"
+        msg = f"{text!r} is not a size: write 2GiB, 512MB or a number of bytes"
         raise click.BadParameter(msg, param=parameter) from None
 
 
@@ -95,7 +123,7 @@ def as_names(
     try:
         lines = list(csv.reader(texts, skipinitialspace=True, strict=True))
     except csv.Error as error:
-        msg = f"{', '.join(texts)!r} is no list of names: {error}"
+        msg = f"{', '.join(texts)!r} is not a list of names: {error}"
         raise click.BadParameter(msg, param=parameter) from error
     return tuple(name.strip() for line in lines for name in line if name.strip())
 
@@ -119,12 +147,10 @@ json_option: Final = click.option(
 )
 
 _common: Final = together(
-    click.option(
-        *("--storage-option", "storage_options"),
-        metavar="KEY=VALUE",
-        multiple=True,
-        callback=as_mapping,
-        help="An option of the object store, as deltalake takes it; may be repeated.",
+    pairs_option(
+        "--storage-option",
+        "storage_options",
+        text="An option of the object store, as deltalake takes it; may be repeated.",
     ),
     json_option,
     click.option(
@@ -173,12 +199,8 @@ select_option: Final = click.option(
     help="Columns, with commas between; all by default.",
 )
 
-commit_metadata_option: Final = click.option(
-    "--commit-metadata",
-    metavar="KEY=VALUE",
-    multiple=True,
-    callback=as_mapping,
-    help="Kept in the history; may be repeated.",
+commit_metadata_option: Final = pairs_option(
+    "--commit-metadata", text="Kept in the history; may be repeated."
 )
 
 memory_option: Final = click.option(
@@ -196,7 +218,7 @@ spill_dir_option: Final = click.option(
 )
 
 dry_run_option: Final = click.option(
-    "--dry-run", is_flag=True, help="Change nothing, and say what would be done."
+    "--dry-run", is_flag=True, help="Change nothing, and print what would be done."
 )
 
 
@@ -214,4 +236,4 @@ def columns_option(help_text: str, *, required: bool = False) -> Callable[[F], F
 
 def dialect_option(help_text: str) -> Callable[[F], F]:
     """Return the option ``--dialect``."""
-    return click.option("--dialect", type=click.Choice(("documented", "qbeast-spark")), help=help_text)
+    return choice_option("--dialect", choices=("documented", "qbeast-spark"), text=help_text, optional=True)

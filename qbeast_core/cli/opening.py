@@ -1,4 +1,4 @@
-"""What every command does round its own work: open the table, show progress, print warnings."""
+"""Open the table of a command, show progress, print warnings."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-import qbeast
 from qbeast_core.cli.answer import Answer
-from qbeast_core.cli.wording import spoken
-from qbeast_core.progress import terminal_bar
-from qbeast_core.runtime import ProgressCallback
+
+if TYPE_CHECKING:
+    from qbeast_core.runtime import ProgressCallback
 
 
 def on_table(doing: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-    """Decorate what is done with an open table: it is given the table, what reports progress, and the other options."""
+    """Decorate a command that works on an open table: it gets the table, the progress callback and its options."""
 
     def decorate(job: Callable[..., Answer]) -> Callable[..., Answer]:
         @wraps(job)
@@ -32,6 +31,8 @@ def on_table(doing: str) -> Callable[[Callable[..., Answer]], Callable[..., Answ
             allow_absolute_paths: bool = False,
             **options: Any,
         ) -> Answer:
+            import qbeast
+
             with working(doing) as progress:
                 opened = qbeast.open_table(
                     table,
@@ -49,13 +50,14 @@ def on_table(doing: str) -> Callable[[Callable[..., Answer]], Callable[..., Answ
 
 @contextmanager
 def working(doing: str) -> Generator[ProgressCallback | None]:
-    """Show how far the work is, where the standard error is a terminal; print warnings, a line each, at the end."""
+    """Show progress if the standard error is a terminal; print warnings, a line each, at the end."""
+    from qbeast_core.errors import QbeastWarning
+    from qbeast_core.progress import terminal_bar
+
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", qbeast.QbeastWarning)
+        warnings.simplefilter("always", QbeastWarning)
         with terminal_bar(doing) if sys.stderr.isatty() else nullcontext() as progress:
             yield progress
     for warning in caught:
-        if issubclass(warning.category, qbeast.QbeastWarning):
-            context = click.get_current_context(silent=True)
-            text = spoken(warning.message, None if context is None else context.command)
-            click.echo(f"{click.style('warning:', fg='yellow')} {text}", err=True)
+        if issubclass(warning.category, QbeastWarning):
+            click.echo(f"{click.style('warning:', fg='yellow')} {warning.message}", err=True)

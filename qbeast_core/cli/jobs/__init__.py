@@ -1,1 +1,0 @@
-"""What the commands do; these modules load the library."""

@@ -1,0 +1,84 @@
+"""What messages of errors suggest: similar names, and calls that read other tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+# The kind of file and the function of Polars that reads it, by file name ending.
+SCANS: Final = {
+    ".parquet": ("Parquet", "scan_parquet"),
+    ".csv": ("CSV", "scan_csv"),
+    ".ndjson": ("JSON", "scan_ndjson"),
+    ".jsonl": ("JSON", "scan_ndjson"),
+    ".arrow": ("Arrow", "scan_ipc"),
+    ".ipc": ("Arrow", "scan_ipc"),
+    ".feather": ("Arrow", "scan_ipc"),
+}
+
+
+def did_you_mean(names: Iterable[str], known: Iterable[str]) -> str:
+    """Return a sentence, with a blank before it, that suggests similar names; empty if there are none.
+
+    >>> did_you_mean(["prices", "x"], ["id", "price"]), did_you_mean(["x"], ["price"])
+    (" Did you mean 'price'?", '')
+    """
+    listed = list(known)
+    matches = dict.fromkeys(match for name in names for match in similar(name, listed)[:1])
+    return f" Did you mean {' and '.join(map(repr, matches))}?" if matches else ""
+
+
+def nearest(value: object, known: Iterable[object]) -> tuple[object, ...]:
+    """Return the known values, those similar to a text first.
+
+    >>> nearest("prices", ["id", "price"])
+    ('price', 'id')
+    """
+    listed = list(known)
+    first = similar(value, listed) if isinstance(value, str) else []
+    return tuple(dict.fromkeys([*first, *listed]))
+
+
+def similar(text: str, known: Iterable[object]) -> list[str]:
+    """Return known texts that are similar to a text in any case, the most similar first."""
+    by_folded: dict[str, str] = {}
+    for name in known:
+        if isinstance(name, str):
+            by_folded.setdefault(name.casefold(), name)
+    return [by_folded[match] for match in get_close_matches(text.casefold(), by_folded)]
+
+
+def convert_call(path: str) -> str:
+    """Return the call that converts a table.
+
+    >>> convert_call("t")
+    "qbeast.convert_table('t', columns=[...])"
+    """
+    return f"qbeast.convert_table({path!r}, columns=[...])"
+
+
+def write_call(path: str) -> str:
+    """Return the call that makes a new table."""
+    return f"qbeast.write_table(rows, {path!r}, columns=[...])"
+
+
+def copy_call(scan: str, *, columns: Sequence[str] = ()) -> str:
+    """Return the call that copies rows, read by an expression, into a new table.
+
+    >>> copy_call("pl.scan_csv('old')", columns=["day"])
+    "qbeast.write_table(pl.scan_csv('old'), new, columns=['day', ...])"
+    """
+    return f"qbeast.write_table({scan}, new, columns=[{', '.join([*map(repr, columns), '...'])}])"
+
+
+def delta_copy_call(path: str, *, columns: Sequence[str] = (), without: str | None = None) -> str:
+    """Return the call that copies a Delta table: deltalake reads more of them right than Polars does.
+
+    >>> "SELECT * EXCLUDE" in delta_copy_call("old", without="v")
+    True
+    """
+    quoted = None if without is None else without.replace('"', '""')
+    query = "SELECT * FROM old" if quoted is None else f'SELECT * EXCLUDE ("{quoted}") FROM old'  # noqa: S608 - it is shown
+    scan = f'QueryBuilder().register("old", DeltaTable({path!r})).execute({query!r})'
+    return f"from deltalake import DeltaTable, QueryBuilder; {copy_call(scan, columns=columns)}"
