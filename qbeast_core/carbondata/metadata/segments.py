@@ -93,9 +93,9 @@ class Stores:
         moved_to = self.external.get(path, self.external.get(path.rstrip("/")))
         if moved_to is None and not self.allow_absolute_paths:
             message = (
-                f"{self.table.uri!r} has rows in {folder!r}, outside of its folder. They were not read. If you trust "
+                f"{self.table.uri!r} has rows in {path!r}, outside of its folder. They were not read. If you trust "
                 "the writer of the table, open it with allow_absolute_paths=True, or name the present folder with "
-                f"external_paths={ {folder: '/its/folder'}!r}."
+                f"external_paths={ {path: '/its/folder'}!r}."
             )
             raise UnsupportedTableError(
                 message, path=self.table.uri, feature="external segment", argument="allow_absolute_paths"
