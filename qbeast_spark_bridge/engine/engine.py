@@ -26,7 +26,7 @@ from qbeast_core.table.read.split_scan import TASK_BYTES, file_parts, scan_tasks
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_core.tree.summary_bytes import load_summary
 from qbeast_spark_bridge.engine.sample import summarise_rows
-from qbeast_spark_bridge.engine.workers import own_errors
+from qbeast_spark_bridge.engine.workers import own_errors, unpickled
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
 from qbeast_spark_bridge.settings import with_uncounted_batches
 from qbeast_spark_bridge.worker.call import WorkerCall
@@ -40,13 +40,12 @@ from qbeast_spark_bridge.worker.rewrite import (
     summarise_files,
 )
 from qbeast_spark_bridge.worker.shuffle import PACKS, pack_partition, task_keys
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, decimals_as_longs, short_decimals
+from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, ITEMS, decimals_as_longs, short_decimals
 from qbeast_spark_bridge.worker.write_files import FILES, write_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_ITEMS: Final = "key int, number int, item binary"
 _MOST_TASKS: Final = 1 << 12
 
 
@@ -86,9 +85,11 @@ class SparkEngine:
         if not items:
             return []
         with own_errors(self.spark):
-            answers = spread(self.spark, items).mapInArrow(WorkerCall.of(answer_items, call), ANSWERS)
-            found = {row["number"]: pickle.loads(bytes(row["answer"])) for row in answers.collect()}  # noqa: S301 -- bytes of our own tasks
-        return [found[number] for number in range(len(items))]
+            answers = unpickled(
+                spread(self.spark, items).mapInArrow(WorkerCall.of(answer_items, call), ANSWERS)
+            )
+        by_number: dict[int, AnswerT] = dict(answers)
+        return [by_number[number] for number in range(len(items))]
 
     def has_room(self, size_bytes: int) -> bool:
         """Workers hold a file at a time, as when they write it; see `Engine`."""
@@ -170,14 +171,13 @@ def spread(spark: SparkSession, items: Sequence[object]) -> DataFrame:
         (keys[number % len(keys)], number, bytearray(pickle.dumps(item, protocol=5)))
         for number, item in enumerate(items)
     ]
-    return spark.createDataFrame(rows, _ITEMS).repartition(len(keys), "key")
+    return spark.createDataFrame(rows, ITEMS).repartition(len(keys), "key")
 
 
 def _written(packs: DataFrame, task: PlaceTask) -> list[PlacedFile]:
     """Shuffle the packs to a task for each file, which writes it."""
     sent = packs.repartition(task.file_count, "key")
-    files = sent.mapInArrow(WorkerCall.of(write_partition, task), FILES).collect()
-    return [pickle.loads(bytes(row["file"])) for row in files]  # noqa: S301 -- bytes of our own tasks
+    return unpickled(sent.mapInArrow(WorkerCall.of(write_partition, task), FILES))
 
 
 def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedRows | StoredRows]:

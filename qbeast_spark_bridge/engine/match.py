@@ -24,15 +24,16 @@ from qbeast_core.table.engine.tasks.stored_rows import StoredRows, stored_by
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
 from qbeast_spark_bridge.engine.engine import spread
-from qbeast_spark_bridge.engine.workers import own_errors
+from qbeast_spark_bridge.engine.workers import own_errors, unpickled
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered, quoted, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
-from qbeast_spark_bridge.worker.key_digest import DIGESTS, digest_keys
 from qbeast_spark_bridge.worker.match import (
+    DIGESTS,
     PIECES,
     BucketAnswer,
     FileAnswer,
     MatchTask,
+    digest_keys,
     join_buckets,
     judge_files,
     pack_keys,
@@ -91,8 +92,7 @@ class SparkMergeSource:
         some = self.df.select([quoted(name) for name in keys])
         decimals = short_decimals(some.schema)
         call = WorkerCall.of(digest_keys, (rules, keys, decimals))
-        found = decimals_as_longs(numbered(some), decimals).mapInArrow(call, DIGESTS).collect()
-        digests = [pickle.loads(bytes(row["digest"])) for row in found]  # noqa: S301 -- bytes of our own tasks
+        digests = unpickled(decimals_as_longs(numbered(some), decimals).mapInArrow(call, DIGESTS))
         nothing = tuple(KeyColumn.of(pl.Series(name, [], rules.schema[name])) for name in keys)
         return merge_digests([KeyDigest(0, 0, nothing), *digests])
 
@@ -133,8 +133,7 @@ class SparkMergeSource:
         if items:
             found = spark.createDataFrame(items, PIECES).union(found)
         by_file = found.repartition(count, "key").sortWithinPartitions("file", "kind")
-        rows = by_file.mapInArrow(WorkerCall.of(judge_files, task), PIECES).select("data").collect()
-        answers = [pickle.loads(bytes(row["data"])) for row in rows]  # noqa: S301 -- bytes of our own tasks
+        answers = unpickled(by_file.mapInArrow(WorkerCall.of(judge_files, task), PIECES).select("data"))
         buckets = [answer for answer in answers if isinstance(answer, BucketAnswer)]
         return buckets, [answer for answer in answers if isinstance(answer, FileAnswer)]
 

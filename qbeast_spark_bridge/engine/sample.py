@@ -31,7 +31,6 @@ from qbeast_spark_bridge.worker.transport import batch_of, gathered, in_utc
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_SENT_SCHEMA: Final = pa.schema([("rows", pa.binary())])
 _SENT: Final = "rows binary"
 _CHOICES: Final = 1 << KEY_BITS
 _PARTITION_SHIFT: Final = 33  # of monotonically_increasing_id
@@ -60,7 +59,7 @@ def send_sample(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
             stream.write_table(rows)
-        yield batch_of(_SENT_SCHEMA, [sink.getvalue().to_pybytes()])
+        yield batch_of(_SENT, [sink.getvalue().to_pybytes()])
 
 
 def _collected(sample: DataFrame) -> list[pa.Table]:

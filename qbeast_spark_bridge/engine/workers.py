@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import sys
 from collections.abc import Generator
@@ -21,7 +22,7 @@ from qbeast_core.errors import InvalidInputError, QbeastError, SessionLostError
 from qbeast_spark_bridge.worker.call import NOTE
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _PYTHON: Final = "spark.sql.execution.pyspark.python"
 
@@ -92,6 +93,11 @@ def own_errors(spark: SparkSession) -> Generator[None]:
             "that its workers wrote are in no version, and Table.vacuum removes them. Start a session and repeat."
         )
         raise SessionLostError(msg) from error
+
+
+def unpickled(rows: DataFrame) -> list[Any]:
+    """Return the objects that tasks of ours pickled into the last column."""
+    return [pickle.loads(bytes(row[-1])) for row in rows.collect()]  # noqa: S301 -- bytes of our own tasks
 
 
 def _is_local(spark: SparkSession) -> bool:

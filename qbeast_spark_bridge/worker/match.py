@@ -21,19 +21,23 @@ import pyarrow as pa
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.dml.merge.key_digest import key_hashes
+from qbeast_core.table.dml.merge.key_digest import digest_of, key_hashes, merge_digests
 from qbeast_core.table.dml.merge.match_rows import MatchRows, join_keys
 from qbeast_core.table.dml.merge.rules import MergeRules
 from qbeast_core.table.engine.tasks.stored_rows import StoredPart, store_parts, store_rows
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, gathered, longs_as_decimals
+from qbeast_spark_bridge.worker.transport import (
+    BUFFER_BYTES,
+    batch_of,
+    gathered,
+    longs_as_decimals,
+    received,
+)
 
-# Columns of what these functions yield.
+# The column that `digest_keys` yields, and those of the other functions.
+DIGESTS: Final = "digest binary"
 PIECES: Final = "key int, file int, kind int, data binary"
 
-_PIECES_SCHEMA: Final = pa.schema(
-    [("key", pa.int32()), ("file", pa.int32()), ("kind", pa.int32()), ("data", pa.binary())]
-)
 _KEYS, _SOURCE = 0, 1  # what comes to a bucket, in this order
 _ITEM, _MATCHES, _ANSWER = 0, 1, 2  # what comes to a file
 _NO_FILE: Final = -1
@@ -82,6 +86,17 @@ class FileAnswer:
     stored: str
 
 
+def digest_keys(
+    argument: tuple[MergeRules, Sequence[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the digest of the keys of a partition of the source; nothing for no rows."""
+    rules, names, decimals = argument
+    frames = (pl.DataFrame(longs_as_decimals(table, decimals)) for table in gathered(batches, names))
+    digests = [digest_of(rules, frame) for frame in frames]
+    if digests:
+        yield batch_of(DIGESTS, [pickle.dumps(merge_digests(digests))])
+
+
 def pack_source(
     argument: tuple[MatchTask, Sequence[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
@@ -94,13 +109,11 @@ def pack_source(
 
 def pack_keys(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the keys of files by bucket, each once for a file."""
-    for batch in batches:
-        for item in batch.column("item"):
-            number, parts = pickle.loads(item.as_py())  # noqa: S301 -- bytes of our own driver
-            frames = [frame.unique() for frame in read_parts(parts, task.keys, task.files)]
-            if frames:  # else no row can match
-                keys = pl.concat(frames).unique().with_columns(pl.lit(number, dtype=pl.Int32).alias(_FILE))
-                yield from _by_bucket(task, keys, _KEYS)
+    for _, (file, parts) in received(batches):
+        frames = [frame.unique() for frame in read_parts(parts, task.keys, task.files)]
+        if frames:  # else no row can match
+            keys = pl.concat(frames).unique().with_columns(pl.lit(file, dtype=pl.Int32).alias(_FILE))
+            yield from _by_bucket(task, keys, _KEYS)
 
 
 def join_buckets(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -217,7 +230,7 @@ def _by_bucket(task: MatchTask, rows: pl.DataFrame, kind: int) -> Iterator[pa.Re
 
 
 def _pieces(key: int, file: int, kind: int, data: Sequence[bytes]) -> pa.RecordBatch:
-    return batch_of(_PIECES_SCHEMA, [key] * len(data), [file] * len(data), [kind] * len(data), data)
+    return batch_of(PIECES, [key] * len(data), [file] * len(data), [kind] * len(data), data)
 
 
 def _packed(rows: pl.DataFrame) -> list[bytes]:

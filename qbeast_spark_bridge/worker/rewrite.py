@@ -5,7 +5,6 @@ Workers import this alone: what plans a rewrite takes as long to import again.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -20,12 +19,11 @@ from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
 from qbeast_core.tree.summary_bytes import dump_summary, load_summary
 from qbeast_spark_bridge.worker.shuffle import packed
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of
+from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, received
 
 # Columns of what `summarise_files` yields.
 SUMMARIES: Final = "part int, summary binary"
 
-_SUMMARIES_SCHEMA: Final = pa.schema([("part", pa.int32()), ("summary", pa.binary())])
 _TASK_BITS: Final = 40  # of a row's number, below those of its task
 _LEAST_SAMPLE: Final = 1 << 14
 _MERGED_AT_ONCE: Final = 8
@@ -64,7 +62,7 @@ def summarise_files(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the summary of a task's rows, in a worker; nothing for no rows."""
     job, share = argument
-    for number, task in _received(batches):
+    for number, task in received(batches):
         first = number << _TASK_BITS
         total: IndexSummary | None = None
         for rows in _buffered(task.read()):
@@ -75,7 +73,7 @@ def summarise_files(
             # A little more than the share: the merged sample is as thin as the thinnest.
             most = min(max(int(1.05 * share * total.rows), _LEAST_SAMPLE), DOMAIN_LIMITS.rows)
             cut = merge_summaries([total], limits=SampleLimits(most, DOMAIN_LIMITS.size_bytes))
-            yield batch_of(_SUMMARIES_SCHEMA, [number], [dump_summary(cut)])
+            yield batch_of(SUMMARIES, [number], [dump_summary(cut)])
 
 
 def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -88,7 +86,7 @@ def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
                 held = [merge_summaries(held, limits=DOMAIN_LIMITS)]
     if held:
         merged = dump_summary(merge_summaries(held, limits=DOMAIN_LIMITS))
-        yield batch_of(_SUMMARIES_SCHEMA, [0], [merged])
+        yield batch_of(SUMMARIES, [0], [merged])
 
 
 def pack_files(
@@ -96,14 +94,8 @@ def pack_files(
 ) -> Iterator[pa.RecordBatch]:
     """Yield a task's rows as packs, in a worker that holds about 64 MB of rows at a time."""
     job, keys = argument
-    for _, task in _received(batches):
+    for _, task in received(batches):
         yield from packed(job, keys, _buffered(task.read()))
-
-
-def _received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, ChangedRows | AddedRows]]:
-    for batch in batches:
-        for number, task in zip(batch.column("number"), batch.column("item"), strict=True):
-            yield number.as_py(), pickle.loads(task.as_py())  # noqa: S301 -- bytes of our own driver
 
 
 def _buffered(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

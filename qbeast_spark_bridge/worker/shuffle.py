@@ -24,7 +24,6 @@ from qbeast_spark_bridge.worker.transport import (
 # Columns of what `packed` yields.
 PACKS: Final = "key int, file int, rows binary"
 
-_PACKS_SCHEMA: Final = pa.schema([("key", pa.int32()), ("file", pa.int32()), ("rows", pa.binary())])
 _LEAST_GATHERED: Final = 16 << 20
 _LEAST_PACK: Final = 1 << 20
 _TRIES: Final = 1 << 12
@@ -62,4 +61,4 @@ def packed(job: PlaceTask, keys: I32Array, frames: Iterable[pl.DataFrame]) -> It
     """Yield rows as packs."""
     for frame in frames:
         for numbers, packs in pack_rows(frame, job.place(frame), job.file_starts):
-            yield batch_of(_PACKS_SCHEMA, keys[numbers], numbers, packs)
+            yield batch_of(PACKS, keys[numbers], numbers, packs)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,9 +33,14 @@ _LONG_DIGITS: Final = 18
 
 _SIGN_SHIFT: Final = 63
 
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_ARROW_TYPES: Final = {"int": pa.int32(), "binary": pa.binary()}
+
+# Columns of the items that the driver sends to workers.
+ITEMS: Final = "key int, number int, item binary"
 
 
 def gathered(
@@ -56,19 +63,22 @@ def gathered(
         yield _table(held, names)
 
 
-def batch_of(
-    schema: pa.Schema, *columns: Sequence[int] | I32Array | Sequence[bytes] | pa.Array
-) -> pa.RecordBatch:
-    """Return a batch of values that are at hand.
+def received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
+    """Yield the items that the driver sent, with their numbers; see `qbeast_spark_bridge.engine.engine.spread`."""
+    for batch in batches:
+        for number, item in zip(batch.column("number"), batch.column("item"), strict=True):
+            yield number.as_py(), pickle.loads(item.as_py())  # noqa: S301 -- bytes of our own driver
 
-    It is made of buffers: to see whether a list is one of its own, pyarrow imports pandas, which takes a worker longer
-    than a small task.
 
-    >>> schema = pa.schema([("number", pa.int32()), ("item", pa.binary())])
-    >>> batch_of(schema, [1, 2], [b"one", b""]).to_pylist()
+def batch_of(columns: str, *values: Sequence[int] | I32Array | Sequence[bytes] | pa.Array) -> pa.RecordBatch:
+    """Return a batch of columns that are named as Spark's DDL does.
+
+    >>> batch_of("number int, item binary", [1, 2], [b"one", b""]).to_pylist()
     [{'number': 1, 'item': b'one'}, {'number': 2, 'item': b''}]
     """
-    arrays = [_array(field.type, values) for field, values in zip(schema, columns, strict=True)]
+    schema = _schema(columns)
+    # From buffers: `pa.array` imports pandas to recognise its objects, which takes longer than a small task.
+    arrays = [_array(field.type, column) for field, column in zip(schema, values, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -76,6 +86,12 @@ def in_utc(table: pa.Table) -> pa.Table:
     """Return the rows with timestamps that have a zone labelled UTC, which is what they count."""
     fields = [_field_in_utc(field) for field in table.schema]
     return table if fields == list(table.schema) else table.cast(pa.schema(fields))
+
+
+@cache
+def _schema(columns: str) -> pa.Schema:
+    pairs = (column.split() for column in columns.split(", "))
+    return pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in pairs])
 
 
 def _array(dtype: pa.DataType, values: Any) -> pa.Array:
@@ -155,11 +171,6 @@ def _packs(
     offsets = pa.py_buffer(np.array(ends, np.int32))
     array = pa.BinaryArray.from_buffers(pa.binary(), len(numbers), [None, offsets, sink.getvalue()])
     return np.array(numbers, np.int32), array
-
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 
 def short_decimals(schema: StructType) -> dict[int, tuple[int, int]]:

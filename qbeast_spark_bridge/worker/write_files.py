@@ -17,7 +17,6 @@ from qbeast_spark_bridge.worker.transport import batch_of, unpack_rows
 # Columns of what `write_partition` yields.
 FILES: Final = "file binary"
 
-_FILES_SCHEMA: Final = pa.schema([("file", pa.binary())])
 _HELD_BYTES: Final = 256 << 20
 
 
@@ -45,4 +44,4 @@ def _written(
     while held:
         _, parts = held.popitem()
         files = write_file(job, [rows for rows, _ in parts], [keys for _, keys in parts])
-        yield batch_of(_FILES_SCHEMA, [pickle.dumps(file) for file in files])
+        yield batch_of(FILES, [pickle.dumps(file) for file in files])
