@@ -14,11 +14,11 @@ from typing import Any, Final, NoReturn, cast
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.estimate.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
-from qbeast_core.estimate.batch import Lookup
-from qbeast_core.estimate.rules import Target
 from qbeast_core.hints import Hint, Message, argument, did_you_mean
 from qbeast_core.query.fractions import Sample, Share, sample_to_weights, share_of
+from qbeast_core.sampling.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
+from qbeast_core.sampling.batch import Lookup
+from qbeast_core.sampling.rules import Target
 from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import EngineChoice
@@ -30,7 +30,7 @@ _QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class EstimateRequest:
     """The arguments of `Table.estimate`, as they were given; see there."""
 
     aggregates: Expressions
@@ -118,7 +118,7 @@ class Question:
         return replace(self, conditions=left, columns=own or self.columns[:1])
 
 
-def question_of(asked: Asked, schema: pl.Schema) -> Question:
+def question_of(asked: EstimateRequest, schema: pl.Schema) -> Question:
     """Understand a request, or refuse it."""
     lookup = _lookup(asked.join, schema)
     joined = _joined(schema, lookup)
@@ -210,7 +210,7 @@ def _groups(given: object, schema: pl.Schema) -> dict[str, pl.Expr]:
     return found
 
 
-def _of_query(asked: Asked, schema: pl.Schema) -> Asked:
+def _of_query(asked: EstimateRequest, schema: pl.Schema) -> EstimateRequest:
     """Return a request with the parts of its query in their places, if it is one."""
     text = asked.aggregates
     if not isinstance(text, str) or not _QUERY.match(text):
@@ -291,7 +291,7 @@ def _joined(schema: pl.Schema, lookup: Lookup | None) -> pl.Schema:
     return schema if lookup is None else pl.Schema({**schema, **lookup.frame.schema})
 
 
-def _targets(asked: Asked, names: Sequence[str]) -> dict[str, Target]:
+def _targets(asked: EstimateRequest, names: Sequence[str]) -> dict[str, Target]:
     given = cast("object", asked.absolute)  # callers without a type checker pass anything
     if given is not None and not isinstance(given, Mapping):
         _refuse("absolute", "must be a mapping of names of answers to errors in their own units")
@@ -320,7 +320,7 @@ def _targets(asked: Asked, names: Sequence[str]) -> dict[str, Target]:
     }
 
 
-def _limits(asked: Asked) -> Limits:
+def _limits(asked: EstimateRequest) -> Limits:
     if asked.sample is not None:
         weights = sample_to_weights(asked.sample)
         if weights.is_empty:

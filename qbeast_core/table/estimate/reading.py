@@ -11,8 +11,6 @@ from typing import NoReturn
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.estimate.batch import RowSums
-from qbeast_core.estimate.sums import WEIGHT, Parts, Sums
 from qbeast_core.hints import Message, argument
 from qbeast_core.query.counting import RowCount, count_rows
 from qbeast_core.query.drawn import apart, draw
@@ -21,6 +19,8 @@ from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.rest import parse_rest
 from qbeast_core.query.select import match
 from qbeast_core.query.weights import ALL_WEIGHTS
+from qbeast_core.sampling.batch import RowSums
+from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
@@ -35,10 +35,10 @@ from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 
 # Where a filter opens this share of the rows or more, rows that it leaves out are read too: how many there
 # are is known, which says more than the index saves.
-_LEAST_OPENED = 0.5
+_MIN_OPENED = 0.5
 
 # Of the rows that a filter opens, at most as many are looked at to count those that it keeps.
-_MOST_COUNTED = 0.5
+_MAX_COUNTED = 0.5
 
 # Tasks that are read here as well, at most, until a row is found that counts.
 _TASKS_LOOKED_AT = 8
@@ -149,9 +149,9 @@ class Reading:
         if self.rows_indexed is None:
             return False
         opened = self.rows_opened if self.question.pushed(self.reader.snapshot.schema) is not None else None
-        return opened is None or opened >= _LEAST_OPENED * self.rows_indexed
+        return opened is None or opened >= _MIN_OPENED * self.rows_indexed
 
-    def count(self, most_bytes: float) -> bool:
+    def count(self, max_bytes: float) -> bool:
         """Count exactly the rows of files with an index that the conditions keep; tell whether it is known.
 
         What cubes and files lie wholly inside or outside of the conditions is known from the log; the columns that
@@ -161,7 +161,7 @@ class Reading:
             found, window = self.row_count
             if window is None:
                 self.counted = found.known
-            elif window.plan.bytes_opened <= most_bytes:
+            elif window.plan.bytes_opened <= max_bytes:
                 self.counted = self._counted_rows(found, window)
         return self.counted is not None
 
@@ -188,7 +188,7 @@ class Reading:
         """How many rows the conditions keep, as far as the log tells, and what is read for the rest."""
         found, asked = self._kept_rows, self.question
         condition = asked.pushed(self.reader.snapshot.schema)
-        if found is None or condition is None or found.rows_read > _MOST_COUNTED * self.rows_opened:
+        if found is None or condition is None or found.rows_read > _MAX_COUNTED * self.rows_opened:
             return None
         plan = ScanPlan(found.undecided, ALL_WEIGHTS, None)
         columns = tuple(dict.fromkeys(condition.meta.root_names()))
@@ -234,9 +234,9 @@ class Reading:
         """What is asked of rows that the conditions on the table's own columns have kept."""
         return self.question.left(self.reader.snapshot.schema)
 
-    def read_apart(self, *, most_bytes: int) -> list[Sums]:
+    def read_apart(self, *, max_bytes: int) -> list[Sums]:
         """Read the rows that samples leave out, once, see `HeavyRows`; none without rows."""
-        found = self.read(self.apart, most_bytes=most_bytes)
+        found = self.read(self.apart, max_bytes=max_bytes)
         self._kept_apart = sum(int(one.totals()[:, 0].sum()) for one in found)
         return found
 
@@ -274,14 +274,14 @@ class Reading:
             self._windows[kind] = Window(read, kind.by_key, left) if opened.any() else None
         return self._windows[kind]
 
-    def read(self, window: Window | None, *, most_bytes: int | None = None) -> list[Sums]:
+    def read(self, window: Window | None, *, max_bytes: int | None = None) -> list[Sums]:
         """Read a window, and sum up its rows: in parts, of which several may hold a key; none without rows."""
         found = Parts(self.question.by)
         if window is not None:
             for sums in self._batches(window):
                 found.add(sums)
-                if most_bytes is not None and found.size_bytes > most_bytes:
-                    self._refuse_memory(found.size_bytes, most_bytes, by_key=window.by_key)
+                if max_bytes is not None and found.size_bytes > max_bytes:
+                    self._refuse_memory(found.size_bytes, max_bytes, by_key=window.by_key)
             self.bytes_opened += window.plan.bytes_opened
         return found.sums
 

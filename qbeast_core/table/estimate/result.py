@@ -11,13 +11,13 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.estimate.intervals import Interval
-from qbeast_core.estimate.rules import LEAST_KEYS, MOST_SHARE, is_reliable
-from qbeast_core.estimate.sample import Sample
-from qbeast_core.estimate.sums import GROUP
 from qbeast_core.html import html_of
 from qbeast_core.optional import require
 from qbeast_core.plain_text import in_lines
+from qbeast_core.sampling.intervals import Interval
+from qbeast_core.sampling.rules import MAX_SHARE, MIN_KEYS, is_reliable
+from qbeast_core.sampling.sample import KeySample
+from qbeast_core.sampling.sums import GROUP
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.table.estimate.question import Question
 
@@ -166,7 +166,7 @@ class Estimate:
         return html_of(f"Estimate of {self.uri}, version {self.version}", facts, self.frame)
 
 
-def estimate_of(asked: Question, sample: Sample, intervals: Sequence[Interval], facts: Facts) -> Estimate:
+def estimate_of(asked: Question, sample: KeySample, intervals: Sequence[Interval], facts: Facts) -> Estimate:
     """Put intervals into a frame."""
     names = tuple(one.name for one in asked.aggregates.answers)
     columns: list[pl.Series] = []
@@ -223,8 +223,8 @@ def _notes(names: Sequence[str], intervals: Sequence[Interval], reliable: BoolAr
         )
     elif few:
         notes.append(
-            f"{few} of {len(reliable)} group(s) are not reliable: fewer than {LEAST_KEYS} sampled keys, one of them "
-            f"with more than {MOST_SHARE:.0%} of the variance, or no bound at all"
+            f"{few} of {len(reliable)} group(s) are not reliable: fewer than {MIN_KEYS} sampled keys, one of them "
+            f"with more than {MAX_SHARE:.0%} of the variance, or no bound at all"
         )
     return notes
 

@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.estimate.aggregates import TOTAL, Smooth
-from qbeast_core.estimate.intervals import Interval, factor_of, quantile_interval, smooth_interval
-from qbeast_core.estimate.rules import WIDENED, Target, is_met, next_fraction
-from qbeast_core.estimate.sample import Sample
-from qbeast_core.estimate.sums import Sums
 from qbeast_core.query.fractions import fractions_of, sample_to_weights
+from qbeast_core.sampling.aggregates import TOTAL, Smooth
+from qbeast_core.sampling.intervals import Interval, factor_of, quantile_interval, smooth_interval
+from qbeast_core.sampling.rules import WIDENED, Target, is_met, next_fraction
+from qbeast_core.sampling.sample import KeySample
+from qbeast_core.sampling.sums import Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
@@ -74,7 +74,7 @@ class _State:
     whole: list[Sums] = field(default_factory=list[Sums])
     sampled: list[Sums] = field(default_factory=list[Sums])
     apart: list[Sums] | None = None
-    seen: Sample = field(init=False)
+    seen: KeySample = field(init=False)
     intervals: list[Interval] = field(default_factory=list[Interval])
     sizes: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
     is_met: bool = False
@@ -111,7 +111,7 @@ class _State:
     def first_end(self) -> float:
         """Return where the first round ends, and read what has no index."""
         limits, reading = self.question.limits, self.reading
-        self.whole += reading.read(reading.without_index(), most_bytes=limits.memory_bytes)
+        self.whole += reading.read(reading.without_index(), max_bytes=limits.memory_bytes)
         if limits.sample is not None:
             self.start, end = fractions_of(limits.sample)
             self.fraction = self.start
@@ -165,10 +165,10 @@ class _State:
             self.sampled, self.apart = [], None  # they come again
         limits, is_all = self.question.limits, self.is_all(end)
         if not is_all and self.apart is None:
-            self.apart = self.reading.read_apart(most_bytes=limits.memory_bytes)
+            self.apart = self.reading.read_apart(max_bytes=limits.memory_bytes)
         # How much the rounds of a target take is foreseen, see `fits`.
         most = limits.memory_bytes if is_all or limits.sample is not None else None
-        (self.whole if is_all else self.sampled).extend(self.reading.read(window, most_bytes=most))
+        (self.whole if is_all else self.sampled).extend(self.reading.read(window, max_bytes=most))
         self.fraction = end
 
     def is_all(self, end: float) -> bool:
@@ -261,7 +261,7 @@ class _State:
         for found, answer in zip(self.intervals, self.question.aggregates.answers, strict=True):
             yield found, self.question.targets[answer.name]
 
-    def sample(self, probability: float) -> Sample:
+    def sample(self, probability: float) -> KeySample:
         """Return what was read as one sample."""
         asked, reading = self.question, self.reading
         whole = [*self.whole, *(self.apart or ())]
@@ -272,7 +272,7 @@ class _State:
             for some, others in ((whole, self.sampled), (self.sampled, whole))
         )
         self.sampled = [sampled]
-        return Sample.of(
+        return KeySample.of(
             asked.aggregates,
             asked.by,
             sampled,
@@ -293,7 +293,7 @@ class _State:
         done = self.is_met or self.is_stopped or self.fraction >= min(limits.max_fraction, 1.0)
         if limits.sample is not None or done:
             return None
-        growth = {"most_growth": _STEP} if self.progressive else {}
+        growth = {"max_growth": _STEP} if self.progressive else {}
         following = max(
             next_fraction(self.fraction, found, target, self.sizes, **growth)
             for found, target in self.answers()
@@ -310,7 +310,7 @@ class _State:
         return 1.0 if self.question.counts_rows and self.counts(end) else end
 
 
-def _intervals(sample: Sample, asked: Question, factor: float) -> Iterator[Interval]:
+def _intervals(sample: KeySample, asked: Question, factor: float) -> Iterator[Interval]:
     number = 0
     for answer in asked.aggregates.answers:
         if isinstance(answer, Smooth):

@@ -7,8 +7,8 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.estimate.batch import RowSums
-from qbeast_core.estimate.sums import Sums
+from qbeast_core.sampling.batch import RowSums
+from qbeast_core.sampling.sums import Sums
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.read.scan_task import ScanTask
 

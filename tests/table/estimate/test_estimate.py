@@ -15,7 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.table.estimate.question import Asked, question_of
+from qbeast_core.table.estimate.question import EstimateRequest, question_of
 from qbeast_core.table.estimate.rounds import rounds as rounds_of
 from tests.helpers.scattering import PartsEngine
 
@@ -441,7 +441,7 @@ def test_an_answer_shows_itself(table: qbeast.Table) -> None:
 
 @pytest.mark.parametrize("options", [{"sample": 0.4}, {"sample": 1.0}, {"error": 0.05}])
 def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[str, Any]) -> None:
-    asked = Asked(aggregates=ASKED, by="kind", where="id > 20000 AND x < 18", **options)
+    asked = EstimateRequest(aggregates=ASKED, by="kind", where="id > 20000 AND x < 18", **options)
     question = question_of(asked, table.schema)
     found = list(rounds_of(table.reader, question, engine=PartsEngine()))[-1]
     here = table.estimate(ASKED, by="kind", where="id > 20000 AND x < 18", **options)
@@ -458,7 +458,9 @@ def test_variances_keep_their_digits_where_the_first_rows_do_not_count(
     qbeast.write_table(far, tmp_path / "t", columns=["id"], cube_size=200)
     table = qbeast.open_table(tmp_path / "t")
     few = table.scan().tail(5).collect().select("id", few=pl.lit("yes"))
-    asked = Asked(aggregates={"v": pl.col("x").var()}, where="few = 'yes'", join=(few, "id"), sample=1.0)
+    asked = EstimateRequest(
+        aggregates={"v": pl.col("x").var()}, where="few = 'yes'", join=(few, "id"), sample=1.0
+    )
     found = list(rounds_of(table.reader, question_of(asked, table.schema), engine=engine))[-1]
     expected = far.join(few, on="id")["x"].var()
     assert found.frame["v"].item() == pytest.approx(expected, rel=1e-9)
@@ -497,7 +499,7 @@ def test_what_no_file_with_an_index_can_hold_is_known_without_a_sample(tmp_path:
 
 def test_a_condition_of_many_parts_is_understood(table: qbeast.Table) -> None:
     many = functools.reduce(operator.and_, [pl.col("id") != -one for one in range(1, 1201)])
-    asked = question_of(Asked(aggregates={"n": pl.len()}, where=many, sample=0.1), table.schema)
+    asked = question_of(EstimateRequest(aggregates={"n": pl.len()}, where=many, sample=0.1), table.schema)
     assert asked.conditions[0].meta.eq(many)
 
 

@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.estimate.aggregates import Quantile, Smooth
-from qbeast_core.estimate.dual import Dual
-from qbeast_core.estimate.runs import Runs
-from qbeast_core.estimate.sample import Calibration, Keys, Part, Sample
-from qbeast_core.estimate.sums import GROUP, WEIGHT
+from qbeast_core.sampling.aggregates import Quantile, Smooth
+from qbeast_core.sampling.dual import Dual
+from qbeast_core.sampling.runs import Runs
+from qbeast_core.sampling.sample import Calibration, Keys, KeySample, Part
+from qbeast_core.sampling.sums import GROUP, WEIGHT
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.tree.parallel import CHUNK_ROWS, map_chunks
 
@@ -61,17 +61,17 @@ def factor_of(confidence: float, *, answers: int = 1) -> float:
     return NormalDist().inv_cdf(1 - (1 - confidence) / (2 * answers))
 
 
-def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
+def smooth_interval(sample: KeySample, answer: Smooth, factor: float) -> Interval:
     """Return a function of totals with its interval.
 
     The residual of a key is what the function would change by if the key counted once more: its totals times the
     slopes, and, where totals are calibrated to a known number of rows, less the mean over its rows.
 
     >>> import polars as pl
-    >>> from qbeast_core.estimate.aggregates import recognise
-    >>> from qbeast_core.estimate.sample import Keys
+    >>> from qbeast_core.sampling.aggregates import recognise
+    >>> from qbeast_core.sampling.sample import Keys
     >>> asked = recognise({"n": pl.len()}, lambda expr: pl.Int64())
-    >>> keys = Sample(probability=0.1, groups=pl.DataFrame({"g": [0]}), whole=np.zeros((1, 1)),
+    >>> keys = KeySample(probability=0.1, groups=pl.DataFrame({"g": [0]}), whole=np.zeros((1, 1)),
     ...     sampled=np.array([[900.0]]), calibration=None, values=(),
     ...     every=lambda: Keys(np.zeros(900, np.int64), np.ones((900, 1)), np.zeros(900), 1))
     >>> found = smooth_interval(keys, asked.answers[0], 2.0)
@@ -85,7 +85,7 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
         of = answer.formula(Dual.inputs(sample.totals))
         if sample.probability == 1.0 or is_counted:
             return _known(of.value, finite)
-        found = _told(sample, of, answer.totals)
+        found = _key_moments(sample, of, answer.totals)
         moments = found.moments
         for number in np.flatnonzero(sample.unseen).tolist():
             moments = moments.with_one_more(of.slopes[:, number] * sample.unseen[number] * sample.scale)
@@ -110,14 +110,14 @@ def _known(value: F64Array, finite: BoolArray) -> Interval:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Told:
+class _KeyMoments:
     """What sampled keys tell of an answer: its moments, and how many of them add something, shape (groups,)."""
 
     moments: _Moments
     keys: I64Array
 
 
-def _told(sample: Sample, of: Dual, totals: Sequence[int]) -> _Told:
+def _key_moments(sample: KeySample, of: Dual, totals: Sequence[int]) -> _KeyMoments:
     """Look at some keys where these tell enough, else at all."""
     residuals = _Residuals.of(sample, of, totals)
     part = sample.part
@@ -131,9 +131,9 @@ def _told(sample: Sample, of: Dual, totals: Sequence[int]) -> _Told:
         if (np.fmin(heaviest, by_row) <= _LIGHT * moments.squares * part.share)[drawn].all():
             largest = np.where(drawn, heaviest, moments.largest)
             seen = _adding(part.keys, totals) / part.share
-            return _Told(replace(moments, largest=largest), seen.astype(np.int64))
+            return _KeyMoments(replace(moments, largest=largest), seen.astype(np.int64))
     keys = sample.keys
-    return _Told(residuals.moments(keys, np.ones(keys.groups)), _adding(keys, totals).astype(np.int64))
+    return _KeyMoments(residuals.moments(keys, np.ones(keys.groups)), _adding(keys, totals).astype(np.int64))
 
 
 def _adding(keys: Keys, totals: Sequence[int]) -> F64Array | I64Array:
@@ -219,7 +219,7 @@ class _Residuals:
     known: Calibration | None
 
     @staticmethod
-    def of(sample: Sample, of: Dual, totals: Sequence[int]) -> _Residuals:
+    def of(sample: KeySample, of: Dual, totals: Sequence[int]) -> _Residuals:
         known, mean = sample.calibration, np.zeros(len(sample.whole))
         if known is not None and known.sampled > 0:
             mean = sample.scale * np.einsum("gt,gt->g", of.slopes, sample.sampled) / known.sampled
@@ -264,7 +264,7 @@ class _Residuals:
         return found
 
 
-def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: float) -> Interval:
+def quantile_interval(sample: KeySample, number: int, answer: Quantile, factor: float) -> Interval:
     """Return a quantile with the interval between the quantiles that its share may really be (Woodruff)."""
     groups, rows = len(sample.whole), sample.values[number]
     if sample.probability == 1.0:

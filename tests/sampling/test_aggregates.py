@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from qbeast_core.estimate.aggregates import RefusedAggregate, recognise
-from tests.estimate.answers import exact
+from qbeast_core.sampling.aggregates import RefusedAggregate, recognise
+from tests.sampling.answers import exact
 
 ROWS = pl.DataFrame(
     {

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 import orjson
 import polars as pl
 
-from qbeast_core.estimate.dual import Dual
+from qbeast_core.sampling.dual import Dual
 from qbeast_core.spec.own_column import own_column
 
 # What the columns of sums are called, with a number after it.

@@ -7,14 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.estimate.intervals import UNSEEN, Interval
+from qbeast_core.sampling.intervals import UNSEEN, Interval
 from qbeast_core.space.arrays import BoolArray, F64Array
 
 # Sampled keys of a group from which on its interval is believed.
-LEAST_KEYS: Final = 100
+MIN_KEYS: Final = 100
 
 # Of a variance may come from one key: of more, the sample may lack the keys that matter.
-MOST_SHARE: Final = 0.3
+MAX_SHARE: Final = 0.3
 
 # How much wider intervals are where the sample grew until they were narrow enough.
 WIDENED: Final = 1.1
@@ -31,7 +31,7 @@ _MARGIN: Final = 1.1
 # By which that fraction is found to a thousandth, between the one that was read and everything.
 _HALVINGS: Final = 16
 
-_LEAST_GROWTH, _MOST_GROWTH = 1.25, 200.0
+_MIN_GROWTH, _MAX_GROWTH = 1.25, 200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def is_reliable(found: Interval) -> BoolArray:
     Of a sample that deviates from what is known of all rows none is believed: it lacks keys that matter.
     """
     bounded = np.isfinite(found.low) & np.isfinite(found.high)
-    enough = (found.keys >= LEAST_KEYS) & (found.largest_share <= MOST_SHARE)
+    enough = (found.keys >= MIN_KEYS) & (found.largest_share <= MAX_SHARE)
     return found.exact | (bounded & enough & (not found.deviates))
 
 
@@ -68,7 +68,7 @@ def is_met(found: Interval, target: Target) -> BoolArray:
 
 
 def next_fraction(
-    fraction: float, found: Interval, target: Target, wanted: BoolArray, *, most_growth: float = _MOST_GROWTH
+    fraction: float, found: Interval, target: Target, wanted: BoolArray, *, max_growth: float = _MAX_GROWTH
 ) -> float:
     """Return how much to read for an answer to be near enough in some groups; 1.0: everything.
 
@@ -81,16 +81,16 @@ def next_fraction(
     if not short.any():
         return fraction
     if found.deviates:  # where the keys lie that it lacks is not known
-        return min(max(1.0, fraction), most_growth * fraction)
+        return min(max(1.0, fraction), max_growth * fraction)
     by_width = _MARGIN * _fraction_of_width(fraction, found, target, short)
     with np.errstate(divide="ignore"):
-        by_keys = fraction * _MARGIN * LEAST_KEYS / np.maximum(found.keys[short], 1)
+        by_keys = fraction * _MARGIN * MIN_KEYS / np.maximum(found.keys[short], 1)
     # How heavy a tail is, nobody knows: as much again is read, and looked at; at last before everything is.
     again = _ALL if fraction <= _NEARLY_ALL < 2 * fraction else 2 * fraction
-    by_share = np.where(found.largest_share[short] > MOST_SHARE, again, 0.0)
-    by_keys = np.where(found.keys[short] < LEAST_KEYS, by_keys, 0.0)
+    by_share = np.where(found.largest_share[short] > MAX_SHARE, again, 0.0)
+    by_keys = np.where(found.keys[short] < MIN_KEYS, by_keys, 0.0)
     needed = float(np.max([by_width, by_keys, by_share]))
-    grown = min(max(needed, _LEAST_GROWTH * fraction), most_growth * fraction)
+    grown = min(max(needed, _MIN_GROWTH * fraction), max_growth * fraction)
     return grown if grown <= _ALL else 1.0
 
 

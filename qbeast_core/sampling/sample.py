@@ -10,10 +10,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.estimate.aggregates import TOTAL, Aggregates, Quantile
-from qbeast_core.estimate.deviation import SeenRows
-from qbeast_core.estimate.runs import Runs
-from qbeast_core.estimate.sums import (
+from qbeast_core.query.weights import WeightRange
+from qbeast_core.sampling.aggregates import TOTAL, Aggregates, Quantile
+from qbeast_core.sampling.deviation import SeenRows
+from qbeast_core.sampling.runs import Runs
+from qbeast_core.sampling.sums import (
     GROUP,
     VALUE,
     WEIGHT,
@@ -24,7 +25,6 @@ from qbeast_core.estimate.sums import (
     common_groups,
     numbers_of,
 )
-from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 
 # Sampled rows whose keys tell a variance well enough where none of them is heavy.
@@ -37,7 +37,7 @@ _WORTH_PART: Final = 2
 _SMALL_ROWS: Final = 2_000
 
 # Groups of which that is done, at most: of more, the part is not much less than all.
-_MOST_SMALL: Final = 8
+_MAX_SMALL_GROUPS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +95,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
-class Sample:
+class KeySample:
     """What is known of groups: a sample of keys, and totals of the rest that was read whole."""
 
     # Of each key to be in the sample, in (0, 1].
@@ -158,17 +158,17 @@ class Sample:
         squares: float | None = None,
         farthest: Callable[[], Mapping[int, float]] = dict,
         weights: WeightRange | None = None,
-    ) -> Sample:
+    ) -> KeySample:
         """Return columns as arrays, with numbers for groups."""
         groups, (of_sampled, of_whole) = common_groups([sampled, whole], by)
         everything = not by and not filtered
         rows = _placed(sampled.totals(), of_sampled, groups.height)
         least, most = (_placed(one, of_sampled, groups.height) for one in sampled.extremes())
         sizes = sampled.sizes.counted()
-        looked_at = _Looked(sampled, groups, tuple(by), sizes, known_rows is not None)
+        looked_at = _KeyLookup(sampled, groups, tuple(by), sizes, known_rows is not None)
         part = None if weights is None else looked_at.part(rows[:, 0], weights, least, most)
         compared = bounds if known_rows is None else (known_rows, known_rows)
-        return Sample(
+        return KeySample(
             probability=probability,
             groups=groups,
             whole=_placed(whole.totals(), of_whole, groups.height),
@@ -186,7 +186,7 @@ class Sample:
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
-class _Looked:
+class _KeyLookup:
     """Looks at sampled rows key by key."""
 
     sampled: Sums
@@ -208,7 +208,7 @@ class _Looked:
         width = max(round((weights.to - weights.from_) * _PART_ROWS / rows.sum()), 1)
         share = width / (weights.to - weights.from_)
         small = rows * share < _SMALL_ROWS
-        if small.sum() > _MOST_SMALL:
+        if small.sum() > _MAX_SMALL_GROUPS:
             return None
         first = pl.col(WEIGHT) < weights.from_ + width
         keys = self.keys(self.sampled.entries.filter(pl.any_horizontal(first, *self._all_of(small))))

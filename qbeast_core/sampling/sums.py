@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.estimate.aggregates import TOTAL
-from qbeast_core.estimate.runs import run_starts
+from qbeast_core.sampling.aggregates import TOTAL
+from qbeast_core.sampling.runs import run_starts
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array
 from qbeast_core.spec.own_column import own_column
 
@@ -23,15 +23,15 @@ VALUE: Final = own_column("value")
 # The column with the number of a group.
 GROUP: Final = own_column("group")
 
-_LEAST: Final = own_column("least")
+_MIN: Final = own_column("least")
 # What the columns of the least and the largest value of a row are called, with the number of the total after
 # it.
-_MOST: Final = own_column("most")
+_MAX: Final = own_column("most")
 
 _ROW: Final = own_column("row")
 
 # Of a query: one over a thousand takes half a second, one over five thousand 17.
-_MOST_PARTS: Final = 64
+_MAX_PARTS: Final = 64
 
 # Of several parts, from which on they are added up as they come: in each part there may be all of them.
 _MANY_GROUPS: Final = 1 << 16
@@ -238,7 +238,7 @@ class Sums:
 
     def extremes(self) -> tuple[F64Array, F64Array]:
         """Return the least and the largest that a row adds to each total, shape (groups, totals)."""
-        return self._floats(_LEAST), self._floats(_MOST)
+        return self._floats(_MIN), self._floats(_MAX)
 
     def _floats(self, kind: str) -> F64Array:
         """Return columns of groups, 0.0 for nulls; one by one, as a query takes longer than a few groups."""
@@ -289,21 +289,21 @@ def totals_of(rows: pl.LazyFrame, by: Sequence[str], summed: Sequence[str]) -> p
     >>> totals_of(rows, ["kind"], [f"{TOTAL}0", f"{TOTAL}1"]).rows()
     [('a', 2, 7, 1, 1, 3, 4)]
     """
-    found = [pl.col(summed).sum(), pl.lit(1).alias(f"{_LEAST}0"), pl.lit(1).alias(f"{_MOST}0")]
+    found = [pl.col(summed).sum(), pl.lit(1).alias(f"{_MIN}0"), pl.lit(1).alias(f"{_MAX}0")]
     for at, name in enumerate(summed[1:], start=1):
         added = pl.col(name).fill_null(0)
-        found += [added.min().alias(f"{_LEAST}{at}"), added.max().alias(f"{_MOST}{at}")]
+        found += [added.min().alias(f"{_MIN}{at}"), added.max().alias(f"{_MAX}{at}")]
     return (rows.group_by(by).agg(found) if by else rows.select(found)).collect()
 
 
 def _one_query(parts: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
     """Return one query over the rows of many, which are made where there are so many that a query takes long."""
-    return pl.concat(parts) if len(parts) <= _MOST_PARTS else pl.concat(pl.collect_all(parts)).lazy()
+    return pl.concat(parts) if len(parts) <= _MAX_PARTS else pl.concat(pl.collect_all(parts)).lazy()
 
 
 def _added(groups: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Add up totals of parts."""
-    found = [pl.col(f"^{TOTAL}.*$").sum(), pl.col(f"^{_LEAST}.*$").min(), pl.col(f"^{_MOST}.*$").max()]
+    found = [pl.col(f"^{TOTAL}.*$").sum(), pl.col(f"^{_MIN}.*$").min(), pl.col(f"^{_MAX}.*$").max()]
     return (groups.group_by(by).agg(found) if by else groups.select(found)).select(groups.columns)
 
 

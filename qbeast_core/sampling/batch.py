@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.estimate.aggregates import TOTAL
-from qbeast_core.estimate.sums import VALUE, WEIGHT, KeySizes, Sums, totals_of
+from qbeast_core.sampling.aggregates import TOTAL
+from qbeast_core.sampling.sums import VALUE, WEIGHT, KeySizes, Sums, totals_of
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.tree.parallel import workers
 
