@@ -57,16 +57,6 @@ class Window:
     left: Question
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What tells windows apart."""
-
-    sample: Sample | None
-    pushed: bool
-    indexed: bool
-    by_key: bool
-
-
 @dataclass(eq=False)
 class Reading:
     """Plans and reads of one question, and what they have cost."""
@@ -83,7 +73,10 @@ class Reading:
     counted: int | None = field(default=None, init=False)
     _kept_apart: int = field(default=0, init=False)
     _centres: dict[str, float] | None = field(default=None, init=False)
-    _windows: dict[_Kind, Window | None] = field(default_factory=dict["_Kind", Window | None], init=False)
+    # By sample, pushed, indexed and by_key: a round is planned to know its cost, then read.
+    _windows: dict[tuple[Sample | None, bool, bool, bool], Window | None] = field(
+        default_factory=dict[tuple[Sample | None, bool, bool, bool], Window | None], init=False
+    )
 
     @cached_property
     def unplaced(self) -> BoolArray:
@@ -251,27 +244,27 @@ class Reading:
 
     def without_index(self) -> Window | None:
         """Return the read of all rows without index; None if there are none."""
-        return self._window(_Kind(None, pushed=True, indexed=False, by_key=False))
+        return self._window(None, pushed=True, indexed=False, by_key=False)
 
     def between(self, start: float, end: float, *, by_key: bool) -> Window | None:
         """Return the read of the indexed rows between two fractions; None if nothing has to be opened."""
         sample = None if (start, end) == (0.0, 1.0) else (start, end)
         pushed = self.counted is not None or not (by_key and self._compares_all)
-        return self._window(_Kind(sample, pushed=pushed, indexed=True, by_key=by_key))
+        return self._window(sample, pushed=pushed, indexed=True, by_key=by_key)
 
-    def _window(self, kind: _Kind) -> Window | None:
-        """Plan a read, or remember it: what a round would cost is asked before it is read."""
+    def _window(self, sample: Sample | None, *, pushed: bool, indexed: bool, by_key: bool) -> Window | None:
+        """Return the plan of a read, made once; None if it opens no file."""
+        kind = sample, pushed, indexed, by_key
         if kind not in self._windows:
-            is_kept = kind.pushed and kind.sample is None
-            plan = self._kept if is_kept else self._planners[kind.pushed](kind.sample)
-            if kind.sample is not None and kind.indexed and self.heavy.files:
-                every = (self._kept if kind.pushed else self._planners[False](None)).selection
+            plan = self._kept if pushed and sample is None else self._planners[pushed](sample)
+            if sample is not None and indexed and self.heavy.files:
+                every = (self._kept if pushed else self._planners[False](None)).selection
                 plan = replace(plan, selection=draw(plan.selection, every, self.heavy.files, plan.weights))
-            opened = plan.selection.opened & (self.unplaced != kind.indexed)
+            opened = plan.selection.opened & (self.unplaced != indexed)
             chosen = replace(plan, selection=replace(plan.selection, opened=opened))
-            read = Plan(self.reader, chosen, kind.sample, self.question.columns)
-            left = self._left if kind.pushed else self.question
-            self._windows[kind] = Window(read, kind.by_key, left) if opened.any() else None
+            read = Plan(self.reader, chosen, sample, self.question.columns)
+            left = self._left if pushed else self.question
+            self._windows[kind] = Window(read, by_key, left) if opened.any() else None
         return self._windows[kind]
 
     def read(self, window: Window | None, *, max_bytes: int | None = None) -> list[Sums]:

@@ -1,4 +1,4 @@
-"""Rounds of an estimate: a pilot, then what the variance asks for, then a look whether it was enough."""
+"""Rounds of an estimate: a pilot, then the fraction that its variance requires, then a check of the result."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.reading import Reading, Window
-from qbeast_core.table.estimate.result import Estimate, Facts, estimate_of
+from qbeast_core.table.estimate.result import Estimate, frame_of, notes_of
 from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
 
-# Rows that the first round reads, about.
+# Rows of the first round, about. The variance of an answer is not known before rows are read: the pilot estimates it.
+# Fewer rows give too uncertain a fraction for the next round; more cost bytes where a small sample is enough.
 _PILOT_ROWS: Final = 20_000
 
-# How much more a round of a progressive estimate reads at most than those before it together.
+# Maximum growth of the fraction from round to round of a progressive estimate.
 _STEP: Final = 2.0
 
-# A round that costs this share of reading everything is not worth its error.
+# A round that reads this share of the bytes of everything is not worth its error: everything is read.
 _WORTH: Final = 0.8
 
-# Of the sums by key, while new ones are put together with those before, and looked at.
+# Copies of the sums by key in memory while new ones are joined to them and evaluated.
 _COPIES: Final = 4
 
-# How often a round is cut until it keeps to the bytes allowed.
+# Maximum number of cuts of a round until it keeps to `max_bytes`.
 _FEWER_BYTES: Final = 8
 
 
 def rounds(
     reader: Reader, question: Question, *, progressive: bool = False, engine: Engine | None = None
 ) -> Iterator[Estimate]:
-    """Yield better and better estimates, until they are near enough or nothing more may be read."""
+    """Yield better estimates until one is near enough or nothing more may be read."""
     state = _State(Reading(reader, question, engine=engine), progressive=progressive)
     if state.is_known():
         yield state.known()
@@ -239,20 +240,23 @@ class _State:
     def estimate(self) -> Estimate:
         """Return what was found at the last look."""
         asked, reading = self.question, self.reading
-        return estimate_of(
-            asked,
-            self.seen,
-            self.intervals,
-            Facts(
-                uri=reading.reader.snapshot.uri,
-                version=reading.reader.snapshot.version,
-                fraction=0.0 if self.is_counted and not reading.bytes_opened else self.fraction - self.start,
-                rows_read=reading.rows_read,
-                rows_total=known_rows(reading.reader),
-                bytes_opened=reading.bytes_opened,
-                bytes_total=int(reading.reader.snapshot.files["size_bytes"].sum()),
-                met=self.is_met if asked.has_target else None,
-                design_effect=reading.design_effect,
+        snapshot = reading.reader.snapshot
+        return Estimate(
+            frame=frame_of(asked, self.seen, self.intervals),
+            uri=snapshot.uri,
+            version=snapshot.version,
+            fraction=0.0 if self.is_counted and not reading.bytes_opened else self.fraction - self.start,
+            rows_read=reading.rows_read,
+            bytes_opened=reading.bytes_opened,
+            bytes_total=int(snapshot.files["size_bytes"].sum()),
+            confidence=asked.confidence,
+            simultaneous=asked.simultaneous,
+            met=self.is_met if asked.has_target else None,
+            complete=not asked.by or self.seen.probability == 1.0,
+            design_effect=reading.design_effect,
+            names=tuple(answer.name for answer in asked.aggregates.answers),
+            notes=notes_of(
+                asked, self.intervals, rows_read=reading.rows_read, rows_total=known_rows(reading.reader)
             ),
         )
 
