@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeAlias
@@ -20,6 +21,12 @@ CENTRE: Final = own_column("centre")
 
 _Formula: TypeAlias = Callable[[Sequence[Dual]], Dual]
 
+_ARITHMETIC: Final[Mapping[str, Callable[[Dual, Dual], Dual]]] = {
+    "Plus": operator.add,
+    "Minus": operator.sub,
+    "Multiply": operator.mul,
+    "TrueDivide": operator.truediv,
+}
 _ONE: Final = pl.lit(1, pl.Int32)
 _REASONS: Final = (
     (
@@ -170,22 +177,13 @@ class _Recogniser:
                 _refuse(tree)
         return found
 
-    def arithmetic(self, operator: str, operands: Sequence[pl.Expr], tree: Any) -> _Formula:
+    def arithmetic(self, sign: str, operands: Sequence[pl.Expr], tree: Any) -> _Formula:
         """Return a sum, difference, product or ratio of aggregates."""
-        if operator not in ("Plus", "Minus", "Multiply", "TrueDivide"):
-            _refuse(
-                tree, f"the operator {operator} is not smooth: only +, -, * and / of aggregates are bounded"
-            )
-        left, right = (self.formula(one, _tree(one)) for one in operands)
-        match operator:
-            case "Plus":
-                return lambda totals: left(totals) + right(totals)
-            case "Minus":
-                return lambda totals: left(totals) - right(totals)
-            case "Multiply":
-                return lambda totals: left(totals) * right(totals)
-            case _:
-                return lambda totals: left(totals) / right(totals)
+        combine = _ARITHMETIC.get(sign)
+        if combine is None:
+            _refuse(tree, f"the operator {sign} is not smooth: only +, -, * and / of aggregates have a bound")
+        left, right = (self.formula(operand, _tree(operand)) for operand in operands)
+        return lambda totals: combine(left(totals), right(totals))
 
     def function(self, function: Any, inner: pl.Expr, tree: Any) -> _Formula:
         """Return a function of an aggregate, or an aggregate that Polars calls a function."""

@@ -27,9 +27,9 @@ from qbeast_core.tree.parallel import CHUNK_ROWS, map_chunks
 # Maximum relative variance of a sum of squares that is estimated from a part of the keys: one standard error is 5 %.
 _LIGHT: Final = 1 / 400
 
-# The heaviest key counts 4.7 times, once by itself and 3.7 times more. A sample that holds one such key may come from a
-# table with several: where 4.7 are expected in a sample, 5 % of all samples hold one or none (Poisson). A smaller number
-# made intervals of heavy-tailed values too narrow in simulations, see docs/sampling.md.
+# The heaviest key counts 4.7 times, once by itself and 3.7 times more. A sample that holds one such key may come from
+# a table with several: where 4.7 are expected in a sample, 5 % of all samples hold one or none (Poisson). Without it,
+# intervals of heavy-tailed values were too narrow in simulations, see docs/sampling.md.
 UNSEEN: Final = 3.7
 
 
@@ -243,7 +243,8 @@ class _Residuals:
         own = _Moments(own.squares / share, own.cubes / share, own.largest)
         if known is None:
             return own
-        # The calibration compares all rows, so keys without a row in the group have a residual too: rows times the mean.
+        # The calibration compares all rows: keys without a row in the group have a residual too, their rows times the
+        # mean.
         squares, cubes = (
             np.maximum(0.0, all_ - here / share)
             for all_, here in zip((known.squares, known.cubes), keys.powers, strict=True)

@@ -12,7 +12,7 @@ from qbeast_core.query.fractions import sample_to_weights
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
 from qbeast_spark_bridge.datasource.options import ReadOptions
-from qbeast_spark_bridge.engine.tasks import plan_tasks
+from qbeast_spark_bridge.engine.tasks import tasks_of
 from qbeast_spark_bridge.predicates.predicates import polars_filter
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.read_task import ReadTask
@@ -57,13 +57,8 @@ class SourcePlan:
         """Cut the read into tasks."""
         names = self.reader.names_of([field.name for field in schema.fields])
         self._refuse_types(schema)
-        return plan_tasks(
-            self.reader,
-            predicate=self._predicate(),
-            sample=self.options.sample,
-            columns=names,
-            schema=schema,
-        )
+        job = self.reader.plan(self._predicate(), self.options.sample)
+        return tasks_of(self.reader, job, columns=names, schema=schema)
 
     def _whole(self) -> StructType:
         return nullable_schema(spark_schema(self.reader.snapshot.schema_json))
