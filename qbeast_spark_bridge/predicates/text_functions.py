@@ -10,11 +10,8 @@ import polars as pl
 from sqlglot import exp
 
 from qbeast_core.query.sql.functions import PARTS
-from qbeast_core.query.sql.values import Interval
+from qbeast_core.query.sql.values import MAX_DIGITS, TIMESTAMP, TIMESTAMPTZ, Interval
 from qbeast_spark_bridge.predicates.typed_sql import (
-    MICROS,
-    MOST_DIGITS,
-    UTC_MICROS,
     Typed,
     align,
     as_decimal,
@@ -28,6 +25,7 @@ _Function = Callable[[exp.Expr, list[Typed]], Typed]
 _SIGNS: Final[dict[type[exp.Expr], str]] = {
     exp.Add: "+",
     exp.Sub: "-",
+    exp.Neg: "-",
     exp.Mul: "*",
     exp.Mod: "%",
     exp.IntDiv: "DIV",
@@ -75,35 +73,35 @@ def cast(part: Typed, dtype: pl.DataType, what: object) -> Typed:
 
 
 def _arithmetic(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    what, (left, right) = node, arguments
+    left, right = arguments
     if pl.Null() in (left.dtype, right.dtype):
         return Typed("NULL", pl.Null())
     left, right = (
-        as_type(one, other.dtype, what) if isinstance(one.value, str) else one
+        as_type(one, other.dtype, node) if isinstance(one.value, str) else one
         for one, other in ((left, right), (right, left))
     )
     if not (left.dtype.is_numeric() and right.dtype.is_numeric()):
-        return _days(node, left, right, what)
+        return _days(node, left, right)
     if isinstance(node, exp.Div):
-        return _divided(*(as_type(one, pl.Float64(), what) for one in (left, right)))
+        return _divided(*(as_type(one, pl.Float64(), node) for one in (left, right)))
     if left.dtype.is_float() or right.dtype.is_float():
         if isinstance(node, exp.Mod | exp.IntDiv):
-            refuse(what)
-        (left, right), dtype = align([left, right], what)
+            refuse(node)
+        (left, right), dtype = align([left, right], node)
         return Typed(f"({left.sql} {_SIGNS[type(node)]} {right.sql})", dtype)
     if left.dtype.is_decimal() or right.dtype.is_decimal():
-        return _decimals(node, left, right, what)
-    return _integers(node, left, right, what)
+        return _decimals(node, left, right)
+    return _integers(node, left, right)
 
 
-def _integers(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
+def _integers(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Compute in a type that holds every result."""
     if isinstance(node, exp.IntDiv | exp.Mod):
-        return _quotient(node, left, right, what)
+        return _quotient(node, left, right)
     one, other = bound_of(left), bound_of(right)
     bound = one * other if isinstance(node, exp.Mul) else one + other
-    if bound >= 10**MOST_DIGITS:
-        refuse(what)
+    if bound >= 10**MAX_DIGITS:
+        refuse(node)
     name = "BIGINT" if bound <= _LONG else f"DECIMAL({len(str(bound))}, 0)"
     dtype = pl.Int64() if bound <= _LONG else pl.Decimal(len(str(bound)), 0)
     sides = [left.sql, right.sql]
@@ -115,10 +113,10 @@ def _integers(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
     return Typed(f"CAST(({sides[0]} {_SIGNS[type(node)]} {sides[1]}) AS {name})", dtype, bound=bound)
 
 
-def _quotient(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
+def _quotient(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Divide integers of 64 bits: by zero null; the least of them by -1 is no such integer any more."""
     if max(bound_of(left), bound_of(right)) > _LONG + 1:
-        refuse(what)
+        refuse(node)
     one, other = (f"CAST({part.sql} AS BIGINT)" for part in (left, right))
     if isinstance(node, exp.Mod):
         return Typed(f"(CASE WHEN {other} != 0 THEN {one} % {other} END)", pl.Int64(), bound=bound_of(right))
@@ -130,7 +128,7 @@ def _quotient(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
     return Typed(f"(CASE {found} END)", pl.Decimal(19, 0), bound=bound_of(left))
 
 
-def _decimals(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
+def _decimals(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Compute exactly, where no result has more digits than Spark keeps."""
     one, other = (as_decimal(part.dtype, part.value or part.bound or None) for part in (left, right))
     whole = [kind.precision - kind.scale for kind in (one, other)]
@@ -139,9 +137,9 @@ def _decimals(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
     else:
         scale = max(one.scale, other.scale)
         precision = max(whole) + scale + 1
-    if isinstance(node, exp.IntDiv) or precision > MOST_DIGITS:
-        refuse(what)
-    sides = [as_type(part, kind, what).sql for part, kind in ((left, one), (right, other))]
+    if isinstance(node, exp.IntDiv) or precision > MAX_DIGITS:
+        refuse(node)
+    sides = [as_type(part, kind, node).sql for part, kind in ((left, one), (right, other))]
     found = f"({sides[0]} {_SIGNS[type(node)]} {sides[1]})"
     if isinstance(node, exp.Mod):
         found = f"(CASE WHEN {sides[1]} != 0 THEN {found} END)"
@@ -156,7 +154,7 @@ def _divided(left: Typed, right: Typed) -> Typed:
     )
 
 
-def _days(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
+def _days(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Move a date by days, or subtract two dates."""
     if isinstance(node, exp.Add) and right.dtype == pl.Date():
         left, right = right, left
@@ -166,13 +164,13 @@ def _days(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
         return Typed(f"{name}({left.sql}, {right.sql})", pl.Date())
     if isinstance(node, exp.Sub) and left.dtype == right.dtype == pl.Date():
         return Typed(f"CAST(DATEDIFF({left.sql}, {right.sql}) AS BIGINT)", pl.Int64(), bound=2**33)
-    return refuse(what)
+    return refuse(node)
 
 
 def _negated(node: exp.Expr, arguments: list[Typed]) -> Typed:
     (part,) = arguments
     if part.dtype.is_integer():
-        return _integers(exp.Sub(), Typed("0", pl.Int32(), 0, 1), part, node)
+        return _integers(node, Typed("0", pl.Int32(), 0, 1), part)
     if not part.dtype.is_numeric():
         refuse(node)
     return Typed(f"(- {part.sql})", part.dtype)
@@ -182,9 +180,9 @@ def _day(part: Typed, what: object) -> Typed:
     """Return the day of a date or time, in UTC."""
     if part.dtype == pl.Date():
         return part
-    if part.dtype == MICROS:
+    if part.dtype == TIMESTAMP:
         return Typed(f"CAST({part.sql} AS DATE)", pl.Date())
-    if part.dtype != UTC_MICROS:
+    if part.dtype != TIMESTAMPTZ:
         refuse(what)
     micros, day = f"UNIX_MICROS({part.sql})", f"CAST('{_DAY_MICROS}' AS BIGINT)"
     days = f"CAST(({micros} - PMOD({micros}, {day})) DIV {day} AS INT)"
@@ -192,56 +190,56 @@ def _day(part: Typed, what: object) -> Typed:
 
 
 def _extract(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    what, part = node, arguments[-1]
+    part = arguments[-1]
     name = PARTS.get(type(node)) or str(node.this.name).upper()
     if part.dtype == pl.Date() and name in _MICROS_OF:
-        part = as_type(part, MICROS, what)
+        part = as_type(part, TIMESTAMP, node)
     if name in _OF_DAY:
-        return Typed(f"CAST({_OF_DAY[name].format(_day(part, what).sql)} AS BIGINT)", pl.Int64(), bound=2**31)
-    if name not in _MICROS_OF or part.dtype not in (MICROS, UTC_MICROS):
-        refuse(what)
-    if part.dtype == MICROS:
+        return Typed(f"CAST({_OF_DAY[name].format(_day(part, node).sql)} AS BIGINT)", pl.Int64(), bound=2**31)
+    if name not in _MICROS_OF or part.dtype not in (TIMESTAMP, TIMESTAMPTZ):
+        refuse(node)
+    if part.dtype == TIMESTAMP:
         return Typed(f"CAST({name}({part.sql}) AS BIGINT)", pl.Int64(), bound=2**31)
     micros = f"PMOD(UNIX_MICROS({part.sql}), CAST('{_DAY_MICROS}' AS BIGINT)) DIV {_MICROS_OF[name]}"
     return Typed(f"({micros}{'' if name == 'HOUR' else ' % 60'})", pl.Int64(), bound=2**31)
 
 
 def _truncated(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    what, part, unit = node, arguments[0], str(node.args["unit"].name).upper()
+    part, unit = arguments[0], str(node.args["unit"].name).upper()
     if part.dtype.is_temporal() and unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY"):
-        day = _day(part, what)
+        day = _day(part, node)
         if unit != "DAY":
             day = Typed(f"TRUNC({day.sql}, '{unit}')", pl.Date())
-        return as_type(day, part.dtype, what)
+        return as_type(day, part.dtype, node)
     if part.dtype == pl.Date() and unit in _MICROS_OF:
-        return as_type(part, MICROS, what)
-    if part.dtype == MICROS and unit in _MICROS_OF:
+        return as_type(part, TIMESTAMP, node)
+    if part.dtype == TIMESTAMP and unit in _MICROS_OF:
         known = list(_MICROS_OF)[: list(_MICROS_OF).index(unit) + 1]
         times = [f"{name}({part.sql})" if name in known else "0" for name in _MICROS_OF]
         days = [f"{name}({part.sql})" for name in ("YEAR", "MONTH", "DAY")]
-        return Typed(f"MAKE_TIMESTAMP_NTZ({', '.join([*days, *times])})", MICROS)
-    if part.dtype != UTC_MICROS or unit not in _MICROS_OF:
-        refuse(what)
+        return Typed(f"MAKE_TIMESTAMP_NTZ({', '.join([*days, *times])})", TIMESTAMP)
+    if part.dtype != TIMESTAMPTZ or unit not in _MICROS_OF:
+        refuse(node)
     micros = f"UNIX_MICROS({part.sql})"
     step = f"CAST('{_MICROS_OF[unit]}' AS BIGINT)"
-    return Typed(f"TIMESTAMP_MICROS({micros} - PMOD({micros}, {step}))", UTC_MICROS)
+    return Typed(f"TIMESTAMP_MICROS({micros} - PMOD({micros}, {step}))", TIMESTAMPTZ)
 
 
 def moved(part: Typed, by: Interval, what: object) -> Typed:
     """Move a date or time by an interval: by calendar months, then by a duration; in UTC."""
     micros = by.duration // timedelta(microseconds=1)
     if part.dtype == pl.Date():
-        part = as_type(part, MICROS, what)
-    if part.dtype == MICROS:
+        part = as_type(part, TIMESTAMP, what)
+    if part.dtype == TIMESTAMP:
         seconds = f"INTERVAL '{micros // 1_000_000}' SECOND + INTERVAL '0.{micros % 1_000_000:06}' SECOND"
-        return Typed(f"({part.sql} + INTERVAL '{by.months}' MONTH + {seconds})", MICROS)
-    if part.dtype != UTC_MICROS:
+        return Typed(f"({part.sql} + INTERVAL '{by.months}' MONTH + {seconds})", TIMESTAMP)
+    if part.dtype != TIMESTAMPTZ:
         refuse(what)
     start, day = f"UNIX_MICROS({part.sql})", f"CAST('{_DAY_MICROS}' AS BIGINT)"
     if by.months:
         days = f"UNIX_DATE(ADD_MONTHS({_day(part, what).sql}, {by.months}))"
         start = f"({days} * {day} + PMOD({start}, {day}))"
-    return Typed(f"TIMESTAMP_MICROS({start} + CAST('{micros}' AS BIGINT))", UTC_MICROS)
+    return Typed(f"TIMESTAMP_MICROS({start} + CAST('{micros}' AS BIGINT))", TIMESTAMPTZ)
 
 
 def _whole(name: str) -> _Function:
@@ -256,7 +254,7 @@ def _whole(name: str) -> _Function:
             scale = min(places, part.dtype.scale)  # type: ignore[attr-defined]
             digits = part.dtype.precision - part.dtype.scale + 1 + scale  # type: ignore[attr-defined]
             digits_sql = f", {scale}" if more else ""
-            return Typed(f"{name}({part.sql}{digits_sql})", pl.Decimal(min(digits, MOST_DIGITS), scale))
+            return Typed(f"{name}({part.sql}{digits_sql})", pl.Decimal(min(digits, MAX_DIGITS), scale))
         if not part.dtype.is_float() or places:
             refuse(node)
         sql = f"CAST({part.sql} AS DOUBLE)"
