@@ -66,7 +66,7 @@ class _Tree:
         written = FUNCTIONS.get(type(node))
         if written is None:
             refuse(node)
-        return written(node, [self.part(one) for one in function_arguments(node)])
+        return written(node, *map(self.part, function_arguments(node)))
 
     def constant(self, node: exp.Expr) -> Typed:
         """Write a value."""
@@ -204,7 +204,7 @@ def _moved(tree: _Tree, node: exp.Expr) -> Typed:
         if by is not None:
             other = node.this if side is node.expression else node.expression
             return moved(tree.part(other), by if isinstance(node, exp.Add) else -by, node)
-    return FUNCTIONS[type(node)](node, [tree.part(node.this), tree.part(node.expression)])
+    return FUNCTIONS[type(node)](node, tree.part(node.this), tree.part(node.expression))
 
 
 def _cast(tree: _Tree, node: exp.Expr) -> Typed:

@@ -21,7 +21,7 @@ from qbeast_spark_bridge.predicates.typed_sql import (
     sql_type,
 )
 
-_Function = Callable[[exp.Expr, list[Typed]], Typed]
+_Function = Callable[..., Typed]
 _SIGNS: Final[dict[type[exp.Expr], str]] = {
     exp.Add: "+",
     exp.Sub: "-",
@@ -72,8 +72,7 @@ def cast(part: Typed, dtype: pl.DataType, what: object) -> Typed:
     return _day(part, what) if dtype == pl.Date() else as_type(part, dtype, what)
 
 
-def _arithmetic(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    left, right = arguments
+def _arithmetic(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     if pl.Null() in (left.dtype, right.dtype):
         return Typed("NULL", pl.Null())
     left, right = (
@@ -167,8 +166,7 @@ def _days(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     return refuse(node)
 
 
-def _negated(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    (part,) = arguments
+def _negated(node: exp.Expr, part: Typed) -> Typed:
     if part.dtype.is_integer():
         return _integers(node, Typed("0", pl.Int32(), 0, 1), part)
     if not part.dtype.is_numeric():
@@ -189,7 +187,7 @@ def _day(part: Typed, what: object) -> Typed:
     return Typed(f"DATE_FROM_UNIX_DATE({days})", pl.Date())
 
 
-def _extract(node: exp.Expr, arguments: list[Typed]) -> Typed:
+def _extract(node: exp.Expr, *arguments: Typed) -> Typed:
     part = arguments[-1]
     name = PARTS.get(type(node)) or str(node.this.name).upper()
     if part.dtype == pl.Date() and name in _MICROS_OF:
@@ -204,8 +202,8 @@ def _extract(node: exp.Expr, arguments: list[Typed]) -> Typed:
     return Typed(f"({micros}{'' if name == 'HOUR' else ' % 60'})", pl.Int64(), bound=2**31)
 
 
-def _truncated(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    part, unit = arguments[0], str(node.args["unit"].name).upper()
+def _truncated(node: exp.Expr, part: Typed, *_: Typed) -> Typed:
+    unit = str(node.args["unit"].name).upper()
     if part.dtype.is_temporal() and unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY"):
         day = _day(part, node)
         if unit != "DAY":
@@ -245,16 +243,15 @@ def moved(part: Typed, by: Interval, what: object) -> Typed:
 def _whole(name: str) -> _Function:
     """Return FLOOR, CEIL or ROUND: of floats a float, however large."""
 
-    def write(node: exp.Expr, arguments: list[Typed]) -> Typed:
-        (part, *more) = arguments
+    def write(node: exp.Expr, part: Typed, digits: Typed | None = None) -> Typed:
         if part.dtype.is_integer():
             return part
-        places = more[0].value if more else 0
+        places = 0 if digits is None else digits.value
         if part.dtype.is_decimal() and isinstance(places, int):
             scale = min(places, part.dtype.scale)  # type: ignore[attr-defined]
-            digits = part.dtype.precision - part.dtype.scale + 1 + scale  # type: ignore[attr-defined]
-            digits_sql = f", {scale}" if more else ""
-            return Typed(f"{name}({part.sql}{digits_sql})", pl.Decimal(min(digits, MAX_DIGITS), scale))
+            precision = part.dtype.precision - part.dtype.scale + 1 + scale  # type: ignore[attr-defined]
+            digits_sql = "" if digits is None else f", {scale}"
+            return Typed(f"{name}({part.sql}{digits_sql})", pl.Decimal(min(precision, MAX_DIGITS), scale))
         if not part.dtype.is_float() or places:
             refuse(node)
         sql = f"CAST({part.sql} AS DOUBLE)"
@@ -264,8 +261,7 @@ def _whole(name: str) -> _Function:
     return write
 
 
-def _sign(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    (part,) = arguments
+def _sign(node: exp.Expr, part: Typed) -> Typed:
     if not part.dtype.is_numeric():
         refuse(node)
     is_number = f" AND {part.sql} != {_NAN}" if part.dtype.is_float() else ""
@@ -273,13 +269,12 @@ def _sign(node: exp.Expr, arguments: list[Typed]) -> Typed:
     return Typed(f"CAST((CASE {whens} END) AS TINYINT)", pl.Int8(), bound=1)
 
 
-def _absolute(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    (part,) = arguments
+def _absolute(node: exp.Expr, part: Typed) -> Typed:
     if not part.dtype.is_numeric():
         refuse(node)
     if not part.dtype.is_integer():
         return Typed(f"ABS({part.sql})", part.dtype)
-    minus = _negated(exp.Neg(this=node.this), [part])
+    minus = _negated(exp.Neg(this=node.this), part)
     return Typed(
         f"(CASE WHEN {part.sql} < 0 THEN {minus.sql} ELSE {part.sql} END)", minus.dtype, bound=minus.bound
     )
@@ -288,7 +283,7 @@ def _absolute(node: exp.Expr, arguments: list[Typed]) -> Typed:
 def _texts(form: str, dtype: pl.DataType | None = None) -> _Function:
     """Return a function of texts, and of literal integers, whose arguments fill the places of a form."""
 
-    def write(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    def write(node: exp.Expr, *arguments: Typed) -> Typed:
         found = [as_type(one, pl.String(), node) if one.dtype == pl.Null() else one for one in arguments]
         known = all(one.dtype == pl.String() or type(one.value) is int for one in found)
         if not known or form.count("{") != len(found):
@@ -298,17 +293,17 @@ def _texts(form: str, dtype: pl.DataType | None = None) -> _Function:
     return write
 
 
-def _trimmed(node: exp.Expr, arguments: list[Typed]) -> Typed:
+def _trimmed(node: exp.Expr, *arguments: Typed) -> Typed:
     position = str(node.args.get("position") or "BOTH")
     letters = "' '" if len(arguments) == 1 else "{1}"
-    return _texts(f"TRIM({position} {letters} FROM {{0}})")(node, arguments)
+    return _texts(f"TRIM({position} {letters} FROM {{0}})")(node, *arguments)
 
 
-def _cut(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    return _texts("SUBSTRING({}, {})" if len(arguments) == 2 else "SUBSTRING({}, {}, {})")(node, arguments)
+def _cut(node: exp.Expr, *arguments: Typed) -> Typed:
+    return _texts("SUBSTRING({}, {})" if len(arguments) == 2 else "SUBSTRING({}, {}, {})")(node, *arguments)
 
 
-def _joined(node: exp.Expr, arguments: list[Typed]) -> Typed:
+def _joined(node: exp.Expr, *arguments: Typed) -> Typed:
     """Join texts; of CONCAT a null is no text, of ``||`` the result is null."""
     parts = [cast(one, pl.String(), node).sql for one in arguments]
     if isinstance(node, exp.Concat):
@@ -319,7 +314,7 @@ def _joined(node: exp.Expr, arguments: list[Typed]) -> Typed:
 def _first_known(name: str) -> _Function:
     """Return COALESCE, GREATEST or LEAST, which pass over nulls in Spark too."""
 
-    def write(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    def write(node: exp.Expr, *arguments: Typed) -> Typed:
         parts, dtype = align(arguments, node)
         if len(parts) == 1 or dtype.is_nested():
             return parts[0] if len(parts) == 1 else refuse(node)
@@ -328,23 +323,21 @@ def _first_known(name: str) -> _Function:
     return write
 
 
-def _nullif(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    (left, right), _ = align(arguments, node)
-    return Typed(
-        f"(CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {arguments[0].sql} END)", arguments[0].dtype
-    )
+def _nullif(node: exp.Expr, part: Typed, other: Typed) -> Typed:
+    (left, right), _ = align([part, other], node)
+    return Typed(f"(CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {part.sql} END)", part.dtype)
 
 
-def _is_nan(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    if not arguments[0].dtype.is_float():
+def _is_nan(node: exp.Expr, part: Typed) -> Typed:
+    if not part.dtype.is_float():
         refuse(node)
-    return Typed(f"({arguments[0].sql} = {_NAN})", pl.Boolean())
+    return Typed(f"({part.sql} = {_NAN})", pl.Boolean())
 
 
-def _root(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    if not arguments[0].dtype.is_numeric():
+def _root(node: exp.Expr, part: Typed) -> Typed:
+    if not part.dtype.is_numeric():
         refuse(node)
-    return Typed(f"SQRT({as_type(arguments[0], pl.Float64(), '').sql})", pl.Float64())
+    return Typed(f"SQRT({as_type(part, pl.Float64(), node).sql})", pl.Float64())
 
 
 # What Spark computes with the same results, given the right types. All else is refused.
