@@ -1,4 +1,4 @@
-"""What an estimate is asked for, understood or refused before anything is read."""
+"""The request of an estimate, validated before anything is read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import re
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from numbers import Real
+from operator import and_
 from typing import Any, Final, NoReturn, cast
 
 import polars as pl
@@ -31,7 +32,7 @@ _QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateRequest:
-    """The arguments of `Table.estimate`, as they were given; see there."""
+    """The arguments of `Table.estimate`; see there."""
 
     aggregates: Expressions
     by: Expressions | None = None
@@ -50,30 +51,30 @@ class EstimateRequest:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far reading goes."""
+    """Limits of reading."""
 
     sample: Sample | None
     max_fraction: float
     max_bytes: int | None
-    # That sums of sampled keys may take.
+    # For the sums of sampled keys.
     memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """A request that can be answered."""
+    """A validated request."""
 
     aggregates: Aggregates
-    # What rows are grouped by, and what its columns are called.
+    # Group expressions by the names of their columns.
     groups: Mapping[str, pl.Expr]
-    # Rows that count meet all of these.
+    # Only rows that meet all of these count.
     conditions: tuple[pl.Expr, ...]
     lookup: Lookup | None
     targets: dict[str, Target]
     confidence: float
-    # Whether it is that of all answers at once.
+    # Whether `confidence` is that of all answers at once.
     simultaneous: bool
-    # Groups that seem smaller are not read on for.
+    # Reading does not go on for groups that seem smaller.
     min_group_rows: int
     limits: Limits
     # Columns of the table that are read.
@@ -86,32 +87,27 @@ class Question:
 
     @property
     def has_target(self) -> bool:
-        """Whether reading goes on until answers are near enough."""
+        """Whether rounds go on until answers are near enough."""
         return self.limits.sample is None
 
     @property
     def counts_rows(self) -> bool:
-        """Whether nothing is asked for but the number of rows that count."""
+        """Whether every answer is a function of the number of rows."""
         answers = self.aggregates.answers
         return not self.by and all(isinstance(one, Smooth) and set(one.totals) <= {0} for one in answers)
 
     @property
     def condition(self) -> pl.Expr | None:
-        """All conditions in one; None: every row counts."""
+        """All conditions joined by AND; None: every row counts."""
         return pl.all_horizontal(self.conditions) if self.conditions else None
 
     def pushed(self, schema: pl.Schema) -> pl.Expr | None:
-        """Return the conditions that name columns of the table alone, in one."""
+        """Return the conditions that only name columns of the table, joined by AND."""
         own = [one for one in self.conditions if set(one.meta.root_names()) <= set(schema)]
-        if not own:
-            return None
-        both = own[0]
-        for one in own[1:]:
-            both &= one
-        return both
+        return reduce(and_, own) if own else None
 
     def left(self, schema: pl.Schema) -> Question:
-        """Return the same of rows that meet `pushed` already, with the columns that it needs of these."""
+        """Return the question for rows that already meet `pushed`, with the columns that it still needs."""
         left = tuple(one for one in self.conditions if not set(one.meta.root_names()) <= set(schema))
         looked_at = _columns(self.aggregates, self.groups, left, self.lookup)
         own = tuple(name for name in looked_at if name in schema)
@@ -119,7 +115,7 @@ class Question:
 
 
 def question_of(asked: EstimateRequest, schema: pl.Schema) -> Question:
-    """Understand a request, or refuse it."""
+    """Validate a request."""
     lookup = _lookup(asked.join, schema)
     joined = _joined(schema, lookup)
     asked = _of_query(asked, joined)
@@ -150,7 +146,7 @@ def _columns(
     conditions: Sequence[pl.Expr],
     lookup: Lookup | None,
 ) -> list[str]:
-    """Return what is looked at, each column once."""
+    """Return the columns that are read, each once."""
     named = [*aggregates.columns, *(lookup.on if lookup else ())]
     named += [name for one in (*groups.values(), *conditions) for name in one.meta.root_names()]
     return list(dict.fromkeys(named))
@@ -211,7 +207,7 @@ def _groups(given: object, schema: pl.Schema) -> dict[str, pl.Expr]:
 
 
 def _of_query(asked: EstimateRequest, schema: pl.Schema) -> EstimateRequest:
-    """Return a request with the parts of its query in their places, if it is one."""
+    """Return a request with the parts of its query as its fields, if `aggregates` is a query."""
     text = asked.aggregates
     if not isinstance(text, str) or not _QUERY.match(text):
         return asked
@@ -235,7 +231,7 @@ def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.
 
 @contextmanager
 def _reading(text: str, argument_name: str, schema: pl.Schema) -> Generator[None]:
-    """Refuse an SQL text for the reason that its reading gives."""
+    """Turn errors of reading an SQL text into errors of an argument."""
     from qbeast_core.query.sql.lower import UnknownColumnError  # noqa: PLC0415 -- sqlglot is slow to import
     from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
 
@@ -248,7 +244,7 @@ def _reading(text: str, argument_name: str, schema: pl.Schema) -> Generator[None
 
 
 def _conditions(given: Predicate | None, schema: pl.Schema, own: frozenset[str]) -> tuple[pl.Expr, ...]:
-    """Return the parts of a condition that AND joins, as far as that sets apart what names own columns alone."""
+    """Split a condition at AND, until each part names columns of the table only or cannot be split."""
     if given is None:
         return ()
     found: list[pl.Expr] = []
