@@ -1,4 +1,4 @@
-"""What an estimate says: a frame of answers with their intervals, and what they cost."""
+"""The result of an estimate: a frame of answers with their intervals, and their cost."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def frame_of(question: Question, sample: KeySample, intervals: Sequence[Interval
 
 
 def _column(name: str, values: F64Array, stays: BoolArray | None = None) -> pl.Series:
-    """Return numbers, null where there is none; NaN stays where it is what the rows come to."""
+    """Return numbers, with null for NaN except where NaN is the value itself."""
     missing = np.isnan(values) if stays is None else np.isnan(values) & ~stays
     return pl.Series(name, values, pl.Float64).set(pl.Series(missing, dtype=pl.Boolean), None)
 

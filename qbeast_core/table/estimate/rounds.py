@@ -66,7 +66,7 @@ def rounds(
 
 @dataclass(eq=False)
 class _State:
-    """What was read so far."""
+    """The rows read so far, and what they give."""
 
     reading: Reading
     progressive: bool
@@ -87,30 +87,30 @@ class _State:
 
     @property
     def is_counted(self) -> bool:
-        """Whether all that is asked for is known by counting."""
+        """Whether counting gives the answer."""
         asked = self.question
         return asked.has_target and asked.counts_rows and self.reading.counted is not None
 
     def is_known(self) -> bool:
-        """Tell whether the log alone answers: nothing but rows is counted, all of them."""
+        """Return whether the log gives the answer: the number of all rows."""
         asked = self.question
         return asked.counts_rows and not asked.conditions and known_rows(self.reading.reader) is not None
 
     def known(self) -> Estimate:
-        """Answer by the log alone."""
+        """Return the answer of the log."""
         self.take_count(known_rows(self.reading.reader) or 0)
         self.look(probability=1.0)
         return self.estimate()
 
     def take_count(self, rows: int) -> None:
-        """Add rows that are known by their number alone to what is known; nothing is left to be sampled."""
+        """Add a number of rows to what is known; nothing is left to sample."""
         nothing, name = self.reading.nothing(), f"{TOTAL}0"
         known = pl.lit(rows, nothing.groups.schema[name]).alias(name)
         self.whole.append(replace(nothing, groups=nothing.groups.with_columns(known)))
         self.sampled, self.apart = [nothing], None
 
     def first_end(self) -> float:
-        """Return where the first round ends, and read what has no index."""
+        """Read the files without index, and return where the first round ends."""
         limits, reading = self.question.limits, self.reading
         self.whole += reading.read(reading.without_index(), max_bytes=limits.memory_bytes)
         if limits.sample is not None:
@@ -123,16 +123,16 @@ class _State:
         return 1.0 if self.counts(end) else end
 
     def counts(self, end: float) -> bool:
-        """Count the rows that count if that costs no more than a round; tell whether that is all that is asked for."""
+        """Count the matching rows if that costs no more than a round; return whether that is the whole answer."""
         most, window = self.question.limits.max_bytes, self.window(end)
         left = math.inf if most is None else most - self.reading.bytes_opened
         cost = 0 if window is None else window.plan.bytes_opened
         return self.reading.count(min(cost, left)) and self.question.counts_rows
 
     def worth(self, end: float) -> float:
-        """Return where a round is to end: at 1.0 where everything costs hardly more than what was asked for.
+        """Return where a round ends: at 1.0 where reading everything costs hardly more.
 
-        Samples read the indexed columns besides, from pages that are smaller shares of what is fetched.
+        Samples also read the indexed columns, and fetch smaller shares of the same pages.
         """
         if end == 1.0:
             return end
@@ -142,7 +142,7 @@ class _State:
         return 1.0 if window.plan.bytes_opened >= _WORTH * everything.plan.bytes_opened else end
 
     def everything(self) -> Window | None:
-        """Return the cheaper way to know all: to read what is left, or all anew, without a look at weights."""
+        """Return the cheaper way to read all rows: the rest, or everything again without weights."""
         anew = self.reading.between(0.0, 1.0, by_key=False)
         if not self.sampled:
             return anew
@@ -152,7 +152,7 @@ class _State:
         return rest if rest.plan.bytes_opened < anew.plan.bytes_opened else anew
 
     def read_to(self, end: float) -> None:
-        """Read the rows between the fraction read so far and another, fewer if bytes are short."""
+        """Read the rows up to a fraction, or fewer if `max_bytes` requires it."""
         if self.is_counted:
             self.take_count(self.reading.counted or 0)
             self.fraction = 1.0
@@ -163,17 +163,17 @@ class _State:
             return
         window = self.window(end)
         if window is not None and window.plan.sample is None:
-            self.sampled, self.apart = [], None  # they come again
+            self.sampled, self.apart = [], None  # everything is read again
         limits, is_all = self.question.limits, self.is_all(end)
         if not is_all and self.apart is None:
             self.apart = self.reading.read_apart(max_bytes=limits.memory_bytes)
-        # How much the rounds of a target take is foreseen, see `fits`.
+        # The memory of the rounds of a target is estimated before they are read, see `fits`.
         most = limits.memory_bytes if is_all or limits.sample is not None else None
         (self.whole if is_all else self.sampled).extend(self.reading.read(window, max_bytes=most))
         self.fraction = end
 
     def is_all(self, end: float) -> bool:
-        """Tell whether all rows are known when everything up to this fraction is read."""
+        """Return whether a round up to this fraction leaves no row unread."""
         return self.start == 0.0 and end == 1.0
 
     def window(self, end: float) -> Window | None:
@@ -183,7 +183,7 @@ class _State:
         )
 
     def fits(self, end: float) -> bool:
-        """Tell whether the sums of all keys up to a fraction fit in memory; of everything, groups alone are held."""
+        """Return whether the sums of all keys up to a fraction fit in memory; at 1.0 only groups are in memory."""
         read = self.fraction - self.start
         if self.is_all(end) or not read:
             return True
@@ -191,7 +191,7 @@ class _State:
         return _COPIES * held <= self.question.limits.memory_bytes
 
     def within_bytes(self, end: float) -> float:
-        """Return how far a round may read."""
+        """Return the fraction up to which a round keeps to `max_bytes`."""
         most = self.question.limits.max_bytes
         if most is None:
             return end
@@ -201,22 +201,22 @@ class _State:
         for _ in range(_FEWER_BYTES if left > 0 else 0):
             window = self.window(end)
             if window is None and self.is_stopped:
-                break  # nothing lies in what is left of the round
+                break  # the rest of the round has no rows
             if window is None or window.plan.bytes_opened <= left:
                 return end
             self.is_stopped = True
             end = self.fraction + (end - self.fraction) * min(0.8 * left / window.plan.bytes_opened, 0.9)
         if self.fraction == self.start:
             msg = (
-                f"max_bytes={most:,} is too little for any sample: files without index are read whole, and of the "
-                f"others a few pages; {self.reading.bytes_opened:,} bytes were read. Allow more, or optimize the table"
+                f"max_bytes={most:,} is too small for any sample: it needs the files without index, and a few pages of "
+                f"the others; {self.reading.bytes_opened:,} bytes were read. Allow more, or optimize the table"
             )
             raise InvalidInputError(msg, argument="max_bytes")
         self.is_stopped = True
         return self.fraction
 
     def look(self, probability: float | None = None) -> None:
-        """Find intervals from what is known now."""
+        """Compute the intervals of all rows read so far."""
         asked, reading = self.question, self.reading
         if probability is None:
             read = (self.start, self.fraction)
@@ -233,12 +233,12 @@ class _State:
         rows = sample.totals[:, 0]
         self.sizes = rows >= asked.min_group_rows
         met = [is_met(found, target) for found, target in self.answers()]
-        # No group at all was seen, but there may be some.
+        # No sampled row has a group, but unread rows may.
         unseen = len(rows) == 0 and probability < 1.0
         self.is_met = not unseen and all(bool((one | ~self.sizes).all()) for one in met)
 
     def estimate(self) -> Estimate:
-        """Return what was found at the last look."""
+        """Return the estimate of the last intervals."""
         asked, reading = self.question, self.reading
         snapshot = reading.reader.snapshot
         return Estimate(
@@ -261,12 +261,12 @@ class _State:
         )
 
     def answers(self) -> Iterator[tuple[Interval, Target]]:
-        """Give each interval with what it has to reach."""
+        """Yield each interval with its target."""
         for found, answer in zip(self.intervals, self.question.aggregates.answers, strict=True):
             yield found, self.question.targets[answer.name]
 
     def sample(self, probability: float) -> KeySample:
-        """Return what was read as one sample."""
+        """Return all rows read so far as one sample."""
         asked, reading = self.question, self.reading
         whole = [*self.whole, *(self.apart or ())]
         if not whole and not self.sampled:
@@ -292,7 +292,7 @@ class _State:
         )
 
     def next_end(self) -> float | None:
-        """Return where the next round ends; None: it is enough, or there is no more."""
+        """Return where the next round ends; None: the answer is near enough, or nothing more may be read."""
         limits = self.question.limits
         done = self.is_met or self.is_stopped or self.fraction >= min(limits.max_fraction, 1.0)
         if limits.sample is not None or done:

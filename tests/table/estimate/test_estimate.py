@@ -378,7 +378,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no aggregates": ({"error": 0.1, "aggregates": {}}, "one aggregate at least"),
     "column": ({"error": 0.1, "aggregates": {"m": pl.col("z").sum()}}, "names no such column"),
     "name": ({"error": 0.1, "aggregates": {"m": pl.len(), "m_low": pl.len()}}, "cannot name an answer"),
-    "max": ({"error": 0.1, "aggregates": {"m": pl.col("x").max()}}, "Max is decided by single rows"),
+    "max": ({"error": 0.1, "aggregates": {"m": pl.col("x").max()}}, "Max depends on single rows"),
     "nested": (
         {"error": 0.1, "aggregates": {"m": pl.col("x").sum().sum()}},
         "must say one thing of each row",
