@@ -1,4 +1,4 @@
-"""What a read through ``format("qbeast")`` returns, and the tasks it is made of."""
+"""The schema and the tasks of a read by ``format("qbeast")``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qbeast_spark_bridge.worker.read_task import ReadTask
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourcePlan:
-    """A version of a table, and what is asked of it."""
+    """A version of a table, and the options of a read."""
 
     reader: Reader
     options: ReadOptions
@@ -37,7 +37,7 @@ class SourcePlan:
             allow_absolute_paths=options.allow_absolute_paths,
         )
         plan = SourcePlan(Reader(snapshot), options)
-        plan.reader.names_of(options.columns)  # what is wrong is said when the table is loaded
+        plan.reader.names_of(options.columns)  # invalid options fail when the table is loaded
         plan._predicate()
         if options.sample is not None:
             sample_to_weights(options.sample)
@@ -45,11 +45,11 @@ class SourcePlan:
 
     @property
     def version(self) -> int:
-        """The version that is read."""
+        """The version to read."""
         return self.reader.snapshot.version
 
     def schema(self) -> StructType:
-        """Return the columns asked for."""
+        """Return the chosen columns."""
         whole = self._whole()
         return StructType([whole[name] for name in self.reader.names_of(self.options.columns)])
 

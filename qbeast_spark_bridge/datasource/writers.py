@@ -133,7 +133,7 @@ if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
 else:
 
     class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
-        """Before Spark 4.1: what makes it hand over Arrow batches to a writer of streams too."""
+        """Before Spark 4.1, this base makes Spark pass Arrow batches to a streaming writer."""
 
 
 class StreamWriter(AppendWriter, DataSourceStreamArrowWriter):
@@ -166,7 +166,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: 
 
 
 def application_of(options: Mapping[str, str]) -> str:
-    """Return the name under which the table remembers the stream's progress."""
+    """Return the name under which the table records the progress of the stream."""
     named = options.get("txnappid")
     if named:
         return named

@@ -46,12 +46,12 @@ from qbeast_spark_bridge.worker.write_files import FILES, write_partition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MOST_TASKS: Final = 1 << 12
+_MAX_TASKS: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkSource:
-    """The rows of a Spark DataFrame, which have to be the same when they are read again."""
+    """The rows of a Spark DataFrame, which must be the same when they are read twice."""
 
     # Of a classic session or of Spark Connect.
     df: DataFrame
@@ -80,7 +80,7 @@ class SparkEngine:
     def map(
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
     ) -> Sequence[AnswerT]:
-        """Call a function for each item, on the executors, which do one at a time; see `Engine`."""
+        """Call a function for each item on the executors, each of which runs one at a time; see `Engine`."""
         del at_once
         if not items:
             return []
@@ -114,7 +114,7 @@ class _FrameWorkers:
             return summarise_rows(self.df, task, self.target.shape.schema_json)
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
-        """Answer once for each file, however often Spark ran its task: files of other attempts are orphans."""
+        """Return each file once, however often Spark ran its task: files of other attempts are orphans."""
         if not task.file_count:
             return []
         spark = self.df.sparkSession
@@ -149,7 +149,7 @@ class _FileWorkers:
             call = WorkerCall.of(summarise_files, (task, share))
             summaries = spread(self.spark, tasks).mapInArrow(call, SUMMARIES)
             merge = WorkerCall.of(merge_partition, None)
-            # Adaptive execution makes as many tasks of this shuffle as the summaries are worth.
+            # Adaptive execution chooses the number of tasks of this shuffle by the size of the summaries.
             some = summaries.repartition("part").mapInArrow(merge, SUMMARIES)
             found = some.repartition(1).mapInArrow(merge, SUMMARIES).collect()
         return load_summary(bytes(found[0]["summary"])) if found else nothing
@@ -165,8 +165,8 @@ class _FileWorkers:
 
 
 def spread(spark: SparkSession, items: Sequence[object]) -> DataFrame:
-    """Send each item to a task of its own, always the same one; where there are very many, some share one."""
-    keys = task_keys(min(len(items), _MOST_TASKS)).tolist()
+    """Send each item to a task of its own, always the same one; very many items share tasks."""
+    keys = task_keys(min(len(items), _MAX_TASKS)).tolist()
     rows = [
         (keys[number % len(keys)], number, bytearray(pickle.dumps(item, protocol=5)))
         for number, item in enumerate(items)
@@ -218,7 +218,7 @@ def _added(rows: pl.DataFrame | StoredRows | None, columns: list[str]) -> Sequen
 
 
 def _rows_of(source: FilesSource) -> int:
-    """Return how many rows there are before they change, or 0 where the log does not tell."""
+    """Return how many rows there are before they change, or 0 where the log does not have it."""
     counts = source.reader.snapshot.files["num_records"].fill_null(0).to_numpy()[source.numbers]
     return int(counts.sum()) + (0 if source.added is None else source.added.height)
 
@@ -235,7 +235,7 @@ def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
 
 @contextmanager
 def persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
-    """Hold the rows of a DataFrame for a while, unless somebody holds them already."""
+    """Persist a DataFrame within the block, unless it is persisted already."""
     level = df.storageLevel if wanted else None
     if level is None or level.useMemory or level.useDisk:
         yield df
@@ -243,8 +243,8 @@ def persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
     held = df.persist()
     try:
         yield held
-    except BaseException:  # an interrupt too gives the memory of executors back; raised again
-        with suppress(Exception):  # where the session is lost, so are they: that is said already
+    except BaseException:  # also for an interrupt: executors get their memory back
+        with suppress(Exception):  # a lost session has released the rows, and its error is raised already
             held.unpersist()
         raise
     held.unpersist()

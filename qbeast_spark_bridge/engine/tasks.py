@@ -39,14 +39,14 @@ def tasks_of(
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow types in which Spark hands over and takes rows; timestamps are in UTC."""
+    """Return the Arrow types of rows from and to Spark; timestamps are in UTC."""
     has_zone = "timezone" in inspect.signature(to_arrow_schema).parameters  # from Spark 4.2 on; UTC before
     options: dict[str, Any] = {"timezone": "UTC"} if has_zone else {}
     return to_arrow_schema(schema, **options)
 
 
 def rows_of_tasks(spark: SparkSession, tasks: Sequence[ReadTask], schema: StructType) -> DataFrame:
-    """Return the rows that tasks read, each on an executor of its own if there are so many."""
+    """Return the rows of tasks; each runs as a Spark task of its own."""
     if not tasks:
         return spark.createDataFrame([], schema)
     ready_workers(spark)

@@ -38,8 +38,8 @@ from qbeast_spark_bridge.worker.transport import (
 DIGESTS: Final = "digest binary"
 PIECES: Final = "key int, file int, kind int, data binary"
 
-_KEYS, _SOURCE = 0, 1  # what comes to a bucket, in this order
-_ITEM, _MATCHES, _ANSWER = 0, 1, 2  # what comes to a file
+_KEYS, _SOURCE = 0, 1  # kinds of rows of a bucket, in this order
+_ITEM, _MATCHES, _ANSWER = 0, 1, 2  # kinds of rows of a file
 _NO_FILE: Final = -1
 _FILE: Final = own_column("file")
 _ROW: Final = own_column("source_number")
@@ -47,7 +47,7 @@ _ROW: Final = own_column("source_number")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchTask:
-    """What all of these tasks are told; picklable."""
+    """The context of all of these tasks; it pickles."""
 
     rules: MergeRules
     files: TableFiles = field(repr=False)
@@ -69,7 +69,7 @@ class MatchTask:
 
 @dataclass(frozen=True, slots=True)
 class BucketAnswer:
-    """What came of the rows of a bucket: how many there were, the sum of their hashes, and where new rows are."""
+    """The result of a bucket: number of rows, sum of their hashes, and where new rows are stored."""
 
     rows: int
     hash_sum: int
@@ -79,7 +79,7 @@ class BucketAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileAnswer:
-    """What will come of a file: counts as of `FoundMatches`, shape (3,), and where its rows of the source are."""
+    """The result of a file: counts as in `FoundMatches`, shape (3,), and where its rows of the source are stored."""
 
     number: int
     counts: I64Array
@@ -167,7 +167,7 @@ def _judged(
 
 
 class _Bucket:
-    """The keys of a bucket, and what came of its rows so far."""
+    """The keys of a bucket, and the result of its rows so far."""
 
     def __init__(self, task: MatchTask) -> None:
         self._task, self._on = task, list(task.rules.clauses.keys)
@@ -177,7 +177,7 @@ class _Bucket:
         self._added: list[StoredPart] = []
 
     def join(self, source: pl.DataFrame) -> Iterator[pa.RecordBatch]:
-        """Take some rows of the source; yield those that match."""
+        """Match some rows of the source; yield the matching ones."""
         self._rows += source.height
         self._hash_sum += int(key_hashes(source, self._on).sum(dtype=np.int64))
         new = source
@@ -196,7 +196,7 @@ class _Bucket:
             self._store()
 
     def end(self, key: int) -> Iterator[pa.RecordBatch]:
-        """Yield the answer. It is one, so that no two attempts of this task are ever mixed."""
+        """Yield the answer: a single one, so that the results of two attempts of a task are never mixed."""
         self._store()
         if self._rows:
             answer = BucketAnswer(self._rows, self._hash_sum, self._matched, tuple(self._added))

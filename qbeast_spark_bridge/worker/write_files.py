@@ -21,9 +21,9 @@ _HELD_BYTES: Final = 256 << 20
 
 
 def write_partition(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the packs of a task, in a worker, and yield what the driver must know of the files.
+    """Write the packs of a task, and yield descriptions of the files for the driver.
 
-    A task has the rows of one file. Where they exceed 256 MB they are written as several.
+    A task has the rows of one file; more than 256 MB become several files.
     """
     held: dict[int, list[tuple[pl.DataFrame, U64Array]]] = {}
     size = 0

@@ -355,7 +355,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "fraction": ({"error": 0.1, "max_fraction": 2}, "`max_fraction` must be"),
     "bytes": ({"error": 0.1, "max_bytes": 0}, "`max_bytes` must be"),
-    "too few bytes": ({"error": 0.1, "max_bytes": 10}, "max_bytes=10 is too little"),
+    "too few bytes": ({"error": 0.1, "max_bytes": 10}, "max_bytes=10 is too small"),
     "memory": ({"error": 0.1, "memory_bytes": 1}, "`memory_bytes` must be a whole number of bytes"),
     "sample": ({"sample": 1.5}, "`sample` must be a fraction"),
     "no sample": ({"sample": 0.0}, "`sample` must hold something"),
