@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
+    from qbeast_spark_bridge.datasource.plan import SourcePlan
+
 
 class QbeastDataSource(DataSource):
     """A qbeast table, read and appended to."""
@@ -37,7 +39,7 @@ class QbeastDataSource(DataSource):
             with contextlib.suppress(
                 QbeastError
             ):  # no table, or options of a sink: raised by the call that needs them
-                self._version = _pinned(ReadOptions.of(self.options))
+                self._version = self._plan().version
         return dict(vars(self))
 
     @classmethod
@@ -47,13 +49,13 @@ class QbeastDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the chosen columns of the table, all nullable."""
-        use_task_cores()
-        from qbeast_spark_bridge.datasource.plan import SourcePlan
-
+        plan = self._plan()
         freeze_modules()
-        plan = SourcePlan.open(ReadOptions.of(self.options), self._version)
         self._version = plan.version
         return plan.schema()
+
+    def _plan(self) -> SourcePlan:
+        return _open(ReadOptions.of(self.options), self._version)
 
     def reader(self, schema: StructType) -> QbeastReader:
         """Return the reader of the pinned version."""
@@ -92,11 +94,8 @@ class QbeastReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the pickled tasks; none of them opens the log."""
-        use_task_cores()
-        from qbeast_spark_bridge.datasource.plan import SourcePlan
-
+        plan = _open(self._options, self._version)
         freeze_modules()
-        plan = SourcePlan.open(self._options, self._version)
         return [InputPartition(pickle.dumps(task)) for task in plan.tasks(self._schema)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -132,8 +131,8 @@ class NoStreamReader(DataSourceStreamReader):
         raise InvalidInputError(msg, argument="format")
 
 
-def _pinned(options: ReadOptions) -> int:
+def _open(options: ReadOptions, version: int | None) -> SourcePlan:
     use_task_cores()
     from qbeast_spark_bridge.datasource.plan import SourcePlan
 
-    return SourcePlan.open(options, None).version
+    return SourcePlan.open(options, version)

@@ -114,28 +114,28 @@ class Question:
         return replace(self, conditions=left, columns=own or self.columns[:1])
 
 
-def question_of(asked: EstimateRequest, schema: pl.Schema) -> Question:
+def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
     """Validate a request."""
-    lookup = _lookup(asked.join, schema)
+    lookup = _lookup(request.join, schema)
     joined = _joined(schema, lookup)
-    asked = _of_query(asked, joined)
-    groups = _groups(asked.by, joined)
-    wanted = _expressions(asked.aggregates, "aggregates", joined)
+    request = _of_query(request, joined)
+    groups = _groups(request.by, joined)
+    wanted = _expressions(request.aggregates, "aggregates", joined)
     if not wanted:
         _refuse("aggregates", "must be one aggregate at least, such as {'n': pl.len()} or \"avg(price)\"")
     aggregates = _aggregates(wanted, joined, groups)
-    conditions = _conditions(asked.where, joined, frozenset(schema))
+    conditions = _conditions(request.where, joined, frozenset(schema))
     own = [name for name in _columns(aggregates, groups, conditions, lookup) if name in schema]
     return Question(
         aggregates=aggregates,
         groups=groups,
         conditions=conditions,
         lookup=lookup,
-        targets=_targets(asked, list(wanted)),
-        confidence=share_of(asked.confidence, "confidence", one=False),
-        simultaneous=asked.simultaneous,
-        min_group_rows=_count(asked.min_group_rows, "min_group_rows", least=0),
-        limits=_limits(asked),
+        targets=_targets(request, list(wanted)),
+        confidence=share_of(request.confidence, "confidence", one=False),
+        simultaneous=request.simultaneous,
+        min_group_rows=_count(request.min_group_rows, "min_group_rows", least=0),
+        limits=_limits(request),
         columns=tuple(own or list(schema)[:1]),
     )
 
@@ -157,15 +157,15 @@ def _refuse(name: str, *what: str | Hint, cure: str = "") -> NoReturn:
     raise InvalidInputError(told, argument=name)
 
 
-def _aggregates(asked: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str]) -> Aggregates:
-    taken = {*by, *_RESERVED, *(f"{other}{end}" for other in asked for end in ("_low", "_high"))}
-    for name in asked:
+def _aggregates(expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str]) -> Aggregates:
+    taken = {*by, *_RESERVED, *(f"{other}{end}" for other in expressions for end in ("_low", "_high"))}
+    for name in expressions:
         if name in taken:
             _refuse(
                 "aggregates", f"cannot name an answer {name!r}: the frame of answers has another such column"
             )
     try:
-        return recognise(asked, partial(type_by_row, schema=schema, argument="aggregates"))
+        return recognise(expressions, partial(type_by_row, schema=schema, argument="aggregates"))
     except RefusedAggregate as refused:
         _refuse("aggregates", f"asks for {refused}")
 
@@ -206,18 +206,18 @@ def _groups(given: object, schema: pl.Schema) -> dict[str, pl.Expr]:
     return found
 
 
-def _of_query(asked: EstimateRequest, schema: pl.Schema) -> EstimateRequest:
+def _of_query(request: EstimateRequest, schema: pl.Schema) -> EstimateRequest:
     """Return a request with the parts of its query as its fields, if `aggregates` is a query."""
-    text = asked.aggregates
+    text = request.aggregates
     if not isinstance(text, str) or not _QUERY.match(text):
-        return asked
-    if asked.by is not None or asked.where is not None:
+        return request
+    if request.by is not None or request.where is not None:
         _refuse("aggregates", "is a query: write groups and conditions in it, or the aggregates alone")
     from qbeast_core.query.sql.aggregates import sql_query  # noqa: PLC0415 -- sqlglot is slow to import
 
     with _reading(text, "aggregates", schema):
         found = sql_query(text, schema, clock=UTC_NOW)
-    return replace(asked, aggregates=found.aggregates, by=found.by, where=found.where)
+    return replace(request, aggregates=found.aggregates, by=found.by, where=found.where)
 
 
 def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
@@ -287,26 +287,26 @@ def _joined(schema: pl.Schema, lookup: Lookup | None) -> pl.Schema:
     return schema if lookup is None else pl.Schema({**schema, **lookup.frame.schema})
 
 
-def _targets(asked: EstimateRequest, names: Sequence[str]) -> dict[str, Target]:
-    given = cast("object", asked.absolute)  # callers without a type checker pass anything
+def _targets(request: EstimateRequest, names: Sequence[str]) -> dict[str, Target]:
+    given = cast("object", request.absolute)  # callers without a type checker pass anything
     if given is not None and not isinstance(given, Mapping):
         _refuse("absolute", "must be a mapping of names of answers to errors in their own units")
-    absolute = dict(asked.absolute or {})
+    absolute = dict(request.absolute or {})
     unknown = [name for name in absolute if name not in names]
     if unknown:
         _refuse("absolute", f"names no such answer(s): {unknown}; there are {[*names]}")
-    if asked.sample is not None:
-        if asked.error is not None or absolute:
+    if request.sample is not None:
+        if request.error is not None or absolute:
             _refuse("sample", "says what to read and error what to reach: give one of them")
         return {name: Target() for name in names}
-    if asked.error is None and set(absolute) != set(names):
+    if request.error is None and set(absolute) != set(names):
         _refuse(
             "error",
             "must be given: how far an answer may be off, as a share of it (0.02), or ",
             *(argument(absolute=None), " for each answer; or ", argument(sample=0.01)),
             ", for intervals of what that much gives",
         )
-    relative = None if asked.error is None else share_of(asked.error, "error")
+    relative = None if request.error is None else share_of(request.error, "error")
     return {
         name: Target(
             None if name in absolute else relative,
@@ -316,17 +316,17 @@ def _targets(asked: EstimateRequest, names: Sequence[str]) -> dict[str, Target]:
     }
 
 
-def _limits(asked: EstimateRequest) -> Limits:
-    if asked.sample is not None:
-        weights = sample_to_weights(asked.sample)
+def _limits(request: EstimateRequest) -> Limits:
+    if request.sample is not None:
+        weights = sample_to_weights(request.sample)
         if weights.is_empty:
-            _refuse("sample", f"must hold something, and {asked.sample!r} does not")
-    most = asked.max_bytes
+            _refuse("sample", f"must hold something, and {request.sample!r} does not")
+    most = request.max_bytes
     return Limits(
-        asked.sample,
-        share_of(asked.max_fraction, "max_fraction"),
+        request.sample,
+        share_of(request.max_fraction, "max_fraction"),
         None if most is None else _count(most, "max_bytes", least=1),
-        EngineChoice(memory_bytes=asked.memory_bytes).budget(outcome=_NOTHING).memory_bytes,
+        EngineChoice(memory_bytes=request.memory_bytes).budget(outcome=_NOTHING).memory_bytes,
     )
 
 

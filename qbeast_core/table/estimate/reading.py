@@ -179,22 +179,22 @@ class Reading:
     @cached_property
     def row_count(self) -> tuple[RowCount, Window | None] | None:
         """The count of matching rows as far as the log has it, and the read that counts the rest."""
-        found, asked = self._kept_rows, self.question
-        condition = asked.pushed(self.reader.snapshot.schema)
+        found, question = self._kept_rows, self.question
+        condition = question.pushed(self.reader.snapshot.schema)
         if found is None or condition is None or found.rows_read > _MAX_COUNTED * self.rows_opened:
             return None
         plan = ScanPlan(found.undecided, ALL_WEIGHTS, None)
         columns = tuple(dict.fromkeys(condition.meta.root_names()))
         read = Plan(self.reader, plan, None, columns)
-        left = replace(asked, columns=columns)
+        left = replace(question, columns=columns)
         return found, Window(read, by_key=False, left=left) if found.undecided.opened.any() else None
 
     @cached_property
     def _kept_rows(self) -> RowCount | None:
         """Number of matching rows as far as cubes and files decide it; None: unknown."""
-        schema, asked = self.reader.snapshot.schema, self.question
-        condition = asked.pushed(schema)
-        if condition is None or any(set(one.meta.root_names()) - set(schema) for one in asked.conditions):
+        schema, question = self.reader.snapshot.schema, self.question
+        condition = question.pushed(schema)
+        if condition is None or any(set(one.meta.root_names()) - set(schema) for one in question.conditions):
             return None
         rest = parse_rest(condition, schema)
         if isinstance(rest, Unknown):
@@ -211,8 +211,8 @@ class Reading:
     def _counted_rows(self, found: RowCount, window: Window) -> int | None:
         """Count the undecided rows; None if other rows arrive than planned, so that some might count twice."""
         rows_before = self.rows_read
-        ask = RowSums((pl.lit(1, pl.Int32),), (), {}, self.question.condition, None, {})
-        kept = sum(int(one.totals()[0, 0]) for one in self._batches(window, ask))
+        row_sums = RowSums((pl.lit(1, pl.Int32),), (), {}, self.question.condition, None, {})
+        kept = sum(int(one.totals()[0, 0]) for one in self._batches(window, row_sums))
         self.bytes_opened += window.plan.bytes_opened
         return found.known + kept if self.rows_read - rows_before == found.rows_read else None
 
@@ -279,11 +279,11 @@ class Reading:
         return found.sums
 
     def _refuse_memory(self, held: int, most: int, *, by_key: bool) -> NoReturn:
-        asked = self.question
+        question = self.question
         reasons = {
             "keys": "for an error, or for a smaller sample" if by_key else None,
-            "groups": "for fewer groups" if asked.by else None,
-            "values for quantiles": "for no quantiles" if asked.aggregates.quantiles else None,
+            "groups": "for fewer groups" if question.by else None,
+            "values for quantiles": "for no quantiles" if question.aggregates.quantiles else None,
         }
         what = " and ".join(what for what, cure in reasons.items() if cure)
         cures = ", or ".join(cure for cure in reasons.values() if cure)
@@ -300,72 +300,78 @@ class Reading:
         types = pl.Schema({name: schema[name] for name in self.question.columns} | {WEIGHT: pl.Int32()})
         return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=self.is_calibrated)
 
-    def _batches(self, window: Window, ask: RowSums | None = None) -> Iterator[Sums]:
-        here = self._here(window, ask) if self.engine is None else self._by_tasks(window, self.engine, ask)
+    def _batches(self, window: Window, row_sums: RowSums | None = None) -> Iterator[Sums]:
+        here = (
+            self._here(window, row_sums)
+            if self.engine is None
+            else self._by_tasks(window, self.engine, row_sums)
+        )
         for rows, sums in here:
             self.rows_read += rows
             if rows:
                 yield sums
 
-    def _by_tasks(self, window: Window, engine: Engine, ask: RowSums | None) -> Sequence[tuple[int, Sums]]:
+    def _by_tasks(
+        self, window: Window, engine: Engine, row_sums: RowSums | None
+    ) -> Sequence[tuple[int, Sums]]:
         """Read and sum by tasks of the engine."""
         name = WEIGHT if window.by_key else None
         tasks = [
             replace(task, keep=replace(task.keep, weight_column=name))
             for task in scan_tasks(self.reader, window.plan.scan_plan, window.left.columns)
         ]
-        if tasks and not self._has_centres(ask):
+        if tasks and not self._has_centres(row_sums):
             self._find_centres_of(tasks, window.left)
-        call = TaskSums(ask or self._row_sums(window.left), sizes=window.by_key and self.is_calibrated)
+        call = TaskSums(row_sums or self._row_sums(window.left), sizes=window.by_key and self.is_calibrated)
         return engine.map(call, tasks, at_once=1)
 
-    def _here(self, window: Window, ask: RowSums | None) -> Iterator[tuple[int, Sums]]:
+    def _here(self, window: Window, row_sums: RowSums | None) -> Iterator[tuple[int, Sums]]:
         plan = window.plan.scan_plan
         keep = self.reader.row_filter(plan, window.left.columns)
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         condition = self.question.condition
         text = None if condition is None else str(condition)
-        by_key = ask is None and window.by_key and self.design_effect >= _MANY_ROWS
+        by_key = row_sums is None and window.by_key and self.design_effect >= _MANY_ROWS
         with evaluating(text, "where", "no answer was made"):
             # One batch at a time: Polars runs each on all of its threads.
             for frame in _large(read_parts(all_parts(self.reader, plan), keep, self.reader.files)):
-                sums = self._summed(frame, window, ask)
+                sums = self._summed(frame, window, row_sums)
                 yield frame.height, sums.by_key(self.question.by) if by_key else sums
 
-    def _summed(self, frame: pl.DataFrame, window: Window, ask: RowSums | None) -> Sums:
-        if ask is not None:
-            return ask.of(frame, sizes=False)
+    def _summed(self, frame: pl.DataFrame, window: Window, row_sums: RowSums | None) -> Sums:
+        if row_sums is not None:
+            return row_sums.of(frame, sizes=False)
         self._find_centres(frame, window.left)
         return sums_of(self._row_sums(window.left), frame, sizes=window.by_key and self.is_calibrated)
 
-    def _row_sums(self, asked: Question) -> RowSums:
+    def _row_sums(self, question: Question) -> RowSums:
         return RowSums(
-            totals=asked.aggregates.totals,
-            quantiles=tuple(one.values for one in asked.aggregates.quantiles),
-            groups=asked.groups,
-            condition=asked.condition,
-            lookup=asked.lookup,
-            centres=self._centres or dict.fromkeys(asked.aggregates.centres, 0.0),
+            totals=question.aggregates.totals,
+            quantiles=tuple(one.values for one in question.aggregates.quantiles),
+            groups=question.groups,
+            condition=question.condition,
+            lookup=question.lookup,
+            centres=self._centres or dict.fromkeys(question.aggregates.centres, 0.0),
         )
 
-    def _has_centres(self, ask: RowSums | None) -> bool:
+    def _has_centres(self, row_sums: RowSums | None) -> bool:
         """Return whether the centres are known: until then, batches have to be summed in order."""
-        return ask is not None or self._centres is not None or not self.question.aggregates.centres
+        return row_sums is not None or self._centres is not None or not self.question.aggregates.centres
 
-    def _find_centres(self, frame: pl.DataFrame, asked: Question) -> None:
+    def _find_centres(self, frame: pl.DataFrame, question: Question) -> None:
         """Compute the centres once, from the first matching rows."""
         if self._has_centres(None):
             return
-        kept = self._row_sums(asked).kept(frame)
+        kept = self._row_sums(question).kept(frame)
         if kept.height:
             found = kept.select(**self.question.aggregates.centres)
             self._centres = {name: found[name].item() or 0.0 for name in found.columns}
 
-    def _find_centres_of(self, tasks: Sequence[ScanTask], asked: Question) -> None:
+    def _find_centres_of(self, tasks: Sequence[ScanTask], question: Question) -> None:
         """Compute the centres for all tasks from the first few: sums by different centres cannot be added."""
         for task in tasks[:_TASKS_LOOKED_AT]:
             for frame in task.read():
-                self._find_centres(frame, asked)
+                self._find_centres(frame, question)
                 if self._centres is not None:
                     return
         self._centres = dict.fromkeys(self.question.aggregates.centres, 0.0)

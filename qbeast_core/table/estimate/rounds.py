@@ -88,13 +88,15 @@ class _State:
     @property
     def is_counted(self) -> bool:
         """Whether counting gives the answer."""
-        asked = self.question
-        return asked.has_target and asked.counts_rows and self.reading.counted is not None
+        question = self.question
+        return question.has_target and question.counts_rows and self.reading.counted is not None
 
     def is_known(self) -> bool:
         """Return whether the log gives the answer: the number of all rows."""
-        asked = self.question
-        return asked.counts_rows and not asked.conditions and known_rows(self.reading.reader) is not None
+        question = self.question
+        return (
+            question.counts_rows and not question.conditions and known_rows(self.reading.reader) is not None
+        )
 
     def known(self) -> Estimate:
         """Return the answer of the log."""
@@ -217,7 +219,7 @@ class _State:
 
     def look(self, probability: float | None = None) -> None:
         """Compute the intervals of all rows read so far."""
-        asked, reading = self.question, self.reading
+        question, reading = self.question, self.reading
         if probability is None:
             read = (self.start, self.fraction)
             probability = sample_to_weights(read).probability if self.fraction > self.start else 0.0
@@ -225,13 +227,15 @@ class _State:
                 probability = 1.0  # no file with an index holds a row that counts
         sample = self.seen = self.sample(probability)
         factor = factor_of(
-            asked.confidence,
-            answers=max(len(sample.whole), 1) * len(asked.aggregates.answers) if asked.simultaneous else 1,
+            question.confidence,
+            answers=max(len(sample.whole), 1) * len(question.aggregates.answers)
+            if question.simultaneous
+            else 1,
         )
-        factor *= WIDENED if asked.has_target else 1.0
-        self.intervals = list(_intervals(sample, asked, factor))
+        factor *= WIDENED if question.has_target else 1.0
+        self.intervals = list(_intervals(sample, question, factor))
         rows = sample.totals[:, 0]
-        self.sizes = rows >= asked.min_group_rows
+        self.sizes = rows >= question.min_group_rows
         met = [is_met(found, target) for found, target in self.answers()]
         # No sampled row has a group, but unread rows may.
         unseen = len(rows) == 0 and probability < 1.0
@@ -239,24 +243,24 @@ class _State:
 
     def estimate(self) -> Estimate:
         """Return the estimate of the last intervals."""
-        asked, reading = self.question, self.reading
+        question, reading = self.question, self.reading
         snapshot = reading.reader.snapshot
         return Estimate(
-            frame=frame_of(asked, self.seen, self.intervals),
+            frame=frame_of(question, self.seen, self.intervals),
             uri=snapshot.uri,
             version=snapshot.version,
             fraction=0.0 if self.is_counted and not reading.bytes_opened else self.fraction - self.start,
             rows_read=reading.rows_read,
             bytes_opened=reading.bytes_opened,
             bytes_total=int(snapshot.files["size_bytes"].sum()),
-            confidence=asked.confidence,
-            simultaneous=asked.simultaneous,
-            met=self.is_met if asked.has_target else None,
-            complete=not asked.by or self.seen.probability == 1.0,
+            confidence=question.confidence,
+            simultaneous=question.simultaneous,
+            met=self.is_met if question.has_target else None,
+            complete=not question.by or self.seen.probability == 1.0,
             design_effect=reading.design_effect,
-            names=tuple(answer.name for answer in asked.aggregates.answers),
+            names=tuple(answer.name for answer in question.aggregates.answers),
             notes=notes_of(
-                asked, self.intervals, rows_read=reading.rows_read, rows_total=known_rows(reading.reader)
+                question, self.intervals, rows_read=reading.rows_read, rows_total=known_rows(reading.reader)
             ),
         )
 
@@ -267,23 +271,23 @@ class _State:
 
     def sample(self, probability: float) -> KeySample:
         """Return all rows read so far as one sample."""
-        asked, reading = self.question, self.reading
+        question, reading = self.question, self.reading
         whole = [*self.whole, *(self.apart or ())]
         if not whole and not self.sampled:
             whole = [reading.nothing()]
         known, sampled = (
-            Sums.together(some or [others[0].without_rows(asked.by)], asked.by)
+            Sums.together(some or [others[0].without_rows(question.by)], question.by)
             for some, others in ((whole, self.sampled), (self.sampled, whole))
         )
         self.sampled = [sampled]
         return KeySample.of(
-            asked.aggregates,
-            asked.by,
+            question.aggregates,
+            question.by,
             sampled,
             known,
             probability=probability,
             known_rows=reading.rows_known if reading.is_calibrated else None,
-            filtered=bool(asked.conditions),
+            filtered=bool(question.conditions),
             counted=reading.counted is not None,
             bounds=reading.bounds,
             squares=reading.squares,
@@ -314,9 +318,9 @@ class _State:
         return 1.0 if self.question.counts_rows and self.counts(end) else end
 
 
-def _intervals(sample: KeySample, asked: Question, factor: float) -> Iterator[Interval]:
+def _intervals(sample: KeySample, question: Question, factor: float) -> Iterator[Interval]:
     number = 0
-    for answer in asked.aggregates.answers:
+    for answer in question.aggregates.answers:
         if isinstance(answer, Smooth):
             yield smooth_interval(sample, answer, factor)
         else:
