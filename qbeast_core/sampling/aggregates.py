@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeAlias
@@ -22,10 +21,10 @@ CENTRE: Final = own_column("centre")
 _Formula: TypeAlias = Callable[[Sequence[Dual]], Dual]
 
 _ARITHMETIC: Final[Mapping[str, Callable[[Dual, Dual], Dual]]] = {
-    "Plus": operator.add,
-    "Minus": operator.sub,
-    "Multiply": operator.mul,
-    "TrueDivide": operator.truediv,
+    "Plus": Dual.__add__,
+    "Minus": Dual.__sub__,
+    "Multiply": Dual.__mul__,
+    "TrueDivide": Dual.__truediv__,
 }
 _ONE: Final = pl.lit(1, pl.Int32)
 _REASONS: Final = (

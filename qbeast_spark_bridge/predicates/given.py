@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from functools import reduce
 from operator import and_, or_
 from typing import Any, Final, TypeAlias
 
@@ -146,7 +145,7 @@ class _Reader:
         """Return a column and what it is compared with, where Spark converts neither of them."""
         if isinstance(left, SqlLiteral):
             swapped = None if isinstance(right, SqlLiteral) else self.operands(right, left)
-            return None if swapped is None else swapped[::-1]
+            return None if swapped is None else (swapped[1], swapped[0])
         first = self.column(left)
         if first is None:
             return None
@@ -197,8 +196,10 @@ class _Reader:
 _Rule: TypeAlias = Callable[..., pl.Expr | None]
 
 
-def _chain(join: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> _Rule:
-    return lambda reader, *parts: reduce(join, [reader.condition(part) for part in parts])
+def _chain(
+    join: Callable[[pl.Expr, pl.Expr], pl.Expr],
+) -> Callable[[_Reader, ColumnNode, ColumnNode], pl.Expr]:
+    return lambda reader, left, right: join(reader.condition(left), reader.condition(right))
 
 
 def _compared(op: Comparison | None) -> _Rule:

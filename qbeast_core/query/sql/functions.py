@@ -346,16 +346,16 @@ def _date_part(node: exp.Expr, unit: Value, value: Value) -> Value:
     return part_of_time(str(unit.const).upper(), value)
 
 
-def _binary(op: Arithmetic) -> Function:
+def _binary(op: Arithmetic) -> Callable[[exp.Expr, Value, Value], Value]:
     return lambda _, left, right: arithmetic(op, left, right)
 
 
-def _floating(function: _Part) -> Function:
+def _floating(function: _Part) -> Callable[[exp.Expr, Value], Value]:
     """Return a function of a number as DOUBLE."""
     return lambda node, value: Value(function(as_type(_number(node, value), pl.Float64())), pl.Float64())
 
 
-def _part(unit: str) -> Function:
+def _part(unit: str) -> Callable[[exp.Expr, Value], Value]:
     return lambda _, value: part_of_time(unit, value)
 
 
